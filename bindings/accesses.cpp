@@ -1,0 +1,7 @@
+#include "bindings/register.hpp"
+
+namespace pagelens {
+
+void register_accesses(nanobind::module_&) {}
+
+}  // namespace pagelens

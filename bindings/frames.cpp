@@ -1,0 +1,7 @@
+#include "bindings/register.hpp"
+
+namespace pagelens {
+
+void register_frames(nanobind::module_&) {}
+
+}  // namespace pagelens

@@ -1,0 +1,12 @@
+// The extension module: one register_* line per core folder.
+#include <nanobind/nanobind.h>
+
+#include "bindings/register.hpp"
+
+NB_MODULE(_core, m) {
+    m.doc() = "pagelens' inner loops (C++); see docs/architecture.md";
+    pagelens::register_accesses(m);
+    pagelens::register_frames(m);
+    pagelens::register_machine(m);
+    pagelens::register_replay(m);
+}

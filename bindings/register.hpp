@@ -1,0 +1,12 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace pagelens {
+
+void register_accesses(nanobind::module_& m);
+void register_frames(nanobind::module_& m);
+void register_machine(nanobind::module_& m);
+void register_replay(nanobind::module_& m);
+
+}  // namespace pagelens

@@ -1,0 +1,38 @@
+// What leaves the tracer's filter, in the order of the thread that did it: the vocabulary shared by
+// the plugin (writer) and the trace reader. docs/trace-format.md gives the encoding.
+#pragma once
+
+#include <cstdint>
+
+namespace pagelens {
+
+enum class EventKind : std::uint8_t {
+    // lines: `address` is the virtual line (address / 64)
+    read,          // the line was fetched by a load
+    write,         // the line was fetched by a store
+    first_store,   // first store to a line fetched by a load and still resident in the filter
+    stream_store,  // non-temporal store (one event a line)
+    touch,         // the line was used again: restores the recency (of lines and of pages) that
+                   // hidden hits had changed, so that replays stay exact (core/accesses/filter.hpp)
+    // pages: `address` is the virtual page (address / 4096), `count` pages
+    page_read,     // first read of one page
+    page_write,    // first write of one page
+    unmap,         // munmap, brk down, mmap over it
+    discard,       // MADV_DONTNEED and kin: mapping stays, frames go
+    remap,         // mremap: pages [address, +count) now stand at `extra`
+    // objects: `address` is a virtual byte address
+    birth,         // `count` bytes at `address`, allocated by call site `extra`
+    death,         // the block at `address` was freed
+    // order
+    phase,         // region `extra` begins (0: none), the thread's instruction count is `count`
+    sync,          // global order number `extra` reached at the thread's instruction count `count`
+};
+
+struct Event {
+    EventKind kind;
+    std::uint64_t address = 0;
+    std::uint64_t count = 0;
+    std::uint64_t extra = 0;
+};
+
+}  // namespace pagelens

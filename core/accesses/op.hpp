@@ -1,0 +1,41 @@
+// What a program does to memory, as the machine models see it: runs of lines of one page, and the
+// events that give pages their frames and take them back.
+//
+// An Op names up to 64 lines of one page by a mask. Merging the lines of a page into one op keeps
+// every count exact for set-indexed caches whose set index contains address bits 6..11 unchanged:
+// sets are independent, and the order of accesses *within* a set is preserved (page_runs.hpp).
+#pragma once
+
+#include <cstdint>
+
+namespace pagelens {
+
+enum class OpKind : std::uint8_t {
+    fetch,         // lines read by the level below the private filter (loads and stores that missed)
+    write_back,    // dirty lines leaving the private filter
+    stream_store,  // non-temporal stores: full lines that bypass the private caches
+    touch,         // no data moves; the page was used (TLBs only)
+    map_read,      // first read of a page: anonymous memory maps the shared zero page, no frame
+    map_write,     // first write of a page: it needs a frame, which the kernel clears
+    unmap,         // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
+    phase,         // `page` is the index of the phase that begins
+};
+
+struct Op {
+    std::uint32_t page;          // dense page index of the program (Program::pages maps to virtual)
+    std::uint16_t object;        // index into the program's objects
+    std::uint16_t thread : 12;   // index of the program's thread
+    std::uint16_t kind_bits : 4;
+    std::uint64_t lines;         // mask of lines; for unmap a count of pages
+
+    [[nodiscard]] OpKind kind() const { return static_cast<OpKind>(kind_bits); }
+};
+static_assert(sizeof(Op) == 16);
+
+inline Op make_op(OpKind kind, std::uint32_t page, std::uint64_t lines, std::uint16_t object = 0,
+                  unsigned thread = 0) {
+    return Op{page, object, static_cast<std::uint16_t>(thread & 0xfff),
+              static_cast<std::uint16_t>(static_cast<unsigned>(kind) & 0xf), lines};
+}
+
+}  // namespace pagelens

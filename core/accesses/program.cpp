@@ -1,0 +1,1 @@
+#include "core/accesses/program.hpp"

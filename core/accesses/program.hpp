@@ -1,0 +1,35 @@
+// The one interface between the sources of accesses (trace, declared sweeps) and their replay.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/accesses/op.hpp"
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+// A cursor over the ops of a program. Batches stay valid until the next call; an empty batch ends.
+class Cursor {
+  public:
+    virtual ~Cursor() = default;
+    virtual std::span<const Op> next() = 0;
+};
+
+// Immutable, shared by all threads that replay it; every replay opens a cursor of its own.
+class Program {
+  public:
+    virtual ~Program() = default;
+    [[nodiscard]] virtual std::unique_ptr<Cursor> open() const = 0;
+
+    // Dense page index -> virtual page number, ascending where the pages are neighbours.
+    [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
+    [[nodiscard]] virtual unsigned objects() const = 0;
+    [[nodiscard]] virtual unsigned phases() const = 0;   // at least 1; phase 0 is "before any marker"
+    [[nodiscard]] virtual unsigned threads() const = 0;
+    // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
+    [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,28 @@
+"""The command line: routes to the commands, and turns our errors into one line and an exit status."""
+
+import sys
+
+import typer
+
+from pagelens.errors import PagelensError
+
+app = typer.Typer(
+    name="pagelens",
+    help="How the physical frames under a program's pages decide its speed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Entry point of the `pagelens` command."""
+    try:
+        app()
+    except PagelensError as error:
+        print(f"pagelens: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
