@@ -1,0 +1,95 @@
+"""Quantities with units: "17.6GB", "90 GB/s", "154 ns", "1.4 GHz".
+
+A number without a unit is an error, never a guess: 16 could be GB or GiB, and the difference (7%) decides whether
+a job fits a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers of 1024.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+from pagelens.errors import UsageError
+
+SIZE_UNITS: Mapping[str, int] = {
+    "B": 1,
+    "kB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
+    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+}  # fmt: skip
+RATE_UNITS: Mapping[str, int] = {f"{unit}/s": scale for unit, scale in SIZE_UNITS.items()}
+TIME_UNITS: Mapping[str, float] = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+FREQUENCY_UNITS: Mapping[str, float] = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
+
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z/]*)\s*")
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Bytes of "17.6GB", "16GiB", "64 B", rounded to a whole byte; `name` is the parameter named in errors."""
+    return round(_parse(text, name, SIZE_UNITS, "a size", "17.6GB (10^9 bytes) or 16GiB (2^30 bytes)"))
+
+
+def parse_rate(text: str, name: str = "rate") -> float:
+    """Bytes a second of "90 GB/s"."""
+    return _parse(text, name, RATE_UNITS, "a rate", "90GB/s")
+
+
+def parse_time(text: str, name: str = "time") -> float:
+    """Seconds of "154 ns"."""
+    return _parse(text, name, TIME_UNITS, "a time", "154ns")
+
+
+def parse_frequency(text: str, name: str = "frequency") -> float:
+    """Hertz of "1.4 GHz"."""
+    return _parse(text, name, FREQUENCY_UNITS, "a frequency", "1.4GHz")
+
+
+def format_size(size_bytes: float, digits: int = 3) -> str:
+    """"17.6 GB": decimal units, `digits` significant digits."""
+    return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)
+
+
+def format_binary_size(size_bytes: float, digits: int = 3) -> str:
+    """"16 GiB": binary units, for capacities of caches and memories."""
+    units = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
+    return _format(size_bytes, units, digits)
+
+
+def format_rate(bytes_per_second: float, digits: int = 3) -> str:
+    """"90 GB/s"."""
+    return f"{format_size(bytes_per_second, digits)}/s"
+
+
+def format_time(seconds: float, digits: int = 3) -> str:
+    """"1.23 ms"."""
+    units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
+    return _format(seconds, units, digits)
+
+
+def format_count(count: float, digits: int = 3) -> str:
+    """"1.23 G": a plain number with a decimal prefix."""
+    return _format(count, (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), digits).rstrip()
+
+
+def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{name}: '{text}' is not {kind}; write a number and a unit, such as {example}")
+    number, unit = match.groups()
+    if not unit:
+        raise UsageError(f"{name}: '{text}' has no unit; write {kind} with its unit, such as {example}")
+    folded = {known.lower(): scale for known, scale in units.items()}
+    if unit.lower() not in folded:
+        raise UsageError(f"{name}: '{text}' has the unknown unit '{unit}'; known are {', '.join(units)}")
+    value = float(number) * folded[unit.lower()]
+    if not math.isfinite(value):
+        raise UsageError(f"{name}: '{text}' is too large to be {kind}; write one such as {example}")
+    return value
+
+
+def _format(value: float, units: tuple[tuple[str, float], ...], digits: int) -> str:
+    """`value` in the largest unit that leaves at least 1 after rounding."""
+    for unit, scale in units:
+        scaled = f"{value / scale:.{digits}g}"
+        if abs(float(scaled)) >= 1:
+            break
+    # .3g turns 1000 into 1e+03; those few digits are written out.
+    return f"{float(scaled):g} {unit}"
