@@ -1,0 +1,76 @@
+// A set-associative, write-back, write-allocate LRU cache: L1, L2, and any cache of few megabytes.
+//
+// A set is a row of 32-bit entries kept in recency order (most recent first), 16 entries to one
+// cache line of the host: a hit moves its entry to the front, a miss pushes the last one out.
+// An entry is tag + 1 with the dirty flag in the top bit; 0 is empty. The slow, obvious version
+// that this one must equal is in tests/cpp/reference_caches.hpp.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace pagelens {
+
+struct CacheAccess {
+    bool hit = false;
+    bool victim_valid = false;   // a line was pushed out ...
+    bool victim_dirty = false;   // ... and it has to be written to the level below
+    std::uint64_t victim = 0;    // its line number, when victim_valid
+};
+
+class SetAssociativeCache {
+  public:
+    // `sets` is a power of two; `ways` at least 1.
+    SetAssociativeCache(std::uint32_t sets, std::uint32_t ways)
+        : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
+          ways_(ways),
+          stride_((ways + 15) / 16 * 16),
+          rows_(std::size_t{sets} * stride_) {
+        assert(std::has_single_bit(sets) && ways >= 1);
+    }
+
+    [[nodiscard]] std::uint32_t sets() const { return std::uint32_t{1} << set_bits_; }
+    [[nodiscard]] std::uint32_t ways() const { return ways_; }
+
+    // One access to `line` (an address / 64, virtual or physical as the cache is used). Precondition:
+    // line / sets < 2^31 - 1; callers with sparse virtual addresses number their pages densely.
+    CacheAccess access(std::uint64_t line, bool write) {
+        assert((line >> set_bits_) < entry_tag);
+        const std::uint64_t set = line & (sets() - 1);
+        const auto entry = static_cast<std::uint32_t>(line >> set_bits_) + 1;
+        std::uint32_t* row = &rows_[set * stride_];
+        std::uint32_t way = 0;
+        while (way < ways_ && (row[way] & entry_tag) != entry) ++way;
+        CacheAccess result;
+        result.hit = way < ways_;
+        std::uint32_t dirty = write ? dirty_bit : 0;
+        if (result.hit) {
+            dirty |= row[way] & dirty_bit;
+        } else {
+            --way;
+            const std::uint32_t victim = row[way];
+            result.victim_valid = victim != 0;
+            result.victim_dirty = (victim & dirty_bit) != 0;
+            if (result.victim_valid) {
+                result.victim = (std::uint64_t{(victim & entry_tag) - 1} << set_bits_) | set;
+            }
+        }
+        for (; way > 0; --way) row[way] = row[way - 1];
+        row[0] = entry | dirty;
+        return result;
+    }
+
+  private:
+    static constexpr std::uint32_t dirty_bit = 1u << 31;
+    static constexpr std::uint32_t entry_tag = dirty_bit - 1;
+
+    unsigned set_bits_;
+    std::uint32_t ways_;
+    std::uint32_t stride_;  // entries of a row: ways rounded up to whole cache lines of the host
+    std::vector<std::uint32_t> rows_;
+};
+
+}  // namespace pagelens
