@@ -15,17 +15,17 @@ enum class EventKind : std::uint8_t {
     touch,         // the line was used again: restores the recency (of lines and of pages) that
                    // hidden hits had changed, so that replays stay exact (core/accesses/filter.hpp)
     // pages: `address` is the virtual page (address / 4096), `count` pages
-    page_read,     // first read of one page
-    page_write,    // first write of one page
-    unmap,         // munmap, brk down, mmap over it
-    discard,       // MADV_DONTNEED and kin: mapping stays, frames go
-    remap,         // mremap: pages [address, +count) now stand at `extra`
+    page_read,   // first read of one page
+    page_write,  // first write of one page
+    unmap,       // munmap, brk down, mmap over it
+    discard,     // MADV_DONTNEED and kin: mapping stays, frames go
+    remap,       // mremap: pages [address, +count) now stand at `extra`
     // objects: `address` is a virtual byte address
-    birth,         // `count` bytes at `address`, allocated by call site `extra`
-    death,         // the block at `address` was freed
+    birth,  // `count` bytes at `address`, allocated by call site `extra`
+    death,  // the block at `address` was freed
     // order
-    phase,         // region `extra` begins (0: none), the thread's instruction count is `count`
-    sync,          // global order number `extra` reached at the thread's instruction count `count`
+    phase,  // region `extra` begins (0: none), the thread's instruction count is `count`
+    sync,   // global order number `extra` reached at the thread's instruction count `count`
 };
 
 struct Event {

@@ -11,22 +11,22 @@
 namespace pagelens {
 
 enum class OpKind : std::uint8_t {
-    fetch,         // lines read by the level below the private filter (loads and stores that missed)
-    write_back,    // dirty lines leaving the private filter
+    fetch,       // lines read by the level below the private filter (loads and stores that missed)
+    write_back,  // dirty lines leaving the private filter
     stream_store,  // non-temporal stores: full lines that bypass the private caches
     touch,         // no data moves; the page was used (TLBs only)
     map_read,      // first read of a page: anonymous memory maps the shared zero page, no frame
     map_write,     // first write of a page: it needs a frame, which the kernel clears
-    unmap,         // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
-    phase,         // `page` is the index of the phase that begins
+    unmap,  // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
+    phase,  // `page` is the index of the phase that begins
 };
 
 struct Op {
-    std::uint32_t page;          // dense page index of the program (Program::pages maps to virtual)
-    std::uint16_t object;        // index into the program's objects
-    std::uint16_t thread : 12;   // index of the program's thread
+    std::uint32_t page;         // dense page index of the program (Program::pages maps to virtual)
+    std::uint16_t object;       // index into the program's objects
+    std::uint16_t thread : 12;  // index of the program's thread
     std::uint16_t kind_bits : 4;
-    std::uint64_t lines;         // mask of lines; for unmap a count of pages
+    std::uint64_t lines;  // mask of lines; for unmap a count of pages
 
     [[nodiscard]] OpKind kind() const { return static_cast<OpKind>(kind_bits); }
 };

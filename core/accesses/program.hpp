@@ -26,7 +26,7 @@ class Program {
     // Dense page index -> virtual page number, ascending where the pages are neighbours.
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
     [[nodiscard]] virtual unsigned objects() const = 0;
-    [[nodiscard]] virtual unsigned phases() const = 0;   // at least 1; phase 0 is "before any marker"
+    [[nodiscard]] virtual unsigned phases() const = 0;  // >= 1; 0 is "before any marker"
     [[nodiscard]] virtual unsigned threads() const = 0;
     // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
     [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;

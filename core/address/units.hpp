@@ -9,13 +9,14 @@
 
 namespace pagelens {
 
-inline constexpr unsigned line_bits = 6;          // 64-byte lines on every machine modelled
-inline constexpr unsigned page_bits = 12;         // the unit of placement: 4 KiB frames
-inline constexpr unsigned lines_per_page = 64;    // so one 64-bit mask states the lines of a page
+inline constexpr unsigned line_bits = 6;        // 64-byte lines on every machine modelled
+inline constexpr unsigned page_bits = 12;       // the unit of placement: 4 KiB frames
+inline constexpr unsigned lines_per_page = 64;  // so one 64-bit mask states the lines of a page
 inline constexpr std::uint64_t line_bytes = 1u << line_bits;
 inline constexpr std::uint64_t page_bytes = 1u << page_bits;
 
-template <class Tag, class Bits> class Strong {
+template <class Tag, class Bits>
+class Strong {
   public:
     constexpr Strong() = default;
     constexpr explicit Strong(Bits bits) : bits_(bits) {}
@@ -29,11 +30,13 @@ template <class Tag, class Bits> class Strong {
 using VirtualAddress = Strong<struct VirtualAddressTag, std::uint64_t>;
 using VirtualLine = Strong<struct VirtualLineTag, std::uint64_t>;  // address / 64
 using VirtualPage = Strong<struct VirtualPageTag, std::uint64_t>;  // address / 4096
-using Frame = Strong<struct FrameTag, std::uint32_t>;  // physical address / 4096 (PFN)
+using Frame = Strong<struct FrameTag, std::uint32_t>;              // physical address / 4096 (PFN)
 
 constexpr VirtualLine line_of(VirtualAddress a) { return VirtualLine(a.raw() >> line_bits); }
 constexpr VirtualPage page_of(VirtualAddress a) { return VirtualPage(a.raw() >> page_bits); }
-constexpr VirtualPage page_of(VirtualLine l) { return VirtualPage(l.raw() >> (page_bits - line_bits)); }
+constexpr VirtualPage page_of(VirtualLine l) {
+    return VirtualPage(l.raw() >> (page_bits - line_bits));
+}
 constexpr unsigned line_in_page(VirtualLine l) { return l.raw() & (lines_per_page - 1); }
 
 }  // namespace pagelens

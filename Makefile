@@ -1,0 +1,97 @@
+# One command each; every target does its own set-up (scripts/setup) and builds only what changed.
+#   make demo       explain a real program over 64 nodes; ends by naming the report
+#   make test       all tests, under 8 minutes on 2 cores        make test-long   stress and fuzzing
+#   make lint       formats, types, warnings                     make sanitize    C++ tests, ASan + UBSan
+#   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
+#   make examples   the programs of examples/                    make lock        renew requirements.lock
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+STAMPS := build/stamps
+JOBS ?= 2
+FUZZ_RUNS ?= 1000000
+PYTEST_ARGS ?=
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+NATIVE := core bindings tracer hooks machines
+NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
+CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
+
+.PHONY: help demo test test-cpp test-python test-long lint sanitize bench docs examples lock clean
+
+help:
+	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
+
+# Set-up: a stamp a step, so that a second run starts at once.
+$(STAMPS)/python: requirements.lock scripts/setup
+	@scripts/setup debian build
+	@scripts/setup python
+	@mkdir -p $(@D) && touch $@
+
+# The editable package; its build folder is kept, so only what changed is compiled.
+$(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES)
+	@pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMPS)/debian-%: scripts/setup
+	@scripts/setup debian $*
+	@mkdir -p $(@D) && touch $@
+
+# The C++ builds, one folder each: configured once, afterwards ninja sees to it.
+build/%/build.ninja: | $(STAMPS)/python
+	@cmake -S . -B $(@D) -G Ninja $(options.$*) >/dev/null
+build/tests/build.ninja build/sanitize/build.ninja: | $(STAMPS)/debian-test
+build/fuzz/build.ninja: | $(STAMPS)/debian-fuzz
+options.tests := -DPAGELENS_TESTS=ON
+options.sanitize := -DPAGELENS_TESTS=ON -DPAGELENS_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+options.fuzz := -DPAGELENS_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
+options.bench := -DPAGELENS_BENCH=ON
+
+examples:
+	@$(MAKE) -C examples OUT=$(CURDIR)/build/examples
+
+demo: $(STAMPS)/package $(STAMPS)/debian-run examples
+	@scripts/demo
+
+test: test-cpp test-python
+
+test-cpp: build/tests/build.ninja
+	@cmake --build build/tests
+	@build/tests/tests/cpp/pagelens_tests
+
+test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test examples
+	@pytest -n $(JOBS) -m "not long" $(PYTEST_ARGS)
+
+test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test build/fuzz/build.ninja examples
+	@cmake --build build/fuzz
+	@python scripts/test_long.py --fuzzers build/fuzz/tests/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
+
+lint: $(STAMPS)/package
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@clang-format --dry-run -Werror $(CXX_SOURCES)
+
+sanitize: build/sanitize/build.ninja
+	@cmake --build build/sanitize
+	@build/sanitize/tests/cpp/pagelens_tests
+
+bench: $(STAMPS)/package $(STAMPS)/debian-run build/bench/build.ninja examples
+	@cmake --build build/bench
+	@python bench/run.py --binaries build/bench/bench --output docs/results/bench.md
+
+docs: $(STAMPS)/package
+	@python scripts/docs.py
+
+lock:
+	@python3 -m venv build/lock && build/lock/bin/pip install -q uv
+	@build/lock/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra dev -o requirements.lock pyproject.toml
+
+clean:
+	@rm -rf build
