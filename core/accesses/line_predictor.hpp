@@ -1,0 +1,70 @@
+// The state that the encoder and the decoder of line events keep alike: up to 64 streams of lines,
+// each of one kind with a stride. A program's loop walks a few arrays at once, so the next line of
+// some stream is nearly always the one that comes (docs/trace-format.md).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "core/accesses/event.hpp"
+#include "core/accesses/trace_format.hpp"
+
+namespace pagelens {
+
+inline constexpr unsigned line_kinds = 5;  // EventKind read .. touch
+inline constexpr std::uint64_t line_number_limit = std::uint64_t{1} << 58;
+
+class LinePredictor {
+  public:
+    [[nodiscard]] std::uint64_t prediction(unsigned k) const { return streams_[k].prediction; }
+    [[nodiscard]] EventKind kind(unsigned k) const { return streams_[k].kind; }
+    [[nodiscard]] std::uint64_t last_line() const { return last_line_; }
+
+    // Stream k met its prediction.
+    void next(unsigned k) {
+        Stream& stream = streams_[k];
+        last_line_ = stream.prediction;
+        stream.prediction += stream.stride;
+        used_ |= std::uint64_t{1} << k;
+    }
+
+    // Stream k went to `line` instead. The same step twice in a row becomes the stride.
+    void jump(unsigned k, std::uint64_t line) {
+        Stream& stream = streams_[k];
+        const std::uint64_t step = line - (stream.prediction - stream.stride);
+        if (step == stream.last_step) stream.stride = step;
+        stream.last_step = step;
+        stream.prediction = line + stream.stride;
+        last_line_ = line;
+        used_ |= std::uint64_t{1} << k;
+    }
+
+    // `line` starts a stream in place of one not used lately; returns its number.
+    unsigned start(EventKind kind, std::uint64_t line) {
+        std::uint64_t free = ~std::rotr(used_, static_cast<int>(hand_));
+        if (free == 0) {
+            used_ = 0;
+            free = ~std::uint64_t{0};
+        }
+        const unsigned k = (hand_ + static_cast<unsigned>(std::countr_zero(free))) % predictor_streams;
+        hand_ = (k + 1) % predictor_streams;
+        streams_[k] = Stream{line + 1, 1, 0, kind};
+        last_line_ = line;
+        return k;
+    }
+
+  private:
+    struct Stream {
+        std::uint64_t prediction = 0;
+        std::uint64_t stride = 1;  // modulo 2^64, so it may be negative
+        std::uint64_t last_step = 0;
+        EventKind kind = EventKind::read;
+    };
+    std::array<Stream, predictor_streams> streams_{};
+    std::uint64_t used_ = 0;  // bit k: stream k went on since the hand last passed over all
+    unsigned hand_ = 0;
+    std::uint64_t last_line_ = 0;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,106 @@
+// The trace file: what writer and reader share. docs/trace-format.md is the specification; this
+// header is its table of numbers. Little-endian; versions only ever add.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pagelens {
+
+inline constexpr std::array<std::uint8_t, 8> trace_magic{0x89, 'P', 'L', 'T', 'R', '\r', '\n', 0x1a};
+inline constexpr std::uint32_t trace_version = 1;
+inline constexpr std::size_t trace_preamble_bytes = trace_magic.size() + 4;  // magic, version
+
+// A cache shape; as a family: every LRU cache with at least these sets and at least these ways,
+// whose set index contains address bits 6 .. 6 + log2(sets) - 1.
+struct CacheShape {
+    std::uint32_t sets = 0;
+    std::uint32_t ways = 0;
+    friend bool operator==(const CacheShape&, const CacheShape&) = default;
+};
+
+// First chunk of the file: what may be concluded from it, and where it comes from.
+struct TraceHeader {
+    std::vector<CacheShape> exact_for;  // families for which fetches and write-backs are exact
+    CacheShape page_filter;             // page uses hidden: hits of this shape (sets of pages)
+    std::string producer;               // name and version of the tracer
+    std::string program;
+    std::vector<std::string> arguments;
+};
+
+// Last chunk of a complete file.
+struct TraceSummary {
+    std::uint64_t instructions = 0;  // seen, over all threads
+    std::uint64_t accesses = 0;      // data accesses seen, before the filter
+    std::optional<std::uint64_t> total_instructions;  // of the whole run, where it is known
+    std::int32_t exit_status = 0;    // as a shell states it: 128 + n for signal n
+};
+
+// Definitions stand in the file before the first event that uses them.
+struct ModuleDefinition {
+    std::string path;
+    std::string build_id;    // raw bytes, empty if the file has none
+    std::uint64_t base = 0;  // load bias: address in memory = base + address in the file
+    std::uint64_t start = 0;  // first byte mapped
+    std::uint64_t size = 0;   // bytes mapped from `start`
+};
+
+struct CallSiteDefinition {
+    std::uint64_t id = 0;  // not 0
+    std::vector<std::uint64_t> return_addresses;  // innermost first, allocator frames stripped
+};
+
+struct PhaseDefinition {
+    std::uint64_t id = 0;  // not 0: that is "before any marker"
+    std::string name;
+};
+
+enum class RegionKind : std::uint8_t { heap, stack };  // heap: the brk area
+
+// Memory without a call site. A later region wins over an earlier one where they overlap.
+struct RegionDefinition {
+    RegionKind kind = RegionKind::heap;
+    std::uint64_t start = 0;
+    std::uint64_t size = 0;
+};
+
+// --- chunks ---------------------------------------------------------------------------------
+enum class ChunkType : std::uint8_t { header = 1, definitions = 2, events = 3, summary = 4 };
+
+struct ChunkFrame {  // 32 bytes in the file, in this order
+    std::uint32_t crc;  // CRC-32C of the rest of the frame and of the compressed payload
+    std::uint32_t type;
+    std::uint32_t thread;  // events: thread id; otherwise 0
+    std::uint32_t raw_bytes;
+    std::uint32_t compressed_bytes;  // one zstd frame
+    std::uint32_t events;            // number of events
+    std::uint64_t first_instruction;  // the thread's instruction count before the first event
+};
+static_assert(sizeof(ChunkFrame) == 32);
+
+inline constexpr std::uint32_t chunk_raw_limit = 1u << 18;  // payloads are never larger than this
+
+// --- events in a chunk ------------------------------------------------------------------------
+// A line event that is the next of stream k (same kind, `line` + stride) is the byte k. The rest is
+// a code and varints (LEB128; signed ones zigzag).
+inline constexpr unsigned predictor_streams = 64;
+enum EventCode : std::uint8_t {
+    code_next = 0,     // + k: stream k goes on
+    code_jump = 64,    // + k, signed: stream k goes on at its prediction + signed (not 0)
+    code_line = 128,   // + EventKind (read .. touch), signed distance to the last line: a new stream
+    code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
+    code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
+};
+
+// --- definitions, header, summary: tag, length, bytes; unknown tags are skipped -----------------
+enum class Tag : std::uint8_t {
+    producer = 1, program, argument, exact_for, page_filter,  // header
+    module, call_site, phase, region, warning,                // definitions
+    instructions, accesses, total_instructions, exit_status,  // summary
+};
+
+}  // namespace pagelens

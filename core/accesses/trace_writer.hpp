@@ -1,0 +1,97 @@
+// Writes a trace file: one encoder a thread, compressed chunks appended under a lock.
+//
+// Linked into the tracer's plugin, so: no Python, no exception leaves after construction, and a
+// failure (no disk space) is kept, not thrown: the first errno is `error()`, later calls do nothing.
+// Everything is in the stream: a file cut anywhere is whole up to its last whole chunk.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/accesses/event.hpp"
+#include "core/accesses/trace_format.hpp"
+
+namespace pagelens {
+
+class TraceWriter;
+
+// Turns the events of one thread into bytes. Used by one thread at a time (any thread); encoders of
+// different threads may run at the same time.
+class ThreadEncoder {
+  public:
+    ThreadEncoder(TraceWriter& writer, std::uint32_t thread);
+    ~ThreadEncoder();
+    ThreadEncoder(const ThreadEncoder&) = delete;
+    ThreadEncoder& operator=(const ThreadEncoder&) = delete;
+
+    void put(const Event& event);
+    void put(std::span<const Event> events);
+
+    // What follows happened at or after `instructions` of this thread (never decreasing; a smaller
+    // count is taken as no progress). Threads are merged at this grain, so stamp every few thousand
+    // instructions, before the event they belong to, and once at the thread's end.
+    void stamp(std::uint64_t instructions);
+
+    // Compresses and writes what is pending. Done by itself when the chunk is full.
+    void flush();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+class TraceWriter {
+  public:
+    // Creates `path` (give NAME.partial and rename when the run is over). Throws std::system_error
+    // if it cannot be created.
+    TraceWriter(const std::string& path, const TraceHeader& header);
+    ~TraceWriter();  // closes; what was not flushed is not written
+    TraceWriter(const TraceWriter&) = delete;
+    TraceWriter& operator=(const TraceWriter&) = delete;
+
+    // The encoder of thread `id`, made on first use; valid as long as the writer. Thread-safe.
+    ThreadEncoder& thread(std::uint32_t id);
+
+    // Thread-safe. A definition reaches the file before any event put after it.
+    void define(const ModuleDefinition& module);
+    void define(const CallSiteDefinition& site);
+    void define(const PhaseDefinition& phase);
+    void define(const RegionDefinition& region);
+    void warn(std::string_view text);
+
+    // Flushes every encoder, writes the summary and closes. No encoder may be in use.
+    void finish(const TraceSummary& summary);
+
+    // In a forked child: forgets the file without writing to it. The writer is then inert.
+    void abandon();
+
+    [[nodiscard]] int error() const { return error_.load(std::memory_order_relaxed); }  // errno or 0
+    [[nodiscard]] std::uint64_t bytes_written() const { return bytes_.load(std::memory_order_relaxed); }
+
+  private:
+    friend class ThreadEncoder;
+    void add_definition(Tag tag, const std::vector<std::uint8_t>& body);
+    void write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload);
+    void fail(int error);
+    // With the lock held:
+    void add_field(ChunkType type, Tag tag, const std::vector<std::uint8_t>& body);
+    void write_fields();
+    void append_to_file(std::span<const std::uint8_t> bytes);
+
+    std::mutex mutex_;  // guards the file, the fields and the map of encoders
+    int file_ = -1;
+    std::atomic<int> error_{0};
+    std::atomic<std::uint64_t> bytes_{0};
+    std::vector<std::uint8_t> fields_;  // definitions not yet in the file
+    ChunkType fields_type_ = ChunkType::header;
+    std::map<std::uint32_t, std::unique_ptr<ThreadEncoder>> encoders_;
+};
+
+}  // namespace pagelens
