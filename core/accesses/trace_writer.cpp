@@ -13,6 +13,7 @@
 #include "core/accesses/crc32c.hpp"
 #include "core/accesses/line_predictor.hpp"
 #include "core/accesses/varint.hpp"
+#include "core/address/units.hpp"
 
 namespace pagelens {
 
