@@ -15,3 +15,9 @@ class UsageError(PagelensError):
 
 class Failure(PagelensError):
     """What was asked for failed (no disk space, unreadable trace, program crashed): exit status 1."""
+
+
+class Interrupted(PagelensError):
+    """The user pressed Ctrl-C: exit status 130, as shells expect of SIGINT; the line says what was kept."""
+
+    exit_code = 130

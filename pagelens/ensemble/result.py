@@ -1,0 +1,89 @@
+"""The result of an ensemble: tables of nodes x policies x phases, and what they were made from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+# One row a node, policy and phase. Counters are lines of the whole node (scaled up from the sampled slots), times are
+# seconds of the stated model. docs/architecture.md explains each; every other module takes the names from here.
+PLACEMENTS = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "instructions": pl.Float64,
+        "l2_accesses": pl.Float64,
+        "l2_misses": pl.Float64,
+        "l2_write_backs": pl.Float64,
+        "msc_reads": pl.Float64,
+        "msc_writes": pl.Float64,
+        "msc_hits": pl.Float64,
+        "msc_misses": pl.Float64,
+        "ddr_reads": pl.Float64,
+        "ddr_writes": pl.Float64,
+        "two_way_misses": pl.Float64,
+        "two_way_ddr_writes": pl.Float64,
+        "conflict_share": pl.Float64,
+        "time_s": pl.Float64,
+        "serial_time_s": pl.Float64,
+    }
+)
+OBJECTS = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "object": pl.String,
+        "accesses": pl.Float64,
+        "misses": pl.Float64,
+        "conflict_evictions": pl.Float64,
+    }
+)
+# Lines of `victim` evicted from the memory-side cache by lines of `object`.
+COLLISIONS = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "object": pl.String,
+        "victim": pl.String,
+        "lines": pl.Float64,
+    }
+)
+# The cache's slots in cells of equally many consecutive slots: how many pages of the job a slot of the cell holds on
+# average, and the share of its occupied slots that hold two or more.
+SLOTS = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "cell": pl.UInt32,
+        "pages_per_slot": pl.Float64,
+        "shared": pl.Float64,
+    }
+)
+TABLES = {"placements": PLACEMENTS, "objects": OBJECTS, "collisions": COLLISIONS, "slots": SLOTS}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of one node, or of all of them."""
+
+    placements: pl.DataFrame
+    objects: pl.DataFrame
+    collisions: pl.DataFrame
+    slots: pl.DataFrame
+
+    def __post_init__(self) -> None:
+        for name, schema in TABLES.items():
+            if self[name].schema != schema:
+                raise ValueError(f"table {name} has {self[name].schema}, not {schema}")
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        table: pl.DataFrame = getattr(self, name)
+        return table
+
+    @staticmethod
+    def concatenate(parts: Iterable["Tables"]) -> "Tables":
+        """All rows of `parts`, in their order."""
+        every = list(parts)
+        return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
