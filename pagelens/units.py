@@ -1,7 +1,8 @@
 """Quantities with units: "17.6GB", "90 GB/s", "154 ns", "1.4 GHz".
 
-A number without a unit is an error, never a guess: 16 could be GB or GiB, and the difference (7%) decides whether
-a job fits a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers of 1024.
+A number without a unit is an error, never a guess: 16 could be GB or GiB, and the difference (7%) decides
+whether a job fits a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers of
+1024.
 """
 
 import math
@@ -23,7 +24,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z/]*)\s*")
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Bytes of "17.6GB", "16GiB", "64 B", rounded to a whole byte; `name` is the parameter named in errors."""
+    """Bytes of "17.6GB", "16GiB", "64 B", to the nearest byte; `name` is what errors call it."""
     return round(_parse(text, name, SIZE_UNITS, "a size", "17.6GB (10^9 bytes) or 16GiB (2^30 bytes)"))
 
 
@@ -43,29 +44,29 @@ def parse_frequency(text: str, name: str = "frequency") -> float:
 
 
 def format_size(size_bytes: float, digits: int = 3) -> str:
-    """"17.6 GB": decimal units, `digits` significant digits."""
+    """ "17.6 GB": decimal units, `digits` significant digits."""
     return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)
 
 
 def format_binary_size(size_bytes: float, digits: int = 3) -> str:
-    """"16 GiB": binary units, for capacities of caches and memories."""
+    """ "16 GiB": binary units, for capacities of caches and memories."""
     units = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
     return _format(size_bytes, units, digits)
 
 
 def format_rate(bytes_per_second: float, digits: int = 3) -> str:
-    """"90 GB/s"."""
+    """ "90 GB/s"."""
     return f"{format_size(bytes_per_second, digits)}/s"
 
 
 def format_time(seconds: float, digits: int = 3) -> str:
-    """"1.23 ms"."""
+    """ "1.23 ms"."""
     units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
     return _format(seconds, units, digits)
 
 
 def format_count(count: float, digits: int = 3) -> str:
-    """"1.23 G": a plain number with a decimal prefix."""
+    """ "1.23 G": a plain number with a decimal prefix."""
     return _format(count, (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), digits).rstrip()
 
 
@@ -87,9 +88,6 @@ def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example:
 
 def _format(value: float, units: tuple[tuple[str, float], ...], digits: int) -> str:
     """`value` in the largest unit that leaves at least 1 after rounding."""
-    for unit, scale in units:
-        scaled = f"{value / scale:.{digits}g}"
-        if abs(float(scaled)) >= 1:
-            break
-    # .3g turns 1000 into 1e+03; those few digits are written out.
-    return f"{float(scaled):g} {unit}"
+    rounded = [(float(f"{value / scale:.{digits}g}"), unit) for unit, scale in units]
+    number, unit = next((pair for pair in rounded if abs(pair[0]) >= 1), rounded[-1])
+    return f"{number:g} {unit}"

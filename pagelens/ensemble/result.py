@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-# One row a node, policy and phase. Counters are lines of the whole node (scaled up from the sampled slots), times are
-# seconds of the stated model. docs/architecture.md explains each; every other module takes the names from here.
+# One row a node, policy and phase. Counters are lines of the whole node (scaled up from the sampled slots),
+# times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
+# names from here.
 PLACEMENTS = pl.Schema(
     {
         "node": pl.UInt32,
@@ -50,8 +51,8 @@ COLLISIONS = pl.Schema(
         "lines": pl.Float64,
     }
 )
-# The cache's slots in cells of equally many consecutive slots: how many pages of the job a slot of the cell holds on
-# average, and the share of its occupied slots that hold two or more.
+# The cache's slots in cells of equally many consecutive slots: how many pages of the job a slot of the cell
+# holds on average, and the share of its occupied slots that hold two or more.
 SLOTS = pl.Schema(
     {
         "node": pl.UInt32,

@@ -25,9 +25,10 @@ def run_nodes(
 ) -> Tables:
     """Rows of all `nodes` in ascending order; nodes that `store` holds already are read, not simulated.
 
-    `simulate(node, stopped)` must depend on nothing but its node: then the result is the same whatever the executor.
-    Without an executor, one thread a core runs (the simulation releases the interpreter's lock) and `stopped()` turns
-    true on Ctrl-C, upon which `simulate` may raise Stopped. Every node completed by then is kept in the store.
+    `simulate(node, stopped)` must depend on nothing but its node: then the result is the same whatever the
+    executor. Without an executor, one thread a core runs (the simulation releases the interpreter's lock)
+    and `stopped()` turns true on Ctrl-C, upon which `simulate` may raise Stopped. Every node completed by
+    then is kept in the store.
     """
     wanted = sorted(set(nodes))
     missing = [node for node in wanted if node not in store.complete()]
@@ -36,7 +37,9 @@ def run_nodes(
     report(done, len(wanted))
     if missing:
         stop = Event()
-        pool = executor or ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-node")
+        pool = executor or ThreadPoolExecutor(
+            len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-node"
+        )
         futures: dict[Future[Tables], int] = {}
         try:
             for node in missing:

@@ -1,4 +1,4 @@
-"""Results on disk: one directory of Parquet files a node, whole or absent, so that a rerun does only what is missing."""
+"""Results on disk: a directory of Parquet files a node, whole or absent; a rerun does what is missing."""
 
 import hashlib
 import json

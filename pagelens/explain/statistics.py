@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 BOOTSTRAP_RESAMPLES = 2000
 CONFIDENCE = 0.95
-# Below this p95/p5 a distribution counts as one value: no mode is worth naming inside half a percent to either side.
+# Below this p95/p5 a distribution counts as one value: no mode is worth naming inside half a percent to
+# either side.
 UNIFORM_SPREAD = 1.01
 _MODE_RESAMPLES = 400
 _MODE_LEVEL = 0.05
@@ -43,7 +44,9 @@ def spread(values: ArrayLike, seed: int) -> Spread:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [tail, 1 - tail])
     p5, median, p95 = np.quantile(x, [0.05, 0.5, 0.95])
-    return Spread(float(median), float(low), float(high), float(p5), float(p95), float(x.min()), float(x.max()))
+    return Spread(
+        float(median), float(low), float(high), float(p5), float(p95), float(x.min()), float(x.max())
+    )
 
 
 def share_slower(values: ArrayLike, best: float, margin: float) -> float:
@@ -51,7 +54,9 @@ def share_slower(values: ArrayLike, best: float, margin: float) -> float:
     return float(np.mean(_finite(values) > best * (1 + margin)))
 
 
-def paired_gain(before: ArrayLike, after: ArrayLike, quantile: float, seed: int) -> tuple[float, float, float]:
+def paired_gain(
+    before: ArrayLike, after: ArrayLike, quantile: float, seed: int
+) -> tuple[float, float, float]:
     """quantile(before) / quantile(after) with a 95% bootstrap interval; both resampled by the same nodes."""
     x, y = _finite(before), _finite(after)
     if x.shape != y.shape:
@@ -85,10 +90,11 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
 def modes(values: ArrayLike, seed: int) -> int:
     """Number of modes by Silverman's test at the 5% level, 1 where p95/p5 is below `UNIFORM_SPREAD`.
 
-    For k = 1, 2, ... the critical bandwidth is the smallest at which a Gaussian kernel density of the values has at
-    most k modes; k is rejected when fewer than 5% of smoothed resamples show more than k modes at that bandwidth
-    (that much smoothing was needed only because the values themselves hold more than k groups).
-    Silverman: Using kernel density estimates to investigate multimodality, J. R. Stat. Soc. B 43 (1981), 97-99.
+    For k = 1, 2, ... the critical bandwidth is the smallest at which a Gaussian kernel density of the
+    values has at most k modes; k is rejected when fewer than 5% of smoothed resamples show more than k
+    modes at that bandwidth (that much smoothing was needed only because the values themselves hold more
+    than k groups). Silverman: Using kernel density estimates to investigate multimodality, J. R. Stat. Soc.
+    B 43 (1981), 97-99.
     """
     x = _finite(values)
     p5, p95 = np.quantile(x, [0.05, 0.95])
@@ -133,7 +139,9 @@ def _count_modes(samples: Floats, h: float) -> NDArray[np.int64]:
     mass += np.bincount((row + left + 1).ravel(), weight.ravel(), size)
     frequency = 2 * np.pi * np.fft.rfftfreq(2 * _GRID, step)
     kernel = np.exp(-0.5 * (frequency * h) ** 2)
-    density = np.fft.irfft(np.fft.rfft(mass.reshape(-1, _GRID), 2 * _GRID, axis=1) * kernel, axis=1)[:, :_GRID]
+    density = np.fft.irfft(np.fft.rfft(mass.reshape(-1, _GRID), 2 * _GRID, axis=1) * kernel, axis=1)[
+        :, :_GRID
+    ]
     floor = 1e-6 * density.max(axis=1, keepdims=True)  # below it the transform's rounding makes ripples
     inner = density[:, 1:-1]
     peaks = (inner > density[:, :-2]) & (inner >= density[:, 2:]) & (inner > floor)

@@ -77,7 +77,11 @@ def test_spearman_sees_what_is_monotonous_but_not_linear() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_modes_of_one_two_and_three_groups(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    groups = [10 + 0.3 * rng.standard_normal(80), 15 + 0.3 * rng.standard_normal(60), 22 + 0.3 * rng.standard_normal(60)]
+    groups = [
+        10 + 0.3 * rng.standard_normal(80),
+        15 + 0.3 * rng.standard_normal(60),
+        22 + 0.3 * rng.standard_normal(60),
+    ]
     assert stats.modes(groups[0], seed=1) == 1
     assert stats.modes(np.concatenate(groups[:2]), seed=1) == 2
     assert stats.modes(np.concatenate(groups), seed=1) == 3

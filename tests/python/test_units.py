@@ -24,7 +24,9 @@ def test_sizes(text: str, size: int) -> None:
     assert units.parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["16", "16G", "GB", "", "-1GB", "1e9B", "1 GB GB", "16Gb/s", "nan GB", "9" * 400 + "B"])
+@pytest.mark.parametrize(
+    "text", ["16", "16G", "GB", "", "-1GB", "1e9B", "1 GB GB", "16Gb/s", "nan GB", "9" * 400 + "B"]
+)
 def test_what_is_not_a_size_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match="--size"):
         units.parse_size(text, "--size")

@@ -1,0 +1,1 @@
+"""Ensembles: nodes x policies, in parallel, deterministic, kept as Parquet."""

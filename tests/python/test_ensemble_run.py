@@ -1,0 +1,152 @@
+"""Nodes on executors, and their shards: the same whatever the workers, whole or absent."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pagelens.ensemble.result import TABLES, Tables
+from pagelens.ensemble.run import run_nodes
+from pagelens.ensemble.shards import ShardStore, key_of
+from pagelens.errors import Failure, Interrupted
+
+
+def tables(node: int) -> Tables:
+    """Three rows a table that depend on nothing but the node."""
+    rng = np.random.default_rng(node)
+    made = {}
+    for name, schema in TABLES.items():
+        columns = {
+            column: ["a", "b", "c"]
+            if kind == pl.String
+            else [node] * 3
+            if column == "node"
+            else rng.random(3)
+            for column, kind in schema.items()
+        }
+        made[name] = pl.DataFrame(columns, schema=dict(schema), strict=False)
+    return Tables(**made)
+
+
+class Simulation:
+    """Remembers which nodes it was asked for."""
+
+    def __init__(self) -> None:
+        self.ran: list[int] = []
+
+    def __call__(self, node: int, stopped: Callable[[], bool]) -> Tables:
+        self.ran.append(node)
+        return tables(node)
+
+
+def files(store: ShardStore) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(store.directory)): p.read_bytes()
+        for p in sorted(store.directory.rglob("*.parquet"))
+    }
+
+
+def test_the_files_are_the_same_whatever_the_workers(tmp_path: Path) -> None:
+    written = []
+    for workers in (1, 2, 5):
+        store = ShardStore(tmp_path / str(workers), "key")
+        with ThreadPoolExecutor(workers) as pool:
+            run_nodes(range(9), Simulation(), store, pool)
+        written.append(files(store))
+    assert written[0] == written[1] == written[2]
+    assert len(written[0]) == 9 * len(TABLES)
+
+
+def test_rows_come_in_the_order_of_the_nodes(tmp_path: Path) -> None:
+    first_waits = threading.Event()
+
+    def reversed_order(node: int, stopped: Callable[[], bool]) -> Tables:
+        if node == 0:
+            first_waits.wait(60)
+        elif node == 1:
+            first_waits.set()
+        return tables(node)
+
+    with ThreadPoolExecutor(2) as pool:
+        result = run_nodes([1, 0], reversed_order, ShardStore(tmp_path, "key"), pool)
+    assert result.placements["node"].to_list() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_rerun_does_only_what_is_missing(tmp_path: Path) -> None:
+    first, second = Simulation(), Simulation()
+    run_nodes(range(3), first, ShardStore(tmp_path, "key"))
+    seen: list[tuple[int, int]] = []
+    result = run_nodes(range(5), second, ShardStore(tmp_path, "key"), progress=lambda *p: seen.append(p))
+    assert sorted(first.ran) == [0, 1, 2]
+    assert sorted(second.ran) == [3, 4]
+    assert result.placements.equals(Tables.concatenate(tables(n) for n in range(5)).placements)
+    assert seen == [(3, 5), (4, 5), (5, 5)]
+
+
+def test_another_key_shares_nothing(tmp_path: Path) -> None:
+    again = Simulation()
+    run_nodes(range(2), Simulation(), ShardStore(tmp_path, key_of({"seed": 1})))
+    run_nodes(range(2), again, ShardStore(tmp_path, key_of({"seed": 2})))
+    assert sorted(again.ran) == [0, 1]
+    assert key_of({"seed": 1, "ranks": 4}) == key_of({"ranks": 4, "seed": 1})
+
+
+def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    store = ShardStore(tmp_path, "key")
+
+    def interrupted(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"stopped with 2 of 8 nodes complete, kept in .*key") as caught:
+        run_nodes(range(8), Simulation(), store, progress=interrupted)
+    assert caught.value.exit_code == 130
+    assert len(store.complete()) == 2
+    assert not list(store.directory.glob("*.partial"))
+    assert threading.active_count() == 1 or not [
+        t for t in threading.enumerate() if t.name.startswith("pagelens-node")
+    ]
+
+
+def test_a_node_that_fails_fails_the_run_and_keeps_the_others(tmp_path: Path) -> None:
+    def third_fails(node: int, stopped: Callable[[], bool]) -> Tables:
+        if node == 2:
+            raise Failure("node 2: no")
+        return tables(node)
+
+    store = ShardStore(tmp_path, "key")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Failure, match="node 2: no"):
+        run_nodes(range(4), third_fails, store, pool)
+    assert {0, 1} <= store.complete()
+    assert 2 not in store.complete()
+
+
+def test_left_overs_of_a_killed_run_are_swept_away(tmp_path: Path) -> None:
+    store = ShardStore(tmp_path, "key")
+    (store.directory / "00001.partial").mkdir()
+    assert ShardStore(tmp_path, "key").complete() == set()
+    assert not list(store.directory.iterdir())
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    store = ShardStore(tmp_path, "key")
+    run_nodes([0], Simulation(), store)
+    (store.directory / "00000" / "objects.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(Failure, match="00000: unreadable"):
+        run_nodes([0], Simulation(), store)
+
+
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Failure, match="--output: cannot write"):
+        ShardStore(tmp_path / "file", "key")
+
+
+def test_tables_hold_their_schema(tmp_path: Path) -> None:
+    good = tables(0)
+    with pytest.raises(ValueError, match="table placements"):
+        Tables(good.objects, good.objects, good.collisions, good.slots)
