@@ -12,8 +12,9 @@ enum class EventKind : std::uint8_t {
     write,         // the line was fetched by a store
     first_store,   // first store to a line fetched by a load and still resident in the filter
     stream_store,  // non-temporal store (one event a line)
-    touch,         // the line was used again: restores the recency (of lines and of pages) that
-                   // hidden hits had changed, so that replays stay exact (core/accesses/filter.hpp)
+    touch,         // the line was used again: restores the recency of lines that hidden hits had
+                   // changed, so that replays of caches stay exact; no TLB looks anything up
+    page_touch,    // the line's page was used: the same for TLBs; no cache looks anything up
     // pages: `address` is the virtual page (address / 4096), `count` pages
     page_read,   // first read of one page
     page_write,  // first write of one page

@@ -12,7 +12,7 @@
 
 namespace pagelens {
 
-inline constexpr unsigned line_kinds = 5;  // EventKind read .. touch
+inline constexpr unsigned line_kinds = 6;  // EventKind read .. page_touch
 inline constexpr std::uint64_t line_number_limit = std::uint64_t{1} << 58;
 
 class LinePredictor {

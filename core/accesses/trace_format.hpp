@@ -91,7 +91,7 @@ inline constexpr unsigned predictor_streams = 64;
 enum EventCode : std::uint8_t {
     code_next = 0,     // + k: stream k goes on
     code_jump = 64,    // + k, signed: stream k goes on at its prediction + signed (not 0)
-    code_line = 128,   // + EventKind (read .. touch), signed distance to the last line: a new stream
+    code_line = 128,   // + EventKind (read .. page_touch), signed distance to the last line: a new stream
     code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
 };
