@@ -1,0 +1,39 @@
+"""The example programs check their own answers; here they run at several sizes, without the tracer."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RUNS = [
+    *(("triad", arguments) for arguments in (["1", "1"], ["3", "7"])),
+    *(("triad-omp", arguments) for arguments in (["1", "1"], ["3", "7"])),
+    *(("cg", arguments) for arguments in (["1"], ["2"], ["17"], ["12", "3"])),
+    ("cg-omp", ["17"]),
+    *(("fe", arguments) for arguments in (["1"], ["2"], ["13"])),
+    *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"])),
+    *(("heat", arguments) for arguments in (["1", "1"], ["50", "100"])),
+]
+
+
+def run(examples: Path, name: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    if name == "heat" and not shutil.which("gfortran"):
+        pytest.skip("no Fortran compiler")
+    return subprocess.run([examples / name, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("name", "arguments"), RUNS)
+def test_the_answer_is_right(examples: Path, name: str, arguments: list[str]) -> None:
+    result = run(examples, name, arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith(f"{name.removesuffix('-omp')}: ")
+    assert result.stdout.rstrip().endswith(": ok")
+
+
+@pytest.mark.parametrize("name", ["triad", "cg", "fe", "hydro", "heat"])
+@pytest.mark.parametrize("argument", ["0", "-3", "big", "9999999"])
+def test_a_wrong_size_is_refused(examples: Path, name: str, argument: str) -> None:
+    result = run(examples, name, [argument])
+    assert result.returncode == 2
+    assert argument in result.stderr + result.stdout
