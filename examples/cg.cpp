@@ -38,7 +38,8 @@ Problem generate(int side) {
         for (int y = 0; y < side; ++y) {
             for (int x = 0; x < side; ++x) {
                 const std::int32_t row = (z * side + y) * side + x;
-                const Range rx = neighbours(x, side), ry = neighbours(y, side), rz = neighbours(z, side);
+                const Range rx = neighbours(x, side), ry = neighbours(y, side),
+                            rz = neighbours(z, side);
                 double row_sum = 0.0;
                 for (int nz = rz.first; nz <= rz.last; ++nz) {
                     for (int ny = ry.first; ny <= ry.last; ++ny) {
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
 
     Vector x(problem.b.size(), 0.0);
     pagelens_region_begin("solve");
-    const Solution solution = conjugate_gradients(problem.a, problem.b, x, tolerance, most_iterations);
+    const Solution solution =
+        conjugate_gradients(problem.a, problem.b, x, tolerance, most_iterations);
     pagelens_region_end("solve");
 
     double error = 0.0;
@@ -80,8 +82,10 @@ int main(int argc, char** argv) {
     // The matrix's smallest eigenvalue is at least 1 (its rows sum to 1 or more): the error is
     // bounded by the residual's norm.
     const double bound = solution.residual * std::sqrt(dot(problem.b, problem.b)) + 1e-12;
-    const bool ok = error <= bound && (solution.residual <= 2 * tolerance || solution.iterations == most_iterations);
+    const bool ok = error <= bound &&
+                    (solution.residual <= 2 * tolerance || solution.iterations == most_iterations);
     std::printf("cg: %d^3 rows, %zu entries, %d iterations, residual %.1e, error %.1e: %s\n", side,
-                problem.a.values.size(), solution.iterations, solution.residual, error, ok ? "ok" : "FAILED");
+                problem.a.values.size(), solution.iterations, solution.residual, error,
+                ok ? "ok" : "FAILED");
     return ok ? 0 : 1;
 }

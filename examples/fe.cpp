@@ -60,7 +60,8 @@ ElementMatrix stiffness(const Point& edges) {
         }
         for (int a = 0; a < 8; ++a) {
             for (int b = 0; b < 8; ++b) {
-                for (int d = 0; d < 3; ++d) matrix[a][b] += weight * gradients[a][d] * gradients[b][d];
+                for (int d = 0; d < 3; ++d)
+                    matrix[a][b] += weight * gradients[a][d] * gradients[b][d];
             }
         }
     }
@@ -96,15 +97,17 @@ void assemble(const Mesh& mesh, SparseMatrix& a) {
     for (int k = 0; k < mesh.side; ++k) {
         for (int j = 0; j < mesh.side; ++j) {
             for (int i = 0; i < mesh.side; ++i) {
-                const ElementMatrix local = stiffness({mesh.coordinate(i + 1) - mesh.coordinate(i),
-                                                       mesh.coordinate(j + 1) - mesh.coordinate(j),
-                                                       mesh.coordinate(k + 1) - mesh.coordinate(k)});
+                const ElementMatrix local =
+                    stiffness({mesh.coordinate(i + 1) - mesh.coordinate(i),
+                               mesh.coordinate(j + 1) - mesh.coordinate(j),
+                               mesh.coordinate(k + 1) - mesh.coordinate(k)});
                 const Corners nodes = corners(mesh, i, j, k);
                 for (int r = 0; r < 8; ++r) {
                     const auto first = a.columns.begin() + a.starts[nodes[r]];
                     const auto last = a.columns.begin() + a.starts[nodes[r] + 1];
                     for (int c = 0; c < 8; ++c) {
-                        const auto place = std::lower_bound(first, last, nodes[c]) - a.columns.begin();
+                        const auto place =
+                            std::lower_bound(first, last, nodes[c]) - a.columns.begin();
                         a.values[place] += local[r][c];
                     }
                 }
@@ -163,7 +166,8 @@ int main(int argc, char** argv) {
     double error = 0.0;
     for (std::size_t i = 0; i < u.size(); ++i) error = std::max(error, std::abs(x[i] - u[i]));
     const bool ok = error <= 1e-8;  // u is between 1 and 8
-    std::printf("fe: %d^3 elements, %lld rows, %d iterations, residual %.1e, error %.1e: %s\n", mesh.side,
-                static_cast<long long>(a.rows()), solution.iterations, solution.residual, error, ok ? "ok" : "FAILED");
+    std::printf("fe: %d^3 elements, %lld rows, %d iterations, residual %.1e, error %.1e: %s\n",
+                mesh.side, static_cast<long long>(a.rows()), solution.iterations, solution.residual,
+                error, ok ? "ok" : "FAILED");
     return ok ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 // Explicit Lagrangian hydrodynamics of a point blast in one octant of a cube, in the manner of the
-// LULESH mini-application: hexahedra that move with the gas, forces gathered from elements to nodes,
-// and large temporaries that are allocated and freed in every step.
+// LULESH mini-application: hexahedra that move with the gas, forces gathered from elements to
+// nodes, and large temporaries that are allocated and freed in every step.
 //
 // The scheme is the compatible one of Caramana, Burton, Shashkov and Whalen (J. Comput. Phys. 146,
 // 1998): what the corner forces give to the nodes' motion is taken from the elements' internal
@@ -33,12 +33,14 @@ constexpr double courant = 0.25;
 
 struct Mesh {
     int side;  // elements per side; corner c of an element stands at (c & 1, c >> 1 & 1, c >> 2)
-    std::vector<std::array<std::int32_t, 8>> nodes;                    // of each element
+    std::vector<std::array<std::int32_t, 8>> nodes;                      // of each element
     std::vector<double> mass, energy, volume, pressure, sound, damping;  // of each element
-    std::vector<Point> position, velocity, force;                      // of each node
+    std::vector<Point> position, velocity, force;                        // of each node
     std::vector<double> node_mass;
 
-    [[nodiscard]] std::int32_t node(int i, int j, int k) const { return (k * (side + 1) + j) * (side + 1) + i; }
+    [[nodiscard]] std::int32_t node(int i, int j, int k) const {
+        return (k * (side + 1) + j) * (side + 1) + i;
+    }
     [[nodiscard]] int element(int i, int j, int k) const { return (k * side + j) * side + i; }
 };
 
@@ -48,7 +50,8 @@ Point cross(const Point& a, const Point& b) {
 }
 
 // The six faces, corners in circular order, seen from outside counterclockwise.
-constexpr int faces[6][4] = {{0, 4, 6, 2}, {1, 3, 7, 5}, {0, 1, 5, 4}, {2, 6, 7, 3}, {0, 2, 3, 1}, {4, 5, 7, 6}};
+constexpr int faces[6][4] = {{0, 4, 6, 2}, {1, 3, 7, 5}, {0, 1, 5, 4},
+                             {2, 6, 7, 3}, {0, 2, 3, 1}, {4, 5, 7, 6}};
 
 // Volume of a hexahedron whose faces are each cut into the four triangles around their centre, and
 // its gradient with respect to every corner.
@@ -62,8 +65,10 @@ double volume_and_gradient(const Corner& x, Corner& gradient) {
         }
         for (int s = 0; s < 4; ++s) {
             const int a = face[s], b = face[(s + 1) % 4];
-            // A sixth of the triple product (centre, a, b): a tetrahedron with its tip at the origin.
-            const Point of_centre = cross(x[a], x[b]), of_a = cross(x[b], centre), of_b = cross(centre, x[a]);
+            // A sixth of the triple product (centre, a, b): a tetrahedron with its tip at the
+            // origin.
+            const Point of_centre = cross(x[a], x[b]), of_a = cross(x[b], centre),
+                        of_b = cross(centre, x[a]);
             volume += dot(centre, of_centre) / 6;
             for (int d = 0; d < 3; ++d) {
                 gradient[a][d] += of_a[d] / 6;
@@ -97,7 +102,8 @@ Mesh blast(int side) {
     mesh.mass.assign(elements, element_mass);
     mesh.energy.assign(elements, 0.0);
     mesh.energy[0] = 1.0;  // the blast: all the energy in the element at the origin
-    for (auto* field : {&mesh.volume, &mesh.pressure, &mesh.sound, &mesh.damping}) field->resize(elements);
+    for (auto* field : {&mesh.volume, &mesh.pressure, &mesh.sound, &mesh.damping})
+        field->resize(elements);
     for (int k = 0; k < side; ++k) {
         for (int j = 0; j < side; ++j) {
             for (int i = 0; i < side; ++i) {
@@ -125,7 +131,9 @@ double state(Mesh& mesh, const std::vector<Corner>& gradients) {
         mesh.pressure[e] = (gas_gamma - 1) * mesh.energy[e] / mesh.volume[e];
         mesh.sound[e] = std::sqrt(gas_gamma * std::max(mesh.pressure[e], 0.0) / density);
         mesh.damping[e] =
-            rate < 0 ? density * jump * (quadratic_viscosity * jump + linear_viscosity * mesh.sound[e]) : 0.0;
+            rate < 0
+                ? density * jump * (quadratic_viscosity * jump + linear_viscosity * mesh.sound[e])
+                : 0.0;
         const double speed = mesh.sound[e] + 2 * quadratic_viscosity * jump;
         if (speed > 0) step = std::min(step, courant * length / speed);
     }
@@ -136,8 +144,8 @@ double state(Mesh& mesh, const std::vector<Corner>& gradients) {
 // order, and would grow unopposed (Flanagan and Belytschko, Int. J. Numer. Meth. Eng. 17, 1981).
 void add_hourglass_force(const Mesh& mesh, std::size_t element, Corner& force) {
     const double area = std::pow(mesh.volume[element], 2.0 / 3.0);
-    const double strength =
-        hourglass_damping * mesh.mass[element] / mesh.volume[element] * mesh.sound[element] * area / 8;
+    const double strength = hourglass_damping * mesh.mass[element] / mesh.volume[element] *
+                            mesh.sound[element] * area / 8;
     for (const unsigned mode : {3u, 5u, 6u, 7u}) {  // products of two or three of the axes' signs
         std::array<double, 8> sign;
         Point amplitude{};
@@ -204,7 +212,8 @@ void advance(Mesh& mesh) {
     for (std::size_t e = 0; e < mesh.nodes.size(); ++e) {
         for (int c = 0; c < 8; ++c) {
             const Point &v = before[mesh.nodes[e][c]], &w = mesh.velocity[mesh.nodes[e][c]];
-            for (int d = 0; d < 3; ++d) mesh.energy[e] -= step * gradients[e][c][d] * 0.5 * (v[d] + w[d]);
+            for (int d = 0; d < 3; ++d)
+                mesh.energy[e] -= step * gradients[e][c][d] * 0.5 * (v[d] + w[d]);
         }
     }
 }
@@ -227,13 +236,15 @@ int main(int argc, char** argv) {
     for (int k = 0; k < mesh.side; ++k) {
         for (int j = 0; j < mesh.side; ++j) {
             for (int i = 0; i < mesh.side; ++i) {
-                const double one = mesh.energy[mesh.element(i, j, k)], other = mesh.energy[mesh.element(j, k, i)];
+                const double one = mesh.energy[mesh.element(i, j, k)],
+                             other = mesh.energy[mesh.element(j, k, i)];
                 asymmetry = std::max(asymmetry, std::abs(one - other));
             }
         }
     }
     const bool ok = drift <= 1e-10 && asymmetry <= 1e-10 && std::isfinite(drift);
-    std::printf("hydro: %d^3 elements, %d steps, kinetic energy %.4f, drift %.1e, asymmetry %.1e: %s\n", mesh.side,
-                steps, kinetic(mesh), drift, asymmetry, ok ? "ok" : "FAILED");
+    std::printf(
+        "hydro: %d^3 elements, %d steps, kinetic energy %.4f, drift %.1e, asymmetry %.1e: %s\n",
+        mesh.side, steps, kinetic(mesh), drift, asymmetry, ok ? "ok" : "FAILED");
     return ok ? 0 : 1;
 }

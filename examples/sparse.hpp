@@ -48,8 +48,8 @@ struct Solution {
 };
 
 // Improves x until the residual falls below `tolerance` or `most_iterations` are done.
-inline Solution conjugate_gradients(const SparseMatrix& a, const Vector& b, Vector& x, double tolerance,
-                                    int most_iterations) {
+inline Solution conjugate_gradients(const SparseMatrix& a, const Vector& b, Vector& x,
+                                    double tolerance, int most_iterations) {
     Vector r(b.size()), ap(b.size());
     multiply(a, x, ap);
     combine(1.0, b, -1.0, ap, r);

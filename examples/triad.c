@@ -8,8 +8,8 @@
 #include "argument.h"
 #include "pagelens.h"
 
-static double *array(size_t n) {
-    double *const values = aligned_alloc(4096, n * sizeof(double));
+static double* array(size_t n) {
+    double* const values = aligned_alloc(4096, n * sizeof(double));
     if (values == NULL) {
         fprintf(stderr, "triad: no memory for %zu doubles\n", n);
         exit(1);
@@ -17,7 +17,7 @@ static double *array(size_t n) {
     return values;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     const int mebibytes = argument(argc, argv, 1, 16, 65536, "MiB per array");
     const int repeats = argument(argc, argv, 2, 5, 1000, "repeats");
     const size_t n = (size_t)mebibytes * (1u << 20) / sizeof(double);
@@ -43,8 +43,8 @@ int main(int argc, char **argv) {
 
     size_t wrong = 0;
     for (size_t i = 0; i < n; i++) wrong += a[i] != (double)(i % 1024) + scale * repeats;
-    printf("triad: 3 arrays of %d MiB, %d repeats: %zu wrong elements: %s\n", mebibytes, repeats, wrong,
-           wrong == 0 ? "ok" : "FAILED");
+    printf("triad: 3 arrays of %d MiB, %d repeats: %zu wrong elements: %s\n", mebibytes, repeats,
+           wrong, wrong == 0 ? "ok" : "FAILED");
     free(a);
     free(b);
     free(c);
