@@ -1,5 +1,6 @@
 #include "tracer/call_sites.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,27 +25,35 @@ CallSites::CallSites(Modules& modules, Define define)
     : modules_(modules), define_(std::move(define)) {}
 
 std::uint32_t CallSites::number(std::span<const std::uint64_t> stack) {
-    // A return address may be the first byte after its function: the call itself lies before it.
-    std::size_t first = 0;
-    while (first < stack.size() && modules_.role_at(stack[first] - 1) != ModuleRole::program)
-        ++first;
-    if (first == stack.size()) first = 0;  // libc's own blocks: the allocator is all there is
+    struct Frame {
+        std::uint64_t address;
+        Modules::Found where;
+    };
+    std::vector<Frame> frames;
+    for (const std::uint64_t address : stack)
+        // A return address may be the first byte after its function: the call lies before it.
+        // Generated code lies in no module, and its address says nothing later.
+        if (const auto where = modules_.find(address - 1)) frames.push_back({address, *where});
 
-    std::vector<CodeAddress> frames;
+    auto frame = std::find_if(frames.begin(), frames.end(),
+                              [](const Frame& f) { return f.where.role == ModuleRole::program; });
+    if (frame == frames.end()) frame = frames.begin();  // libc's own: the allocator is all there is
+
+    CallSiteDefinition site;
     std::uint64_t hash = 0;
-    for (const std::uint64_t address : stack.subspan(first)) {
-        if (frames.size() == call_site_depth) break;
-        const auto place = modules_.find(address - 1);
-        if (!place) continue;  // generated code: its address says nothing later
-        frames.push_back({place->module, place->offset + 1});
-        hash = mix(mix(hash, place->module), place->offset);
+    for (; frame != frames.end() && site.return_addresses.size() < call_site_depth; ++frame) {
+        site.return_addresses.push_back(frame->address);
+        hash = mix(mix(hash, frame->where.module), frame->address);
     }
-    if (frames.empty()) return 0;
+    if (site.return_addresses.empty()) return 0;
 
     const std::lock_guard lock(mutex_);
-    const auto [known, is_new] =
-        numbers_.try_emplace(hash, static_cast<std::uint32_t>(numbers_.size() + 1));
-    if (is_new) define_(known->second, frames);
+    const auto next = static_cast<std::uint32_t>(numbers_.size() + 1);
+    const auto [known, is_new] = numbers_.try_emplace(hash, next);
+    if (is_new) {
+        site.id = next;
+        define_(site);
+    }
     return known->second;
 }
 

@@ -18,8 +18,7 @@ inline constexpr std::size_t call_site_depth = 16;
 
 class CallSites {
   public:
-    // `frames`: return addresses, innermost first; at most call_site_depth, never empty.
-    using Define = std::function<void(std::uint32_t site, std::span<const CodeAddress> frames)>;
+    using Define = std::function<void(const CallSiteDefinition&)>;  // 1 to call_site_depth frames
 
     // `define` is called once a site, before its number is returned, under a lock.
     CallSites(Modules& modules, Define define);

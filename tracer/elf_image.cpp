@@ -1,0 +1,91 @@
+#include "tracer/elf_image.hpp"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+namespace {
+
+constexpr std::uint64_t max_build_id = 64;  // bytes; the linkers' are 8 to 32
+
+std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
+std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
+std::uint64_t padded(std::uint64_t n) { return (n + 3) & ~std::uint64_t{3}; }
+
+bool read_at(std::istream& in, std::uint64_t offset, void* out, std::size_t n) {
+    in.clear();
+    in.seekg(static_cast<std::streamoff>(offset));
+    in.read(static_cast<char*>(out), static_cast<std::streamsize>(n));
+    return in.good();
+}
+
+// The build id among the notes in [offset, end) of the file. A note is a header, a name and a
+// description, the last two padded to 4 bytes (System V gABI, "Note Section").
+std::string build_id_in(std::istream& in, std::uint64_t offset, std::uint64_t end) {
+    Elf64_Nhdr note;
+    while (offset < end && read_at(in, offset, &note, sizeof note)) {
+        char name[4] = {};
+        const std::uint64_t description = offset + sizeof note + padded(note.n_namesz);
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof name &&
+            note.n_descsz <= max_build_id && read_at(in, offset + sizeof note, name, sizeof name) &&
+            std::memcmp(name, "GNU", sizeof name) == 0) {
+            std::string id(note.n_descsz, '\0');
+            return read_at(in, description, id.data(), id.size()) ? id : std::string();
+        }
+        offset = description + padded(note.n_descsz);
+    }
+    return {};
+}
+
+}  // namespace
+
+std::uint64_t ElfImage::begin() const {
+    std::uint64_t lowest = loads.front().address;
+    for (const Load& load : loads) lowest = std::min(lowest, load.address);
+    return page_down(lowest);
+}
+
+std::uint64_t ElfImage::end() const {
+    std::uint64_t highest = 0;
+    for (const Load& load : loads) highest = std::max(highest, load.address + load.memory_size);
+    return page_up(highest);
+}
+
+std::optional<std::uint64_t> ElfImage::address_of(std::uint64_t file_offset) const {
+    // Segments are mapped in whole pages, so a byte before a segment may come with it; the page
+    // that two segments share is mapped for both, and belongs to the later one here.
+    for (auto load = loads.rbegin(); load != loads.rend(); ++load)
+        if (page_down(load->file_offset) <= file_offset &&
+            file_offset < page_up(load->file_offset + load->file_size))
+            return load->address - load->file_offset + file_offset;
+    return std::nullopt;
+}
+
+std::optional<ElfImage> read_elf(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    Elf64_Ehdr header;
+    if (!in || !read_at(in, 0, &header, sizeof header) ||
+        std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+        return std::nullopt;
+    ElfImage image;
+    for (unsigned i = 0; i < header.e_phnum; ++i) {
+        Elf64_Phdr segment;
+        const std::uint64_t at = header.e_phoff + std::uint64_t{i} * header.e_phentsize;
+        if (!read_at(in, at, &segment, sizeof segment)) return std::nullopt;
+        if (segment.p_type == PT_LOAD)
+            image.loads.push_back(
+                {segment.p_offset, segment.p_filesz, segment.p_vaddr, segment.p_memsz});
+        if (segment.p_type == PT_NOTE && image.build_id.empty())
+            image.build_id = build_id_in(in, segment.p_offset, segment.p_offset + segment.p_filesz);
+    }
+    if (image.loads.empty()) return std::nullopt;
+    return image;
+}
+
+}  // namespace pagelens
