@@ -3,6 +3,7 @@
 #   make test       all tests, under 8 minutes on 2 cores        make test-long   stress and fuzzing
 #   make lint       formats, types, warnings                     make sanitize    C++ tests, ASan + UBSan
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
+#   make test-wheel the wheel, installed elsewhere, works
 #   make examples   the programs of examples/                    make lock        renew requirements.lock
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 STAMPS := build/stamps
-JOBS ?= 2
+JOBS ?= $(shell nproc)
 FUZZ_RUNS ?= 1000000
 PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -22,7 +23,7 @@ NATIVE := core bindings tracer hooks machines
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-long lint sanitize bench docs examples lock clean
+.PHONY: help demo test test-cpp test-python test-wheel test-long lint sanitize bench docs examples lock clean
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -49,7 +50,7 @@ build/tests/build.ninja build/sanitize/build.ninja: | $(STAMPS)/debian-test
 build/fuzz/build.ninja: | $(STAMPS)/debian-fuzz
 options.tests := -DPAGELENS_TESTS=ON
 options.sanitize := -DPAGELENS_TESTS=ON -DPAGELENS_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
-options.fuzz := -DPAGELENS_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
+options.fuzz := -DPAGELENS_FUZZ=ON -DPAGELENS_TESTS=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 options.bench := -DPAGELENS_BENCH=ON
 
 examples:
@@ -69,7 +70,11 @@ test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test exampl
 
 test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz
-	@python scripts/test_long.py --fuzzers build/fuzz/tests/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
+	@python scripts/test_long.py --build build/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
+
+# The wheel holds all it needs: installed into an environment of its own, it traces a program.
+test-wheel: $(STAMPS)/package $(STAMPS)/debian-run examples
+	@scripts/test-wheel
 
 lint: $(STAMPS)/package
 	@ruff check .

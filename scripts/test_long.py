@@ -1,0 +1,98 @@
+"""The long tests: fuzzing, C++ stress tests, pytest's tests marked `long`; writes a table of the results."""
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass
+class Result:
+    """One row of the table."""
+
+    name: str
+    passed: bool
+    detail: str
+    seconds: float
+
+
+def run(name: str, command: list[str], detail: str) -> Result:
+    """Runs a command, shows its output, and takes its detail from what the pattern `detail` finds there."""
+    print(f"== {name}: {' '.join(command)}", flush=True)
+    start = time.monotonic()
+    output: list[str] = []
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            output.append(line)
+    found = re.findall(detail, "".join(output))
+    return Result(name, process.returncode == 0, found[-1] if found else "", time.monotonic() - start)
+
+
+def fuzz(fuzzer: Path, runs: int) -> Result:
+    """Runs one libFuzzer target; its findings go to build/, its seeds come from tests/fuzz/corpus/."""
+    corpus = ROOT / "build" / "fuzz" / "corpus" / fuzzer.name
+    corpus.mkdir(parents=True, exist_ok=True)
+    seeds = ROOT / "tests" / "fuzz" / "corpus" / fuzzer.name
+    command = [str(fuzzer), f"-runs={runs}", "-timeout=20", "-print_final_stats=1", "-verbosity=1"]
+    command += [f"-artifact_prefix={corpus.parent}/{fuzzer.name}-crash-", str(corpus)]
+    command += [str(seeds)] if seeds.is_dir() else []
+    result = run(fuzzer.name, command, r"stat::number_of_executed_units:\s*(\d+)")
+    executed = int(result.detail or 0)
+    result.passed &= executed >= runs
+    result.detail = f"{executed:,} executions"
+    return result
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--build", type=Path, required=True, help="build folder with the fuzz targets and tests"
+    )
+    parser.add_argument("--runs", type=int, required=True, help="executions of each fuzz target")
+    parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
+    arguments = parser.parse_args()
+
+    fuzzers = sorted(p for p in (arguments.build / "tests/fuzz").glob("fuzz_*") if p.is_file())
+    results = [fuzz(p, arguments.runs) for p in fuzzers]
+    stress = [str(arguments.build / "tests/cpp/pagelens_tests"), "--no-skip"]
+    results.append(run("C++ tests, long ones included", stress, r"test cases: +(.*?) *\|\n"))
+    pytest = [sys.executable, "-m", "pytest", "-m", "long", "-q"]
+    results.append(run("Python tests marked long", pytest, r"(\d+ passed.*?) in "))
+
+    lines = [
+        "# Long tests",
+        "",
+        "Written by `make test-long`. The fuzz targets and the C++ tests run under",
+        "",
+    ]
+    lines[-1:] = [
+        "AddressSanitizer and UndefinedBehaviorSanitizer.",
+        "",
+        "| test | result | detail | seconds |",
+    ]
+    lines += ["|---|---|---|---:|"]
+    for row in results:
+        lines.append(
+            f"| {row.name} | {'passed' if row.passed else 'FAILED'} | {row.detail} | {row.seconds:.0f} |"
+        )
+    partial = arguments.output.with_suffix(".partial")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    partial.write_text("\n".join(lines) + "\n")
+    partial.rename(arguments.output)
+    print(f"test-long: wrote {arguments.output}")
+    if not all(row.passed for row in results):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
