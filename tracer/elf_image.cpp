@@ -45,28 +45,6 @@ std::string build_id_in(std::istream& in, std::uint64_t offset, std::uint64_t en
 
 }  // namespace
 
-std::uint64_t ElfImage::begin() const {
-    std::uint64_t lowest = loads.front().address;
-    for (const Load& load : loads) lowest = std::min(lowest, load.address);
-    return page_down(lowest);
-}
-
-std::uint64_t ElfImage::end() const {
-    std::uint64_t highest = 0;
-    for (const Load& load : loads) highest = std::max(highest, load.address + load.memory_size);
-    return page_up(highest);
-}
-
-std::optional<std::uint64_t> ElfImage::address_of(std::uint64_t file_offset) const {
-    // Segments are mapped in whole pages, so a byte before a segment may come with it; the page
-    // that two segments share is mapped for both, and belongs to the later one here.
-    for (auto load = loads.rbegin(); load != loads.rend(); ++load)
-        if (page_down(load->file_offset) <= file_offset &&
-            file_offset < page_up(load->file_offset + load->file_size))
-            return load->address - load->file_offset + file_offset;
-    return std::nullopt;
-}
-
 std::optional<ElfImage> read_elf(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     Elf64_Ehdr header;
@@ -78,13 +56,16 @@ std::optional<ElfImage> read_elf(const std::string& path) {
         Elf64_Phdr segment;
         const std::uint64_t at = header.e_phoff + std::uint64_t{i} * header.e_phentsize;
         if (!read_at(in, at, &segment, sizeof segment)) return std::nullopt;
+        if (segment.p_type == PT_LOAD && image.end == 0) {  // the first is the lowest (gABI)
+            image.begin = page_down(segment.p_vaddr);
+            image.file_offset = page_down(segment.p_offset);
+        }
         if (segment.p_type == PT_LOAD)
-            image.loads.push_back(
-                {segment.p_offset, segment.p_filesz, segment.p_vaddr, segment.p_memsz});
+            image.end = std::max(image.end, page_up(segment.p_vaddr + segment.p_memsz));
         if (segment.p_type == PT_NOTE && image.build_id.empty())
             image.build_id = build_id_in(in, segment.p_offset, segment.p_offset + segment.p_filesz);
     }
-    if (image.loads.empty()) return std::nullopt;
+    if (image.end == 0) return std::nullopt;
     return image;
 }
 

@@ -100,12 +100,16 @@ void Modules::read_maps() {
         const auto [entry, is_new] = images.try_emplace(mapping->path);
         if (is_new) entry->second = read_elf(mapping->path);
         const auto& image = entry->second;
-        const auto address = image ? image->address_of(mapping->offset) : std::nullopt;
-        if (!address) continue;
+        // A file's lowest mapping is its first segment. What follows within its span is part of
+        // it, also where it shows the same page of the file (small files' data).
+        if (!image || mapping->offset != image->file_offset) continue;
+        const std::uint64_t start = mapping->begin - guest_base_;
+        const Module* around = live_module_at(start);
+        if (around != nullptr && around->definition.path == mapping->path) continue;
 
-        const std::uint64_t base = mapping->begin - guest_base_ - *address;
-        const ModuleDefinition definition{mapping->path, image->build_id, base,
-                                          base + image->begin(), image->end() - image->begin()};
+        const std::uint64_t base = start - image->begin;
+        const ModuleDefinition definition{mapping->path, image->build_id, base, start,
+                                          image->end - image->begin};
         const auto known = std::find_if(modules_.begin(), modules_.end(), [&](const Module& m) {
             return m.definition.path == definition.path && m.definition.base == base &&
                    m.definition.build_id == definition.build_id;
@@ -113,7 +117,7 @@ void Modules::read_maps() {
         if (known != modules_.end())
             known->live = true;
         else
-            modules_.push_back({definition, role_of(definition.path), true, std::nullopt});
+            modules_.push_back({definition, role_of(mapping->path), true, std::nullopt});
     }
 }
 
