@@ -19,12 +19,14 @@ class LinePredictor {
   public:
     [[nodiscard]] std::uint64_t prediction(unsigned k) const { return streams_[k].prediction; }
     [[nodiscard]] EventKind kind(unsigned k) const { return streams_[k].kind; }
-    [[nodiscard]] std::uint64_t last_line() const { return last_line_; }
+    // Where the last stream of this kind started: near the next start, if lines are gathered.
+    [[nodiscard]] std::uint64_t last_start(EventKind kind) const {
+        return last_start_[static_cast<unsigned>(kind)];
+    }
 
     // Stream k met its prediction.
     void next(unsigned k) {
         Stream& stream = streams_[k];
-        last_line_ = stream.prediction;
         stream.prediction += stream.stride;
         used_ |= std::uint64_t{1} << k;
     }
@@ -36,7 +38,6 @@ class LinePredictor {
         if (step == stream.last_step) stream.stride = step;
         stream.last_step = step;
         stream.prediction = line + stream.stride;
-        last_line_ = line;
         used_ |= std::uint64_t{1} << k;
     }
 
@@ -47,10 +48,11 @@ class LinePredictor {
             used_ = 0;
             free = ~std::uint64_t{0};
         }
-        const unsigned k = (hand_ + static_cast<unsigned>(std::countr_zero(free))) % predictor_streams;
+        const unsigned k =
+            (hand_ + static_cast<unsigned>(std::countr_zero(free))) % predictor_streams;
         hand_ = (k + 1) % predictor_streams;
         streams_[k] = Stream{line + 1, 1, 0, kind};
-        last_line_ = line;
+        last_start_[static_cast<unsigned>(kind)] = line;
         return k;
     }
 
@@ -64,7 +66,7 @@ class LinePredictor {
     std::array<Stream, predictor_streams> streams_{};
     std::uint64_t used_ = 0;  // bit k: stream k went on since the hand last passed over all
     unsigned hand_ = 0;
-    std::uint64_t last_line_ = 0;
+    std::array<std::uint64_t, line_kinds> last_start_{};
 };
 
 }  // namespace pagelens

@@ -11,7 +11,8 @@
 
 namespace pagelens {
 
-inline constexpr std::array<std::uint8_t, 8> trace_magic{0x89, 'P', 'L', 'T', 'R', '\r', '\n', 0x1a};
+inline constexpr std::array<std::uint8_t, 8> trace_magic{0x89, 'P',  'L',  'T',
+                                                         'R',  '\r', '\n', 0x1a};
 inline constexpr std::uint32_t trace_version = 1;
 inline constexpr std::size_t trace_preamble_bytes = trace_magic.size() + 4;  // magic, version
 
@@ -34,23 +35,23 @@ struct TraceHeader {
 
 // Last chunk of a complete file.
 struct TraceSummary {
-    std::uint64_t instructions = 0;  // seen, over all threads
-    std::uint64_t accesses = 0;      // data accesses seen, before the filter
+    std::uint64_t instructions = 0;                   // seen, over all threads
+    std::uint64_t accesses = 0;                       // data accesses seen, before the filter
     std::optional<std::uint64_t> total_instructions;  // of the whole run, where it is known
-    std::int32_t exit_status = 0;    // as a shell states it: 128 + n for signal n
+    std::int32_t exit_status = 0;                     // as a shell states it: 128 + n for signal n
 };
 
 // Definitions stand in the file before the first event that uses them.
 struct ModuleDefinition {
     std::string path;
-    std::string build_id;    // raw bytes, empty if the file has none
-    std::uint64_t base = 0;  // load bias: address in memory = base + address in the file
+    std::string build_id;     // raw bytes, empty if the file has none
+    std::uint64_t base = 0;   // load bias: address in memory = base + address in the file
     std::uint64_t start = 0;  // first byte mapped
     std::uint64_t size = 0;   // bytes mapped from `start`
 };
 
 struct CallSiteDefinition {
-    std::uint64_t id = 0;  // not 0
+    std::uint64_t id = 0;                         // not 0
     std::vector<std::uint64_t> return_addresses;  // innermost first, allocator frames stripped
 };
 
@@ -71,13 +72,13 @@ struct RegionDefinition {
 // --- chunks ---------------------------------------------------------------------------------
 enum class ChunkType : std::uint8_t { header = 1, definitions = 2, events = 3, summary = 4 };
 
-struct ChunkFrame {  // 32 bytes in the file, in this order
+struct ChunkFrame {     // 32 bytes in the file, in this order
     std::uint32_t crc;  // CRC-32C of the rest of the frame and of the compressed payload
     std::uint32_t type;
     std::uint32_t thread;  // events: thread id; otherwise 0
     std::uint32_t raw_bytes;
-    std::uint32_t compressed_bytes;  // one zstd frame
-    std::uint32_t events;            // number of events
+    std::uint32_t compressed_bytes;   // one zstd frame
+    std::uint32_t events;             // number of events
     std::uint64_t first_instruction;  // the thread's instruction count before the first event
 };
 static_assert(sizeof(ChunkFrame) == 32);
@@ -91,16 +92,28 @@ inline constexpr unsigned predictor_streams = 64;
 enum EventCode : std::uint8_t {
     code_next = 0,     // + k: stream k goes on
     code_jump = 64,    // + k, signed: stream k goes on at its prediction + signed (not 0)
-    code_line = 128,   // + EventKind (read .. page_touch), signed distance to the last line: a new stream
+    code_line = 128,   // + EventKind (read .. page_touch), signed distance to the line that the
+                       // last such code of that kind gave: a new stream
     code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
 };
 
 // --- definitions, header, summary: tag, length, bytes; unknown tags are skipped -----------------
 enum class Tag : std::uint8_t {
-    producer = 1, program, argument, exact_for, page_filter,  // header
-    module, call_site, phase, region, warning,                // definitions
-    instructions, accesses, total_instructions, exit_status,  // summary
+    producer = 1,
+    program,
+    argument,
+    exact_for,
+    page_filter,  // header
+    module,
+    call_site,
+    phase,
+    region,
+    warning,  // definitions
+    instructions,
+    accesses,
+    total_instructions,
+    exit_status,  // summary
 };
 
 }  // namespace pagelens

@@ -46,9 +46,8 @@ Bytes varint_body(std::initializer_list<std::uint64_t> values) {
 // The chunk as it stands in the file: frame, compressed payload.
 Bytes make_chunk(ChunkFrame frame, std::span<const std::uint8_t> payload) {
     Bytes chunk(sizeof frame + ZSTD_compressBound(payload.size()));
-    const std::size_t size =
-        ZSTD_compress(chunk.data() + sizeof frame, chunk.size() - sizeof frame, payload.data(),
-                      payload.size(), compression_level);
+    const std::size_t size = ZSTD_compress(chunk.data() + sizeof frame, chunk.size() - sizeof frame,
+                                           payload.data(), payload.size(), compression_level);
     chunk.resize(sizeof frame + size);
     frame.raw_bytes = static_cast<std::uint32_t>(payload.size());
     frame.compressed_bytes = static_cast<std::uint32_t>(size);
@@ -98,7 +97,9 @@ struct ThreadEncoder::State {
 
     State(TraceWriter& w, std::uint32_t id) : writer(w), thread(id) {}
 
-    [[nodiscard]] std::size_t pending() const { return static_cast<std::size_t>(at - buffer.data()); }
+    [[nodiscard]] std::size_t pending() const {
+        return static_cast<std::size_t>(at - buffer.data());
+    }
 
     void make_room() {
         const std::size_t used = pending();
@@ -152,7 +153,7 @@ struct ThreadEncoder::State {
             }
         }
         *at++ = static_cast<std::uint8_t>(code_line + static_cast<unsigned>(kind));
-        unsigned_value(zigzag(line_number - predictor.last_line()));
+        unsigned_value(zigzag(line_number - predictor.last_start(kind)));
         k = predictor.start(kind, line_number);
         remember(k, kind, line_number);
     }
@@ -163,10 +164,13 @@ struct ThreadEncoder::State {
     }
 
     void other(const Event& event) {
-        *at++ = static_cast<std::uint8_t>(code_event + static_cast<unsigned>(event.kind) - line_kinds);
+        *at++ =
+            static_cast<std::uint8_t>(code_event + static_cast<unsigned>(event.kind) - line_kinds);
         switch (event.kind) {
             case EventKind::page_read:
-            case EventKind::page_write: difference(event.address, last_page); break;
+            case EventKind::page_write:
+                difference(event.address, last_page);
+                break;
             case EventKind::unmap:
             case EventKind::discard:
                 difference(event.address, last_page);
@@ -182,7 +186,9 @@ struct ThreadEncoder::State {
                 unsigned_value(event.count);
                 unsigned_value(event.extra);
                 break;
-            case EventKind::death: difference(event.address, last_block); break;
+            case EventKind::death:
+                difference(event.address, last_block);
+                break;
             case EventKind::phase:
                 progress(event.count);
                 unsigned_value(event.extra);
@@ -191,7 +197,8 @@ struct ThreadEncoder::State {
                 progress(event.count);
                 difference(event.extra, last_sync);
                 break;
-            default: break;  // line kinds do not come here
+            default:
+                break;  // line kinds do not come here
         }
     }
 

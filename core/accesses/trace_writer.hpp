@@ -1,8 +1,8 @@
 // Writes a trace file: one encoder a thread, compressed chunks appended under a lock.
 //
 // Linked into the tracer's plugin, so: no Python, no exception leaves after construction, and a
-// failure (no disk space) is kept, not thrown: the first errno is `error()`, later calls do nothing.
-// Everything is in the stream: a file cut anywhere is whole up to its last whole chunk.
+// failure (no disk space) is kept, not thrown: the first errno is `error()`, later calls do
+// nothing. Everything is in the stream: a file cut anywhere is whole up to its last whole chunk.
 #pragma once
 
 #include <atomic>
@@ -72,8 +72,12 @@ class TraceWriter {
     // In a forked child: forgets the file without writing to it. The writer is then inert.
     void abandon();
 
-    [[nodiscard]] int error() const { return error_.load(std::memory_order_relaxed); }  // errno or 0
-    [[nodiscard]] std::uint64_t bytes_written() const { return bytes_.load(std::memory_order_relaxed); }
+    [[nodiscard]] int error() const {
+        return error_.load(std::memory_order_relaxed);
+    }  // errno or 0
+    [[nodiscard]] std::uint64_t bytes_written() const {
+        return bytes_.load(std::memory_order_relaxed);
+    }
 
   private:
     friend class ThreadEncoder;

@@ -1,0 +1,112 @@
+// Reads a trace file, trusting nothing in it.
+//
+// Opening walks the chunks once (frames and checksums), so that a thread's stream can then be read
+// in pieces, at any time and by any thread, in bounded memory: one chunk a stream. A file that is
+// cut or damaged is read up to the first chunk that is not whole; `damage()` says where and why.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/accesses/event.hpp"
+#include "core/accesses/trace_format.hpp"
+
+namespace pagelens {
+
+// A fault of the file and the byte where it shows.
+struct TraceFault {
+    std::uint64_t position = 0;
+    std::string what;
+};
+
+// The file as a whole cannot be used.
+class TraceError : public std::runtime_error {
+  public:
+    enum class Kind { unreadable, not_a_trace, newer_version, damaged };
+    TraceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+    [[nodiscard]] Kind kind() const { return kind_; }
+
+  private:
+    Kind kind_;
+};
+
+namespace detail {
+class TraceFile;
+class EventDecoder;
+}  // namespace detail
+
+// The events of one thread in their order; holds one chunk in memory. Independent of other streams
+// and of the reader that opened it.
+class ThreadStream {
+  public:
+    struct Batch {
+        std::uint64_t instructions = 0;  // the thread's count that the events follow ...
+        std::uint64_t until = 0;         // ... and the one that is reached after them
+        std::span<const Event> events;   // valid until the next call; a phase or a sync comes last
+    };
+
+    ThreadStream(std::shared_ptr<const detail::TraceFile> file,
+                 std::shared_ptr<const std::vector<std::uint64_t>> chunk_positions);
+    ~ThreadStream();
+    ThreadStream(ThreadStream&&) noexcept;
+    ThreadStream& operator=(ThreadStream&&) noexcept;
+
+    // The next events (a few thousand at most, or none) up to a stamp, phase or sync; no batch
+    // after the last.
+    std::optional<Batch> next();
+
+    // Set if the stream ended early, by a fault of the file that its checksums do not show.
+    [[nodiscard]] const std::optional<TraceFault>& fault() const;
+
+  private:
+    std::unique_ptr<detail::EventDecoder> decoder_;
+};
+
+// Immutable once open.
+class TraceReader {
+  public:
+    // Throws TraceError if `path` cannot be read, is no trace, is newer than this reader, or has no
+    // whole header.
+    explicit TraceReader(const std::string& path);
+
+    [[nodiscard]] const TraceHeader& header() const { return header_; }
+    [[nodiscard]] const std::optional<TraceSummary>& summary() const { return summary_; }
+    [[nodiscard]] const std::vector<ModuleDefinition>& modules() const { return modules_; }
+    [[nodiscard]] const std::vector<CallSiteDefinition>& call_sites() const { return call_sites_; }
+    [[nodiscard]] const std::vector<PhaseDefinition>& phases() const { return phases_; }
+    [[nodiscard]] const std::vector<RegionDefinition>& regions() const { return regions_; }
+    [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+    [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+
+    // Where reading stopped, if that is before the end of a complete file.
+    [[nodiscard]] const std::optional<TraceFault>& damage() const { return damage_; }
+
+    // Threads in the order of their first chunk; their ids as the tracer gave them.
+    [[nodiscard]] std::span<const std::uint32_t> threads() const { return threads_; }
+    [[nodiscard]] ThreadStream stream(std::size_t thread) const;  // index into threads()
+
+  private:
+    void scan();
+    bool take_fields(ChunkType type, std::span<const std::uint8_t> payload);
+    bool take_field(std::uint64_t tag, std::span<const std::uint8_t> body);
+
+    std::shared_ptr<const detail::TraceFile> file_;
+    std::uint64_t file_bytes_ = 0;
+    TraceHeader header_;
+    std::optional<TraceSummary> summary_;
+    std::vector<ModuleDefinition> modules_;
+    std::vector<CallSiteDefinition> call_sites_;
+    std::vector<PhaseDefinition> phases_;
+    std::vector<RegionDefinition> regions_;
+    std::vector<std::string> warnings_;
+    std::optional<TraceFault> damage_;
+    std::vector<std::uint32_t> threads_;
+    std::vector<std::shared_ptr<std::vector<std::uint64_t>>> chunks_;  // positions, of each thread
+};
+
+}  // namespace pagelens

@@ -1,0 +1,171 @@
+// What is written is read again: any events, any definitions, any number of threads.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <random>
+
+#include "core/accesses/trace_reader.hpp"
+#include "core/accesses/trace_writer.hpp"
+#include "tests/cpp/temporary_file.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+bool same(const Event& a, const Event& b) {
+    return a.kind == b.kind && a.address == b.address && a.count == b.count && a.extra == b.extra;
+}
+
+// Walks and jumps of a few streams, with all other events in between.
+std::vector<Event> random_events(std::mt19937_64& random, std::size_t count) {
+    std::vector<Event> events;
+    std::array<std::uint64_t, 5> lines{};
+    for (auto& line : lines) line = random() >> 8;
+    std::uint64_t instructions = 0;
+    while (events.size() < count) {
+        const auto kind = static_cast<EventKind>(random() % 8 != 0 ? random() % 6 : random() % 15);
+        const std::uint64_t size = random() >> (random() % 64);
+        switch (kind) {
+            case EventKind::page_read:
+            case EventKind::page_write:
+                events.push_back({kind, random() >> 12, 1, 0});
+                break;
+            case EventKind::unmap:
+            case EventKind::discard:
+                events.push_back({kind, random() >> 13, size >> 13, 0});
+                break;
+            case EventKind::remap:
+                events.push_back({kind, random() >> 13, size >> 13, random() >> 13});
+                break;
+            case EventKind::birth:
+                events.push_back({kind, random() >> 1, size >> 1, random()});
+                break;
+            case EventKind::death:
+                events.push_back({kind, random(), 0, 0});
+                break;
+            case EventKind::phase:
+            case EventKind::sync:
+                instructions += size >> 20;
+                events.push_back({kind, 0, instructions, random()});
+                break;
+            default: {
+                std::uint64_t& line = lines[random() % lines.size()];
+                if (random() % 16 == 0) line = random() >> (6 + random() % 40);
+                line = (line + (random() % 4 == 0 ? random() % 9 - 4 : 1)) % (1ull << 58);
+                events.push_back({kind, line, 0, 0});
+            }
+        }
+    }
+    return events;
+}
+
+std::vector<Event> read_all(ThreadStream stream) {
+    std::vector<Event> events;
+    while (const auto batch = stream.next())
+        events.insert(events.end(), batch->events.begin(), batch->events.end());
+    CHECK(!stream.fault());
+    return events;
+}
+
+}  // namespace
+
+TEST_CASE("trace: any events of several threads come back in order") {
+    std::mt19937_64 random(1);
+    const TemporaryFile file;
+    std::array<std::vector<Event>, 3> written;
+    {
+        TraceWriter writer(file.path, {});
+        for (std::uint32_t thread = 0; thread < 3; ++thread)
+            written[thread] = random_events(random, 200'000);  // several chunks each
+        for (std::size_t i = 0; i < 200'000; i += 100)
+            for (std::uint32_t thread = 0; thread < 3; ++thread)
+                writer.thread(7 * thread).put(std::span(written[thread]).subspan(i, 100));
+        writer.finish({});
+        CHECK(writer.error() == 0);
+    }
+    const TraceReader reader(file.path);
+    CHECK(!reader.damage());
+    REQUIRE(reader.threads().size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+        const std::uint32_t id = reader.threads()[i];
+        const std::vector<Event> read = read_all(reader.stream(i));
+        CHECK(std::equal(read.begin(), read.end(), written[id / 7].begin(), written[id / 7].end(),
+                         same));
+    }
+}
+
+TEST_CASE("trace: header, definitions and summary come back") {
+    const TemporaryFile file;
+    TraceHeader header{{{64, 8}, {512, 2}}, {64, 1}, "pagelens test", "/bin/app", {"-n", ""}};
+    TraceWriter writer(file.path, header);
+    writer.define(ModuleDefinition{"/bin/app", std::string("\0\xff", 2), 0x400000, 0x401000, 4096});
+    writer.define(CallSiteDefinition{3, {0x401234, 0xffff'ffff'ffff'ffff}});
+    writer.define(PhaseDefinition{1, "solve"});
+    writer.define(RegionDefinition{RegionKind::stack, 0x7ffd'0000'0000, 8 << 20});
+    writer.warn("half of it was not seen");
+    writer.thread(1).put({EventKind::read, 5, 0, 0});
+    writer.finish({1000, 300, 5000, 139});
+
+    const TraceReader reader(file.path);
+    CHECK(!reader.damage());
+    CHECK(reader.header().exact_for == header.exact_for);
+    CHECK(reader.header().page_filter == header.page_filter);
+    CHECK(reader.header().producer == "pagelens test");
+    CHECK(reader.header().program == "/bin/app");
+    CHECK(reader.header().arguments == header.arguments);
+    REQUIRE(reader.modules().size() == 1);
+    CHECK(reader.modules()[0].path == "/bin/app");
+    CHECK(reader.modules()[0].build_id == std::string("\0\xff", 2));
+    CHECK(reader.modules()[0].base == 0x400000);
+    CHECK(reader.modules()[0].start == 0x401000);
+    CHECK(reader.modules()[0].size == 4096);
+    REQUIRE(reader.call_sites().size() == 1);
+    CHECK(reader.call_sites()[0].id == 3);
+    CHECK(reader.call_sites()[0].return_addresses ==
+          std::vector<std::uint64_t>{0x401234, 0xffff'ffff'ffff'ffff});
+    REQUIRE(reader.phases().size() == 1);
+    CHECK(reader.phases()[0].name == "solve");
+    REQUIRE(reader.regions().size() == 1);
+    CHECK(reader.regions()[0].kind == RegionKind::stack);
+    CHECK(reader.regions()[0].start == 0x7ffd'0000'0000);
+    CHECK(reader.warnings() == std::vector<std::string>{"half of it was not seen"});
+    REQUIRE(reader.summary());
+    CHECK(reader.summary()->instructions == 1000);
+    CHECK(reader.summary()->accesses == 300);
+    CHECK(reader.summary()->total_instructions == 5000);
+    CHECK(reader.summary()->exit_status == 139);
+}
+
+TEST_CASE("trace: stamps hold across chunks") {
+    const TemporaryFile file;
+    TraceWriter writer(file.path, {});
+    ThreadEncoder& encoder = writer.thread(0);
+    for (std::uint64_t i = 1; i <= 4; ++i) {
+        encoder.stamp(1000 * i);
+        encoder.stamp(500);  // no way back
+        encoder.put({EventKind::write, i, 0, 0});
+        if (i % 2 == 0) encoder.flush();
+    }
+    encoder.stamp(9000);
+    writer.finish({});
+    const TraceReader reader(file.path);
+    ThreadStream stream = reader.stream(0);
+    std::uint64_t last = 0;
+    while (const auto batch = stream.next()) {
+        for (const Event& event : batch->events) CHECK(batch->instructions == 1000 * event.address);
+        last = batch->until;
+    }
+    CHECK(last == 9000);
+}
+
+TEST_CASE("trace: the encoder spends one byte on the next line of a stream") {
+    const TemporaryFile file;
+    TraceWriter writer(file.path, {});
+    const std::uint64_t before = writer.bytes_written();
+    for (std::uint64_t i = 0; i < 1'000'000; ++i) {  // a copy loop
+        writer.thread(0).put({EventKind::read, 1'000'000 + i, 0, 0});
+        writer.thread(0).put({EventKind::write, 9'000'000 + i, 0, 0});
+    }
+    writer.finish({});
+    CHECK(writer.bytes_written() - before < 2'000'000 / 100);  // a repeated pattern costs nothing
+}
