@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/machine/lru_kernels.hpp"
+
 namespace pagelens {
 
 struct CacheAccess {
@@ -27,8 +29,8 @@ class SetAssociativeCache {
     SetAssociativeCache(std::uint32_t sets, std::uint32_t ways)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           ways_(ways),
-          stride_((ways + 15) / 16 * 16),
-          rows_(std::size_t{sets} * stride_) {
+          stride_((ways + lru_row - 1) / lru_row * lru_row),
+          rows_(std::size_t{sets} * stride_ + lru_row) {
         assert(std::has_single_bit(sets) && ways >= 1);
     }
 
@@ -41,7 +43,7 @@ class SetAssociativeCache {
         assert((line >> set_bits_) < entry_tag);
         const std::uint64_t set = line & (sets() - 1);
         const auto entry = static_cast<std::uint32_t>(line >> set_bits_) + 1;
-        std::uint32_t* row = &rows_[set * stride_];
+        std::uint32_t* row = this->row(set);
         std::uint32_t way = 0;
         while (way < ways_ && (row[way] & entry_tag) != entry) ++way;
         CacheAccess result;
@@ -63,14 +65,34 @@ class SetAssociativeCache {
         return result;
     }
 
+    // Several lines of one page (line = page * 64 + 0..63), as access() in any order of the lines:
+    // they lie in different sets. victim_page() tells where a dirty victim came from.
+    // Preconditions: at least 64 sets, at most 16 ways.
+    LruResult access_page(std::uint64_t page, std::uint64_t lines, bool write) {
+        assert(set_bits_ >= 6 && ways_ <= lru_row);
+        const std::uint64_t first_set = (page << 6) & (sets() - 1);
+        const auto entry = static_cast<std::uint32_t>(page >> (set_bits_ - 6)) + 1;
+        return kernel_(row(first_set), ways_, lines, entry | (write ? dirty_bit : 0), evicted_);
+    }
+    // The page of the dirty victim that `line` of `page` pushed out in the last access_page().
+    [[nodiscard]] std::uint64_t victim_page(std::uint64_t page, int line) const {
+        const std::uint64_t sets_of_pages = sets() >> 6;
+        return ((evicted_[line] & entry_tag) - 1) * sets_of_pages + (page & (sets_of_pages - 1));
+    }
+
   private:
-    static constexpr std::uint32_t dirty_bit = 1u << 31;
-    static constexpr std::uint32_t entry_tag = dirty_bit - 1;
+    // Rows begin one row in: the AVX2 kernel reads the word before a row.
+    std::uint32_t* row(std::uint64_t set) { return &rows_[lru_row + set * stride_]; }
+
+    static constexpr std::uint32_t dirty_bit = lru_dirty;
+    static constexpr std::uint32_t entry_tag = lru_tag;
 
     unsigned set_bits_;
     std::uint32_t ways_;
     std::uint32_t stride_;  // entries of a row: ways rounded up to whole cache lines of the host
     std::vector<std::uint32_t> rows_;
+    LruKernel kernel_ = lru_kernel();
+    std::uint32_t evicted_[64] = {};  // [line] the entry pushed out by the last access_page()
 };
 
 }  // namespace pagelens

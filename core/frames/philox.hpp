@@ -1,0 +1,71 @@
+// Random draws by counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
+// easy as 1, 2, 3", SC'11, doi:10.1145/2063384.2063405).
+//
+// A draw depends on (seed, node, run, stream, index) and on nothing else: not on the policy, nor on
+// the thread or the order in which nodes are computed, so policies are compared on the same node.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace pagelens {
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
+        const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter[2];
+        counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0],
+                   static_cast<std::uint32_t>(b),
+                   static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1],
+                   static_cast<std::uint32_t>(a)};
+        key[0] += 0x9E3779B9u;
+        key[1] += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+// What a draw is for; each purpose has a stream of its own, so that adding draws to one leaves the
+// others as they were.
+enum class Stream : std::uint32_t { history, stragglers, random_frames, sampling, ideal_twin };
+
+class Random {
+  public:
+    Random(std::uint64_t seed, std::uint32_t node, std::uint32_t run, Stream stream)
+        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+          node_(node),
+          run_(run),
+          stream_(static_cast<std::uint32_t>(stream)) {}
+
+    std::uint32_t bits32() {
+        if (used_ == 4) {
+            block_ = philox4x32({index_++, stream_, run_, node_}, key_);
+            used_ = 0;
+        }
+        return block_[used_++];
+    }
+    std::uint64_t bits64() {
+        const std::uint64_t high = bits32();
+        return high << 32 | bits32();
+    }
+    // Uniform in [0, n), n < 2^32; the bias is below n / 2^64.
+    std::uint32_t below(std::uint32_t n) {
+        __extension__ using Wide = unsigned __int128;
+        return static_cast<std::uint32_t>((Wide{bits64()} * n) >> 64);
+    }
+    // Uniform in [0, 1).
+    double uniform() { return static_cast<double>(bits64() >> 11) * 0x1p-53; }
+    // Uniform in the logarithm, in [low, high); 0 < low <= high.
+    double log_uniform(double low, double high) { return low * std::pow(high / low, uniform()); }
+
+  private:
+    std::array<std::uint32_t, 2> key_;
+    std::uint32_t node_, run_, stream_;
+    std::uint32_t index_ = 0;
+    PhiloxBlock block_{};
+    unsigned used_ = 4;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,118 @@
+// A memory-side cache: direct-mapped (one way, as on KNL and Xeon Max) or W-way LRU.
+//
+// One byte holds a line: a 7-bit tag, 0 for empty, and the dirty flag on top. The 64 lines of a page
+// lie together in one cache line of the host, its ways one row below the other in order of recency,
+// so a run of lines of one page is one vector operation a way (kernels: row_kernels.hpp). Lines of
+// different pages never share a byte, so the order *within* a run does not matter.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cstdint>
+
+#include "core/machine/huge_array.hpp"
+#include "core/machine/row_kernels.hpp"
+
+namespace pagelens {
+
+// What happened to lines; `misses` are fills too.
+struct CacheCounts {
+    std::uint64_t accesses = 0;
+    std::uint64_t misses = 0;
+    std::uint64_t write_backs = 0;  // dirty victims
+
+    [[nodiscard]] std::uint64_t hits() const { return accesses - misses; }
+    void add(std::uint64_t lines, const RowResult& result) {
+        accesses += static_cast<unsigned>(std::popcount(lines));
+        misses += static_cast<unsigned>(std::popcount(result.missed));
+        write_backs += static_cast<unsigned>(std::popcount(result.dirty));
+    }
+    friend bool operator==(const CacheCounts&, const CacheCounts&) = default;
+};
+
+class MemorySideCache {
+  public:
+    static constexpr unsigned most_tags = 126;  // of one set: tag 0 is "empty", a byte has 7 bits
+
+    // `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets.
+    MemorySideCache(std::uint32_t sets, unsigned ways)
+        : sets_(sets), ways_(ways), rows_(std::size_t{sets} * ways * 64) {
+        assert(ways >= 1 && ways <= most_ways);
+    }
+
+    [[nodiscard]] std::uint32_t sets() const { return sets_; }
+    [[nodiscard]] unsigned ways() const { return ways_; }
+
+    // Reads or writes some lines of one page; a miss fills (write-allocate). The tags of the lines
+    // pushed out are left in evicted(), entry by entry for the lines in result.victims.
+    // Precondition: set < sets(), tag < most_tags.
+    RowResult access(std::uint32_t set, unsigned tag, std::uint64_t lines, bool write) {
+        assert(set < sets_ && tag < most_tags);
+        const auto entry = static_cast<std::uint8_t>((tag + 1) | (write ? row_dirty : 0));
+        return kernel_(rows_.data() + std::size_t{set} * ways_ * 64, ways_, lines, entry, evicted_);
+    }
+
+    // Of the lines in `among` (not empty), those whose victim has the tag of the lowest one.
+    [[nodiscard]] std::uint64_t same_victim(std::uint64_t among) const {
+        const std::uint8_t first = evicted_[std::countr_zero(among)] & row_tag;
+        std::uint64_t same = 0;
+        for (std::uint64_t rest = among; rest != 0; rest &= rest - 1) {
+            const int line = std::countr_zero(rest);
+            if ((evicted_[line] & row_tag) == first) same |= 1ull << line;
+        }
+        return same;
+    }
+    // The tag of a line's victim.
+    [[nodiscard]] unsigned victim_tag(int line) const { return (evicted_[line] & row_tag) - 1u; }
+
+    void prefetch(std::uint32_t set) { __builtin_prefetch(rows_.data() + std::size_t{set} * ways_ * 64, 1); }
+
+    // The bytes, for the line-by-line path.
+    [[nodiscard]] std::uint8_t* rows() { return rows_.data(); }
+
+  private:
+    std::uint32_t sets_;
+    unsigned ways_;
+    HugeArray rows_;
+    RowKernel kernel_ = row_kernel();
+    alignas(64) std::uint8_t evicted_[64] = {};
+};
+
+// Line by line through a direct-mapped cache, for streams that are not page runs. Copies of its
+// fields live in registers; the counts are read when the pass is over.
+class DirectMappedLines {
+  public:
+    // Precondition: one way, and the number of sets is a power of two.
+    explicit DirectMappedLines(MemorySideCache& cache)
+        : rows_(cache.rows()),
+          mask_(std::uint64_t{cache.sets()} * 64 - 1),
+          shift_(static_cast<unsigned>(std::countr_one(mask_))) {
+        assert(cache.ways() == 1 && std::has_single_bit(cache.sets()));
+    }
+
+    // `line` is a physical address / 64.
+    void access(std::uint64_t line, bool write) {
+        std::uint8_t& slot = rows_[line & mask_];
+        const unsigned old = slot;
+        const auto entry = static_cast<unsigned>(line >> shift_) + 1;
+        const unsigned hit = (old & row_tag) == entry ? 1 : 0;
+        const unsigned old_dirty = old & row_dirty;
+        slot = static_cast<std::uint8_t>(entry | (write ? row_dirty : 0u) | (hit ? old_dirty : 0u));
+        ++accesses_;
+        hits_ += hit;
+        write_backs_ += hit ? 0 : old_dirty >> 7;
+    }
+    void prefetch(std::uint64_t line) const { __builtin_prefetch(rows_ + (line & mask_), 1); }
+
+    [[nodiscard]] CacheCounts counts() const {
+        return {accesses_, accesses_ - hits_, write_backs_};
+    }
+
+  private:
+    std::uint8_t* rows_;
+    std::uint64_t mask_;
+    unsigned shift_;
+    std::uint64_t accesses_ = 0, hits_ = 0, write_backs_ = 0;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,181 @@
+"""What a machine file states, with types: every value has a unit and says where it comes from."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from pagelens.errors import UsageError
+from pagelens.units import parse_frequency, parse_rate, parse_size, parse_time
+
+LINE_BYTES = 64
+FRAME_BYTES = 4096
+MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
+MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
+
+T = TypeVar("T")
+
+
+def _quantity(parse: Callable[[str], T]) -> BeforeValidator:
+    def convert(text: Any) -> T:
+        if not isinstance(text, str):
+            raise ValueError(f'{text!r} has no unit; write a string such as "16 GiB", "90 GB/s", "170 ns"')
+        try:
+            return parse(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(convert)
+
+
+Positive = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Bytes = Annotated[int, _quantity(parse_size), Field(gt=0, le=1 << 44)]
+BytesPerSecond = Annotated[float, _quantity(parse_rate), Field(gt=0)]
+Seconds = Annotated[float, _quantity(parse_time), Field(gt=0)]
+Hertz = Annotated[float, _quantity(parse_frequency), Field(gt=0)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Sourced(_Table, Generic[T]):
+    """A value and where it is from: exactly one of a document, a calibration input, an assumption."""
+
+    value: T
+    source: str | None = None
+    input: str | None = None  # a measured figure that the model is calibrated on, hence never a prediction
+    assumed: str | None = None
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        stated = [text for text in (self.source, self.input, self.assumed) if text]
+        if len(stated) != 1:
+            raise ValueError('state exactly one of source = "...", input = "..." or assumed = "..."')
+        return self
+
+    @property
+    def label(self) -> str:
+        """"source", "input" or "assumed"."""
+        return "source" if self.source else "input" if self.input else "assumed"
+
+
+class Cores(_Table):
+    """The processor cores of the node."""
+
+    count: Sourced[Positive]
+    frequency: Sourced[Hertz]
+    instructions_per_cycle: Sourced[PositiveFloat]
+    outstanding_lines: Sourced[Positive]  # line fetches that one core keeps in flight
+
+
+class PrivateCache(_Table):
+    """A set-associative LRU cache of 64 B lines, private to `shared_by` neighbouring cores."""
+
+    size: Sourced[Bytes]
+    ways: Sourced[Positive]
+    shared_by: Sourced[Positive]
+
+    @property
+    def sets(self) -> int:
+        """Number of sets, a power of two."""
+        return self.size.value // (LINE_BYTES * self.ways.value)
+
+    @property
+    def highest_index_bit(self) -> int:
+        """The highest address bit in the set index (bits count from 0; the lowest is 6)."""
+        return 5 + (self.sets.bit_length() - 1)
+
+    @model_validator(mode="after")
+    def _power_of_two_sets(self) -> Self:
+        sets = self.sets
+        if sets * LINE_BYTES * self.ways.value != self.size.value or sets & (sets - 1):
+            raise ValueError(f"size / (64 B x {self.ways.value} ways) must be a power of two, not {sets}")
+        if sets < FRAME_BYTES // LINE_BYTES:
+            raise ValueError(f"at least 64 sets (one page of lines), not {sets}")
+        return self
+
+
+class MemorySideCache(_Table):
+    """The cache that fast memory is for DDR; its size is that of the fast memory."""
+
+    ways: Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]]
+    miss_latency: Sourced[Seconds]  # of a load that misses it
+
+
+class Memory(_Table):
+    """One memory of the node."""
+
+    size: Sourced[Bytes]
+    bandwidth: Sourced[BytesPerSecond]  # raw: all bytes moved
+    latency: Sourced[Seconds]
+
+
+class Machine(_Table):
+    """A node: cores, private caches, and two memories, one of them a cache for the other or of its own."""
+
+    version: Literal[1] = Field(alias="schema")
+    name: str
+    title: str
+    mode: Literal["cache", "flat"]
+    cores: Cores
+    l1: PrivateCache
+    l2: PrivateCache
+    memory_side_cache: MemorySideCache | None = None
+    fast_memory: Memory
+    ddr: Memory
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.mode == "cache") != (self.memory_side_cache is not None):
+            raise ValueError('mode = "cache" needs a [memory_side_cache] table, mode = "flat" has none')
+        if self.mode == "cache":
+            slots, ratio = self.slots, -(-self.frames // self.slots)
+            if slots & (slots - 1) or slots < 1024:
+                raise ValueError(f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages")
+            if ratio * self.ways > MOST_TAGS or self.ways & (self.ways - 1):
+                raise ValueError(
+                    f"ways must be a power of two and ddr.size / fast_memory.size x ways at most {MOST_TAGS},"
+                    f" not {ratio} x {self.ways}"
+                )
+        return self
+
+    @property
+    def frames(self) -> int:
+        """4 KiB frames of DDR: in cache mode all that a program can have."""
+        return self.ddr.size.value // FRAME_BYTES
+
+    @property
+    def slots(self) -> int:
+        """Page-sized places of the fast memory."""
+        return self.fast_memory.size.value // FRAME_BYTES
+
+    @property
+    def ways(self) -> int:
+        """Ways of the memory-side cache (1: direct-mapped)."""
+        return self.memory_side_cache.ways.value if self.memory_side_cache else 1
+
+    @property
+    def private_caches(self) -> tuple[PrivateCache, ...]:
+        """In the order a line meets them."""
+        return (self.l1, self.l2)
+
+    def caches_below(self, page_bits: int) -> tuple[PrivateCache, ...]:
+        """The leading private caches indexed only by address bits below the page shift: run once per program."""
+        below: list[PrivateCache] = []
+        for cache in self.private_caches:
+            if cache.highest_index_bit >= page_bits:
+                break
+            below.append(cache)
+        return tuple(below)
+
+    def with_ways(self, ways: int) -> "Machine":
+        """The same machine with another associativity of its memory-side cache."""
+        if self.memory_side_cache is None:
+            raise UsageError(f"ways: {self.name} has no memory-side cache; use its cache-mode file")
+        if ways < 1 or ways > MOST_WAYS or ways & (ways - 1):
+            raise UsageError(f"ways: {ways} is not a power of two from 1 to {MOST_WAYS}")
+        stated = Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]](value=ways, assumed="asked for by the user")
+        cache = self.memory_side_cache.model_copy(update={"ways": stated})
+        return self.model_copy(update={"memory_side_cache": cache})
