@@ -47,10 +47,9 @@ __attribute__((target("avx512f"))) LruResult access_avx512(std::uint32_t* rows, 
         const unsigned hits = _mm512_cmpeq_epi32_mask(_mm512_and_si512(old, tag_bits), tag);
         const unsigned place = static_cast<unsigned>(std::countr_zero(hits | last));
         const std::uint32_t pushed = row[place];
-        const __m512i shifted = _mm512_alignr_epi32(old, old, 15);
         const auto moved = static_cast<__mmask16>((2u << place) - 1);
         const std::uint32_t first = entry | (hits != 0 ? pushed & lru_dirty : 0);
-        const __m512i now = _mm512_mask_blend_epi32(moved, old, shifted);
+        const __m512i now = _mm512_mask_alignr_epi32(old, moved, old, old, 15);
         _mm512_storeu_si512(row, _mm512_mask_set1_epi32(now, 1, static_cast<int>(first)));
         const std::uint64_t missed = hits == 0 ? 1 : 0;
         result.missed |= missed << line;
