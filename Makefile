@@ -1,7 +1,8 @@
 # One command each; every target does its own set-up (scripts/setup) and builds only what changed.
 #   make demo       explain a real program over 64 nodes; ends by naming the report
 #   make test       all tests, under 8 minutes on 2 cores        make test-long   stress and fuzzing
-#   make lint       formats, types, warnings                     make sanitize    C++ tests, ASan + UBSan
+#   make lint       formats, types                               make format      puts formats right
+#   make sanitize   C++ tests under ASan and UBSan
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
 #   make test-wheel the wheel, installed elsewhere, works
 #   make examples   the programs of examples/                    make lock        renew requirements.lock
@@ -23,7 +24,7 @@ NATIVE := core bindings tracer hooks machines
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-wheel test-long lint sanitize bench docs examples lock clean
+.PHONY: help demo test test-cpp test-python test-wheel test-long lint format sanitize bench docs examples lock clean
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -54,7 +55,7 @@ options.fuzz := -DPAGELENS_FUZZ=ON -DPAGELENS_TESTS=ON -DCMAKE_C_COMPILER=clang 
 options.bench := -DPAGELENS_BENCH=ON
 
 examples:
-	@$(MAKE) -C examples OUT=$(CURDIR)/build/examples
+	@$(MAKE) -s -C examples OUT=$(CURDIR)/build/examples
 
 demo: $(STAMPS)/package $(STAMPS)/debian-run examples
 	@scripts/demo
@@ -81,6 +82,10 @@ lint: $(STAMPS)/package
 	@ruff format --check .
 	@mypy
 	@clang-format --dry-run -Werror $(CXX_SOURCES)
+
+format: $(STAMPS)/python
+	@ruff check -q --fix-only . && ruff format -q .
+	@clang-format -i $(CXX_SOURCES)
 
 sanitize: build/sanitize/build.ninja
 	@cmake --build build/sanitize
