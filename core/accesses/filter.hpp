@@ -1,0 +1,309 @@
+// Stage 2 of the filter: takes a thread's records from its strip (strip.hpp), hides what is a hit
+// in every cache that the trace is for, and puts the rest out as events.
+//
+// The family: LRU, write-back, write-allocate caches whose set index contains address bits 6 ..
+// with (1) at least 64 sets and 8 ways, or (2) at least 512 sets and 2 ways; and LRU TLBs of at
+// least 16 sets and 4 ways. A replay of the events through any of them has the same fetches and
+// dirty write-backs in the same order as a replay of all accesses, with these rules: `touch` and
+// `page_touch` renew the recency of what is there and bring nothing in, `first_store` makes a line
+// dirty, `stream_store` drops its line (written back if dirty), `unmap` and its kin drop the lines
+// of their pages.
+//
+// An access is hidden if among the lines of its 64-set used after it there are at most 7, and at
+// most one that shares its 512-set: then every member still has the line, by LRU's inclusion.
+//
+// Recency repair. F is the true order of the (up to) 8 latest lines of a set; D is the order that a
+// replay sees, that of their last events. F != D alone does no harm: it does when a line falls out
+// of what F vouches for. So before an event brings a line into a set, every line that stays and
+// that D holds older than the one that falls out gets a `touch`. By induction D then orders a line
+// that fell out before all that stayed, and after all that fell out earlier, so every victim is
+// right:
+// - the 8th line of the 64-set falls out: the seven others must be younger in D;
+// - the 2nd line of the 512-set falls out: the 1st must be younger.
+// The page filter's repair is the same with 4 ways.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "core/accesses/event.hpp"
+#include "core/accesses/page_states.hpp"
+#include "core/accesses/record.hpp"
+#include "core/accesses/trace_format.hpp"
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+inline constexpr std::array<CacheShape, 2> filter_exact_for{CacheShape{64, 8}, CacheShape{512, 2}};
+inline constexpr CacheShape filter_page_shape{page_sets, page_ways};
+
+// One a thread. `Sink` has put(const Event&) and stamp(instructions).
+template <class Sink>
+class Filter {
+  public:
+    explicit Filter(Sink& sink) : sink_(sink) {
+        for (Set& set : sets_) set.line.fill(no_line);
+        pages_.fill(PageEntry{no_page, 0, 0});
+        combining_.fill(no_line);
+    }
+
+    // Whole passes of the strip, and whole events.
+    void take(std::span<const Record> records) {
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            const Record record = records[i];
+            const std::uint64_t number = record_number(record);
+            switch (record_kind(record)) {
+                case RecordKind::load:
+                    access(number, false, record_slot(record));
+                    break;
+                case RecordKind::store:
+                    access(number, true, record_slot(record));
+                    break;
+                case RecordKind::stream_store:
+                    stream_store(number, record_slot(record));
+                    break;
+                case RecordKind::recency:
+                    recency(number);
+                    break;
+                case RecordKind::page:
+                    page(number, record_slot(record));
+                    break;
+                case RecordKind::forget:
+                    forget(number, records[++i]);
+                    break;
+                case RecordKind::instructions:
+                    sink_.stamp(number);
+                    break;
+                case RecordKind::event:
+                    event(Event{static_cast<EventKind>(number), records[i + 1], records[i + 2],
+                                records[i + 3]});
+                    i += event_words - 1;
+                    break;
+            }
+        }
+    }
+
+  private:
+    static constexpr unsigned ways = 8;
+    static constexpr std::uint64_t dirty = std::uint64_t{1} << 63;
+    static constexpr std::uint64_t no_line = dirty - 1;
+    static constexpr std::uint64_t no_page = ~std::uint64_t{0};
+
+    struct Set {                                 // most recently used first; free ways last
+        std::array<std::uint64_t, ways> line;    // dirty: every member has it dirty, if it has it
+        std::array<std::uint64_t, ways> told{};  // when the line last had an event
+    };
+    struct PageEntry {
+        std::uint64_t page;
+        std::uint64_t told;  // when the page last had an event
+        unsigned state;      // PageStates' bits
+    };
+
+    static bool same_small_set(std::uint64_t a, std::uint64_t b) {  // of 512, given the same of 64
+        return ((a ^ b) >> 6 & 7) == 0;
+    }
+
+    void access(std::uint64_t line, bool store, unsigned slot) {
+        first_use(slot, store);
+        Set& set = sets_[line % sets_.size()];
+        unsigned way = 0;
+        unsigned younger = 0;  // lines of the same 512-set used since
+        while (way < ways && (set.line[way] & ~dirty) != line) {
+            younger += same_small_set(set.line[way], line);
+            ++way;
+        }
+        if (way < ways && younger <= 1) {
+            const bool was_dirty = set.line[way] & dirty;
+            const std::uint64_t told = set.told[way];
+            move_to_front(set, way, line | (store || was_dirty ? dirty : 0), told);
+            if (store && !was_dirty) {
+                set.told[0] = tell(EventKind::first_store, line, slot);
+            } else if (slot == entering_) {
+                tell(EventKind::page_touch, line, slot);
+            }
+        } else {
+            leave_combining([line](std::uint64_t combined) { return combined == line; });
+            repair(set, line, way == ways);
+            move_to_front(set, way == ways ? ways - 1 : way, line | (store ? dirty : 0),
+                          tell(store ? EventKind::write : EventKind::read, line, slot));
+        }
+        entering_ = page_slots;
+    }
+
+    // `line` comes into the set, or back into its 512-set.
+    void repair(Set& set, std::uint64_t line, bool enters) {
+        unsigned first = ways;
+        for (unsigned way = 0; way < ways && set.line[way] != no_line; ++way) {
+            const std::uint64_t other = set.line[way] & ~dirty;
+            if (other == line || !same_small_set(other, line)) continue;
+            if (first == ways) {
+                first = way;
+            } else {
+                if (set.told[first] < set.told[way]) touch(set, first);
+                break;
+            }
+        }
+        if (!enters || set.line[ways - 1] == no_line) return;
+        unsigned touched = 0;  // 512-sets, whose younger lines must stay younger
+        for (unsigned way = ways - 1; way-- > 0;) {
+            const unsigned small_set = 1u << (set.line[way] >> 6 & 7);
+            if (set.told[way] < set.told[ways - 1] || (touched & small_set)) {
+                touch(set, way);
+                touched |= small_set;
+            }
+        }
+    }
+
+    void touch(Set& set, unsigned way) {
+        sink_.put(Event{EventKind::touch, set.line[way] & ~dirty});
+        set.told[way] = ++time_;
+    }
+
+    static void move_to_front(Set& set, unsigned way, std::uint64_t line, std::uint64_t told) {
+        for (; way > 0; --way) {
+            set.line[way] = set.line[way - 1];
+            set.told[way] = set.told[way - 1];
+        }
+        set.line[0] = line;
+        set.told[0] = told;
+    }
+
+    void recency(std::uint64_t line) {
+        Set& set = sets_[line % sets_.size()];
+        for (unsigned way = 0; way < ways; ++way) {
+            if ((set.line[way] & ~dirty) == line) {
+                move_to_front(set, way, set.line[way], set.told[way]);
+                return;
+            }
+        }
+    }
+
+    // Stores to a line are one event while the line is among the latest of the combining buffers.
+    void stream_store(std::uint64_t line, unsigned slot) {
+        first_use(slot, true);
+        unsigned buffer = 0;
+        while (buffer < combining_.size() && combining_[buffer] != line) ++buffer;
+        const bool combined = buffer < combining_.size();
+        if (!combined) {
+            --buffer;
+            drop_line(line);
+            tell(EventKind::stream_store, line, slot);
+        } else if (slot == entering_) {
+            tell(EventKind::page_touch, line, slot);
+        }
+        for (; buffer > 0; --buffer) combining_[buffer] = combining_[buffer - 1];
+        combining_[0] = line;
+        entering_ = page_slots;
+    }
+
+    template <class Gone>
+    void leave_combining(Gone gone) {
+        std::fill(std::remove_if(combining_.begin(), combining_.end(), gone), combining_.end(),
+                  no_line);
+    }
+
+    void drop_line(std::uint64_t line) {
+        drop_if(sets_[line % sets_.size()],
+                [line](std::uint64_t held) { return (held & ~dirty) == line; });
+    }
+
+    template <class Gone>
+    static void drop_if(Set& set, Gone gone) {
+        unsigned kept = 0;
+        for (unsigned way = 0; way < ways; ++way) {
+            if (gone(set.line[way])) continue;
+            set.line[kept] = set.line[way];
+            set.told[kept++] = set.told[way];
+        }
+        for (; kept < ways; ++kept) set.line[kept] = no_line;
+    }
+
+    // An event about `line`, whose page is in `slot`; returns its time.
+    std::uint64_t tell(EventKind kind, std::uint64_t line, unsigned slot) {
+        sink_.put(Event{kind, line});
+        return pages_[slot].told = ++time_;
+    }
+
+    // `number` takes the place of the page used longest ago in its set.
+    void page(std::uint64_t number, unsigned slot) {
+        PageEntry& entry = pages_[slot];
+        const unsigned set = slot - slot % page_ways;
+        if (entry.page != no_page) {
+            for (unsigned other = set; other < set + page_ways; ++other) {
+                PageEntry& stays = pages_[other];
+                if (stays.page == no_page || stays.told >= entry.told) continue;
+                sink_.put(Event{EventKind::page_touch, stays.page * lines_per_page});
+                stays.told = ++time_;
+            }
+        }
+        entry = PageEntry{number, 0, states_.get(number)};
+        entering_ = slot;
+    }
+
+    void first_use(unsigned slot, bool store) {
+        PageEntry& entry = pages_[slot];
+        const unsigned bit = store ? PageStates::written : PageStates::read;
+        if (entry.state >= bit) return;  // a page written to needs no first read
+        entry.state |= bit;
+        states_.add(entry.page, bit);
+        sink_.put(Event{store ? EventKind::page_write : EventKind::page_read, entry.page});
+    }
+
+    void event(const Event& event) {
+        switch (event.kind) {
+            case EventKind::page_write:  // by the kernel, `count` pages
+            case EventKind::page_read:
+                kernel_use(event);
+                return;
+            case EventKind::remap:
+                forget(event.extra, event.count);
+                [[fallthrough]];
+            case EventKind::unmap:
+            case EventKind::discard:
+                forget(event.address, event.count);
+                break;
+            default:
+                break;
+        }
+        sink_.put(event);
+    }
+
+    // The kernel wrote (read, recv ...) or read `count` pages for the program.
+    void kernel_use(const Event& event) {
+        const bool store = event.kind == EventKind::page_write;
+        const unsigned bit = store ? PageStates::written : PageStates::read;
+        for (std::uint64_t page = event.address; page < event.address + event.count; ++page) {
+            if (states_.get(page) >= bit) continue;
+            states_.add(page, bit);
+            for (PageEntry& entry : pages_) {
+                if (entry.page == page) entry.state |= bit;
+            }
+            sink_.put(Event{event.kind, page});
+        }
+    }
+
+    // Pages [first, first + count) lost their frames.
+    void forget(std::uint64_t first, std::uint64_t count) {
+        const auto gone = [first, count](std::uint64_t line) {
+            return (line & ~dirty) / lines_per_page - first < count && line != no_line;
+        };
+        for (Set& set : sets_) drop_if(set, gone);
+        for (PageEntry& entry : pages_) {
+            if (entry.page - first < count) entry = PageEntry{no_page, 0, 0};
+        }
+        leave_combining(gone);
+        states_.forget(first, count);
+    }
+
+    Sink& sink_;
+    std::array<Set, 64> sets_{};
+    std::array<PageEntry, page_slots> pages_{};
+    std::array<std::uint64_t, 8> combining_{};  // write-combining buffers, latest first
+    PageStates states_;
+    std::uint64_t time_ = 0;          // counts events of lines and pages
+    unsigned entering_ = page_slots;  // slot of the page that the next record brings in
+};
+
+}  // namespace pagelens

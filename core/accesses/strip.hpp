@@ -1,0 +1,180 @@
+// Stage 1 of the filter: runs in the callback of every access, so what it costs is the tracer's
+// speed.
+//
+// It keeps, for each of 64 sets, the two lines used last, and, for each of 16 sets of pages, the
+// four pages used last. An access to such a line (for a store: one already stored to) is hidden
+// here: it is a hit in every cache and TLB of the filter's family (filter.hpp), and all that it
+// changes is recency, which is kept: the order of the two lines in their order here, with a bit
+// that says which of them stage 2 believes to be the later; the order of pages by their time of
+// use. Whoever is told of a new line of a set is told this order first.
+//
+// Holds always: the page of every line in the strip is in the page filter. So the line decides
+// alone, and a page that leaves the filter takes its lines along.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "core/accesses/record.hpp"
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+class Strip {
+  public:
+    // Whether an access within the line at `address` is hidden, inline and branch-free but for the
+    // answer. If not, `pass` has to be called for the same access.
+    [[gnu::always_inline]] bool hides(std::uint64_t address, bool store) {
+        const std::uint64_t set = (address >> line_bits) % sets;
+        const std::uint64_t first = first_[set];
+        if (!holds(first, key_of(address, store))) return false;
+        used_[first % page_slots] = ++clock_;
+        return true;
+    }
+
+    // An access that `hides` did not hide: appends its records through `push(Record)`, at most
+    // `records_per_pass` of them, or none if the second line of the set hides it.
+    template <class Push>
+    void pass(std::uint64_t address, bool store, Push&& push) {
+        const std::uint64_t set = (address >> line_bits) % sets;
+        Entry& first = first_[set];
+        Entry& second = second_[set];
+        if (holds(second, key_of(address, store))) {
+            std::swap(first, second);
+            used_[first % page_slots] = ++clock_;
+            return;
+        }
+        const std::uint64_t line = address >> line_bits;
+        const unsigned slot = use_page(address >> page_bits, push);
+        if (line_of(first) == line) {  // stored to for the first time
+            if (second != empty) second &= ~newest;
+        } else {
+            if (line_of(second) != line && !(first & newest)) {
+                push(make_record(RecordKind::recency, line_of(first)));
+            }
+            second = first == empty ? empty : first & ~newest;
+            lines_of_page_[slot] |= std::uint64_t{1} << set;
+        }
+        first = key_of(address, store) << key_shift | newest | slot;
+        push(make_record(store ? RecordKind::store : RecordKind::load, line, slot));
+    }
+
+    // A non-temporal store: never hidden, and the line leaves the caches.
+    template <class Push>
+    void stream_store(std::uint64_t address, Push&& push) {
+        const std::uint64_t set = (address >> line_bits) % sets;
+        const std::uint64_t line = address >> line_bits;
+        const unsigned slot = use_page(address >> page_bits, push);
+        if (line_of(first_[set]) == line || line_of(second_[set]) == line) clear_set(set, push);
+        push(make_record(RecordKind::stream_store, line, slot));
+    }
+
+    // Pages [page, page + count) lost their frames. The filter has to be told next.
+    template <class Push>
+    void forget(std::uint64_t page, std::uint64_t count, Push&& push) {
+        for (unsigned slot = 0; slot < page_slots; ++slot) {
+            if (pages_[slot] == no_page || pages_[slot] - page >= count) continue;
+            give_up_lines(slot, push);
+            pages_[slot] = no_page;
+            used_[slot] = 0;
+        }
+    }
+
+    // The same from another thread: makes accesses to these pages pass, so that the owner comes to
+    // call `forget`. The owner may be running; the order of the sets concerned may be lost.
+    void revoke(std::uint64_t page, std::uint64_t count) {
+        for (std::uint64_t set = 0; set < sets; ++set) {
+            const Entry first = __atomic_load_n(&first_[set], __ATOMIC_RELAXED);
+            const Entry second = __atomic_load_n(&second_[set], __ATOMIC_RELAXED);
+            if (line_of(first) / lines_per_page - page >= count &&
+                line_of(second) / lines_per_page - page >= count) {
+                continue;
+            }
+            __atomic_store_n(&first_[set], empty, __ATOMIC_RELAXED);
+            __atomic_store_n(&second_[set], empty, __ATOMIC_RELAXED);
+        }
+    }
+
+    // Accesses so far, hidden ones included.
+    [[nodiscard]] std::uint64_t accesses() const { return clock_; }
+
+    static constexpr std::uint64_t sets = 64;
+    // The lines of a page that leaves may each tell their order; then page, order of the set, line.
+    static constexpr std::size_t records_per_pass = sets + 3;
+    static constexpr std::size_t records_per_forget = sets;
+
+  private:
+    // key << 7 | newest | slot of the line's page; key = line << 1 | stored to.
+    using Entry = std::uint64_t;
+    static constexpr unsigned key_shift = 7;
+    static constexpr Entry newest =
+        1u << 6;  // of the set's two lines, stage 2 was told of this one last
+    static constexpr Entry empty = ~Entry{0};  // its key is no key, its line no line
+    static constexpr std::uint64_t no_page = ~std::uint64_t{0};
+    static_assert(page_slots == newest);
+
+    static std::uint64_t key_of(std::uint64_t address, bool store) {
+        return (address >> (line_bits - 1) & ~std::uint64_t{1}) | std::uint64_t{store};
+    }
+    static std::uint64_t line_of(Entry entry) { return entry >> (key_shift + 1); }
+
+    // The same line, stored to if `key` is a store: the difference of the keys is 0 or 1. (It is 1
+    // for no other pair: lines of one set are 64 lines apart.)
+    static bool holds(Entry entry, std::uint64_t key) { return (entry >> key_shift) - key <= 1; }
+
+    // The slot of `page`, which may have to be made free; the page is now the latest.
+    template <class Push>
+    unsigned use_page(std::uint64_t page, Push&& push) {
+        const auto set = static_cast<unsigned>(page % page_sets) * page_ways;
+        unsigned slot = set;
+        while (slot < set + page_ways && pages_[slot] != page) ++slot;
+        if (slot == set + page_ways) {
+            slot = set;
+            for (unsigned other = set + 1; other < set + page_ways; ++other) {
+                if (used_[other] < used_[slot]) slot = other;
+            }
+            give_up_lines(slot, push);
+            pages_[slot] = page;
+            push(make_record(RecordKind::page, page, slot));
+        }
+        used_[slot] = ++clock_;
+        return slot;
+    }
+
+    template <class Push>
+    void give_up_lines(unsigned slot, Push&& push) {
+        const std::uint64_t page = pages_[slot];
+        for (std::uint64_t left = lines_of_page_[slot]; left != 0; left &= left - 1) {
+            const auto set = static_cast<std::uint64_t>(std::countr_zero(left));
+            if (line_of(first_[set]) / lines_per_page == page ||
+                line_of(second_[set]) / lines_per_page == page) {
+                clear_set(set, push);
+            }
+        }
+        lines_of_page_[slot] = 0;
+    }
+
+    template <class Push>
+    void clear_set(std::uint64_t set, Push&& push) {
+        if (!(first_[set] & newest)) push(make_record(RecordKind::recency, line_of(first_[set])));
+        first_[set] = second_[set] = empty;
+    }
+
+    static constexpr std::array<std::uint64_t, sets> filled(std::uint64_t value) {
+        std::array<std::uint64_t, sets> all{};
+        all.fill(value);
+        return all;
+    }
+
+    std::array<Entry, sets> first_ = filled(empty);   // the line used last
+    std::array<Entry, sets> second_ = filled(empty);  // the one used before it
+    std::array<std::uint64_t, page_slots> used_{};    // the time (accesses) of a page's last use
+    std::array<std::uint64_t, page_slots> pages_ = filled(no_page);
+    // Bit s: a line of the page came into set s (it may have left since).
+    std::array<std::uint64_t, page_slots> lines_of_page_{};
+    std::uint64_t clock_ = 0;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,337 @@
+// The filter hides accesses, never a fetch, a dirty write-back or a TLB miss: for every member of
+// its family, a replay of its events equals a replay of all accesses, step for step.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/accesses/filter.hpp"
+#include "core/accesses/strip.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+// What a cache or TLB says to the level below: 'F'etch, 'W'rite-back, 'N'on-temporal store.
+struct Step {
+    char what;
+    std::uint64_t line;
+    friend bool operator==(const Step&, const Step&) = default;
+};
+
+// Slow and obvious: a list a set, most recently used first.
+class ReferenceCache {
+  public:
+    ReferenceCache(std::uint64_t sets, std::size_t ways) : sets_(sets), ways_(ways) {}
+
+    void access(std::uint64_t line, bool store) {
+        std::list<Entry>& set = sets_[line % sets_.size()];
+        const auto found = find(set, line);
+        Entry entry{line, store};
+        if (found != set.end()) {
+            entry.dirty |= found->dirty;
+            set.erase(found);
+        } else {
+            if (set.size() == ways_) {
+                if (set.back().dirty) steps.push_back({'W', set.back().line});
+                set.pop_back();
+            }
+            steps.push_back({'F', line});
+        }
+        set.push_front(entry);
+    }
+    void touch(std::uint64_t line) {
+        std::list<Entry>& set = sets_[line % sets_.size()];
+        const auto found = find(set, line);
+        if (found != set.end()) set.splice(set.begin(), set, found);
+    }
+    void stream_store(std::uint64_t line) {
+        std::list<Entry>& set = sets_[line % sets_.size()];
+        const auto found = find(set, line);
+        if (found != set.end()) {
+            if (found->dirty) steps.push_back({'W', line});
+            set.erase(found);
+        }
+        steps.push_back({'N', line});
+    }
+    void drop(std::uint64_t first, std::uint64_t count) {
+        for (std::list<Entry>& set : sets_) {
+            set.remove_if([=](const Entry& entry) { return entry.line - first < count; });
+        }
+    }
+
+    std::vector<Step> steps;
+
+  private:
+    struct Entry {
+        std::uint64_t line;
+        bool dirty;
+    };
+    static std::list<Entry>::iterator find(std::list<Entry>& set, std::uint64_t line) {
+        auto at = set.begin();
+        while (at != set.end() && at->line != line) ++at;
+        return at;
+    }
+    std::vector<std::list<Entry>> sets_;
+    std::size_t ways_;
+};
+
+struct Sink {
+    std::vector<Event> events;
+    void put(const Event& event) { events.push_back(event); }
+    void stamp(std::uint64_t) {}
+};
+
+struct Access {
+    enum Kind { load, store, stream, unmap } kind;
+    std::uint64_t address;    // unmap: first page
+    std::uint64_t count = 0;  // unmap: pages
+};
+
+std::vector<Event> filtered(const std::vector<Access>& accesses) {
+    Sink sink;
+    Strip strip;
+    Filter filter(sink);
+    std::vector<Record> records;
+    const auto push = [&](Record record) { records.push_back(record); };
+    for (const Access& access : accesses) {
+        const std::size_t before = records.size();
+        switch (access.kind) {
+            case Access::load:
+            case Access::store:
+                if (!strip.hides(access.address, access.kind == Access::store)) {
+                    strip.pass(access.address, access.kind == Access::store, push);
+                }
+                CHECK(records.size() - before <= Strip::records_per_pass);
+                break;
+            case Access::stream:
+                strip.stream_store(access.address, push);
+                break;
+            case Access::unmap:
+                strip.forget(access.address, access.count, push);
+                push(make_record(RecordKind::event, static_cast<std::uint64_t>(EventKind::unmap)));
+                push(access.address);
+                push(access.count);
+                push(0);
+                break;
+        }
+    }
+    filter.take(records);
+    return sink.events;
+}
+
+// `bits` below an address: 6 for caches, 12 for TLBs.
+std::vector<Step> replay_all(const std::vector<Access>& accesses, ReferenceCache cache, bool tlb) {
+    const unsigned bits = tlb ? page_bits : line_bits;
+    const std::uint64_t per_page = tlb ? 1 : lines_per_page;
+    std::list<std::uint64_t> combining;  // the latest 8 lines stored to non-temporally
+    for (const Access& access : accesses) {
+        const std::uint64_t unit = access.address >> bits;
+        const bool combined = std::ranges::find(combining, unit) != combining.end();
+        if (access.kind != Access::unmap) combining.remove(unit);
+        switch (access.kind) {
+            case Access::load:
+                cache.access(unit, false);
+                break;
+            case Access::store:
+                cache.access(unit, !tlb);
+                break;
+            case Access::stream:
+                if (tlb) {
+                    cache.access(unit, false);
+                } else {
+                    if (!combined) cache.stream_store(unit);
+                    combining.push_front(unit);
+                    if (combining.size() > 8) combining.pop_back();
+                }
+                break;
+            case Access::unmap:
+                cache.drop(access.address * per_page, access.count * per_page);
+                break;
+        }
+    }
+    return cache.steps;
+}
+
+std::vector<Step> replay_events(const std::vector<Event>& events, ReferenceCache cache, bool tlb) {
+    const auto unit = [tlb](std::uint64_t line) { return tlb ? line / lines_per_page : line; };
+    const std::uint64_t per_page = tlb ? 1 : lines_per_page;
+    for (const Event& event : events) {
+        switch (event.kind) {
+            case EventKind::read:
+                cache.access(unit(event.address), false);
+                break;
+            case EventKind::write:
+            case EventKind::first_store:
+                cache.access(unit(event.address), !tlb);
+                break;
+            case EventKind::touch:
+                if (!tlb) cache.touch(event.address);
+                break;
+            case EventKind::page_touch:
+                if (tlb) cache.access(unit(event.address), false);
+                break;
+            case EventKind::stream_store:
+                if (tlb) {
+                    cache.access(unit(event.address), false);
+                } else {
+                    cache.stream_store(event.address);
+                }
+                break;
+            case EventKind::unmap:
+                cache.drop(event.address * per_page, event.count * per_page);
+                break;
+            default:
+                break;
+        }
+    }
+    return cache.steps;
+}
+
+void check_exact(const std::vector<Access>& accesses) {
+    const std::vector<Event> events = filtered(accesses);
+    const struct {
+        std::uint64_t sets;
+        std::size_t ways;
+    } caches[] = {{64, 8},  {64, 12}, {64, 16},  {128, 8},  {512, 2},
+                  {512, 4}, {512, 8}, {1024, 2}, {2048, 16}},
+      tlbs[] = {{16, 4}, {16, 6}, {32, 8}, {128, 4}};
+    for (const auto& shape : caches) {
+        CAPTURE(shape.sets);
+        CAPTURE(shape.ways);
+        const ReferenceCache cache(shape.sets, shape.ways);
+        CHECK(replay_all(accesses, cache, false) == replay_events(events, cache, false));
+    }
+    for (const auto& shape : tlbs) {
+        CAPTURE(shape.sets);
+        CAPTURE(shape.ways);
+        const ReferenceCache tlb(shape.sets, shape.ways);
+        CHECK(replay_all(accesses, tlb, true) == replay_events(events, tlb, true));
+    }
+}
+
+// Loops over several arrays that meet in few sets, with hot lines between, gathers, non-temporal
+// stores and pages given back: `seed` draws how much of each.
+std::vector<Access> program(std::uint32_t seed, std::size_t length) {
+    std::mt19937 random(seed);
+    const auto draw = [&random](std::uint32_t below) { return std::uint32_t(random() % below); };
+    const unsigned arrays = 1 + draw(12);
+    const std::uint64_t distance = std::uint64_t{page_bytes} << draw(8);  // same sets, or nearly
+    const std::uint64_t pages = 1 + draw(24);
+    const unsigned stride = 8u << draw(6);
+    const unsigned gathers = draw(8), stores = 1 + draw(7), streams = draw(2), unmaps = draw(2);
+    std::vector<Access> accesses;
+    std::uint64_t at = 0;
+    while (accesses.size() < length) {
+        for (unsigned array = 0; array < arrays; ++array) {
+            const std::uint64_t base = 0x7f0000000000 + array * (distance + pages * page_bytes);
+            accesses.push_back({array % 8 < stores ? Access::store : Access::load, base + at});
+            if (draw(4) == 0) accesses.push_back({Access::load, base + at});
+        }
+        for (unsigned hot = 0; hot < 1 + draw(3); ++hot) {
+            accesses.push_back({draw(3) ? Access::load : Access::store,
+                                0x7ffff0000000u + draw(6) * 4096 + draw(2) * 64});
+        }
+        for (unsigned gather = 0; gather < gathers; ++gather) {
+            accesses.push_back({draw(4) ? Access::load : Access::store,
+                                0x400000 + draw(64) * 4096 + draw(4) * 512});
+        }
+        if (streams) {
+            const std::uint64_t line = 0x7f8000000000 + draw(64) * 64 + draw(3) * 4096;
+            for (unsigned byte = 0; byte < 64; byte += 16) {
+                accesses.push_back({Access::stream, line + byte});
+            }
+            if (draw(2)) accesses.push_back({Access::load, line});
+        }
+        if (unmaps && draw(200) == 0) {
+            accesses.push_back({Access::unmap, 0x7f0000000u + draw(64), 1 + draw(40)});
+        }
+        at = (at + stride) % (pages * page_bytes);
+    }
+    return accesses;
+}
+
+}  // namespace
+
+TEST_CASE("filter: every cache and TLB of the family sees the same") {
+    for (std::uint32_t seed = 0; seed < 60; ++seed) {
+        CAPTURE(seed);
+        check_exact(program(seed, 6000));
+    }
+}
+
+TEST_CASE("filter: uniformly random accesses") {
+    for (std::uint32_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random(seed);
+        std::vector<Access> accesses;
+        const std::uint32_t pages = 1u << (seed % 10);
+        const std::uint32_t lines = 1u << (seed % 7);
+        for (int i = 0; i < 8000; ++i) {
+            const std::uint64_t page = 0x10000 + random() % pages;
+            accesses.push_back({random() % 3 ? Access::load : Access::store,
+                                page * page_bytes + random() % lines * line_bytes + random() % 64});
+        }
+        check_exact(accesses);
+    }
+}
+
+TEST_CASE("filter: a copy loop leaves one event a line") {
+    std::vector<Access> accesses;
+    const std::uint64_t bytes = 256 * page_bytes;
+    for (std::uint64_t at = 0; at < bytes; at += 8) {  // both arrays in the same set
+        accesses.push_back({Access::load, 0x7f0000000000 + at});
+        accesses.push_back({Access::store, 0x7f1000000000 + at});
+    }
+    std::uint64_t lines = 0, pages = 0, others = 0;
+    for (const Event& event : filtered(accesses)) {
+        switch (event.kind) {
+            case EventKind::read:
+            case EventKind::write:
+                ++lines;
+                break;
+            case EventKind::page_read:
+            case EventKind::page_write:
+                ++pages;
+                break;
+            default:
+                ++others;
+        }
+    }
+    CHECK(lines == 2 * bytes / line_bytes);
+    CHECK(pages == 2 * bytes / page_bytes);
+    CHECK(others == 0);
+}
+
+TEST_CASE("filter: a page has its first read and first write once, and again after it went") {
+    const std::uint64_t page = 0x5000;
+    const std::uint64_t address = page * page_bytes;
+    const std::vector<Event> events = filtered({{Access::load, address},
+                                                {Access::load, address + 64},
+                                                {Access::store, address + 8},
+                                                {Access::store, address + 128},
+                                                {Access::unmap, page, 1},
+                                                {Access::store, address + 8},
+                                                {Access::load, address + 64}});
+    std::string kinds;
+    for (const Event& event : events) {
+        switch (event.kind) {
+            case EventKind::page_read:
+                kinds += 'r';
+                break;
+            case EventKind::page_write:
+                kinds += 'w';
+                break;
+            case EventKind::unmap:
+                kinds += 'u';
+                break;
+            default:
+                kinds += '.';
+        }
+    }
+    CHECK(kinds == "r..w..uw..");  // a page written to needs no first read
+}
