@@ -4,6 +4,7 @@
 !   heat [points per side = 1000] [steps = 10]
 program heat
   use, intrinsic :: iso_fortran_env, only: real64
+  use pagelens, only: pagelens_region_begin, pagelens_region_end
   implicit none
   real(real64), parameter :: pi = acos(-1.0_real64), ratio = 0.2_real64  ! time step / spacing^2
   real(real64), allocatable :: old(:, :), new(:, :), start(:, :)
@@ -24,6 +25,7 @@ program heat
   old = start
   new = start
 
+  call pagelens_region_begin('steps')
   do step = 1, steps
     do j = 1, side
       do i = 1, side
@@ -33,6 +35,7 @@ program heat
     end do
     call swap(old, new)
   end do
+  call pagelens_region_end('steps')
 
   decay = (1 - 8 * ratio * sin(angle / 2)**2)**steps
   error = maxval(abs(old - decay * start))
