@@ -21,8 +21,8 @@ __attribute__((noinline)) void ring_once() {
 
 TEST_CASE("doorbell: the compiled instruction is found, once") {
     const auto* code = reinterpret_cast<const std::uint8_t*>(&ring_once);
-    int found = 0;
-    for (int at = 0; at < 128; ++at) {
+    int found = 0;  // within reach of the start: the sanitizers put code of their own before it
+    for (int at = 0; at < 1024; ++at) {
         found += is_doorbell(code + at, 7);
         if (code[at] == 0xc3 && found != 0) break;
     }
