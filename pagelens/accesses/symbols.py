@@ -1,0 +1,200 @@
+"""Names for call sites and code addresses of a trace, looked up offline in the files that were mapped.
+
+A call site is a list of return addresses, innermost first. Its name is the innermost function of the
+program itself, `generate_matrix (cg.c:120)`: what a language's runtime or a wrapper of malloc does on the way
+says nothing about the object. Sites that would share a name are told apart by who called.
+"""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from elftools.common.exceptions import ELFError
+
+from pagelens.accesses.demangle import demangle
+from pagelens.accesses.elf_file import ElfFile
+
+# Functions that allocate for somebody: the C++ library, operator new, and malloc under any prefix
+# (`xmalloc`, `gomp_malloc`, `PyMem_RawMalloc`; not `preallocate` nor `allocator`).
+_WRAPPER = re.compile(
+    r"^(?:std|__gnu_cxx)::|^operator new"
+    r"|(?:^|[_x])(?:m|c|re)alloc(?!at)|(?:M|C|Re)alloc(?!at)|memalign|aligned_alloc"
+)
+# Their headers: inlined functions of theirs may lack a qualified name.
+_WRAPPER_HEADER = re.compile(r"/include/c\+\+/|/include/(?:.*/)?[cs]tdlib")
+# Libraries of the languages, of which a user knows nothing.
+_RUNTIME = re.compile(
+    r"^(?:ld-linux|ld-musl|libpagelens_hooks|(?:libc|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libgfortran|libquadmath|libgomp|libomp|libiomp5|libpthread|libm)[.-])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A file as it was mapped when the trace was made; addresses and sizes in bytes."""
+
+    path: str
+    build_id: bytes  # empty if the file had none
+    base: int  # load bias: address in memory = base + address in the file
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One function at a code address."""
+
+    module: str  # name of the file
+    offset: int  # of the address in the file's own terms
+    function: str | None = None  # as the source writes it, without arguments
+    function_offset: int = 0  # bytes from the function's first; 0 in an inlined one
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """`cg.c:120`, or without debug information `app+0x1169`."""
+        if self.path is None or not self.line:
+            return f"{self.module}+{self.offset:#x}"
+        return f"{PurePosixPath(self.path).name}:{self.line}"
+
+    def __str__(self) -> str:
+        """`generate_matrix (cg.c:120)`, `generate_matrix+0x1c (app)`, or `app+0x1169`."""
+        if self.function is None:
+            return self.where
+        if self.path is None:
+            return f"{self.function}+{self.function_offset:#x} ({self.module})"
+        return f"{self.function} ({self.where})"
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether this function allocates for its caller."""
+        by_name = self.function is not None and _WRAPPER.search(self.function) is not None
+        return by_name or (self.path is not None and _WRAPPER_HEADER.search(self.path) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of static storage at its address in the traced program; bytes."""
+
+    name: str
+    address: int
+    size: int
+
+
+class Symbolizer:
+    """Looks up addresses of one trace. Files are opened by need and once; use as a context manager."""
+
+    def __init__(
+        self, modules: Iterable[LoadedModule], warn: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Of modules that overlap a later one wins. `warn` is told once of each file that cannot be used."""
+        self._modules = list(modules)[::-1]
+        self._warn = warn
+        self._files: dict[tuple[str, bytes], ElfFile | None] = {}
+        self._locations = lru_cache(maxsize=None)(self._look_up)
+
+    def __enter__(self) -> "Symbolizer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            if file is not None:
+                file.close()
+
+    def locate(self, return_address: int) -> tuple[Location, ...]:
+        """The functions that made the call which returns here, innermost inlined first; never empty."""
+        return self._locations(return_address - 1)  # the call lies before the address it returns to
+
+    def name(self, return_addresses: Sequence[int]) -> str:
+        """The name of one call site."""
+        return str(self._callers(return_addresses)[0])
+
+    def names(self, sites: Mapping[int, Sequence[int]]) -> dict[int, str]:
+        """The names of call sites by their number.
+
+        Sites whose innermost functions are the same are told apart by the first callers that differ:
+        `new_matrix (matrix.c:12) from setup (main.c:40)`.
+        """
+        callers = {site: self._callers(addresses) for site, addresses in sites.items()}
+        names: dict[int, str] = {}
+
+        def tell_apart(members: list[int], depth: int, name: str) -> None:
+            deepest = max(len(callers[site]) for site in members)
+            for level in range(depth, deepest):
+                groups: defaultdict[str, list[int]] = defaultdict(list)
+                for site in members:
+                    groups[str(callers[site][level]) if level < len(callers[site]) else ""].append(site)
+                if len(groups) > 1 or level == 0:
+                    for caller, group in groups.items():
+                        tell_apart(group, level + 1, " from ".join(filter(None, (name, caller))))
+                    return
+            names.update(dict.fromkeys(members, name))
+
+        if callers:
+            tell_apart(list(callers), 0, "")
+        return names
+
+    def variables(self, least_bytes: int) -> list[Variable]:
+        """Variables of static storage with at least `least_bytes` bytes, in all modules, by address."""
+        found = [
+            Variable(demangle(symbol.name), module.base + symbol.address, symbol.size)
+            for module in self._modules
+            if (file := self._file(module)) is not None
+            for symbol in file.variables(least_bytes)
+        ]
+        return sorted(found, key=lambda variable: variable.address)
+
+    def _callers(self, return_addresses: Sequence[int]) -> list[Location]:
+        """The functions of the program on a stack, innermost first; all of them if none is its own."""
+        everything = [location for address in return_addresses for location in self.locate(address)]
+        own = [place for place in everything if not _RUNTIME.match(place.module)]
+        first = next((i for i, place in enumerate(own) if not place.is_wrapper), None)
+        return own[first:] if first is not None else own or everything or [Location("?", 0)]
+
+    def _look_up(self, address: int) -> tuple[Location, ...]:
+        module = next((m for m in self._modules if m.start <= address < m.start + m.size), None)
+        if module is None:
+            return (Location("?", address),)
+        name = PurePosixPath(module.path).name
+        offset = address - module.base
+        file = self._file(module)
+        if file is None:
+            return (Location(name, offset),)
+        symbol = file.function_at(offset)
+        function = demangle(symbol.name) if symbol is not None else None
+        inside = offset - symbol.address if symbol is not None else 0
+        frames = file.source_frames(offset)
+        if not frames:
+            return (Location(name, offset, function, inside),)
+        return tuple(
+            Location(name, offset, demangle(frame.function), 0, frame.path, frame.line)
+            if frame.function is not None
+            else Location(name, offset, function, inside, frame.path, frame.line)
+            for frame in frames
+        )
+
+    def _file(self, module: LoadedModule) -> ElfFile | None:
+        """The module's file, if it is still the one that was traced."""
+        key = (module.path, module.build_id)
+        if key not in self._files:
+            self._files[key] = self._open(module)
+        return self._files[key]
+
+    def _open(self, module: LoadedModule) -> ElfFile | None:
+        try:
+            file = ElfFile(Path(module.path))
+        except (OSError, ELFError) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            self._warn(f"{module.path}: {reason}; its functions are shown as offsets")
+            return None
+        if module.build_id and file.build_id != module.build_id:
+            file.close()
+            self._warn(
+                f"{module.path} is no longer the file that was traced; its functions are shown as offsets"
+            )
+            return None
+        return file
