@@ -83,6 +83,7 @@ lint: $(STAMPS)/package
 	@ruff format --check .
 	@mypy
 	@clang-format --dry-run -Werror $(CXX_SOURCES)
+	@python scripts/docs.py --check
 
 format: $(STAMPS)/python
 	@ruff check -q --fix-only . && ruff format -q .

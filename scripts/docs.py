@@ -1,5 +1,6 @@
 """Writes docs/cli.md from the command line's own help, and checks the links of every Markdown page."""
 
+import argparse
 import re
 import subprocess
 import sys
@@ -34,12 +35,18 @@ def cli_reference() -> str:
 
 def main() -> None:
     """Entry point."""
-    (ROOT / "docs" / "cli.md").write_text(cli_reference())
-    print("docs: wrote docs/cli.md")
-    broken = broken_links()
-    for line in broken:
-        print(f"docs: broken link in {line}", file=sys.stderr)
-    sys.exit(1 if broken else 0)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where something is stale")
+    arguments = parser.parse_args()
+    page, reference = ROOT / "docs" / "cli.md", cli_reference()
+    faults = [f"broken link in {link}" for link in broken_links()]
+    if not arguments.check:
+        page.write_text(reference)
+    elif not page.exists() or page.read_text() != reference:
+        faults.append("docs/cli.md is not what the commands say; run: make docs")
+    for fault in faults:
+        print(f"docs: {fault}", file=sys.stderr)
+    sys.exit(1 if faults else 0)
 
 
 if __name__ == "__main__":

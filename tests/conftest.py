@@ -1,7 +1,10 @@
 """Settings and fixtures that all tests share."""
 
 import fcntl
+import os
 import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,32 @@ ROOT = Path(__file__).parent.parent
 settings.register_profile("pagelens", deadline=None, print_blob=True)
 settings.load_profile("pagelens")
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def pagelens_command() -> Path:
+    """The installed `pagelens` command."""
+    return Path(sys.executable).parent / "pagelens"
+
+
+@pytest.fixture
+def pagelens(pagelens_command: Path, tmp_path: Path) -> Run:
+    """Runs `pagelens` with the given arguments in the test's own folder."""
+
+    def run(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [pagelens_command, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
 
 @pytest.fixture(scope="session")
 def examples() -> Path:
@@ -23,3 +52,20 @@ def examples() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(["make", "-s", "-C", str(ROOT / "examples"), f"OUT={out}"], check=True)
     return out
+
+
+@pytest.fixture(scope="session")
+def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Compiles a C program given as text; the same text is compiled once."""
+    folder = tmp_path_factory.mktemp("programs")
+    known: dict[str, Path] = {}
+
+    def compile_text(text: str) -> Path:
+        if text not in known:
+            source = folder / f"program{len(known)}.c"
+            source.write_text(text)
+            known[text] = source.with_suffix("")
+            subprocess.run(["gcc", "-O1", "-g", source, "-o", known[text], "-pthread"], check=True)
+        return known[text]
+
+    return compile_text
