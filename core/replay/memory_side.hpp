@@ -1,0 +1,118 @@
+// The memory side of a replay: one stream of lines, fed to the machine's memory-side cache and to
+// its counterfactual twins, counted by phase and object.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/machine/fully_associative.hpp"
+#include "core/machine/memory_side.hpp"
+#include "core/replay/counters.hpp"
+#include "core/replay/replay.hpp"
+
+namespace pagelens {
+
+// Who used a frame last, of the frames that are = chosen (mod modulus): the owner of a line that is
+// pushed out.
+class FrameOwners {
+  public:
+    FrameOwners(std::uint32_t frames, std::uint32_t modulus)
+        : shift_(static_cast<unsigned>(std::countr_zero(modulus))), owner_(frames / modulus + 1) {}
+    void set(std::uint32_t frame, std::uint16_t object) { owner_[frame >> shift_] = object; }
+    [[nodiscard]] std::uint16_t of(std::uint32_t frame) const { return owner_[frame >> shift_]; }
+
+  private:
+    unsigned shift_;
+    std::vector<std::uint16_t> owner_;
+};
+
+class MemorySide {
+  public:
+    MemorySide(std::uint32_t frames, const Hierarchy& hierarchy, const ReplayOptions& options,
+               const FrameOwners& owners, Counters& counters)
+        : sampling_(options.sampling), owners_(owners), counters_(counters) {
+        if (hierarchy.slots == 0) return;
+        main_.emplace(hierarchy.slots, hierarchy.ways, sampling_.modulus);
+        if (options.two_way) two_way_.emplace(hierarchy.slots, 2, sampling_.modulus);
+        if (!options.ideal) return;
+        const auto lines = static_cast<std::uint32_t>(std::popcount(sampling_.lines));
+        ideal_.emplace(frames / sampling_.modulus + 1, hierarchy.slots / sampling_.modulus * lines,
+                       Random(options.seed, options.node, 0, Stream::ideal_twin));
+    }
+
+    // Lines of a sampled frame, read or written on behalf of an object.
+    void access(unsigned phase, std::uint16_t object, std::uint32_t frame, std::uint64_t lines,
+                bool write) {
+        std::uint64_t* row = counters_.row(phase, object);
+        count(row, write ? Component::msc_writes : Component::msc_reads, lines);
+        if (!main_) return;
+        const RowResult result = main_->access(frame, lines, write);
+        if (result.missed != 0) {
+            count(row, Component::msc_misses, result.missed);
+            if (!write) count(row, Component::msc_read_misses, result.missed);
+            count(row, Component::ddr_writes, result.dirty);
+            count(row, Component::conflict_evictions, result.victims);
+            if (result.victims != 0) collide(object, frame, result.victims);
+        }
+        if (two_way_) {
+            const RowResult other = two_way_->access(frame, lines, write);
+            count(row, Component::two_way_misses, other.missed);
+            if (!write) count(row, Component::two_way_read_misses, other.missed);
+            count(row, Component::two_way_ddr_writes, other.dirty);
+        }
+        if (ideal_) {
+            const auto other = ideal_->access(frame / sampling_.modulus, lines, write);
+            count(row, Component::ideal_misses, other.missed);
+            if (!write) count(row, Component::ideal_read_misses, other.missed);
+            row[static_cast<std::size_t>(Component::ideal_ddr_writes)] += other.write_backs;
+        }
+    }
+
+  private:
+    // A set-indexed cache, its sampled sets alone.
+    class Indexed {
+      public:
+        Indexed(std::uint32_t slots, std::uint32_t ways, std::uint32_t modulus)
+            : set_bits_(static_cast<unsigned>(std::countr_zero(slots / ways))),
+              sample_bits_(static_cast<unsigned>(std::countr_zero(modulus))),
+              cache_(slots / ways / modulus, ways) {}
+        RowResult access(std::uint32_t frame, std::uint64_t lines, bool write) {
+            return cache_.access(set_of(frame) >> sample_bits_, frame >> set_bits_, lines, write);
+        }
+        [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const {
+            return frame & ((1u << set_bits_) - 1);
+        }
+        [[nodiscard]] std::uint32_t victim_frame(std::uint32_t frame, int line) const {
+            return cache_.victim_tag(line) << set_bits_ | set_of(frame);
+        }
+        [[nodiscard]] const MemorySideCache& cache() const { return cache_; }
+
+      private:
+        unsigned set_bits_, sample_bits_;
+        MemorySideCache cache_;
+    };
+
+    static void count(std::uint64_t* row, Component component, std::uint64_t lines) {
+        row[static_cast<std::size_t>(component)] += static_cast<unsigned>(std::popcount(lines));
+    }
+
+    void collide(std::uint16_t object, std::uint32_t frame, std::uint64_t victims) {
+        std::uint64_t* row = &counters_.collisions[std::size_t{object} * counters_.objects];
+        while (victims != 0) {
+            const std::uint64_t same = main_->cache().same_victim(victims);
+            const std::uint32_t victim = main_->victim_frame(frame, std::countr_zero(victims));
+            row[owners_.of(victim)] += static_cast<unsigned>(std::popcount(same));
+            victims &= ~same;
+        }
+    }
+
+    Sampling sampling_;
+    const FrameOwners& owners_;
+    Counters& counters_;
+    std::optional<Indexed> main_, two_way_;
+    std::optional<FullyAssociativeCache> ideal_;
+};
+
+}  // namespace pagelens

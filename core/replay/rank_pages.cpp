@@ -1,0 +1,111 @@
+#include "core/replay/rank_pages.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace pagelens {
+
+RankPages::RankPages(std::span<const VirtualPage> pages, const Placement& placement,
+                     std::uint32_t ranks, std::uint32_t modulus, std::uint32_t chosen,
+                     SlotPopulation population)
+    : ranks_(ranks),
+      modulus_(modulus),
+      chosen_(chosen),
+      order_(placement.page_order()),
+      node_frames_(placement.frames()),
+      population_(std::move(population)),
+      frames_(pages.size() * ranks, none),
+      mapped_(pages.size()),
+      lists_(pages.size()) {
+    if (order_ > small_order) find_blocks(pages);
+    large_.assign(blocks_.size() * ranks, none);
+    const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
+    source_ = placement.open({ranks, static_cast<std::uint32_t>(pages.size()),
+                              order_ == gigantic_order ? large_blocks : 0});
+}
+
+// Groups the pages by the large page that they would lie in, and keeps the groups that are worth one.
+void RankPages::find_blocks(std::span<const VirtualPage> pages) {
+    const auto count = static_cast<std::uint32_t>(pages.size());
+    std::vector<std::uint32_t> by_address(count);
+    std::iota(by_address.begin(), by_address.end(), 0u);
+    std::sort(by_address.begin(), by_address.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; });
+    block_of_.assign(count, none);
+    offset_of_.resize(count);
+    for (std::uint32_t begin = 0; begin < count;) {
+        const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
+        std::uint32_t end = begin;
+        while (end < count && pages[by_address[end]].raw() >> order_ == virtual_block) ++end;
+        if ((end - begin) * least_share >= 1u << order_) {
+            const auto first = static_cast<std::uint32_t>(block_pages_.size());
+            for (std::uint32_t i = begin; i < end; ++i) {
+                const std::uint32_t page = by_address[i];
+                block_of_[page] = static_cast<std::uint32_t>(blocks_.size());
+                offset_of_[page] =
+                    static_cast<std::uint32_t>(pages[page].raw() & ((1ull << order_) - 1));
+                block_pages_.push_back(page);
+            }
+            blocks_.push_back({first, end - begin});
+        }
+        begin = end;
+    }
+}
+
+void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
+    for (std::uint32_t page = first; page < first + count; ++page) {
+        if (mapped_[page] == 0) continue;
+        mapped_[page] = 0;
+        const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            if (in_large_page(block, rank)) continue;
+            std::uint32_t& frame = frame_of(page, rank);
+            population_.remove(frame);
+            source_->free({rank, small_order}, Frame(frame));
+            frame = none;
+        }
+        list_sampled(page);
+        if (block != none && --blocks_[block].mapped == 0) close_block(block);
+    }
+}
+
+void RankPages::close_block(std::uint32_t block) {
+    const std::span<const std::uint32_t> pages(&block_pages_[blocks_[block].first],
+                                               blocks_[block].pages);
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        std::uint32_t& large = large_[std::size_t{block} * ranks_ + rank];
+        if (large == none) continue;
+        for (std::uint32_t i = 0; i < 1u << order_; ++i) population_.remove(large + i);
+        source_->free({rank, order_}, Frame(large));
+        large = none;
+        for (const std::uint32_t page : pages) frame_of(page, rank) = none;
+    }
+    for (const std::uint32_t page : pages) list_sampled(page);
+}
+
+void RankPages::list_sampled(std::uint32_t page) {
+    List& list = lists_[page];
+    const std::uint32_t* frames = &frames_[std::size_t{page} * ranks_];
+    const auto is_sampled = [&](std::uint32_t f) {
+        return f != none && (f & (modulus_ - 1)) == chosen_;
+    };
+    list.count = static_cast<std::uint32_t>(std::count_if(frames, frames + ranks_, is_sampled));
+    if (list.count > list.capacity) {  // a longer list moves to the end of the pool
+        list.capacity = list.count;
+        list.offset = static_cast<std::uint32_t>(pool_.size());
+        pool_.resize(pool_.size() + list.count);
+    }
+    SampledPage* next = pool_.data() + list.offset;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        if (is_sampled(frames[rank])) *next++ = {rank, frames[rank]};
+    }
+}
+
+void RankPages::out_of_memory() const {
+    throw OutOfMemory("the job needs more memory than the node's " + std::to_string(node_frames_) +
+                      " frames leave; use fewer ranks or a smaller problem");
+}
+
+}  // namespace pagelens

@@ -1,0 +1,129 @@
+// The pages of all ranks: which frame each has now, and of each page the few ranks whose frame is
+// in the sample, so that an op costs a short list instead of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "core/frames/placement.hpp"
+#include "core/replay/residency.hpp"
+
+namespace pagelens {
+
+class OutOfMemory : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct SampledPage {
+    std::uint32_t rank;
+    std::uint32_t frame;
+};
+
+class RankPages {
+  public:
+    // Frames that are = `chosen` (mod `modulus`) are listed; `cleared` is called for each frame
+    // that the kernel hands out, and so clears.
+    RankPages(std::span<const VirtualPage> pages, const Placement& placement, std::uint32_t ranks,
+              std::uint32_t modulus, std::uint32_t chosen, SlotPopulation population);
+
+    // The first write of a page: every rank gets a frame, in turn; where the policy gives large
+    // pages, the first touch in one takes it whole. Throws OutOfMemory.
+    template <class Cleared> void map_write(std::uint32_t page, Cleared&& cleared);
+    // The pages' frames go back; a large page goes when the last of its pages does.
+    void unmap(std::uint32_t first, std::uint64_t count);
+
+    [[nodiscard]] bool mapped(std::uint32_t page) const { return mapped_[page] != 0; }
+    [[nodiscard]] std::span<const SampledPage> sampled(std::uint32_t page) const {
+        const List list = lists_[page];
+        return {pool_.data() + list.offset, list.count};
+    }
+    Residency peak() { return population_.peak(); }
+    [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
+    [[nodiscard]] std::uint64_t small_fallbacks() const { return small_fallbacks_; }
+
+  private:
+    static constexpr std::uint32_t none = ~0u;
+    // A mapping that touches less than this share of a large page is too small for one, as a stack
+    // or a program's data segment would be (assumed).
+    static constexpr std::uint32_t least_share = 8;
+
+    struct List {
+        std::uint32_t offset = 0, count = 0, capacity = 0;  // in pool_
+    };
+    struct Block {
+        std::uint32_t first;       // into block_pages_
+        std::uint32_t pages;       // that the program ever touches
+        std::uint32_t mapped = 0;  // of these
+    };
+
+    void find_blocks(std::span<const VirtualPage> pages);
+    template <class Cleared> void open_block(std::uint32_t block, Cleared&& cleared);
+    void close_block(std::uint32_t block);
+    void list_sampled(std::uint32_t page);
+    [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
+        return block != none && large_[std::size_t{block} * ranks_ + rank] != none;
+    }
+    std::uint32_t& frame_of(std::uint32_t page, std::uint32_t rank) {
+        return frames_[std::size_t{page} * ranks_ + rank];
+    }
+    [[noreturn]] void out_of_memory() const;
+
+    std::uint32_t ranks_, modulus_, chosen_;
+    unsigned order_;  // of large pages; small_order if the policy has none
+    std::uint32_t node_frames_;
+    std::unique_ptr<FrameSource> source_;
+    SlotPopulation population_;
+    std::vector<std::uint32_t> frames_;  // [page][rank]
+    std::vector<std::uint8_t> mapped_;   // [page]
+    std::vector<List> lists_;            // [page]
+    std::vector<SampledPage> pool_;
+    // Large pages: empty unless order_ > small_order.
+    std::vector<std::uint32_t> block_of_;       // [page] its block, none if that stays on small pages
+    std::vector<std::uint32_t> offset_of_;      // [page] frames from the block's beginning
+    std::vector<Block> blocks_;
+    std::vector<std::uint32_t> block_pages_;    // pages block by block
+    std::vector<std::uint32_t> large_;          // [block][rank] first frame of its large page
+    std::uint64_t huge_pages_ = 0, small_fallbacks_ = 0;
+};
+
+template <class Cleared> void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
+    if (mapped_[page] != 0) return;
+    mapped_[page] = 1;
+    const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
+    if (block != none && blocks_[block].mapped++ == 0) open_block(block, cleared);
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        std::uint32_t& frame = frame_of(page, rank);
+        if (frame != none) continue;
+        const auto given = source_->alloc({rank, small_order});
+        if (!given) out_of_memory();
+        frame = given->raw();
+        population_.add(frame);
+        cleared(frame);
+    }
+    list_sampled(page);
+}
+
+template <class Cleared> void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
+    const std::span<const std::uint32_t> pages(&block_pages_[blocks_[block].first],
+                                               blocks_[block].pages);
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        const auto given = source_->alloc({rank, order_});
+        if (!given) {
+            ++small_fallbacks_;
+            continue;
+        }
+        ++huge_pages_;
+        large_[std::size_t{block} * ranks_ + rank] = given->raw();
+        for (std::uint32_t i = 0; i < 1u << order_; ++i) {
+            population_.add(given->raw() + i);
+            cleared(given->raw() + i);
+        }
+        for (const std::uint32_t page : pages) frame_of(page, rank) = given->raw() + offset_of_[page];
+    }
+    for (const std::uint32_t page : pages) list_sampled(page);
+}
+
+}  // namespace pagelens

@@ -1,0 +1,51 @@
+// Replays a program's ops on one placement: `ranks` copies, each with its own pages, in lockstep.
+//
+// Everything that depends on the placement happens here: pages get and lose frames, the L2 caches
+// (unless the program was compiled for large pages, with L2 applied) and the memory-side cache are
+// run, and each line is counted by phase and object. One thread; results depend on the arguments
+// alone, so replays of different placements run in parallel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <stdexcept>
+
+#include "core/accesses/program.hpp"
+#include "core/frames/placement.hpp"
+#include "core/replay/counters.hpp"
+#include "core/replay/rank_pages.hpp"
+#include "core/replay/sampling.hpp"
+
+namespace pagelens {
+
+// The levels below what the program was compiled for.
+struct Hierarchy {
+    std::uint32_t l2_sets = 0;       // a power of two, at least 64; 0: already applied
+    std::uint32_t l2_ways = 0;       // at most 16
+    std::uint32_t l2_shared_by = 1;  // neighbouring cores
+    std::uint32_t slots = 0;         // of the memory-side cache, a power of two; 0: it has none
+    std::uint32_t ways = 1;          // of the memory-side cache, a power of two, at most 16
+};
+
+struct ReplayOptions {
+    std::uint32_t ranks = 1;
+    Sampling sampling;
+    bool scaled = true;     // multiply sampled counts up to the whole
+    bool two_way = false;   // also feed a two-way cache of the same size
+    bool ideal = false;     // also feed the fully associative twin
+    std::uint32_t map_bins = 8192;  // of Residency::map, a power of two
+    std::uint64_t seed = 0;         // of the twin's random replacement
+    std::uint32_t node = 0;
+};
+
+class Cancelled : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Thread t of rank r runs on core r * program.threads() + t.
+// Throws std::invalid_argument for sizes that do not fit, OutOfMemory when the node is too small,
+// Cancelled soon after `cancel` became true.
+Counters replay(const Program& program, const Placement& placement, const Hierarchy& hierarchy,
+                const ReplayOptions& options, const std::atomic<bool>& cancel);
+
+}  // namespace pagelens

@@ -1,0 +1,79 @@
+"""One replay: a compiled program on one placement of one machine; counters out."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.errors import UsageError
+from pagelens.machine import Machine
+
+COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
+SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
+SAMPLED_LINES = 16  # ... and this many of each page's 64 lines
+MAP_BINS = 8192  # of the map of slots (64 x 128)
+
+Counts = NDArray[np.uint64]
+
+
+def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
+    """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes."""
+    l2_left = machine.l2 not in machine.caches_below(page_bits)
+    return _core.Hierarchy(
+        l2_sets=machine.l2.sets if l2_left else 0,
+        l2_ways=machine.l2.ways.value,
+        l2_shared_by=machine.l2.shared_by.value,
+        slots=machine.slots if machine.mode == "cache" else 0,
+        ways=machine.ways,
+    )
+
+
+def replay(
+    program: _core.Program,
+    machine: Machine,
+    placement: _core.Placement,
+    page_bits: int,
+    *,
+    ranks: int,
+    seed: int,
+    node: int,
+    ideal: bool = False,
+    cancel: _core.CancelFlag | None = None,
+) -> _core.Counters:
+    """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
+
+    `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal` also
+    feeds the fully associative twin, which does not depend on the placement and costs about as much again.
+    """
+    below = hierarchy(machine, page_bits)
+    modulus = min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
+    try:
+        return _core.replay(
+            program,
+            placement,
+            below,
+            ranks=ranks,
+            sampling=_core.Sampling.draw(seed, node, modulus, SAMPLED_LINES),
+            scaled=True,
+            two_way=machine.mode == "cache",
+            ideal=ideal and machine.mode == "cache",
+            map_bins=min(MAP_BINS, machine.slots),
+            seed=seed,
+            node=node,
+            cancel=cancel if cancel is not None else _core.CancelFlag(),
+        )
+    except _core.OutOfMemory as error:
+        raise UsageError(f"ranks: {ranks} on {machine.name}: {error}") from None
+
+
+def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:
+    """Counts a phase, summed over objects, by name: COUNTERS and what follows from them (ddr_reads, msc_hits).
+
+    On a flat machine nothing passes a memory-side cache: every access is a "hit" of the memory that holds the job.
+    """
+    sums = counters.table.sum(axis=1)
+    counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}
+    counts["ddr_reads"] = counts["msc_misses"]
+    counts["msc_hits"] = counts["msc_reads"] + counts["msc_writes"] - counts["msc_misses"]
+    return counts
