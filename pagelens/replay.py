@@ -1,5 +1,7 @@
 """One replay: a compiled program on one placement of one machine; counters out."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import numpy as np
