@@ -1,7 +1,202 @@
+// nanobind of core/accesses: programs, traces and their compilation.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
 #include "bindings/register.hpp"
+#include "core/accesses/compile.hpp"
+#include "core/accesses/survey.hpp"
+#include "core/accesses/trace_reader.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace pagelens {
 
-void register_accesses(nanobind::module_&) {}
+namespace {
+
+using Shape = std::pair<std::uint32_t, std::uint32_t>;  // sets, ways
+
+Shape pair_of(CacheShape shape) { return {shape.sets, shape.ways}; }
+
+// Lets Ctrl-C end long work.
+void check_signals() {
+    const nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+const char* name_of(TraceError::Kind kind) {
+    switch (kind) {
+        case TraceError::Kind::unreadable: return "unreadable";
+        case TraceError::Kind::not_a_trace: return "not_a_trace";
+        case TraceError::Kind::newer_version: return "newer_version";
+        case TraceError::Kind::damaged: break;
+    }
+    return "damaged";
+}
+
+const char* name_of(ObjectOrigin::Kind kind) {
+    switch (kind) {
+        case ObjectOrigin::Kind::kernel: return "kernel";
+        case ObjectOrigin::Kind::heap: return "heap";
+        case ObjectOrigin::Kind::stack: return "stack";
+        case ObjectOrigin::Kind::mapping: return "mapping";
+        case ObjectOrigin::Kind::module: return "module";
+        case ObjectOrigin::Kind::call_site: break;
+    }
+    return "call_site";
+}
+
+template <class T>
+nb::ndarray<nb::numpy, const T, nb::ndim<1>> view(std::span<const T> values, nb::handle owner) {
+    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, owner);
+}
+
+void register_program(nb::module_& m) {
+    nb::class_<Program>(m, "Program", "Ops of a program, to be replayed (core/accesses/program.hpp).")
+        .def_prop_ro("objects", &Program::objects)
+        .def_prop_ro("phases", &Program::phases)
+        .def_prop_ro("threads", &Program::threads)
+        .def_prop_ro(
+            "pages",
+            [](nb::handle_t<Program> self) {
+                const auto pages = nb::cast<const Program&>(self).pages();
+                static_assert(sizeof(VirtualPage) == sizeof(std::uint64_t));
+                return view(std::span(reinterpret_cast<const std::uint64_t*>(pages.data()),
+                                      pages.size()),
+                            self);
+            },
+            "Virtual page number of each page, uint64, ascending.")
+        .def_prop_ro(
+            "instructions",
+            [](nb::handle_t<Program> self) {
+                return view(nb::cast<const Program&>(self).instructions(), self);
+            },
+            "Instructions executed, uint64, [phase * threads + thread].");
+    nb::class_<CompiledTrace, Program>(m, "CompiledTrace")
+        .def_prop_ro("ops", &CompiledTrace::ops, "Number of ops; 16 bytes each in memory.")
+        .def_prop_ro("lines", &CompiledTrace::lines, "Lines that all ops of lines name.")
+        .def_prop_ro("warnings", &CompiledTrace::warnings);
+}
+
+void register_definitions(nb::module_& m) {
+    nb::class_<ModuleDefinition>(m, "Module")
+        .def_ro("path", &ModuleDefinition::path)
+        .def_prop_ro("build_id",
+                     [](const ModuleDefinition& module) {
+                         return nb::bytes(module.build_id.data(), module.build_id.size());
+                     })
+        .def_ro("base", &ModuleDefinition::base, "Load bias: address in memory - address in the file.")
+        .def_ro("start", &ModuleDefinition::start)
+        .def_ro("size", &ModuleDefinition::size);
+    nb::class_<CallSiteDefinition>(m, "CallSite")
+        .def_ro("id", &CallSiteDefinition::id)
+        .def_ro("return_addresses", &CallSiteDefinition::return_addresses, "Innermost first.");
+    nb::class_<TraceSummary>(m, "TraceSummary")
+        .def_ro("instructions", &TraceSummary::instructions)
+        .def_ro("accesses", &TraceSummary::accesses)
+        .def_ro("total_instructions", &TraceSummary::total_instructions)
+        .def_ro("exit_status", &TraceSummary::exit_status);
+    nb::class_<TraceFault>(m, "TraceFault")
+        .def_ro("position", &TraceFault::position, "Byte of the file.")
+        .def_ro("what", &TraceFault::what);
+}
+
+void register_survey(nb::module_& m) {
+    nb::class_<SurveyedObject>(m, "SurveyedObject")
+        .def_prop_ro("kind", [](const SurveyedObject& o) { return name_of(o.origin.kind); },
+                     "kernel, heap, stack, mapping, module or call_site")
+        .def_prop_ro("id", [](const SurveyedObject& o) { return o.origin.id; },
+                     "module: index into Trace.modules; call_site: its id.")
+        .def_ro("births", &SurveyedObject::births)
+        .def_ro("peak_bytes", &SurveyedObject::peak_bytes)
+        .def_ro("lines_fetched", &SurveyedObject::lines_fetched)
+        .def_ro("lines_stored", &SurveyedObject::lines_stored);
+    nb::class_<Survey>(m, "Survey")
+        .def_ro("objects", &Survey::objects)
+        .def_ro("phases", &Survey::phases)
+        .def_ro("instructions", &Survey::instructions, "Of each thread.")
+        .def_ro("peak_pages", &Survey::peak_pages)
+        .def_ro("lines_fetched", &Survey::lines_fetched)
+        .def_ro("lines_stored", &Survey::lines_stored)
+        .def_ro("line_events", &Survey::line_events)
+        .def_ro("warnings", &Survey::warnings)
+        .def_prop_ro(
+            "first_writes",
+            [](nb::handle_t<Survey> self) {
+                const auto& ranges = nb::cast<const Survey&>(self).first_writes;
+                static_assert(sizeof(PageRange) == 2 * sizeof(std::uint64_t));
+                return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
+                    ranges.data(), {ranges.size(), 2}, self);
+            },
+            "Pages in the order of their first write: uint64 [:, 2], first page and count.");
+}
+
+}  // namespace
+
+void register_accesses(nb::module_& m) {
+    static const nb::object trace_error =
+        nb::steal(PyErr_NewException("pagelens._core.TraceError", PyExc_Exception, nullptr));
+    m.attr("TraceError") = trace_error;  // args: kind, message
+    nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const TraceError& fault) {
+            PyErr_SetObject(trace_error.ptr(),
+                            nb::make_tuple(name_of(fault.kind()), fault.what()).ptr());
+        }
+    });
+
+    register_program(m);
+    register_definitions(m);
+    register_survey(m);
+
+    nb::class_<TraceReader>(m, "Trace", "An open trace file; see docs/trace-format.md.")
+        .def(nb::init<const std::string&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("producer", [](const TraceReader& t) { return t.header().producer; })
+        .def_prop_ro("program", [](const TraceReader& t) { return t.header().program; })
+        .def_prop_ro("arguments", [](const TraceReader& t) { return t.header().arguments; })
+        .def_prop_ro(
+            "exact_for",
+            [](const TraceReader& t) {
+                std::vector<Shape> shapes;
+                for (const CacheShape& shape : t.header().exact_for) shapes.push_back(pair_of(shape));
+                return shapes;
+            },
+            "Families (least sets, least ways) of first-level caches that the filter keeps exact.")
+        .def_prop_ro("page_filter", [](const TraceReader& t) { return pair_of(t.header().page_filter); })
+        .def_prop_ro("summary", &TraceReader::summary)
+        .def_prop_ro("modules", &TraceReader::modules)
+        .def_prop_ro("call_sites", &TraceReader::call_sites)
+        .def_prop_ro("warnings", &TraceReader::warnings)
+        .def_prop_ro("damage", &TraceReader::damage, "Where a damaged file stops being whole.")
+        .def_prop_ro("file_bytes", &TraceReader::file_bytes)
+        .def_prop_ro("threads", [](const TraceReader& t) { return t.threads().size(); })
+        .def("is_exact_for",
+             [](const TraceReader& t, Shape l1) {
+                 return is_exact_for(t.header(), {l1.first, l1.second});
+             },
+             "l1"_a)
+        .def("survey",
+             [](const TraceReader& t) {
+                 const nb::gil_scoped_release released;
+                 return survey(t, check_signals);
+             })
+        .def("compile",
+             [](const TraceReader& t, const std::vector<Shape>& private_caches, unsigned bits) {
+                 CompileOptions options{{}, bits};
+                 for (const Shape& shape : private_caches)
+                     options.private_caches.push_back({shape.first, shape.second});
+                 const nb::gil_scoped_release released;
+                 return compile(t, options, check_signals);
+             },
+             "private_caches"_a, "page_bits"_a,
+             "Shapes (sets, ways) from the L1 on. Raises ValueError where one does not fit.");
+}
 
 }  // namespace pagelens

@@ -6,6 +6,7 @@
 // that this one must equal is in tests/cpp/reference_caches.hpp.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstddef>
@@ -42,10 +43,9 @@ class SetAssociativeCache {
     CacheAccess access(std::uint64_t line, bool write) {
         assert((line >> set_bits_) < entry_tag);
         const std::uint64_t set = line & (sets() - 1);
-        const auto entry = static_cast<std::uint32_t>(line >> set_bits_) + 1;
+        const std::uint32_t entry = entry_of(line);
         std::uint32_t* row = this->row(set);
-        std::uint32_t way = 0;
-        while (way < ways_ && (row[way] & entry_tag) != entry) ++way;
+        std::uint32_t way = find(row, entry);
         CacheAccess result;
         result.hit = way < ways_;
         std::uint32_t dirty = write ? dirty_bit : 0;
@@ -65,6 +65,24 @@ class SetAssociativeCache {
         return result;
     }
 
+    // Makes `line` the most recent of its set, if it is there.
+    void renew(std::uint64_t line) {
+        std::uint32_t* row = this->row(line & (sets() - 1));
+        const std::uint32_t way = find(row, entry_of(line));
+        if (way < ways_) std::rotate(row, row + way, row + way + 1);
+    }
+
+    // Takes `line` out, if it is there; true if it was dirty.
+    bool remove(std::uint64_t line) {
+        std::uint32_t* row = this->row(line & (sets() - 1));
+        const std::uint32_t way = find(row, entry_of(line));
+        if (way == ways_) return false;
+        const bool dirty = (row[way] & dirty_bit) != 0;
+        std::copy(row + way + 1, row + ways_, row + way);
+        row[ways_ - 1] = 0;
+        return dirty;
+    }
+
     // Several lines of one page (line = page * 64 + 0..63), as access() in any order of the lines:
     // they lie in different sets. victim_page() tells where a dirty victim came from.
     // Preconditions: at least 64 sets, at most 16 ways.
@@ -81,6 +99,15 @@ class SetAssociativeCache {
     }
 
   private:
+    [[nodiscard]] std::uint32_t entry_of(std::uint64_t line) const {
+        return static_cast<std::uint32_t>(line >> set_bits_) + 1;
+    }
+    std::uint32_t find(const std::uint32_t* row, std::uint32_t entry) const {
+        std::uint32_t way = 0;
+        while (way < ways_ && (row[way] & entry_tag) != entry) ++way;
+        return way;
+    }
+
     // Rows begin one row in: the AVX2 kernel reads the word before a row.
     std::uint32_t* row(std::uint64_t set) { return &rows_[lru_row + set * stride_]; }
 

@@ -1,0 +1,314 @@
+#include "core/accesses/compile.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "core/accesses/page_runs.hpp"
+#include "core/machine/set_associative.hpp"
+
+namespace pagelens {
+
+namespace {
+
+// Grows without moving what it holds.
+class OpList {
+  public:
+    static constexpr std::size_t block_ops = 1u << 16;
+
+    void push_back(const Op& op) {
+        if (blocks_.empty() || blocks_.back().size() == block_ops) {
+            blocks_.emplace_back().reserve(block_ops);
+        }
+        blocks_.back().push_back(op);
+        ++size_;
+    }
+    [[nodiscard]] std::size_t size() const { return size_; }
+    Op& operator[](std::size_t i) { return blocks_[i / block_ops][i % block_ops]; }
+    [[nodiscard]] const std::vector<std::vector<Op>>& blocks() const { return blocks_; }
+
+    void truncate(std::size_t size) {
+        size_ = size;
+        blocks_.resize((size + block_ops - 1) / block_ops);
+        if (size % block_ops != 0) blocks_.back().resize(size % block_ops);
+        if (!blocks_.empty()) blocks_.back().shrink_to_fit();
+    }
+
+  private:
+    std::vector<std::vector<Op>> blocks_;
+    std::size_t size_ = 0;
+};
+
+bool is_of_lines(OpKind kind) { return kind <= OpKind::touch; }
+
+class OpsInMemory final : public CompiledTrace {
+  public:
+    OpList list;
+    std::vector<VirtualPage> virtual_pages;
+    unsigned object_count = 0;
+    std::vector<std::string> phase_names;
+    unsigned thread_count = 1;
+    std::vector<std::uint64_t> instruction_counts;
+    std::uint64_t line_count = 0;
+    std::vector<std::string> texts;
+
+    [[nodiscard]] std::unique_ptr<Cursor> open() const override {
+        return std::make_unique<BlockCursor>(list);
+    }
+    [[nodiscard]] std::span<const VirtualPage> pages() const override { return virtual_pages; }
+    [[nodiscard]] unsigned objects() const override { return object_count; }
+    [[nodiscard]] unsigned phases() const override {
+        return static_cast<unsigned>(phase_names.size());
+    }
+    [[nodiscard]] unsigned threads() const override { return thread_count; }
+    [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
+        return instruction_counts;
+    }
+    [[nodiscard]] std::uint64_t ops() const override { return list.size(); }
+    [[nodiscard]] std::uint64_t lines() const override { return line_count; }
+    [[nodiscard]] const std::vector<std::string>& warnings() const override { return texts; }
+
+  private:
+    class BlockCursor final : public Cursor {
+      public:
+        explicit BlockCursor(const OpList& list) : list_(list) {}
+        std::span<const Op> next() override {
+            if (block_ == list_.blocks().size()) return {};
+            return list_.blocks()[block_++];
+        }
+
+      private:
+        const OpList& list_;
+        std::size_t block_ = 0;
+    };
+};
+
+// Line addresses as the private caches see them. Of a page of 2^page_bits bytes the caches may
+// index all bits, so the 4 KiB pages in it keep their places; the large pages themselves are
+// numbered in the order of first use, which no set index sees.
+class CacheAddresses {
+  public:
+    explicit CacheAddresses(unsigned page_bits) : small_bits_(page_bits - pagelens::page_bits) {}
+
+    // The first line of a page not seen before.
+    std::uint64_t add(std::uint32_t page, std::uint64_t number) {
+        const std::uint64_t large = number >> small_bits_;
+        std::uint32_t index = large_pages_.find(large);
+        if (index == PageMap::absent) {
+            index = large_count_++;
+            large_pages_.set(large, index);
+        }
+        const std::uint64_t low = number & ((std::uint64_t{1} << small_bits_) - 1);
+        const std::uint64_t place = (std::uint64_t{index} << small_bits_) | low;
+        pages_.set(place, page);
+        return place * lines_per_page;
+    }
+
+    std::uint32_t page_of(std::uint64_t line) { return pages_.find(line / lines_per_page); }
+
+  private:
+    unsigned small_bits_;
+    std::uint32_t large_count_ = 0;
+    PageMap large_pages_;
+    PageMap pages_;  // place -> page
+};
+
+class Compiler {
+  public:
+    Compiler(const TraceReader& reader, const CompileOptions& options)
+        : options_(options), walk_(reader), addresses_(options.page_bits) {
+        result_->thread_count = std::max(1u, static_cast<unsigned>(reader.threads().size()));
+        result_->phase_names = walk_.phases();
+        result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
+        result_->instruction_counts.resize(result_->phase_names.size() * result_->thread_count);
+        caches_.resize(result_->thread_count);
+    }
+
+    std::unique_ptr<const CompiledTrace> run(const Poll& poll) {
+        walk_.run(*this, poll);
+        number_pages_by_address();
+        result_->texts = walk_.warnings();
+        return std::move(result_);
+    }
+
+    // --- what TraceWalk tells ---------------------------------------------------------------
+    void line(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
+              unsigned thread) {
+        const std::uint64_t address = base_of(page) + index;
+        Caches& caches = caches_of(thread);
+        switch (kind) {
+            case EventKind::stream_store:
+                for (std::size_t level = 0; level < caches.size(); ++level)
+                    if (caches[level].remove(address)) access(level + 1, address, true, thread);
+                runs_.line(OpKind::stream_store, page, index, object, thread);
+                break;
+            case EventKind::touch:
+                if (!caches.empty()) caches[0].renew(address);
+                break;
+            default: {
+                const bool store = kind != EventKind::read;
+                if (caches.empty()) {
+                    if (kind != EventKind::first_store)
+                        runs_.line(OpKind::fetch, page, index, object, thread);
+                    break;
+                }
+                const CacheAccess l1 = caches[0].access(address, store);
+                if (l1.hit) break;
+                if (caches.size() == 1)
+                    runs_.line(OpKind::fetch, page, index, object, thread);
+                else
+                    access(1, address, false, thread);
+                if (l1.victim_dirty) access(1, l1.victim, true, thread);
+            }
+        }
+    }
+
+    void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned thread) {
+        const auto kind = state == PageState::written ? OpKind::map_write : OpKind::map_read;
+        runs_.barrier(make_op(kind, page, 0, object, thread));
+    }
+
+    void unmap(std::span<const std::uint32_t> pages, unsigned thread) {
+        if (!options_.private_caches.empty())
+            for (const std::uint32_t page : pages) drop(page);
+        for (const std::uint32_t page : pages)
+            runs_.barrier(make_op(OpKind::unmap, page, 1, 0, thread));
+    }
+
+    void phase(unsigned phase, unsigned thread) {
+        phase_ = phase;
+        runs_.barrier(make_op(OpKind::phase, phase, 0, 0, thread));
+    }
+
+    void birth(ObjectIndex, std::uint64_t, std::uint64_t) {}
+    void death(std::uint64_t) {}
+
+    void progress(unsigned thread, std::uint64_t instructions) {
+        result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;
+    }
+
+  private:
+    using Caches = std::vector<SetAssociativeCache>;
+
+    // What the cache above `level` (0: the L1) asks for: a fetch, or the taking of a dirty line. Below
+    // the last cache are the ops.
+    void access(std::size_t level, std::uint64_t line, bool dirty, unsigned thread) {
+        Caches& caches = caches_[thread];
+        if (level == caches.size())
+            return emit(dirty ? OpKind::write_back : OpKind::fetch, line, thread);
+        const CacheAccess here = caches[level].access(line, dirty);
+        // A line that comes dirty from above is whole: it is not fetched from below.
+        if (!here.hit && !dirty) access(level + 1, line, false, thread);
+        if (here.victim_dirty) access(level + 1, here.victim, true, thread);
+    }
+
+    void emit(OpKind kind, std::uint64_t line, unsigned thread) {
+        const std::uint32_t page = addresses_.page_of(line);
+        const auto index = static_cast<unsigned>(line % lines_per_page);
+        const std::uint64_t number = walk_.pages()[page].number;
+        runs_.line(kind, page, index, walk_.objects().at(number * lines_per_page + index), thread);
+    }
+
+    // The page's frame goes: what is dirty in the caches is still written to it.
+    void drop(std::uint32_t page) {
+        const std::uint64_t base = base_of(page);
+        for (unsigned thread = 0; thread < caches_.size(); ++thread)
+            for (std::size_t level = 0; level < caches_[thread].size(); ++level)
+                for (std::uint64_t line = base; line < base + lines_per_page; ++line)
+                    if (caches_[thread][level].remove(line)) access(level + 1, line, true, thread);
+    }
+
+    std::uint64_t base_of(std::uint32_t page) {
+        while (bases_.size() <= page) {
+            const auto next = static_cast<std::uint32_t>(bases_.size());
+            bases_.push_back(addresses_.add(next, walk_.pages()[next].first_number));
+            for (const CacheShape& cache : options_.private_caches)
+                if (bases_.back() / cache.sets >= (1u << 31) - 2)
+                    throw std::length_error("the trace touches too many pages");
+        }
+        return bases_[page];
+    }
+
+    Caches& caches_of(unsigned thread) {
+        Caches& caches = caches_[thread];
+        if (caches.empty())
+            for (const CacheShape& shape : options_.private_caches)
+                caches.emplace_back(shape.sets, shape.ways);
+        return caches;
+    }
+
+    // From the order of first use to that of addresses; an unmapped range becomes one op.
+    void number_pages_by_address() {
+        const auto pages = walk_.pages();
+        std::vector<std::uint32_t> order(pages.size());
+        std::iota(order.begin(), order.end(), 0u);
+        std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return pages[a].first_number < pages[b].first_number;
+        });
+        std::vector<std::uint32_t> rank(pages.size());
+        for (std::uint32_t i = 0; i < order.size(); ++i) {
+            rank[order[i]] = i;
+            result_->virtual_pages.emplace_back(pages[order[i]].first_number);
+        }
+        OpList& ops = result_->list;
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+            Op op = ops[i];
+            if (is_of_lines(op.kind()))
+                result_->line_count += static_cast<unsigned>(std::popcount(op.lines));
+            if (op.kind() != OpKind::phase) op.page = rank[op.page];
+            Op* last = kept > 0 ? &ops[kept - 1] : nullptr;
+            if (op.kind() == OpKind::unmap && last != nullptr && last->kind() == OpKind::unmap &&
+                last->page + last->lines == op.page && last->thread == op.thread) {
+                ++last->lines;
+            } else {
+                ops[kept++] = op;
+            }
+        }
+        ops.truncate(kept);
+    }
+
+    const CompileOptions& options_;
+    TraceWalk walk_;
+    CacheAddresses addresses_;
+    std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
+    PageRuns<OpList> runs_{result_->list};
+    std::vector<Caches> caches_;       // of each thread
+    std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
+    unsigned phase_ = 0;
+};
+
+void check(const TraceHeader& header, const CompileOptions& options) {
+    const auto require = [](bool good, const char* what) {
+        if (!good) throw std::invalid_argument(what);
+    };
+    require(options.page_bits >= page_bits && options.page_bits <= 30, "page_bits is not 12 to 30");
+    for (const CacheShape& cache : options.private_caches) {
+        require(std::has_single_bit(cache.sets) && cache.sets >= lines_per_page,
+                "a private cache's sets are not a power of two from 64 on");
+        require(cache.ways >= 1 && cache.ways <= 64, "a private cache's ways are not 1 to 64");
+        require(line_bits + static_cast<unsigned>(std::countr_zero(cache.sets)) <= options.page_bits,
+                "a private cache is indexed by address bits above the page shift");
+    }
+    require(options.private_caches.empty() || is_exact_for(header, options.private_caches[0]),
+            "the trace is not exact for this first-level cache");
+}
+
+}  // namespace
+
+bool is_exact_for(const TraceHeader& header, CacheShape l1) {
+    return header.exact_for.empty() ||
+           std::any_of(header.exact_for.begin(), header.exact_for.end(), [&](CacheShape family) {
+               return l1.sets >= family.sets && l1.ways >= family.ways;
+           });
+}
+
+std::unique_ptr<const CompiledTrace> compile(const TraceReader& reader,
+                                             const CompileOptions& options, const Poll& poll) {
+    check(reader.header(), options);
+    return Compiler(reader, options).run(poll);
+}
+
+}  // namespace pagelens

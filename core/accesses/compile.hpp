@@ -1,0 +1,42 @@
+// Compiles a trace for one machine and page size: threads merged, objects resolved, the private
+// caches that lie below the page shift run once and for all placements (design decision 1), the
+// lines that are left merged into page runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+#include "core/accesses/trace_format.hpp"
+#include "core/accesses/trace_reader.hpp"
+#include "core/accesses/trace_walk.hpp"
+
+namespace pagelens {
+
+struct CompileOptions {
+    // One set for each thread, nearest first: LRU, write-back, write-allocate. None: the lines as
+    // they left the tracer's filter. Set indices lie below `page_bits`.
+    std::vector<CacheShape> private_caches;
+    unsigned page_bits = 12;  // of the pages that placement will use; at most 30
+};
+
+// Does the trace hold what an L1 of this shape needs? True as well where nothing was filtered.
+bool is_exact_for(const TraceHeader& header, CacheShape l1);
+
+// The ops of a trace in memory, 16 bytes each. Pages are numbered in the order of their addresses.
+class CompiledTrace : public Program {
+  public:
+    [[nodiscard]] virtual std::uint64_t ops() const = 0;
+    [[nodiscard]] virtual std::uint64_t lines() const = 0;  // of all ops, by kinds of lines
+    [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
+};
+
+// Throws std::invalid_argument if a cache's shape is impossible, indexed above the page shift, or
+// not one that the trace is exact for; std::length_error if the trace touches more memory than the
+// caches can tell apart; and what `poll` throws.
+std::unique_ptr<const CompiledTrace> compile(const TraceReader& reader,
+                                             const CompileOptions& options, const Poll& poll = {});
+
+}  // namespace pagelens

@@ -1,0 +1,233 @@
+// Which object a line belongs to at this moment.
+//
+// An object is a call site that allocates: all its blocks are one object. A line belongs to the
+// block born last among those that touch it, and stays with it until another block takes the line
+// or its page is unmapped (what is freed is the allocator's, but written back for its owner).
+// Memory without a block belongs to its region: the data of a module, a stack, the heap, a mapping.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/accesses/page_map.hpp"
+#include "core/accesses/trace_format.hpp"
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+using ObjectIndex = std::uint16_t;
+
+// What an object is; its index is its place in ObjectMap::origins().
+struct ObjectOrigin {
+    enum class Kind : std::uint8_t { kernel, heap, stack, mapping, module, call_site };
+    Kind kind;
+    std::uint64_t id;  // module: index of its definition; call_site: its id
+};
+
+// Intervals of lines with a value each; a later assignment wins.
+class LineIntervals {
+  public:
+    struct Piece {
+        std::uint64_t end;
+        ObjectIndex object;  // 0: none
+    };
+
+    void assign(std::uint64_t begin, std::uint64_t end, ObjectIndex object) {
+        if (begin >= end) return;
+        split(begin);
+        split(end);
+        pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
+        if (object != 0) pieces_.emplace(begin, Piece{end, object});
+    }
+
+    // The object of `line`, and whether all of [begin, end) around it has the same one.
+    struct Found {
+        ObjectIndex object;
+        bool whole;
+    };
+    [[nodiscard]] Found find(std::uint64_t line, std::uint64_t begin, std::uint64_t end) const {
+        const auto next = pieces_.upper_bound(line);
+        if (next != pieces_.begin()) {
+            const auto piece = std::prev(next);
+            if (piece->second.end > line)
+                return {piece->second.object, piece->first <= begin && piece->second.end >= end};
+        }
+        const bool before = next != pieces_.begin() && std::prev(next)->second.end > begin;
+        return {0, !before && (next == pieces_.end() || next->first >= end)};
+    }
+
+  private:
+    void split(std::uint64_t at) {
+        const auto next = pieces_.lower_bound(at);
+        if (next == pieces_.begin()) return;
+        const auto piece = std::prev(next);
+        if (piece->second.end <= at) return;
+        pieces_.emplace(at, piece->second);
+        piece->second.end = at;
+    }
+
+    std::map<std::uint64_t, Piece> pieces_;  // by first line
+};
+
+class ObjectMap {
+  public:
+    ObjectMap(const std::vector<ModuleDefinition>& modules,
+              const std::vector<RegionDefinition>& regions,
+              const std::vector<CallSiteDefinition>& call_sites) {
+        using Kind = ObjectOrigin::Kind;
+        origins_ = {{Kind::kernel, 0}, {Kind::heap, 0}, {Kind::stack, 0}, {Kind::mapping, 0}};
+        for (std::size_t i = 0; i < modules.size(); ++i) {
+            const ObjectIndex object = add({Kind::module, i}, mapping);
+            paint(regions_, modules[i].start, modules[i].size, object);
+        }
+        for (const RegionDefinition& region : regions)
+            paint(regions_, region.start, region.size,
+                  region.kind == RegionKind::stack ? stack : heap);
+        for (const CallSiteDefinition& site : call_sites)
+            if (!sites_.contains(site.id)) sites_[site.id] = add({Kind::call_site, site.id}, heap);
+    }
+
+    [[nodiscard]] const std::vector<ObjectOrigin>& origins() const { return origins_; }
+
+    // True if there were more call sites than an op can number: the rest counts as heap.
+    [[nodiscard]] bool overflowed() const { return overflowed_; }
+
+    [[nodiscard]] ObjectIndex object_of_site(std::uint64_t site) const {
+        const auto found = sites_.find(site);
+        return found == sites_.end() ? heap : found->second;
+    }
+
+    [[nodiscard]] ObjectIndex at(std::uint64_t line) {
+        Page& page = page_of(line / lines_per_page);
+        if (page.painted != none) {
+            const ObjectIndex object = painted_[page.painted][line % lines_per_page];
+            if (object != 0) return object;
+        }
+        if (page.epoch == epoch_) return page.object;
+        return look_up(line, page);
+    }
+
+    void birth(std::uint64_t address, std::uint64_t bytes, std::uint64_t site) {
+        if (bytes == 0) return;
+        const ObjectIndex object = object_of_site(site);
+        const std::uint64_t begin = address / line_bytes;
+        const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
+        if (end - begin <= small_lines) {
+            for (std::uint64_t line = begin; line < end; ++line) paint_line(line, object);
+        } else {
+            clear_paint(begin, end);
+            blocks_.assign(begin, end, object);
+            ++epoch_;
+        }
+    }
+
+    void unmap(std::uint64_t first_page, std::uint64_t pages) {
+        const std::uint64_t begin = first_page * lines_per_page;
+        const std::uint64_t end = (first_page + pages) * lines_per_page;
+        clear_paint(begin, end);
+        blocks_.assign(begin, end, 0);
+        ++epoch_;
+    }
+
+  private:
+    static constexpr ObjectIndex heap = 1, stack = 2, mapping = 3;
+    static constexpr std::size_t objects_limit = std::numeric_limits<ObjectIndex>::max();
+    static constexpr std::uint64_t small_lines = 16 * lines_per_page;  // painted line by line
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+    struct Page {
+        std::uint64_t number;
+        std::uint64_t epoch;    // `object` holds while this is the map's epoch
+        std::uint32_t painted;  // index into painted_
+        ObjectIndex object;     // of all lines of the page that are not painted
+    };
+
+    ObjectIndex add(ObjectOrigin origin, ObjectIndex otherwise) {
+        if (origins_.size() >= objects_limit) {
+            overflowed_ = true;
+            return otherwise;
+        }
+        origins_.push_back(origin);
+        return static_cast<ObjectIndex>(origins_.size() - 1);
+    }
+
+    static void paint(LineIntervals& map, std::uint64_t start, std::uint64_t bytes,
+                      ObjectIndex object) {
+        if (bytes == 0) return;
+        const std::uint64_t last = start + std::min(bytes - 1, ~start);
+        map.assign(start / line_bytes, last / line_bytes + 1, object);
+    }
+
+    Page& page_of(std::uint64_t number) {
+        std::uint32_t index = numbers_.find(number);
+        if (index == PageMap::absent) {
+            index = static_cast<std::uint32_t>(pages_.size());
+            pages_.push_back({number, 0, none, 0});
+            numbers_.set(number, index);
+        }
+        return pages_[index];
+    }
+
+    ObjectIndex look_up(std::uint64_t line, Page& page) {
+        const std::uint64_t begin = page.number * lines_per_page;
+        const std::uint64_t end = begin + lines_per_page;
+        auto found = blocks_.find(line, begin, end);
+        if (found.object == 0) {
+            const auto region = regions_.find(line, begin, end);
+            found = {region.object == 0 ? mapping : region.object, found.whole && region.whole};
+        }
+        if (found.whole) {
+            page.object = found.object;
+            page.epoch = epoch_;
+        }
+        return found.object;
+    }
+
+    void paint_line(std::uint64_t line, ObjectIndex object) {
+        Page& page = page_of(line / lines_per_page);
+        if (page.painted == none) {
+            page.painted = static_cast<std::uint32_t>(painted_.size());
+            painted_.emplace_back();
+        }
+        painted_[page.painted][line % lines_per_page] = object;
+    }
+
+    // Visits the pages of the range or all known pages, whichever are fewer: a range may be huge.
+    void clear_paint(std::uint64_t begin, std::uint64_t end) {
+        const auto clear = [&](Page& page) {
+            if (page.painted == none) return;
+            const std::uint64_t first = page.number * lines_per_page;
+            for (std::uint64_t i = 0; i < lines_per_page; ++i)
+                if (first + i >= begin && first + i < end) painted_[page.painted][i] = 0;
+        };
+        const std::uint64_t first = begin / lines_per_page;
+        const std::uint64_t last = (end - 1) / lines_per_page;
+        if (begin >= end) return;
+        if (last - first >= pages_.size()) {
+            for (Page& page : pages_) clear(page);
+            return;
+        }
+        for (std::uint64_t number = first; number <= last; ++number) {
+            const std::uint32_t index = numbers_.find(number);
+            if (index != PageMap::absent) clear(pages_[index]);
+        }
+    }
+
+    std::vector<ObjectOrigin> origins_;
+    bool overflowed_ = false;
+    std::unordered_map<std::uint64_t, ObjectIndex> sites_;
+    LineIntervals regions_;  // fixed
+    LineIntervals blocks_;   // large blocks
+    std::uint64_t epoch_ = 1;  // grows with every change of blocks_
+    PageMap numbers_;
+    std::vector<Page> pages_;
+    std::vector<std::array<ObjectIndex, lines_per_page>> painted_;  // small blocks; 0: not painted
+};
+
+}  // namespace pagelens

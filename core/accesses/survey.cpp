@@ -1,0 +1,115 @@
+#include "core/accesses/survey.hpp"
+
+#include <unordered_map>
+
+namespace pagelens {
+
+namespace {
+
+class Surveyor {
+  public:
+    Surveyor(Survey& result, TraceWalk& walk) : result_(result), walk_(walk) {
+        for (const ObjectOrigin& origin : walk.objects().origins())
+            result_.objects.push_back({.origin = origin});
+        live_bytes_.resize(result_.objects.size());
+    }
+
+    void line(EventKind kind, std::uint32_t, unsigned, ObjectIndex object, unsigned) {
+        SurveyedObject& its = result_.objects[object];
+        const bool fetched = kind == EventKind::read || kind == EventKind::write;
+        const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
+                            kind == EventKind::stream_store;
+        its.lines_fetched += fetched;
+        its.lines_stored += stored;
+        ++result_.line_events;
+    }
+
+    void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned) {
+        if (page >= owners_.size()) owners_.resize(walk_.pages().size(), unowned);
+        if (owners_[page] == unowned && !is_site(object)) {
+            owners_[page] = object;
+            grow(object, page_bytes);
+        }
+        if (state != PageState::written) return;
+        result_.peak_pages = std::max(result_.peak_pages, ++resident_);
+        const std::uint64_t number = walk_.pages()[page].number;
+        auto& ranges = result_.first_writes;
+        if (!ranges.empty() && ranges.back().first + ranges.back().count == number)
+            ++ranges.back().count;
+        else
+            ranges.push_back({number, 1});
+    }
+
+    void unmap(std::span<const std::uint32_t> pages, unsigned) {
+        for (const std::uint32_t page : pages) {
+            resident_ -= walk_.pages()[page].state == PageState::written;
+            if (owners_[page] == unowned) continue;
+            live_bytes_[owners_[page]] -= page_bytes;
+            owners_[page] = unowned;
+        }
+    }
+
+    void phase(unsigned, unsigned) {}
+
+    void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
+        death(address);
+        live_blocks_[address] = {bytes, object};
+        ++result_.objects[object].births;
+        if (is_site(object)) grow(object, bytes);
+    }
+
+    void death(std::uint64_t address) {
+        const auto block = live_blocks_.find(address);
+        if (block == live_blocks_.end()) return;
+        if (is_site(block->second.object)) live_bytes_[block->second.object] -= block->second.bytes;
+        live_blocks_.erase(block);
+    }
+
+    void progress(unsigned thread, std::uint64_t instructions) {
+        result_.instructions[thread] += instructions;
+    }
+
+  private:
+    static constexpr ObjectIndex unowned = 0;
+
+    struct Block {
+        std::uint64_t bytes;
+        ObjectIndex object;
+    };
+
+    [[nodiscard]] bool is_site(ObjectIndex object) const {
+        return result_.objects[object].origin.kind == ObjectOrigin::Kind::call_site;
+    }
+
+    void grow(ObjectIndex object, std::uint64_t bytes) {
+        SurveyedObject& its = result_.objects[object];
+        live_bytes_[object] += bytes;
+        its.peak_bytes = std::max(its.peak_bytes, live_bytes_[object]);
+    }
+
+    Survey& result_;
+    TraceWalk& walk_;
+    std::uint64_t resident_ = 0;               // pages
+    std::vector<std::uint64_t> live_bytes_;    // of each object
+    std::vector<ObjectIndex> owners_;          // of each resident page that no call site has
+    std::unordered_map<std::uint64_t, Block> live_blocks_;
+};
+
+}  // namespace
+
+Survey survey(const TraceReader& reader, const Poll& poll) {
+    Survey result;
+    result.instructions.resize(reader.threads().size());
+    TraceWalk walk(reader);
+    result.phases = walk.phases();
+    Surveyor surveyor(result, walk);
+    walk.run(surveyor, poll);
+    for (const SurveyedObject& object : result.objects) {
+        result.lines_fetched += object.lines_fetched;
+        result.lines_stored += object.lines_stored;
+    }
+    result.warnings = walk.warnings();
+    return result;
+}
+
+}  // namespace pagelens

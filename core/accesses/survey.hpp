@@ -1,0 +1,41 @@
+// What a trace holds, for the user: totals, objects, pages in the order of their first write.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/accesses/object_map.hpp"
+#include "core/accesses/trace_reader.hpp"
+#include "core/accesses/trace_walk.hpp"
+
+namespace pagelens {
+
+struct SurveyedObject {
+    ObjectOrigin origin;
+    std::uint64_t births = 0;
+    std::uint64_t peak_bytes = 0;     // call sites: of live blocks; others: of resident pages
+    std::uint64_t lines_fetched = 0;  // past the tracer's filter
+    std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches
+};
+
+struct PageRange {
+    std::uint64_t first;  // virtual page number
+    std::uint64_t count;
+};
+
+struct Survey {
+    std::vector<SurveyedObject> objects;  // object 0 is the kernel's page clearing
+    std::vector<std::string> phases;      // phase 0 is "before any marker"
+    std::vector<PageRange> first_writes;  // in order; neighbours in a row are one range
+    std::vector<std::uint64_t> instructions;  // of each thread
+    std::uint64_t peak_pages = 0;         // written, mapped at one time
+    std::uint64_t lines_fetched = 0;
+    std::uint64_t lines_stored = 0;
+    std::uint64_t line_events = 0;
+    std::vector<std::string> warnings;    // of the events; the reader has its own
+};
+
+Survey survey(const TraceReader& reader, const Poll& poll = {});
+
+}  // namespace pagelens

@@ -1,0 +1,221 @@
+// Goes through a trace in merged order and says what each event means: which page (numbered), which
+// object, which thread, and when pages come and go. Survey and compilation are its visitors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/accesses/merge.hpp"
+#include "core/accesses/object_map.hpp"
+#include "core/accesses/page_map.hpp"
+#include "core/accesses/trace_reader.hpp"
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+// Called now and then during long work; may throw to end it.
+using Poll = std::function<void()>;
+
+// A page's state as the kernel sees it.
+enum class PageState : std::uint8_t { unmapped, read, written };
+
+struct TracedPage {
+    std::uint64_t first_number;  // virtual page number when first touched
+    std::uint64_t number;        // and now: mremap moves a page with its frame
+    PageState state;
+};
+
+// A Visitor has:
+//   line(EventKind, page, index in the page, object, thread)   kinds read .. touch
+//   map(PageState, page, object, thread)                       first read, first write
+//   unmap(std::span<const std::uint32_t> pages, thread)        ascending; each was mapped
+//   phase(phase, thread)
+//   birth(object, address, bytes), death(address)
+//   progress(thread, instructions)                             executed since the last call
+class TraceWalk {
+  public:
+    explicit TraceWalk(const TraceReader& reader)
+        : reader_(reader),
+          merged_(reader),
+          objects_(reader.modules(), reader.regions(), reader.call_sites()) {
+        for (const PhaseDefinition& phase : reader.phases())
+            if (phases_.try_emplace(phase.id, phase_names_.size()).second)
+                phase_names_.push_back(phase.name);
+    }
+
+    template <class Visitor>
+    void run(Visitor& visitor, const Poll& poll) {
+        std::vector<std::uint64_t> reached(reader_.threads().size(), unknown);
+        std::uint64_t batches = 0;
+        while (const auto batch = merged_.next()) {
+            if (poll && ++batches % 4096 == 0) poll();
+            const unsigned thread = batch->thread;
+            for (const Event& event : batch->events) {
+                // a phase comes last in its batch: what was executed before belongs to the old one
+                if (event.kind == EventKind::phase) advance(visitor, reached, *batch);
+                take(visitor, event, thread);
+            }
+            advance(visitor, reached, *batch);
+        }
+    }
+
+    [[nodiscard]] ObjectMap& objects() { return objects_; }
+    [[nodiscard]] std::span<const TracedPage> pages() const { return pages_; }
+    // Phase 0 is "before any marker" and between regions.
+    [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
+
+    // What could not be read or was not consistent, in words for the user.
+    [[nodiscard]] std::vector<std::string> warnings() const {
+        std::vector<std::string> result;
+        for (const TraceFault& fault : merged_.faults())
+            result.push_back("a thread's events end early: " + fault.what + " (byte " +
+                             std::to_string(fault.position) + ")");
+        if (objects_.overflowed())
+            result.emplace_back("more call sites than can be told apart: the rest counts as [heap]");
+        return result;
+    }
+
+  private:
+    static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+    static constexpr std::uint64_t nowhere = ~std::uint64_t{0} - 1;  // no page has this number
+
+    template <class Visitor>
+    void advance(Visitor& visitor, std::vector<std::uint64_t>& reached,
+                 const MergedTrace::Batch& batch) {
+        std::uint64_t& last = reached[batch.thread];
+        if (last == unknown) last = batch.instructions;
+        if (batch.until > last) visitor.progress(batch.thread, batch.until - last);
+        last = std::max(last, batch.until);
+    }
+
+    template <class Visitor>
+    void take(Visitor& visitor, const Event& event, unsigned thread) {
+        switch (event.kind) {
+            case EventKind::read:
+            case EventKind::write:
+            case EventKind::first_store:
+            case EventKind::stream_store:
+            case EventKind::touch: {
+                const auto page = page_of(event.address / lines_per_page);
+                const ObjectIndex object = objects_.at(event.address);
+                // Touched before the trace began, or it would have a page event: it has a frame.
+                if (pages_[page].state == PageState::unmapped)
+                    map(visitor, page, PageState::written, thread);
+                visitor.line(event.kind, page, static_cast<unsigned>(event.address % lines_per_page),
+                             object, thread);
+                break;
+            }
+            case EventKind::page_touch: break;  // for TLBs, which no machine has yet
+            case EventKind::page_read:
+                map(visitor, page_of(event.address), PageState::read, thread);
+                break;
+            case EventKind::page_write:
+                map(visitor, page_of(event.address), PageState::written, thread);
+                break;
+            case EventKind::unmap:
+                unmap(visitor, event.address, event.count, thread);
+                objects_.unmap(event.address, event.count);
+                break;
+            case EventKind::discard: unmap(visitor, event.address, event.count, thread); break;
+            case EventKind::remap:
+                remap(visitor, event.address, event.count, event.extra, thread);
+                break;
+            case EventKind::birth:
+                objects_.birth(event.address, event.count, event.extra);
+                visitor.birth(objects_.object_of_site(event.extra), event.address, event.count);
+                break;
+            case EventKind::death: visitor.death(event.address); break;
+            case EventKind::phase: {
+                const auto found = phases_.find(event.extra);
+                visitor.phase(found == phases_.end() ? 0 : found->second, thread);
+                break;
+            }
+            case EventKind::sync: break;  // the merged order has it
+        }
+    }
+
+    std::uint32_t page_of(std::uint64_t number) {
+        std::uint32_t page = numbers_.find(number);
+        if (page == PageMap::absent) {
+            page = static_cast<std::uint32_t>(pages_.size());
+            pages_.push_back({number, number, PageState::unmapped});
+            numbers_.set(number, page);
+        }
+        return page;
+    }
+
+    // Every thread tells of its own first read and write of a page: only the first of all counts.
+    template <class Visitor>
+    void map(Visitor& visitor, std::uint32_t page, PageState state, unsigned thread) {
+        if (pages_[page].state >= state) return;
+        pages_[page].state = state;
+        visitor.map(state, page, objects_.at(pages_[page].number * lines_per_page), thread);
+    }
+
+    // The known pages among [first, first + count), ascending. A range may be huge, so it looks at
+    // the range or at all pages, whichever are fewer.
+    std::span<const std::uint32_t> known(std::uint64_t first, std::uint64_t count) {
+        known_.clear();
+        if (count > pages_.size()) {
+            for (std::uint32_t page = 0; page < pages_.size(); ++page)
+                if (pages_[page].number - first < count && pages_[page].number >= first)
+                    known_.push_back(page);
+            std::sort(known_.begin(), known_.end(), [this](std::uint32_t a, std::uint32_t b) {
+                return pages_[a].number < pages_[b].number;
+            });
+        } else {
+            for (std::uint64_t number = first; number < first + count; ++number)
+                if (const auto page = numbers_.find(number); page != PageMap::absent)
+                    known_.push_back(page);
+        }
+        return known_;
+    }
+
+    template <class Visitor>
+    void unmap(Visitor& visitor, std::uint64_t first, std::uint64_t count, unsigned thread) {
+        known(first, count);
+        std::erase_if(known_, [this](std::uint32_t page) {
+            return pages_[page].state == PageState::unmapped;
+        });
+        if (known_.empty()) return;
+        visitor.unmap(std::span<const std::uint32_t>(known_), thread);
+        for (const std::uint32_t page : known_) pages_[page].state = PageState::unmapped;
+    }
+
+    template <class Visitor>
+    void remap(Visitor& visitor, std::uint64_t from, std::uint64_t count, std::uint64_t to,
+               unsigned thread) {
+        unmap(visitor, to, count, thread);
+        for (const std::uint32_t page : known(to, count)) leave(page);
+        for (const std::uint32_t page : known(from, count)) {
+            const std::uint64_t number = pages_[page].number - from + to;
+            leave(page);
+            pages_[page].number = number;
+            numbers_.set(number, page);
+        }
+        objects_.unmap(from, count);
+        objects_.unmap(to, count);
+    }
+
+    void leave(std::uint32_t page) {
+        numbers_.set(pages_[page].number, PageMap::absent);
+        pages_[page].number = nowhere;
+    }
+
+    const TraceReader& reader_;
+    MergedTrace merged_;
+    ObjectMap objects_;
+    PageMap numbers_;  // virtual page now -> index into pages_
+    std::vector<TracedPage> pages_;
+    std::vector<std::uint32_t> known_;
+    std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
+    std::vector<std::string> phase_names_{""};
+};
+
+}  // namespace pagelens
