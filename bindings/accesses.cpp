@@ -30,24 +30,20 @@ void check_signals() {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-const char* name_of(TraceError::Kind kind) {
-    switch (kind) {
-        case TraceError::Kind::unreadable: return "unreadable";
-        case TraceError::Kind::not_a_trace: return "not_a_trace";
-        case TraceError::Kind::newer_version: return "newer_version";
-        case TraceError::Kind::damaged: break;
-    }
-    return "damaged";
-}
-
 const char* name_of(ObjectOrigin::Kind kind) {
     switch (kind) {
-        case ObjectOrigin::Kind::kernel: return "kernel";
-        case ObjectOrigin::Kind::heap: return "heap";
-        case ObjectOrigin::Kind::stack: return "stack";
-        case ObjectOrigin::Kind::mapping: return "mapping";
-        case ObjectOrigin::Kind::module: return "module";
-        case ObjectOrigin::Kind::call_site: break;
+        case ObjectOrigin::Kind::kernel:
+            return "kernel";
+        case ObjectOrigin::Kind::heap:
+            return "heap";
+        case ObjectOrigin::Kind::stack:
+            return "stack";
+        case ObjectOrigin::Kind::mapping:
+            return "mapping";
+        case ObjectOrigin::Kind::module:
+            return "module";
+        case ObjectOrigin::Kind::call_site:
+            break;
     }
     return "call_site";
 }
@@ -58,7 +54,8 @@ nb::ndarray<nb::numpy, const T, nb::ndim<1>> view(std::span<const T> values, nb:
 }
 
 void register_program(nb::module_& m) {
-    nb::class_<Program>(m, "Program", "Ops of a program, to be replayed (core/accesses/program.hpp).")
+    nb::class_<Program>(m, "Program",
+                        "Ops of a program, to be replayed (core/accesses/program.hpp).")
         .def_prop_ro("objects", &Program::objects)
         .def_prop_ro("phases", &Program::phases)
         .def_prop_ro("threads", &Program::threads)
@@ -67,9 +64,9 @@ void register_program(nb::module_& m) {
             [](nb::handle_t<Program> self) {
                 const auto pages = nb::cast<const Program&>(self).pages();
                 static_assert(sizeof(VirtualPage) == sizeof(std::uint64_t));
-                return view(std::span(reinterpret_cast<const std::uint64_t*>(pages.data()),
-                                      pages.size()),
-                            self);
+                return view(
+                    std::span(reinterpret_cast<const std::uint64_t*>(pages.data()), pages.size()),
+                    self);
             },
             "Virtual page number of each page, uint64, ascending.")
         .def_prop_ro(
@@ -91,7 +88,8 @@ void register_definitions(nb::module_& m) {
                      [](const ModuleDefinition& module) {
                          return nb::bytes(module.build_id.data(), module.build_id.size());
                      })
-        .def_ro("base", &ModuleDefinition::base, "Load bias: address in memory - address in the file.")
+        .def_ro("base", &ModuleDefinition::base,
+                "Load bias: address in memory - address in the file.")
         .def_ro("start", &ModuleDefinition::start)
         .def_ro("size", &ModuleDefinition::size);
     nb::class_<CallSiteDefinition>(m, "CallSite")
@@ -109,10 +107,12 @@ void register_definitions(nb::module_& m) {
 
 void register_survey(nb::module_& m) {
     nb::class_<SurveyedObject>(m, "SurveyedObject")
-        .def_prop_ro("kind", [](const SurveyedObject& o) { return name_of(o.origin.kind); },
-                     "kernel, heap, stack, mapping, module or call_site")
-        .def_prop_ro("id", [](const SurveyedObject& o) { return o.origin.id; },
-                     "module: index into Trace.modules; call_site: its id.")
+        .def_prop_ro(
+            "kind", [](const SurveyedObject& o) { return name_of(o.origin.kind); },
+            "kernel, heap, stack, mapping, module or call_site")
+        .def_prop_ro(
+            "id", [](const SurveyedObject& o) { return o.origin.id; },
+            "module: index into Trace.modules; call_site: its id.")
         .def_ro("births", &SurveyedObject::births)
         .def_ro("peak_bytes", &SurveyedObject::peak_bytes)
         .def_ro("lines_fetched", &SurveyedObject::lines_fetched)
@@ -140,18 +140,7 @@ void register_survey(nb::module_& m) {
 }  // namespace
 
 void register_accesses(nb::module_& m) {
-    static const nb::object trace_error =
-        nb::steal(PyErr_NewException("pagelens._core.TraceError", PyExc_Exception, nullptr));
-    m.attr("TraceError") = trace_error;  // args: kind, message
-    nb::register_exception_translator([](const std::exception_ptr& error, void*) {
-        try {
-            std::rethrow_exception(error);
-        } catch (const TraceError& fault) {
-            PyErr_SetObject(trace_error.ptr(),
-                            nb::make_tuple(name_of(fault.kind()), fault.what()).ptr());
-        }
-    });
-
+    nb::exception<TraceError>(m, "TraceError");
     register_program(m);
     register_definitions(m);
     register_survey(m);
@@ -165,11 +154,13 @@ void register_accesses(nb::module_& m) {
             "exact_for",
             [](const TraceReader& t) {
                 std::vector<Shape> shapes;
-                for (const CacheShape& shape : t.header().exact_for) shapes.push_back(pair_of(shape));
+                for (const CacheShape& shape : t.header().exact_for)
+                    shapes.push_back(pair_of(shape));
                 return shapes;
             },
             "Families (least sets, least ways) of first-level caches that the filter keeps exact.")
-        .def_prop_ro("page_filter", [](const TraceReader& t) { return pair_of(t.header().page_filter); })
+        .def_prop_ro("page_filter",
+                     [](const TraceReader& t) { return pair_of(t.header().page_filter); })
         .def_prop_ro("summary", &TraceReader::summary)
         .def_prop_ro("modules", &TraceReader::modules)
         .def_prop_ro("call_sites", &TraceReader::call_sites)
@@ -177,26 +168,28 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("damage", &TraceReader::damage, "Where a damaged file stops being whole.")
         .def_prop_ro("file_bytes", &TraceReader::file_bytes)
         .def_prop_ro("threads", [](const TraceReader& t) { return t.threads().size(); })
-        .def("is_exact_for",
-             [](const TraceReader& t, Shape l1) {
-                 return is_exact_for(t.header(), {l1.first, l1.second});
-             },
-             "l1"_a)
+        .def(
+            "is_exact_for",
+            [](const TraceReader& t, Shape l1) {
+                return is_exact_for(t.header(), {l1.first, l1.second});
+            },
+            "l1"_a)
         .def("survey",
              [](const TraceReader& t) {
                  const nb::gil_scoped_release released;
                  return survey(t, check_signals);
              })
-        .def("compile",
-             [](const TraceReader& t, const std::vector<Shape>& private_caches, unsigned bits) {
-                 CompileOptions options{{}, bits};
-                 for (const Shape& shape : private_caches)
-                     options.private_caches.push_back({shape.first, shape.second});
-                 const nb::gil_scoped_release released;
-                 return compile(t, options, check_signals);
-             },
-             "private_caches"_a, "page_bits"_a,
-             "Shapes (sets, ways) from the L1 on. Raises ValueError where one does not fit.");
+        .def(
+            "compile",
+            [](const TraceReader& t, const std::vector<Shape>& private_caches, unsigned bits) {
+                CompileOptions options{{}, bits};
+                for (const Shape& shape : private_caches)
+                    options.private_caches.push_back({shape.first, shape.second});
+                const nb::gil_scoped_release released;
+                return compile(t, options, check_signals);
+            },
+            "private_caches"_a, "page_bits"_a,
+            "Shapes (sets, ways) from the L1 on. Raises ValueError where one does not fit.");
 }
 
 }  // namespace pagelens

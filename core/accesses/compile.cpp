@@ -192,8 +192,8 @@ class Compiler {
   private:
     using Caches = std::vector<SetAssociativeCache>;
 
-    // What the cache above `level` (0: the L1) asks for: a fetch, or the taking of a dirty line. Below
-    // the last cache are the ops.
+    // What the cache above `level` (0: the L1) asks for: a fetch, or the taking of a dirty line.
+    // Below the last cache are the ops.
     void access(std::size_t level, std::uint64_t line, bool dirty, unsigned thread) {
         Caches& caches = caches_[thread];
         if (level == caches.size())
@@ -275,7 +275,7 @@ class Compiler {
     CacheAddresses addresses_;
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
     PageRuns<OpList> runs_{result_->list};
-    std::vector<Caches> caches_;       // of each thread
+    std::vector<Caches> caches_;        // of each thread
     std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
     unsigned phase_ = 0;
 };
@@ -289,8 +289,9 @@ void check(const TraceHeader& header, const CompileOptions& options) {
         require(std::has_single_bit(cache.sets) && cache.sets >= lines_per_page,
                 "a private cache's sets are not a power of two from 64 on");
         require(cache.ways >= 1 && cache.ways <= 64, "a private cache's ways are not 1 to 64");
-        require(line_bits + static_cast<unsigned>(std::countr_zero(cache.sets)) <= options.page_bits,
-                "a private cache is indexed by address bits above the page shift");
+        require(
+            line_bits + static_cast<unsigned>(std::countr_zero(cache.sets)) <= options.page_bits,
+            "a private cache is indexed by address bits above the page shift");
     }
     require(options.private_caches.empty() || is_exact_for(header, options.private_caches[0]),
             "the trace is not exact for this first-level cache");

@@ -54,8 +54,8 @@ class MergedTrace {
         unsigned thread;
         ThreadStream stream;
         ThreadStream::Batch batch;
-        std::uint64_t offset;                     // clock = offset + count; modulo 2^64
-        std::optional<std::uint64_t> pending;     // the sync that it waits for
+        std::uint64_t offset;                  // clock = offset + count; modulo 2^64
+        std::optional<std::uint64_t> pending;  // the sync that it waits for
         [[nodiscard]] std::uint64_t clock() const { return offset + batch.instructions; }
     };
 
@@ -88,7 +88,8 @@ class MergedTrace {
             for (std::size_t i = 0; i < sources_.size(); ++i) {
                 const Source& source = sources_[i];
                 if (source.pending) {
-                    if (waiting == none || *source.pending < *sources_[waiting].pending) waiting = i;
+                    if (waiting == none || *source.pending < *sources_[waiting].pending)
+                        waiting = i;
                 } else if (first == none || source.clock() < sources_[first].clock()) {
                     first = i;
                 }

@@ -222,8 +222,8 @@ class ObjectMap {
     std::vector<ObjectOrigin> origins_;
     bool overflowed_ = false;
     std::unordered_map<std::uint64_t, ObjectIndex> sites_;
-    LineIntervals regions_;  // fixed
-    LineIntervals blocks_;   // large blocks
+    LineIntervals regions_;    // fixed
+    LineIntervals blocks_;     // large blocks
     std::uint64_t epoch_ = 1;  // grows with every change of blocks_
     PageMap numbers_;
     std::vector<Page> pages_;

@@ -41,7 +41,8 @@ class PageMap {
     [[nodiscard]] std::size_t place(std::uint64_t key) const {
         std::uint64_t hash = key * 0x9e3779b97f4a7c15u;
         std::size_t at = (hash ^ (hash >> 32)) & (slots_.size() - 1);
-        while (slots_[at].key != 0 && slots_[at].key != key + 1) at = (at + 1) & (slots_.size() - 1);
+        while (slots_[at].key != 0 && slots_[at].key != key + 1)
+            at = (at + 1) & (slots_.size() - 1);
         return at;
     }
 

@@ -33,8 +33,8 @@ class PageRuns {
         if (hint + open_ops >= ops_.size() && hint >= first_open_ && hint < ops_.size() &&
             (last_with_[index] <= hint)) {
             Op& op = ops_[hint];
-            if (op.page == page && op.object == object && op.thread == thread && op.kind() == kind &&
-                (op.lines & bit) == 0) {
+            if (op.page == page && op.object == object && op.thread == thread &&
+                op.kind() == kind && (op.lines & bit) == 0) {
                 op.lines |= bit;
                 last_with_[index] = hint;
                 return;
@@ -53,12 +53,13 @@ class PageRuns {
 
   private:
     static std::size_t hash(OpKind kind, std::uint32_t page, unsigned thread) {
-        const std::uint64_t key = (std::uint64_t{page} * 16 + static_cast<unsigned>(kind)) * 4096 + thread;
+        const std::uint64_t key =
+            (std::uint64_t{page} * 16 + static_cast<unsigned>(kind)) * 4096 + thread;
         return (key * 0x9e3779b97f4a7c15u) >> 56;
     }
 
     Ops& ops_;
-    std::array<std::size_t, 256> hints_;       // where the latest op of a page and kind may be
+    std::array<std::size_t, 256> hints_;  // where the latest op of a page and kind may be
     std::array<std::size_t, lines_per_page> last_with_{};  // the latest op that contains this index
     std::size_t first_open_ = 0;
 };

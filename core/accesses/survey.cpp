@@ -89,9 +89,9 @@ class Surveyor {
 
     Survey& result_;
     TraceWalk& walk_;
-    std::uint64_t resident_ = 0;               // pages
-    std::vector<std::uint64_t> live_bytes_;    // of each object
-    std::vector<ObjectIndex> owners_;          // of each resident page that no call site has
+    std::uint64_t resident_ = 0;             // pages
+    std::vector<std::uint64_t> live_bytes_;  // of each object
+    std::vector<ObjectIndex> owners_;        // of each resident page that no call site has
     std::unordered_map<std::uint64_t, Block> live_blocks_;
 };
 

@@ -25,15 +25,15 @@ struct PageRange {
 };
 
 struct Survey {
-    std::vector<SurveyedObject> objects;  // object 0 is the kernel's page clearing
-    std::vector<std::string> phases;      // phase 0 is "before any marker"
-    std::vector<PageRange> first_writes;  // in order; neighbours in a row are one range
+    std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
+    std::vector<std::string> phases;          // phase 0 is "before any marker"
+    std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
     std::vector<std::uint64_t> instructions;  // of each thread
-    std::uint64_t peak_pages = 0;         // written, mapped at one time
+    std::uint64_t peak_pages = 0;             // written, mapped at one time
     std::uint64_t lines_fetched = 0;
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;
-    std::vector<std::string> warnings;    // of the events; the reader has its own
+    std::vector<std::string> warnings;  // of the events; the reader has its own
 };
 
 Survey survey(const TraceReader& reader, const Poll& poll = {});

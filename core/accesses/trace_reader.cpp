@@ -52,7 +52,7 @@ class TraceFile {
   private:
     [[noreturn]] void fail(int error) {
         if (descriptor_ >= 0) ::close(descriptor_);
-        throw TraceError(TraceError::Kind::unreadable, std::strerror(error));
+        throw TraceError(std::string(std::strerror(error)) + "; check the path");
     }
 
     int descriptor_;
@@ -188,14 +188,13 @@ TraceReader::TraceReader(const std::string& path)
     std::array<std::uint8_t, trace_preamble_bytes> preamble{};
     if (!file_->read(0, preamble) ||
         !std::equal(trace_magic.begin(), trace_magic.end(), preamble.begin()))
-        throw TraceError(TraceError::Kind::not_a_trace, "the file is not a pagelens trace");
+        throw TraceError("the file is not a trace; give one written by `pagelens trace`");
     std::uint32_t version = 0;
     std::memcpy(&version, preamble.data() + trace_magic.size(), sizeof version);
     if (version > trace_version || version == 0)
-        throw TraceError(TraceError::Kind::newer_version,
-                         "the trace has format version " + std::to_string(version) +
-                             ", this pagelens reads versions up to " +
-                             std::to_string(trace_version));
+        throw TraceError("the trace has format version " + std::to_string(version) +
+                         ", this pagelens reads up to " + std::to_string(trace_version) +
+                         "; use a newer pagelens, or trace again");
     scan();
 }
 
@@ -241,7 +240,7 @@ void TraceReader::scan() {
     }
     if (fault.empty() && !summary_) fault = "the end of the trace is missing";
     if (!fault.empty()) damage_ = TraceFault{position, fault};
-    if (!has_header) throw TraceError(TraceError::Kind::damaged, fault);
+    if (!has_header) throw TraceError(fault + "; trace the program again");
 }
 
 bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payload) {

@@ -24,15 +24,9 @@ struct TraceFault {
     std::string what;
 };
 
-// The file as a whole cannot be used.
+// The file as a whole cannot be used; what() says why and what to do, without the file's name.
 class TraceError : public std::runtime_error {
-  public:
-    enum class Kind { unreadable, not_a_trace, newer_version, damaged };
-    TraceError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
-    [[nodiscard]] Kind kind() const { return kind_; }
-
-  private:
-    Kind kind_;
+    using std::runtime_error::runtime_error;
 };
 
 namespace detail {

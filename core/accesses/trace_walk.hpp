@@ -77,7 +77,8 @@ class TraceWalk {
             result.push_back("a thread's events end early: " + fault.what + " (byte " +
                              std::to_string(fault.position) + ")");
         if (objects_.overflowed())
-            result.emplace_back("more call sites than can be told apart: the rest counts as [heap]");
+            result.emplace_back(
+                "more call sites than can be told apart: the rest counts as [heap]");
         return result;
     }
 
@@ -107,11 +108,12 @@ class TraceWalk {
                 // Touched before the trace began, or it would have a page event: it has a frame.
                 if (pages_[page].state == PageState::unmapped)
                     map(visitor, page, PageState::written, thread);
-                visitor.line(event.kind, page, static_cast<unsigned>(event.address % lines_per_page),
-                             object, thread);
+                visitor.line(event.kind, page,
+                             static_cast<unsigned>(event.address % lines_per_page), object, thread);
                 break;
             }
-            case EventKind::page_touch: break;  // for TLBs, which no machine has yet
+            case EventKind::page_touch:
+                break;  // for TLBs, which no machine has yet
             case EventKind::page_read:
                 map(visitor, page_of(event.address), PageState::read, thread);
                 break;
@@ -122,7 +124,9 @@ class TraceWalk {
                 unmap(visitor, event.address, event.count, thread);
                 objects_.unmap(event.address, event.count);
                 break;
-            case EventKind::discard: unmap(visitor, event.address, event.count, thread); break;
+            case EventKind::discard:
+                unmap(visitor, event.address, event.count, thread);
+                break;
             case EventKind::remap:
                 remap(visitor, event.address, event.count, event.extra, thread);
                 break;
@@ -130,13 +134,16 @@ class TraceWalk {
                 objects_.birth(event.address, event.count, event.extra);
                 visitor.birth(objects_.object_of_site(event.extra), event.address, event.count);
                 break;
-            case EventKind::death: visitor.death(event.address); break;
+            case EventKind::death:
+                visitor.death(event.address);
+                break;
             case EventKind::phase: {
                 const auto found = phases_.find(event.extra);
                 visitor.phase(found == phases_.end() ? 0 : found->second, thread);
                 break;
             }
-            case EventKind::sync: break;  // the merged order has it
+            case EventKind::sync:
+                break;  // the merged order has it
         }
     }
 
@@ -215,7 +222,7 @@ class TraceWalk {
     std::vector<TracedPage> pages_;
     std::vector<std::uint32_t> known_;
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
-    std::vector<std::string> phase_names_{""};
+    std::vector<std::string> phase_names_{"(outside regions)"};
 };
 
 }  // namespace pagelens

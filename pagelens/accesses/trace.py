@@ -1,0 +1,108 @@
+"""Trace files as workloads: opened, surveyed once, compiled for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from pagelens import _core
+from pagelens.accesses.symbols import LoadedModule, Symbolizer
+from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.errors import Failure, UsageError
+from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
+
+_REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
+
+
+def open_trace(path: str | Path) -> TraceWorkload:
+    """The workload of a trace file. A file that is cut short is used with a warning.
+
+    Raises Failure if it cannot be used.
+    """
+    try:
+        trace = _core.Trace(str(path))
+    except _core.TraceError as error:
+        raise Failure(f"trace {path}: {error}") from None
+    return TraceWorkload(Path(path), trace)
+
+
+class TraceWorkload(Workload):
+    """A traced program; the whole trace is surveyed once, when it is opened."""
+
+    source = "trace"
+
+    def __init__(self, path: Path, trace: _core.Trace) -> None:
+        super().__init__()
+        self.path = path
+        self.trace = trace
+        self.survey = trace.survey()
+        self.name = PurePosixPath(trace.program).name or path.stem
+        self.phases = list(self.survey.phases)
+        self.threads = max(1, trace.threads)
+        self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
+        self.share_seen = _share_seen(trace.summary)
+        self.warnings = [*trace.warnings, *self.survey.warnings]
+        if (damage := trace.damage) is not None:
+            self.warnings.append(
+                f"{path} is not complete: {damage.what} (byte {damage.position}); used up to there"
+            )
+        self.objects = _objects(trace, self.survey, self.warnings.append)
+
+    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
+        shapes = [(cache.sets, cache.ways.value) for cache in caches]
+        if shapes and not self.trace.is_exact_for(shapes[0]):
+            raise UsageError(
+                f"machine {machine.name}: its L1 has {_shape(shapes[0])}, {self.path} is exact for L1s of "
+                f"{describe_family(self.trace.exact_for)}; choose another machine"
+            )
+        return self.trace.compile(shapes, page_bits)
+
+
+def describe_family(families: list[tuple[int, int]]) -> str:
+    """`at least 64 sets x 8 ways, or at least 512 sets x 2 ways`."""
+    return (
+        ", or ".join(f"at least {_shape(family)}" for family in families) or "any cache: nothing was filtered"
+    )
+
+
+def _shape(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} sets x {shape[1]} ways"
+
+
+def _share_seen(summary: _core.TraceSummary | None) -> float | None:
+    """Share of the run's instructions that were traced, if the tracer knew the whole."""
+    if summary is None or not summary.total_instructions:
+        return None
+    return min(1.0, summary.instructions / summary.total_instructions)
+
+
+def _objects(trace: _core.Trace, survey: _core.Survey, warn: Callable[[str], None]) -> list[ObjectInfo]:
+    """All objects by index, call sites named by their functions."""
+    modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
+    sites = {site.id: site.return_addresses for site in trace.call_sites}
+    with Symbolizer(modules, warn) as symbols:
+        names = symbols.names(sites)
+        frames = {
+            site: tuple(str(place) for address in addresses for place in symbols.locate(address))
+            for site, addresses in sites.items()
+        }
+
+    def name(found: _core.SurveyedObject) -> str:
+        if found.kind == "call_site":
+            return names[found.id]
+        if found.kind == "module":
+            return f"[.data/.bss of {PurePosixPath(modules[found.id].path).name}]"
+        return _REGIONS[found.kind]
+
+    return [
+        ObjectInfo(
+            index=index,
+            name=name(found),
+            frames=frames[found.id] if found.kind == "call_site" else (),
+            bytes=found.peak_bytes,
+            lines=found.lines_fetched,
+            stored=found.lines_stored,
+            births=found.births,
+        )
+        for index, found in enumerate(survey.objects)
+    ]
