@@ -35,12 +35,14 @@ void register_frames(nb::module_& m) {
             },
             "order"_a)
         .def(
-            "free", [](Buddy& b, std::uint32_t f, unsigned order) { b.free(Frame(f), order); }, "frame"_a,
-            "order"_a)
+            "free", [](Buddy& b, std::uint32_t f, unsigned order) { b.free(Frame(f), order); },
+            "frame"_a, "order"_a)
         .def("sort", &Buddy::sort)
         .def(
             "reserve",
-            [](Buddy& b, std::uint32_t begin, std::uint32_t end) { b.reserve(Frame(begin), Frame(end)); },
+            [](Buddy& b, std::uint32_t begin, std::uint32_t end) {
+                b.reserve(Frame(begin), Frame(end));
+            },
             "begin"_a, "end"_a)
         .def(
             "free_list", [](const Buddy& b, unsigned order) { return numbers(b.free_list(order)); },
@@ -52,19 +54,21 @@ void register_frames(nb::module_& m) {
     nb::class_<JobMix>(m, "JobMix", "How the jobs of a fleet are; sizes in frames of 4 KiB.")
         .def(
             "__init__",
-            [](JobMix* mix, double smallest, double largest, std::uint32_t processes, std::uint32_t turn,
-               std::uint32_t interval, double cache, double huge, double kept_free) {
-                new (mix) JobMix{smallest, largest, processes, turn, interval, cache, huge, kept_free};
+            [](JobMix* mix, double smallest, double largest, std::uint32_t processes,
+               std::uint32_t turn, std::uint32_t interval, double cache, double huge,
+               double kept_free) {
+                new (mix)
+                    JobMix{smallest, largest, processes, turn, interval, cache, huge, kept_free};
             },
             nb::kw_only(), "smallest_job_frames"_a, "largest_job_frames"_a, "processes"_a,
-            "longest_turn"_a, "cache_interval"_a, "cache_share"_a, "huge_share"_a, "kept_free_share"_a);
+            "longest_turn"_a, "cache_interval"_a, "cache_share"_a, "huge_share"_a,
+            "kept_free_share"_a);
 
     nb::class_<Random>(m, "Random", "Philox4x32-10 draws, keyed by (seed, node, run, stream).")
         .def(
             "__init__",
-            [](Random* random, std::uint64_t seed, std::uint32_t node, std::uint32_t run, Stream stream) {
-                new (random) Random(seed, node, run, stream);
-            },
+            [](Random* random, std::uint64_t seed, std::uint32_t node, std::uint32_t run,
+               Stream stream) { new (random) Random(seed, node, run, stream); },
             "seed"_a, "node"_a, "run"_a, "stream"_a)
         .def("below", &Random::below, "n"_a)
         .def("uniform", &Random::uniform)
@@ -76,10 +80,12 @@ void register_frames(nb::module_& m) {
         .value("sampling", Stream::sampling)
         .value("ideal_twin", Stream::ideal_twin);
 
-    nb::class_<NodeState>(m, "NodeState", "What a node's history left behind: free lists, page cache.")
+    nb::class_<NodeState>(m, "NodeState",
+                          "What a node's history left behind: free lists, page cache.")
         .def(nb::init<std::uint32_t, std::uint32_t>(), "frames"_a, "grain"_a)
         .def(nb::init<const NodeState&>(), "other"_a)
-        .def("age", &NodeState::age, "jobs"_a, "mix"_a, "random"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("age", &NodeState::age, "jobs"_a, "mix"_a, "random"_a,
+             nb::call_guard<nb::gil_scoped_release>())
         .def("run_job", &NodeState::run_job, "job_frames"_a, "mix"_a, "random"_a,
              nb::call_guard<nb::gil_scoped_release>())
         .def("drop_caches", &NodeState::drop_caches, "stragglers"_a, "random"_a,

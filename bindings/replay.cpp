@@ -23,7 +23,8 @@ class CancelFlag {
     std::atomic<bool> flag_{false};
 };
 
-template <class T> using Array = nb::ndarray<nb::numpy, T>;
+template <class T>
+using Array = nb::ndarray<nb::numpy, T>;
 
 }  // namespace
 
@@ -39,9 +40,10 @@ void register_replay(nb::module_& m) {
     nb::class_<Hierarchy>(m, "Hierarchy", "Cache levels below what a program was compiled for.")
         .def(
             "__init__",
-            [](Hierarchy* h, std::uint32_t l2_sets, std::uint32_t l2_ways, std::uint32_t l2_shared_by,
-               std::uint32_t slots,
-               std::uint32_t ways) { new (h) Hierarchy{l2_sets, l2_ways, l2_shared_by, slots, ways}; },
+            [](Hierarchy* h, std::uint32_t l2_sets, std::uint32_t l2_ways,
+               std::uint32_t l2_shared_by, std::uint32_t slots, std::uint32_t ways) {
+                new (h) Hierarchy{l2_sets, l2_ways, l2_shared_by, slots, ways};
+            },
             nb::kw_only(), "l2_sets"_a, "l2_ways"_a, "l2_shared_by"_a, "slots"_a, "ways"_a);
 
     nb::class_<Sampling>(m, "Sampling", "Which slots and which lines of a page are simulated.")
@@ -62,7 +64,9 @@ void register_replay(nb::module_& m) {
         .def_prop_ro("conflict_share", &Residency::conflict_share)
         .def_prop_ro(
             "map",
-            [](Residency& r) { return Array<std::uint32_t>(r.map.data(), {r.map.size()}, nb::find(r)); },
+            [](Residency& r) {
+                return Array<std::uint32_t>(r.map.data(), {r.map.size()}, nb::find(r));
+            },
             "Resident pages in each of the bins of neighbouring slots.");
 
     nb::class_<Counters>(m, "Counters", "What a replay counted; arrays are views of it.")
@@ -71,16 +75,20 @@ void register_replay(nb::module_& m) {
         .def_prop_ro(
             "table",
             [](Counters& c) {
-                return Array<std::uint64_t>(c.table.data(), {c.phases, c.objects, components}, nb::find(c));
+                return Array<std::uint64_t>(c.table.data(), {c.phases, c.objects, components},
+                                            nb::find(c));
             },
             "uint64[phase, object, component]; see counter_names().")
         .def_prop_ro(
             "collisions",
             [](Counters& c) {
-                return Array<std::uint64_t>(c.collisions.data(), {c.objects, c.objects}, nb::find(c));
+                return Array<std::uint64_t>(c.collisions.data(), {c.objects, c.objects},
+                                            nb::find(c));
             },
             "uint64[object, victim]: lines of victim pushed out by object.")
-        .def_prop_ro("residency", [](Counters& c) { return &c.residency; }, nb::rv_policy::reference_internal)
+        .def_prop_ro(
+            "residency", [](Counters& c) { return &c.residency; },
+            nb::rv_policy::reference_internal)
         .def_ro("huge_pages", &Counters::huge_pages)
         .def_ro("small_fallbacks", &Counters::small_fallbacks);
 
@@ -89,13 +97,15 @@ void register_replay(nb::module_& m) {
         "replay",
         [](const Program& program, const Placement& placement, const Hierarchy& hierarchy,
            std::uint32_t ranks, const Sampling& sampling, bool scaled, bool two_way, bool ideal,
-           std::uint32_t map_bins, std::uint64_t seed, std::uint32_t node, const CancelFlag& cancel) {
-            const ReplayOptions options{ranks, sampling, scaled, two_way, ideal, map_bins, seed, node};
+           std::uint32_t map_bins, std::uint64_t seed, std::uint32_t node,
+           const CancelFlag& cancel) {
+            const ReplayOptions options{ranks, sampling, scaled, two_way,
+                                        ideal, map_bins, seed,   node};
             nb::gil_scoped_release release;
             return replay(program, placement, hierarchy, options, cancel.get());
         },
-        "program"_a, "placement"_a, "hierarchy"_a, nb::kw_only(), "ranks"_a, "sampling"_a, "scaled"_a,
-        "two_way"_a, "ideal"_a, "map_bins"_a, "seed"_a, "node"_a, "cancel"_a);
+        "program"_a, "placement"_a, "hierarchy"_a, nb::kw_only(), "ranks"_a, "sampling"_a,
+        "scaled"_a, "two_way"_a, "ideal"_a, "map_bins"_a, "seed"_a, "node"_a, "cancel"_a);
 }
 
 }  // namespace pagelens

@@ -73,7 +73,8 @@ void Buddy::sort() {
 
 void Buddy::reserve(Frame begin, Frame end) {
     assert(begin.raw() % (1u << max_order) == 0 && end.raw() % (1u << max_order) == 0);
-    for (std::uint32_t unit = begin.raw() >> grain_order_; unit < end.raw() >> grain_order_; ++unit) {
+    for (std::uint32_t unit = begin.raw() >> grain_order_; unit < end.raw() >> grain_order_;
+         ++unit) {
         if (order_[unit] == taken) continue;
         free_units_ -= 1u << order_[unit];
         unlink(unit);

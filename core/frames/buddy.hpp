@@ -1,6 +1,6 @@
 // A buddy allocator in Linux's manner: free blocks of 2^order frames in one list an order, taken
-// from the head; a larger block is split and its upper halves put at the heads; a freed block merges
-// with its buddy as long as that is free, and goes to the head.
+// from the head; a larger block is split and its upper halves put at the heads; a freed block
+// merges with its buddy as long as that is free, and goes to the head.
 //
 // All is counted in frames, but kept in units of `grain` frames: 1 is exact, 16 makes a node's
 // history 16 times faster and leaves the shares of conflicting pages as they are (a test holds it),

@@ -18,7 +18,8 @@ class CpuBatches {
   public:
     // The next frame of this CPU; an empty batch is filled with up to cpu_batch frames, handed out
     // in the order of `refill(std::span<Frame>) -> how many`.
-    template <class Refill> std::optional<Frame> take(unsigned cpu, Refill&& refill) {
+    template <class Refill>
+    std::optional<Frame> take(unsigned cpu, Refill&& refill) {
         if (cpu >= batches_.size()) batches_.resize(cpu + 1);
         Batch& batch = batches_[cpu];
         if (batch.next == batch.count) {

@@ -15,7 +15,8 @@ struct Block {
     unsigned order;
 };
 
-template <class T> void shuffle(std::vector<T>& items, Random& random) {
+template <class T>
+void shuffle(std::vector<T>& items, Random& random) {
     for (auto left = static_cast<std::uint32_t>(items.size()); left > 1; --left) {
         std::swap(items[left - 1], items[random.below(left)]);
     }

@@ -38,9 +38,10 @@ std::unique_ptr<Placement> place_in_gigabytes(Buddy state);
 // Each rank's pages one after the other from frame 0, as Catamount did.
 std::unique_ptr<Placement> place_contiguously(std::uint32_t frames);
 // Independent draws, each free frame with the same probability.
-std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed, std::uint32_t node);
-// Of the frames that are free in this state, always one whose slot (frame mod slots) holds fewest of
-// the job's pages. Throws std::invalid_argument if slots is 0.
+std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,
+                                           std::uint32_t node);
+// Of the frames that are free in this state, always one whose slot (frame mod slots) holds fewest
+// of the job's pages. Throws std::invalid_argument if slots is 0.
 std::unique_ptr<Placement> place_by_colour(const Buddy& state, std::uint32_t slots);
 
 }  // namespace pagelens

@@ -1,5 +1,5 @@
-// Single frames out of a buddy system of any grain: what a unit has free is used before another unit
-// is opened, and a unit goes back, to merge, when all its frames are free.
+// Single frames out of a buddy system of any grain: what a unit has free is used before another
+// unit is opened, and a unit goes back, to merge, when all its frames are free.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,8 @@ class SingleFrames {
     static constexpr std::uint32_t largest_grain = 16;
 
     explicit SingleFrames(Buddy buddy)
-        : buddy_(std::move(buddy)), shift_(static_cast<unsigned>(std::countr_zero(buddy_.grain()))) {
+        : buddy_(std::move(buddy)),
+          shift_(static_cast<unsigned>(std::countr_zero(buddy_.grain()))) {
         if (buddy_.grain() > largest_grain) {
             throw std::invalid_argument("grain: " + std::to_string(buddy_.grain()) +
                                         " is more than a placement takes (16)");
@@ -45,7 +46,8 @@ class SingleFrames {
             const std::uint32_t unit = opened_.back();
             for (std::uint16_t& rest = free_[unit]; rest != 0 && count < out.size();
                  rest = static_cast<std::uint16_t>(rest & (rest - 1))) {
-                out[count++] = Frame((unit << shift_) + static_cast<unsigned>(std::countr_zero(rest)));
+                out[count++] =
+                    Frame((unit << shift_) + static_cast<unsigned>(std::countr_zero(rest)));
             }
             if (free_[unit] == 0) opened_.pop_back();
         }

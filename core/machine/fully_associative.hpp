@@ -26,11 +26,11 @@ class FullyAssociativeCache {
 
     Result access(std::uint32_t page, std::uint64_t lines, bool write) {
         Result result{lines & ~state_[page].resident, 0};
+        if (write) state_[page].dirty |= lines & state_[page].resident;
         for (std::uint64_t rest = result.missed; rest != 0; rest &= rest - 1) {
             const auto line = static_cast<std::uint32_t>(std::countr_zero(rest));
-            result.write_backs += fill(page << 6 | line);
+            result.write_backs += fill(page << 6 | line, write);
         }
-        if (write) state_[page].dirty |= lines & state_[page].resident;
         return result;
     }
 
@@ -40,8 +40,9 @@ class FullyAssociativeCache {
     };
 
     // Brings a line in; 1 if that pushed a dirty one out. (It may push out one of the same run.)
-    unsigned fill(std::uint32_t line) {
+    unsigned fill(std::uint32_t line, bool write) {
         state_[line >> 6].resident |= 1ull << (line & 63);
+        if (write) state_[line >> 6].dirty |= 1ull << (line & 63);
         if (held_.size() < capacity_) {
             held_.push_back(line);
             return 0;

@@ -11,8 +11,8 @@ namespace {
 // What every version does for each line: find the entry's place in its row, or the last one; note
 // what is pushed out; shift what is before it by one and put the entry first.
 
-LruResult access_scalar(std::uint32_t* rows, unsigned ways, std::uint64_t lines, std::uint32_t entry,
-                        std::uint32_t* evicted) {
+LruResult access_scalar(std::uint32_t* rows, unsigned ways, std::uint64_t lines,
+                        std::uint32_t entry, std::uint32_t* evicted) {
     LruResult result{0, 0};
     for (; lines != 0; lines &= lines - 1) {
         const auto line = static_cast<unsigned>(std::countr_zero(lines));
@@ -76,7 +76,8 @@ __attribute__((target("avx2"))) LruResult access_avx2(std::uint32_t* rows, unsig
         const __m256i high = _mm256_loadu_si256(half + 1);
         const __m256i same_low = _mm256_cmpeq_epi32(_mm256_and_si256(low, tag_bits), tag);
         const __m256i same_high = _mm256_cmpeq_epi32(_mm256_and_si256(high, tag_bits), tag);
-        const auto low_hits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(same_low)));
+        const auto low_hits =
+            static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(same_low)));
         const auto high_hits =
             static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(same_high)));
         const unsigned hits = low_hits | high_hits << 8;

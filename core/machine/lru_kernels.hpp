@@ -1,5 +1,6 @@
 // The rows of a set-associative LRU cache, up to 16 ways, for several lines of one page at a time.
-// The versions give equal results (a test holds it); the best one that the host runs is chosen once.
+// The versions give equal results (a test holds it); the best one that the host runs is chosen
+// once.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct LruResult {
 using LruKernel = LruResult (*)(std::uint32_t* rows, unsigned ways, std::uint64_t lines,
                                 std::uint32_t entry, std::uint32_t* evicted);
 
-LruKernel lru_kernel();                          // the fastest on this host
-LruKernel lru_kernel(std::string_view version);  // "scalar", "avx2", "avx512"; null if it cannot run
+LruKernel lru_kernel();  // the fastest on this host
+LruKernel lru_kernel(
+    std::string_view version);  // "scalar", "avx2", "avx512"; null if it cannot run
 
 }  // namespace pagelens

@@ -1,9 +1,9 @@
 // A memory-side cache: direct-mapped (one way, as on KNL and Xeon Max) or W-way LRU.
 //
-// One byte holds a line: a 7-bit tag, 0 for empty, and the dirty flag on top. The 64 lines of a page
-// lie together in one cache line of the host, its ways one row below the other in order of recency,
-// so a run of lines of one page is one vector operation a way (kernels: row_kernels.hpp). Lines of
-// different pages never share a byte, so the order *within* a run does not matter.
+// One byte holds a line: a 7-bit tag, 0 for empty, and the dirty flag on top. The 64 lines of a
+// page lie together in one cache line of the host, its ways one row below the other in order of
+// recency, so a run of lines of one page is one vector operation a way (kernels: row_kernels.hpp).
+// Lines of different pages never share a byte, so the order *within* a run does not matter.
 #pragma once
 
 #include <bit>
@@ -65,7 +65,9 @@ class MemorySideCache {
     // The tag of a line's victim.
     [[nodiscard]] unsigned victim_tag(int line) const { return (evicted_[line] & row_tag) - 1u; }
 
-    void prefetch(std::uint32_t set) { __builtin_prefetch(rows_.data() + std::size_t{set} * ways_ * 64, 1); }
+    void prefetch(std::uint32_t set) {
+        __builtin_prefetch(rows_.data() + std::size_t{set} * ways_ * 64, 1);
+    }
 
     // The bytes, for the line-by-line path.
     [[nodiscard]] std::uint8_t* rows() { return rows_.data(); }

@@ -35,7 +35,8 @@ RowResult access_scalar(std::uint8_t* row, unsigned ways, std::uint64_t lines, s
 }
 
 // `active` are the lines still looking for their tag: they shift one way down at each step.
-__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(std::uint8_t* row, unsigned ways,
+__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(std::uint8_t* row,
+                                                                    unsigned ways,
                                                                     std::uint64_t lines,
                                                                     std::uint8_t entry,
                                                                     std::uint8_t* evicted) {
@@ -71,8 +72,8 @@ __attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(std::uint8_t
 
 // 32 bits to 32 bytes of 0 or 0xff.
 __attribute__((target("avx2"))) inline __m256i expand(std::uint32_t bits) {
-    const __m256i byte_of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
-                                             2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i byte_of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2,
+                                             2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
     const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), byte_of);
     return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);
@@ -97,7 +98,8 @@ __attribute__((target("avx2"))) HalfResult access_half(std::uint8_t* row, unsign
         const __m256i hit =
             _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
         _mm256_store_si256(here, _mm256_blendv_epi8(old, carried, active));
-        stays_dirty = _mm256_or_si256(stays_dirty, _mm256_and_si256(hit, _mm256_and_si256(old, dirty)));
+        stays_dirty =
+            _mm256_or_si256(stays_dirty, _mm256_and_si256(hit, _mm256_and_si256(old, dirty)));
         active = _mm256_andnot_si256(hit, active);
         carried = old;
     }
@@ -114,10 +116,12 @@ __attribute__((target("avx2"))) HalfResult access_half(std::uint8_t* row, unsign
 __attribute__((target("avx2"))) RowResult access_avx2(std::uint8_t* row, unsigned ways,
                                                       std::uint64_t lines, std::uint8_t entry,
                                                       std::uint8_t* evicted) {
-    const HalfResult low = access_half(row, ways, static_cast<std::uint32_t>(lines), entry, evicted);
-    const HalfResult high = access_half(row + 32, ways, static_cast<std::uint32_t>(lines >> 32), entry,
-                                        evicted + 32);
-    return {std::uint64_t{high.missed} << 32 | low.missed, std::uint64_t{high.victims} << 32 | low.victims,
+    const HalfResult low =
+        access_half(row, ways, static_cast<std::uint32_t>(lines), entry, evicted);
+    const HalfResult high =
+        access_half(row + 32, ways, static_cast<std::uint32_t>(lines >> 32), entry, evicted + 32);
+    return {std::uint64_t{high.missed} << 32 | low.missed,
+            std::uint64_t{high.victims} << 32 | low.victims,
             std::uint64_t{high.dirty} << 32 | low.dirty};
 }
 

@@ -19,9 +19,9 @@ namespace pagelens {
 
 struct CacheAccess {
     bool hit = false;
-    bool victim_valid = false;   // a line was pushed out ...
-    bool victim_dirty = false;   // ... and it has to be written to the level below
-    std::uint64_t victim = 0;    // its line number, when victim_valid
+    bool victim_valid = false;  // a line was pushed out ...
+    bool victim_dirty = false;  // ... and it has to be written to the level below
+    std::uint64_t victim = 0;   // its line number, when victim_valid
 };
 
 class SetAssociativeCache {
@@ -38,8 +38,9 @@ class SetAssociativeCache {
     [[nodiscard]] std::uint32_t sets() const { return std::uint32_t{1} << set_bits_; }
     [[nodiscard]] std::uint32_t ways() const { return ways_; }
 
-    // One access to `line` (an address / 64, virtual or physical as the cache is used). Precondition:
-    // line / sets < 2^31 - 1; callers with sparse virtual addresses number their pages densely.
+    // One access to `line` (an address / 64, virtual or physical as the cache is used).
+    // Precondition: line / sets < 2^31 - 1; callers with sparse virtual addresses number their
+    // pages densely.
     CacheAccess access(std::uint64_t line, bool write) {
         assert((line >> set_bits_) < entry_tag);
         const std::uint64_t set = line & (sets() - 1);

@@ -11,28 +11,28 @@
 namespace pagelens {
 
 enum class Component : std::uint8_t {
-    l2_accesses,           // lines that reach the level below L1 (non-temporal stores not counted)
-    l2_misses,             // of these, fetched from the memory side
-    l2_write_backs,        // dirty lines that leave L2, by the object that owns them
-    msc_reads,             // lines read at the memory-side cache (or memory, on a flat machine)
-    msc_writes,            // lines written there: write-backs, non-temporal stores, page clearing
-    msc_misses,            // of both, not found; each one is a fill and a read of DDR
-    msc_read_misses,       // of msc_reads, not found: somebody waits for these
-    ddr_writes,            // dirty lines pushed out to DDR, by the object whose access pushed them
-    conflict_evictions,    // lines pushed out, clean or dirty, by this object's accesses
-    two_way_misses,        // the same stream through a two-way cache of that size
+    l2_accesses,         // lines that reach the level below L1 (non-temporal stores not counted)
+    l2_misses,           // of these, fetched from the memory side
+    l2_write_backs,      // dirty lines that leave L2, by the object that owns them
+    msc_reads,           // lines read at the memory-side cache (or memory, on a flat machine)
+    msc_writes,          // lines written there: write-backs, non-temporal stores, page clearing
+    msc_misses,          // of both, not found; each one is a fill and a read of DDR
+    msc_read_misses,     // of msc_reads, not found: somebody waits for these
+    ddr_writes,          // dirty lines pushed out to DDR, by the object whose access pushed them
+    conflict_evictions,  // lines pushed out, clean or dirty, by this object's accesses
+    two_way_misses,      // the same stream through a two-way cache of that size
     two_way_read_misses,
     two_way_ddr_writes,
-    ideal_misses,          // the same stream through a fully associative cache of that size
+    ideal_misses,  // the same stream through a fully associative cache of that size
     ideal_read_misses,
     ideal_ddr_writes,
 };
 inline constexpr std::size_t components = 15;
 inline constexpr std::array<std::string_view, components> component_names = {
-    "l2_accesses",     "l2_misses",          "l2_write_backs",     "msc_reads",
-    "msc_writes",      "msc_misses",         "msc_read_misses",    "ddr_writes",
-    "conflict_evictions", "two_way_misses",  "two_way_read_misses", "two_way_ddr_writes",
-    "ideal_misses",    "ideal_read_misses",  "ideal_ddr_writes"};
+    "l2_accesses",        "l2_misses",         "l2_write_backs",      "msc_reads",
+    "msc_writes",         "msc_misses",        "msc_read_misses",     "ddr_writes",
+    "conflict_evictions", "two_way_misses",    "two_way_read_misses", "two_way_ddr_writes",
+    "ideal_misses",       "ideal_read_misses", "ideal_ddr_writes"};
 
 // How the resident pages lie in the slots, at the moment when most pages are resident.
 struct Residency {
@@ -48,11 +48,12 @@ struct Residency {
 
 struct Counters {
     unsigned phases = 0, objects = 0;
-    std::vector<std::uint64_t> table;       // [phase][object][component]
-    std::vector<std::uint64_t> collisions;  // [object][victim]: lines of victim pushed out by object
+    std::vector<std::uint64_t> table;  // [phase][object][component]
+    std::vector<std::uint64_t>
+        collisions;  // [object][victim]: lines of victim pushed out by object
     Residency residency;
-    std::uint64_t huge_pages = 0;      // 2 MiB or 1 GiB pages handed out
-    std::uint64_t small_fallbacks = 0; // times when one was wanted and there was none
+    std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
+    std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none
 
     Counters(unsigned phase_count, unsigned object_count)
         : phases(phase_count),

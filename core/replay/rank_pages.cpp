@@ -26,7 +26,8 @@ RankPages::RankPages(std::span<const VirtualPage> pages, const Placement& placem
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
-// Groups the pages by the large page that they would lie in, and keeps the groups that are worth one.
+// Groups the pages by the large page that they would lie in, and keeps the groups that are worth
+// one.
 void RankPages::find_blocks(std::span<const VirtualPage> pages) {
     const auto count = static_cast<std::uint32_t>(pages.size());
     std::vector<std::uint32_t> by_address(count);

@@ -31,7 +31,8 @@ class RankPages {
 
     // The first write of a page: every rank gets a frame, in turn; where the policy gives large
     // pages, the first touch in one takes it whole. Throws OutOfMemory.
-    template <class Cleared> void map_write(std::uint32_t page, Cleared&& cleared);
+    template <class Cleared>
+    void map_write(std::uint32_t page, Cleared&& cleared);
     // The pages' frames go back; a large page goes when the last of its pages does.
     void unmap(std::uint32_t first, std::uint64_t count);
 
@@ -60,7 +61,8 @@ class RankPages {
     };
 
     void find_blocks(std::span<const VirtualPage> pages);
-    template <class Cleared> void open_block(std::uint32_t block, Cleared&& cleared);
+    template <class Cleared>
+    void open_block(std::uint32_t block, Cleared&& cleared);
     void close_block(std::uint32_t block);
     void list_sampled(std::uint32_t page);
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
@@ -81,15 +83,16 @@ class RankPages {
     std::vector<List> lists_;            // [page]
     std::vector<SampledPage> pool_;
     // Large pages: empty unless order_ > small_order.
-    std::vector<std::uint32_t> block_of_;       // [page] its block, none if that stays on small pages
-    std::vector<std::uint32_t> offset_of_;      // [page] frames from the block's beginning
+    std::vector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
+    std::vector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
     std::vector<Block> blocks_;
-    std::vector<std::uint32_t> block_pages_;    // pages block by block
-    std::vector<std::uint32_t> large_;          // [block][rank] first frame of its large page
+    std::vector<std::uint32_t> block_pages_;  // pages block by block
+    std::vector<std::uint32_t> large_;        // [block][rank] first frame of its large page
     std::uint64_t huge_pages_ = 0, small_fallbacks_ = 0;
 };
 
-template <class Cleared> void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
+template <class Cleared>
+void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
     if (mapped_[page] != 0) return;
     mapped_[page] = 1;
     const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
@@ -106,7 +109,8 @@ template <class Cleared> void RankPages::map_write(std::uint32_t page, Cleared&&
     list_sampled(page);
 }
 
-template <class Cleared> void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
+template <class Cleared>
+void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
     const std::span<const std::uint32_t> pages(&block_pages_[blocks_[block].first],
                                                blocks_[block].pages);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -121,7 +125,8 @@ template <class Cleared> void RankPages::open_block(std::uint32_t block, Cleared
             population_.add(given->raw() + i);
             cleared(given->raw() + i);
         }
-        for (const std::uint32_t page : pages) frame_of(page, rank) = given->raw() + offset_of_[page];
+        for (const std::uint32_t page : pages)
+            frame_of(page, rank) = given->raw() + offset_of_[page];
     }
     for (const std::uint32_t page : pages) list_sampled(page);
 }

@@ -21,8 +21,9 @@ void check(const Program& program, const Placement& placement, const Hierarchy& 
            const ReplayOptions& o) {
     require(o.ranks >= 1, "ranks: must be at least 1");
     const Sampling& s = o.sampling;
-    require(std::has_single_bit(s.modulus) && s.modulus <= 64 && s.chosen < s.modulus && s.lines != 0,
-            "sampling: the modulus must be a power of two from 1 to 64, with at least one line");
+    require(
+        std::has_single_bit(s.modulus) && s.modulus <= 64 && s.chosen < s.modulus && s.lines != 0,
+        "sampling: the modulus must be a power of two from 1 to 64, with at least one line");
     if (h.l2_sets != 0) {
         require(std::has_single_bit(h.l2_sets) && h.l2_sets >= 64 && h.l2_ways >= 1 &&
                     h.l2_ways <= lru_row && h.l2_shared_by >= 1,
@@ -46,8 +47,10 @@ class Replay {
         : program_(program),
           options_(o),
           sampling_(o.sampling),
-          // L2's sets are shared by more frames than the sampled ones: all that agree in L2's index.
-          modulus_(h.l2_sets == 0 ? sampling_.modulus : std::min(sampling_.modulus, h.l2_sets / 64)),
+          // L2's sets are shared by more frames than the sampled ones: all that agree in L2's
+          // index.
+          modulus_(h.l2_sets == 0 ? sampling_.modulus
+                                  : std::min(sampling_.modulus, h.l2_sets / 64)),
           pages_(program.pages(), placement, o.ranks, modulus_, sampling_.chosen % modulus_,
                  SlotPopulation(h.slots, std::min(o.map_bins, h.slots))),
           owners_(placement.frames(), modulus_),
@@ -98,7 +101,8 @@ class Replay {
     void move_lines(const Op& op) {
         if (!pages_.mapped(op.page)) return;  // the zero page
         const std::size_t key = std::size_t{phase_} * counters_.objects + op.object;
-        seen_[key] += std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
+        seen_[key] +=
+            std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
         const std::uint64_t lines = op.lines & sampling_.lines;
         if (lines == 0) return;
         for (const SampledPage& page : pages_.sampled(op.page)) {
@@ -106,7 +110,9 @@ class Replay {
             const bool counted = sampling_.covers(page.frame);
             if (counted) simulated_[key] += static_cast<unsigned>(std::popcount(lines));
             if (l2_.empty() || op.kind() == OpKind::stream_store) {
-                if (counted) memory_.access(phase_, op.object, page.frame, lines, op.kind() != OpKind::fetch);
+                if (counted)
+                    memory_.access(phase_, op.object, page.frame, lines,
+                                   op.kind() != OpKind::fetch);
             } else {
                 through_l2(op, page, lines, counted);
             }
@@ -135,7 +141,8 @@ class Replay {
                 if (l2.victim_page(l2_page, line) == victim) same |= 1ull << line;
             }
             rest &= ~same;
-            const auto frame = static_cast<std::uint32_t>(victim * modulus_ + page.frame % modulus_);
+            const auto frame =
+                static_cast<std::uint32_t>(victim * modulus_ + page.frame % modulus_);
             if (!sampling_.covers(frame)) continue;
             const std::uint16_t owner = owners_.of(frame);
             count(owner, Component::l2_write_backs, same);
@@ -169,11 +176,13 @@ class Replay {
         };
         const auto multiply = [](std::uint64_t* values, std::size_t n, double factor) {
             for (std::size_t i = 0; i < n; ++i) {
-                values[i] = static_cast<std::uint64_t>(std::llround(static_cast<double>(values[i]) * factor));
+                values[i] = static_cast<std::uint64_t>(
+                    std::llround(static_cast<double>(values[i]) * factor));
             }
         };
         for (std::size_t key = 0; key < seen_.size(); ++key) {
-            multiply(&counters_.table[key * components], components, ratio(seen_[key], simulated_[key]));
+            multiply(&counters_.table[key * components], components,
+                     ratio(seen_[key], simulated_[key]));
             seen[key % counters_.objects] += seen_[key];
             simulated[key % counters_.objects] += simulated_[key];
         }

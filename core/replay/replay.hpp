@@ -30,9 +30,9 @@ struct Hierarchy {
 struct ReplayOptions {
     std::uint32_t ranks = 1;
     Sampling sampling;
-    bool scaled = true;     // multiply sampled counts up to the whole
-    bool two_way = false;   // also feed a two-way cache of the same size
-    bool ideal = false;     // also feed the fully associative twin
+    bool scaled = true;             // multiply sampled counts up to the whole
+    bool two_way = false;           // also feed a two-way cache of the same size
+    bool ideal = false;             // also feed the fully associative twin
     std::uint32_t map_bins = 8192;  // of Residency::map, a power of two
     std::uint64_t seed = 0;         // of the twin's random replacement
     std::uint32_t node = 0;

@@ -2,8 +2,8 @@
 // for those sets, and an unbiased sample of all.
 //
 // Two choices are made: of the slots, those that are = `chosen` (mod `modulus`); of the 64 lines of
-// a page, those in `lines`. Both leave whole sets of every cache that indexes with address bits from
-// 6 upwards without a gap: a set is in the sample or it is not.
+// a page, those in `lines`. Both leave whole sets of every cache that indexes with address bits
+// from 6 upwards without a gap: a set is in the sample or it is not.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,9 @@ struct Sampling {
         return sampling;
     }
 
-    [[nodiscard]] bool covers(std::uint32_t frame) const { return (frame & (modulus - 1)) == chosen; }
+    [[nodiscard]] bool covers(std::uint32_t frame) const {
+        return (frame & (modulus - 1)) == chosen;
+    }
     // One line in how many is simulated.
     [[nodiscard]] double factor() const { return modulus * 64.0 / std::popcount(lines); }
 };

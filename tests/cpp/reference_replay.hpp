@@ -1,0 +1,164 @@
+// A replay written to be obviously right: one line after the other, ordinary containers, no
+// sampling, no page runs. What core/replay must equal, count for count.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/replay/replay.hpp"
+#include "tests/cpp/reference_caches.hpp"
+
+namespace pagelens::reference {
+
+// Ops in memory.
+class ListedProgram : public Program {
+  public:
+    ListedProgram(std::vector<Op> ops, std::vector<VirtualPage> pages, unsigned objects,
+                  unsigned phases, unsigned threads)
+        : ops_(std::move(ops)),
+          pages_(std::move(pages)),
+          instructions_(phases * threads),
+          objects_(objects),
+          phases_(phases),
+          threads_(threads) {}
+    [[nodiscard]] std::unique_ptr<Cursor> open() const override {
+        return std::make_unique<Once>(ops_);
+    }
+    [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
+    [[nodiscard]] unsigned objects() const override { return objects_; }
+    [[nodiscard]] unsigned phases() const override { return phases_; }
+    [[nodiscard]] unsigned threads() const override { return threads_; }
+    [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
+        return instructions_;
+    }
+    [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
+
+  private:
+    class Once : public Cursor {
+      public:
+        explicit Once(std::span<const Op> ops) : left_(ops) {}
+        std::span<const Op> next() override {
+            const auto batch = left_.first(std::min<std::size_t>(left_.size(), 100));
+            left_ = left_.subspan(batch.size());
+            return batch;
+        }
+
+      private:
+        std::span<const Op> left_;
+    };
+    std::vector<Op> ops_;
+    std::vector<VirtualPage> pages_;
+    std::vector<std::uint64_t> instructions_;
+    unsigned objects_, phases_, threads_;
+};
+
+class SlowReplay {
+  public:
+    SlowReplay(const ListedProgram& program, const Placement& placement, const Hierarchy& h,
+               std::uint32_t ranks)
+        : program_(program),
+          h_(h),
+          ranks_(ranks),
+          source_(placement.open({ranks, static_cast<std::uint32_t>(program.pages().size()), 0})),
+          counters_(program.phases(), program.objects()),
+          main_(std::uint64_t{h.slots} / h.ways * 64, h.ways),
+          two_way_(std::uint64_t{h.slots} / 2 * 64, 2) {
+        if (h.l2_sets != 0) l2_.resize(ranks * program.threads(), LruCache(h.l2_sets, h.l2_ways));
+        for (const Op& op : program.ops()) step(op);
+    }
+    [[nodiscard]] const Counters& counters() const { return counters_; }
+
+  private:
+    void step(const Op& op) {
+        if (op.kind() == OpKind::phase) phase_ = op.page;
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            if (op.kind() == OpKind::map_write && !frames_.contains({op.page, rank})) {
+                const std::uint64_t frame = source_->alloc({rank, small_order})->raw();
+                frames_[{op.page, rank}] = frame;
+                for (std::uint64_t line = 0; line < 64; ++line) memory(0, frame * 64 + line, true);
+            }
+        }
+        if (op.kind() == OpKind::unmap) {
+            for (std::uint32_t page = op.page; page < op.page + op.lines; ++page) {
+                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+                    const auto found = frames_.find({page, rank});
+                    if (found == frames_.end()) continue;
+                    source_->free({rank, small_order},
+                                  Frame(static_cast<std::uint32_t>(found->second)));
+                    frames_.erase(found);
+                }
+            }
+        }
+        if (op.kind() != OpKind::fetch && op.kind() != OpKind::write_back &&
+            op.kind() != OpKind::stream_store) {
+            return;
+        }
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            for (std::uint64_t line = 0; line < 64; ++line) {
+                const auto found = frames_.find({op.page, rank});
+                if (found == frames_.end() || (op.lines >> line & 1) == 0) continue;
+                access(op, rank, found->second * 64 + line);
+            }
+        }
+    }
+
+    void access(const Op& op, std::uint32_t rank, std::uint64_t line) {
+        const bool write = op.kind() != OpKind::fetch;
+        owner_[line / 64] = op.object;
+        if (h_.l2_sets == 0 || op.kind() == OpKind::stream_store)
+            return memory(op.object, line, write);
+        LruCache& l2 = l2_[(rank * program_.threads() + op.thread) / h_.l2_shared_by];
+        const Outcome outcome = l2.access(line, write);
+        add(op.object, Component::l2_accesses);
+        if (!outcome.hit && !write) {
+            add(op.object, Component::l2_misses);
+            memory(op.object, line, false);
+        }
+        if (outcome.victim && outcome.victim->dirty) {
+            const std::uint16_t owner = owner_[outcome.victim->number / 64];
+            add(owner, Component::l2_write_backs);
+            memory(owner, outcome.victim->number, true);
+        }
+    }
+
+    void memory(std::uint16_t object, std::uint64_t line, bool write) {
+        if (object == 0 && write) owner_[line / 64] = 0;
+        add(object, write ? Component::msc_writes : Component::msc_reads);
+        const Outcome outcome = main_.access(line, write);
+        if (!outcome.hit) {
+            add(object, Component::msc_misses);
+            if (!write) add(object, Component::msc_read_misses);
+        }
+        if (outcome.victim) {
+            add(object, Component::conflict_evictions);
+            if (outcome.victim->dirty) add(object, Component::ddr_writes);
+            const std::uint16_t victim = owner_[outcome.victim->number / 64];
+            ++counters_.collisions[object * counters_.objects + victim];
+        }
+        const Outcome other = two_way_.access(line, write);
+        if (!other.hit) {
+            add(object, Component::two_way_misses);
+            if (!write) add(object, Component::two_way_read_misses);
+        }
+        if (other.victim && other.victim->dirty) add(object, Component::two_way_ddr_writes);
+    }
+
+    void add(std::uint16_t object, Component component) {
+        ++counters_.row(phase_, object)[static_cast<std::size_t>(component)];
+    }
+
+    const ListedProgram& program_;
+    Hierarchy h_;
+    std::uint32_t ranks_;
+    std::unique_ptr<FrameSource> source_;
+    Counters counters_;
+    LruCache main_, two_way_;
+    std::vector<LruCache> l2_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> frames_;  // (page, rank)
+    std::map<std::uint64_t, std::uint16_t> owner_;                             // frame -> object
+    unsigned phase_ = 0;
+};
+
+}  // namespace pagelens::reference

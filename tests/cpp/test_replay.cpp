@@ -1,0 +1,359 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include "core/replay/replay.hpp"
+#include "tests/cpp/reference_replay.hpp"
+
+using namespace pagelens;
+using reference::ListedProgram;
+using reference::SlowReplay;
+
+namespace {
+
+const std::atomic<bool> run_on{false};
+
+constexpr std::uint32_t node_frames = 8192;
+// L2 of 128 sets: one frame bit in its index. 1024 slots, so eight frames share one.
+constexpr Hierarchy small_machine{128, 4, 2, 1024, 1};
+
+// Pages come, are read and written by several objects, and go, in three phases.
+ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned threads, int length) {
+    Random random(seed, 0, 0, Stream::history);
+    std::vector<Op> ops;
+    for (int i = 0; i < length; ++i) {
+        const std::uint32_t page = random.below(pages);
+        const auto object = static_cast<std::uint16_t>(1 + page * 4 / pages);
+        const unsigned thread = random.below(threads);
+        const std::uint64_t lines =
+            random.below(2) == 0 ? ~0ull : random.bits64() & random.bits64();
+        switch (random.below(12)) {
+            case 0:
+                ops.push_back(
+                    make_op(OpKind::unmap, page, std::min(1 + random.below(3), pages - page)));
+                break;
+            case 1:
+                ops.push_back(make_op(OpKind::map_read, page, 0, object, thread));
+                break;
+            case 2:
+                if (random.below(20) == 0)
+                    ops.push_back(make_op(OpKind::phase, random.below(3), 0));
+                break;
+            case 3:
+            case 4:
+                ops.push_back(make_op(OpKind::stream_store, page, lines, object, thread));
+                break;
+            case 5:
+            case 6:
+            case 7:
+                ops.push_back(make_op(OpKind::write_back, page, lines, object, thread));
+                break;
+            case 8:
+                ops.push_back(make_op(OpKind::touch, page, 0, object, thread));
+                break;
+            default:
+                ops.push_back(make_op(OpKind::map_write, page, 0, object, thread));
+                ops.push_back(make_op(OpKind::fetch, page, lines, object, thread));
+        }
+    }
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t p = 0; p < pages; ++p) addresses.emplace_back(0x400 + p);
+    return {ops, addresses, 5, 3, threads};
+}
+
+ReplayOptions unscaled(std::uint32_t ranks) {
+    ReplayOptions options;
+    options.ranks = ranks;
+    options.scaled = false;
+    options.two_way = true;
+    options.map_bins = 64;
+    return options;
+}
+
+std::unique_ptr<Placement> aged_node(std::uint64_t seed) {
+    Buddy buddy(node_frames, 1);
+    Random random(seed, 1, 0, Stream::history);
+    std::vector<Frame> held;
+    while (const auto frame = buddy.alloc(0)) held.push_back(*frame);
+    for (auto left = static_cast<std::uint32_t>(held.size()); left > 0; --left) {
+        std::swap(held[random.below(left)], held[left - 1]);
+        if (left > 64) buddy.free(held[left - 1], 0);
+    }
+    return place_by_buddy(buddy, small_order);
+}
+
+}  // namespace
+
+TEST_CASE("replay equals the line-by-line reference") {
+    for (const std::uint32_t ranks : {1u, 2u, 7u}) {
+        for (const unsigned threads : {1u, 3u}) {
+            for (const unsigned ways : {1u, 2u, 4u}) {
+                for (const bool with_l2 : {true, false}) {
+                    CAPTURE(ranks);
+                    CAPTURE(threads);
+                    CAPTURE(ways);
+                    CAPTURE(with_l2);
+                    Hierarchy machine = small_machine;
+                    machine.ways = ways;
+                    if (!with_l2) machine.l2_sets = 0;
+                    const ListedProgram program =
+                        some_program(ranks * 10 + ways, 200, threads, 1500);
+                    const auto placement = aged_node(ranks);
+                    const Counters fast =
+                        replay(program, *placement, machine, unscaled(ranks), run_on);
+                    const Counters slow =
+                        SlowReplay(program, *placement, machine, ranks).counters();
+                    CHECK(fast.table == slow.table);
+                    CHECK(fast.collisions == slow.collisions);
+                }
+            }
+        }
+    }
+}
+
+// The classes of a sampling partition the slots and lines; that each is exact for its own sets
+// shows in their sum, because an error in one cannot be made good by another.
+TEST_CASE("set sampling is exact: the classes add up to the full simulation, counter by counter") {
+    for (const bool with_l2 : {true, false}) {
+        for (const std::uint32_t modulus : {2u, 16u, 64u}) {
+            CAPTURE(with_l2);
+            CAPTURE(modulus);
+            Hierarchy machine = small_machine;
+            if (!with_l2) machine.l2_sets = 0;
+            const ListedProgram program = some_program(modulus, 300, 2, 2500);
+            const auto placement = aged_node(modulus);
+            ReplayOptions options = unscaled(5);
+            const Counters all = replay(program, *placement, machine, options, run_on);
+            std::vector<std::uint64_t> table(all.table.size()), collisions(all.collisions.size());
+            for (options.sampling.modulus = modulus; options.sampling.chosen < modulus;
+                 ++options.sampling.chosen) {
+                const Counters part = replay(program, *placement, machine, options, run_on);
+                for (std::size_t i = 0; i < table.size(); ++i) table[i] += part.table[i];
+                for (std::size_t i = 0; i < collisions.size(); ++i)
+                    collisions[i] += part.collisions[i];
+                CHECK(part.residency.pages == all.residency.pages);  // never sampled
+                CHECK(part.residency.conflicting_pages == all.residency.conflicting_pages);
+            }
+            CHECK(table == all.table);
+            CHECK(collisions == all.collisions);
+
+            // The lines of a page partition each class once more. (By component only: who owns a
+            // frame is known from the lines in the sample.)
+            const auto by_component = [](const Counters& c) {
+                std::vector<std::uint64_t> sums(components);
+                for (std::size_t i = 0; i < c.table.size(); ++i) sums[i % components] += c.table[i];
+                return sums;
+            };
+            options.sampling.chosen = 1;
+            const auto whole = by_component(replay(program, *placement, machine, options, run_on));
+            std::vector<std::uint64_t> sums(components);
+            for (const std::uint64_t lines : {0x1111111111111111ull, ~0x1111111111111111ull}) {
+                options.sampling.lines = lines;
+                const auto part =
+                    by_component(replay(program, *placement, machine, options, run_on));
+                for (std::size_t i = 0; i < components; ++i) sums[i] += part[i];
+            }
+            CHECK(sums == whole);
+        }
+    }
+}
+
+TEST_CASE("scaled samples are near the whole, and exact in the lines moved") {
+    const ListedProgram program = some_program(5, 400, 1, 30000);
+    const auto placement = place_at_random(node_frames, 1, 1);
+    ReplayOptions options = unscaled(4);
+    const Counters all = replay(program, *placement, small_machine, options, run_on);
+    options.scaled = true;
+    options.sampling = Sampling::draw(1, 1, 4, 16);
+    const Counters sampled = replay(program, *placement, small_machine, options, run_on);
+    const auto total = [](const Counters& c, Component component) {
+        double sum = 0;
+        for (unsigned phase = 0; phase < c.phases; ++phase) {
+            for (unsigned object = 0; object < c.objects; ++object) {
+                sum += static_cast<double>(c.at(phase, object, component));
+            }
+        }
+        return sum;
+    };
+    for (const Component component :
+         {Component::l2_accesses, Component::l2_misses, Component::msc_reads, Component::msc_writes,
+          Component::msc_misses, Component::ddr_writes, Component::two_way_misses}) {
+        CAPTURE(static_cast<int>(component));
+        CHECK(total(sampled, component) == doctest::Approx(total(all, component)).epsilon(0.05));
+    }
+}
+
+TEST_CASE("a placement's counts do not depend on what ran before") {
+    const ListedProgram program = some_program(9, 200, 1, 2000);
+    const auto placement = aged_node(3);
+    ReplayOptions options = unscaled(3);
+    options.ideal = true;
+    const Counters first = replay(program, *placement, small_machine, options, run_on);
+    const Counters again = replay(program, *placement, small_machine, options, run_on);
+    CHECK(first.table == again.table);
+    CHECK(first.residency.map == again.residency.map);
+}
+
+TEST_CASE("conflicts begin where a second page takes a slot") {
+    // n pages in order from frame 0: no conflict while n <= slots, then two pages a slot.
+    for (const std::uint32_t pages : {1023u, 1024u, 1025u, 1100u}) {
+        std::vector<Op> ops;
+        std::vector<VirtualPage> addresses;
+        for (std::uint32_t p = 0; p < pages; ++p) {
+            ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+            addresses.emplace_back(p);
+        }
+        const ListedProgram program(ops, addresses, 2, 1, 1);
+        const auto counters =
+            replay(program, *place_contiguously(node_frames), small_machine, unscaled(1), run_on);
+        CHECK(counters.residency.pages == pages);
+        CHECK(counters.residency.conflicting_pages == (pages > 1024 ? 2 * (pages - 1024) : 0));
+    }
+}
+
+TEST_CASE("residency is that of the peak, with its map") {
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t p = 0; p < 64; ++p) addresses.emplace_back(p);
+    for (std::uint32_t p = 0; p < 64; ++p) ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    ops.push_back(make_op(OpKind::unmap, 0, 50));
+    for (std::uint32_t p = 0; p < 20; ++p) ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    const auto counters =
+        replay(program, *place_contiguously(node_frames), small_machine, unscaled(1), run_on);
+    CHECK(counters.residency.pages == 64);
+    CHECK(counters.residency.map[0] == 16);  // 64 bins of 16 slots
+    CHECK(counters.residency.map[3] == 16);
+    CHECK(counters.residency.map[4] == 0);
+}
+
+TEST_CASE("frames of temporaries are used again") {
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t p = 0; p < 50; ++p) addresses.emplace_back(p);
+    for (int step = 0; step < 500;
+         ++step) {  // 25,000 pages a rank in all, on a node of 8192 frames
+        for (std::uint32_t p = 0; p < 50; ++p) ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+        ops.push_back(make_op(OpKind::unmap, 0, 50));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    for (const auto& placement :
+         {place_contiguously(node_frames).release(), place_at_random(node_frames, 1, 1).release(),
+          place_by_colour(Buddy(node_frames, 1), 1024).release(),
+          place_by_buddy(Buddy(node_frames, 16), small_order).release(),
+          place_by_buddy(Buddy(node_frames, 1), huge_order).release()}) {
+        const std::unique_ptr<Placement> owned(placement);
+        const auto counters = replay(program, *owned, small_machine, unscaled(3), run_on);
+        CHECK(counters.residency.pages == 150);
+    }
+}
+
+TEST_CASE("large pages are taken whole at the first touch, for mappings that are worth one") {
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t p = 0; p < 512; ++p) addresses.emplace_back(512 * 7 + p);  // one 2 MiB block
+    for (std::uint32_t p = 0; p < 63; ++p)
+        addresses.emplace_back(512 * 9 + p);  // too little of one
+    std::vector<Op> ops = {make_op(OpKind::map_write, 3, 0, 1),
+                           make_op(OpKind::map_write, 512, 0, 1)};
+    const auto placement = place_by_buddy(Buddy(node_frames, 1), huge_order);
+    const ListedProgram first(ops, addresses, 2, 1, 1);
+    const auto counters = replay(first, *placement, small_machine, unscaled(2), run_on);
+    CHECK(counters.huge_pages == 2);
+    CHECK(counters.residency.pages == 2 * 512 + 2);
+    CHECK(counters.at(0, 0, Component::msc_writes) == (2 * 512 + 2) * 64);  // cleared
+
+    ops.push_back(make_op(OpKind::map_write, 4, 0, 1));
+    ops.push_back(make_op(OpKind::unmap, 3, 1));  // the other page holds the block
+    ops.push_back(make_op(OpKind::fetch, 4, ~0ull, 1));
+    ops.push_back(make_op(OpKind::unmap, 4, 1));  // now it goes
+    ops.push_back(make_op(OpKind::fetch, 4, ~0ull, 1));
+    ops.push_back(make_op(OpKind::map_write, 5, 0, 1));
+    const ListedProgram second(ops, addresses, 2, 1, 1);
+    const auto later = replay(second, *placement, small_machine, unscaled(2), run_on);
+    CHECK(later.huge_pages == 4);
+    CHECK(later.at(0, 1, Component::l2_accesses) == 2 * 64);
+    CHECK(later.residency.pages == 2 * 512 + 2);
+}
+
+TEST_CASE("without large pages left, small ones are taken, and counted") {
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    for (std::uint32_t p = 0; p < 1024; ++p) {
+        addresses.emplace_back(p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    Buddy buddy(2048, 1);
+    for (int i = 0; i < 1024; ++i) static_cast<void>(buddy.alloc(0));
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    const auto placement = place_by_buddy(buddy, huge_order);
+    const auto counters = replay(program, *placement, small_machine, unscaled(1), run_on);
+    CHECK(counters.huge_pages == 2);
+    CHECK(counters.small_fallbacks == 0);
+    for (int i = 0; i < 400; ++i) static_cast<void>(buddy.alloc(0));
+    CHECK_THROWS_AS(
+        replay(program, *place_by_buddy(buddy, huge_order), small_machine, unscaled(1), run_on),
+        OutOfMemory);
+    Buddy scattered(4096, 1);  // every other frame taken: no block of any size
+    std::vector<Frame> held;
+    while (const auto frame = scattered.alloc(0)) held.push_back(*frame);
+    for (std::size_t i = 0; i < held.size(); i += 2) scattered.free(held[i], 0);
+    const auto small =
+        replay(program, *place_by_buddy(scattered, huge_order), small_machine, unscaled(1), run_on);
+    CHECK(small.huge_pages == 0);
+    CHECK(small.small_fallbacks == 2);
+    CHECK(small.residency.pages == 1024);
+}
+
+TEST_CASE("colouring leaves no slot with two pages while another has none") {
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    for (std::uint32_t p = 0; p < 1024; ++p) {
+        addresses.emplace_back(p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    const auto placement = place_by_colour(Buddy(node_frames, 1), 1024);
+    CHECK(replay(program, *placement, small_machine, unscaled(1), run_on)
+              .residency.conflicting_pages == 0);
+    const auto two = replay(program, *placement, small_machine, unscaled(2), run_on);
+    CHECK(two.residency.conflicting_pages == 2048);
+    CHECK(*std::max_element(two.residency.map.begin(), two.residency.map.end()) == 32);
+}
+
+TEST_CASE("the ideal twin never misses a resident line that fits") {
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    for (std::uint32_t p = 0; p < 512; ++p) {
+        addresses.emplace_back(p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    for (int sweep = 0; sweep < 4; ++sweep) {
+        for (std::uint32_t p = 0; p < 512; ++p) ops.push_back(make_op(OpKind::fetch, p, ~0ull, 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    ReplayOptions options = unscaled(1);
+    options.ideal = true;
+    const auto counters =
+        replay(program, *place_at_random(node_frames, 1, 1), small_machine, options, run_on);
+    CHECK(counters.at(0, 1, Component::ideal_misses) == 0);
+    CHECK(counters.at(0, 1, Component::msc_misses) > 0);
+    CHECK(counters.at(0, 0, Component::ideal_misses) == 512 * 64);
+}
+
+TEST_CASE("what cannot be replayed is refused") {
+    const ListedProgram program = some_program(1, 100, 1, 200);
+    const auto placement = place_contiguously(node_frames);
+    const auto run = [&](const Hierarchy& h, const ReplayOptions& o) {
+        return replay(program, *placement, h, o, run_on);
+    };
+    CHECK_THROWS_AS(run(small_machine, unscaled(0)), std::invalid_argument);
+    CHECK_THROWS_AS(run(small_machine, unscaled(400)), OutOfMemory);
+    Hierarchy odd = small_machine;
+    odd.slots = 1000;
+    CHECK_THROWS_AS(run(odd, unscaled(1)), std::invalid_argument);
+    odd = small_machine;
+    odd.slots = 64;
+    CHECK_THROWS_AS(run(odd, unscaled(1)), std::invalid_argument);
+    std::atomic<bool> stop{true};
+    CHECK_THROWS_AS(replay(program, *placement, small_machine, unscaled(1), stop), Cancelled);
+}
