@@ -1,0 +1,45 @@
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/register.hpp"
+#include "core/accesses/sweeps.hpp"
+
+namespace nb = nanobind;
+
+namespace pagelens {
+namespace {
+
+using StreamArgs = std::tuple<unsigned, StreamKind, std::int64_t>;
+using SweepArgs = std::tuple<unsigned, bool, double, std::vector<StreamArgs>>;
+
+std::unique_ptr<Program> declare(std::vector<std::uint64_t> array_pages,
+                                 const std::vector<SweepArgs>& sweeps,
+                                 std::vector<unsigned> phase_repeats, unsigned threads) {
+    SweepLoops loops{std::move(array_pages), {}, std::move(phase_repeats), threads};
+    for (const auto& [phase, first_touch, instructions, streams] : sweeps) {
+        Sweep& sweep = loops.sweeps.emplace_back(Sweep{phase, first_touch, instructions, {}});
+        for (const auto& [array, kind, shift] : streams) sweep.streams.push_back({array, kind, shift});
+    }
+    return declare_sweeps(std::move(loops));
+}
+
+}  // namespace
+
+void register_sweeps(nb::module_& m) {
+    nb::enum_<StreamKind>(m, "StreamKind")
+        .value("read", StreamKind::read)
+        .value("write", StreamKind::write)
+        .value("stream_store", StreamKind::stream_store);
+    m.def("declare_sweeps", &declare, nb::arg("array_pages"), nb::arg("sweeps"),
+          nb::arg("phase_repeats"), nb::arg("threads"),
+          "A Program of declared loops; sweeps are (phase, first_touch, instructions per line, "
+          "[(array, kind, shift in pages)]).");
+}
+
+}  // namespace pagelens
