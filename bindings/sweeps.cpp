@@ -1,5 +1,5 @@
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -24,7 +24,8 @@ std::unique_ptr<Program> declare(std::vector<std::uint64_t> array_pages,
     SweepLoops loops{std::move(array_pages), {}, std::move(phase_repeats), threads};
     for (const auto& [phase, first_touch, instructions, streams] : sweeps) {
         Sweep& sweep = loops.sweeps.emplace_back(Sweep{phase, first_touch, instructions, {}});
-        for (const auto& [array, kind, shift] : streams) sweep.streams.push_back({array, kind, shift});
+        for (const auto& [array, kind, shift] : streams)
+            sweep.streams.push_back({array, kind, shift});
     }
     return declare_sweeps(std::move(loops));
 }

@@ -40,7 +40,8 @@ class SweepProgram final : public Program {
     [[nodiscard]] std::uint64_t first_page(unsigned array) const { return first_page_[array]; }
 
     // The part of an array that is a thread's: pages [begin, end).
-    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> part(unsigned array, unsigned thread) const {
+    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> part(unsigned array,
+                                                               unsigned thread) const {
         const std::uint64_t n = loops_.array_pages[array];
         return {n * thread / loops_.threads, n * (thread + 1) / loops_.threads};
     }
@@ -153,10 +154,10 @@ class SweepCursor final : public Cursor {
         const std::int64_t page = static_cast<std::int64_t>(page_of_array) + s.shift;
         const auto pages = static_cast<std::int64_t>(program_.loops().array_pages[s.array]);
         if (page < 0 || page >= pages) return;
-        batch_.push_back(make_op(
-            kind,
-            static_cast<std::uint32_t>(program_.first_page(s.array) + static_cast<std::uint64_t>(page)),
-            all_lines, static_cast<std::uint16_t>(s.array + 1), thread));
+        batch_.push_back(make_op(kind,
+                                 static_cast<std::uint32_t>(program_.first_page(s.array) +
+                                                            static_cast<std::uint64_t>(page)),
+                                 all_lines, static_cast<std::uint16_t>(s.array + 1), thread));
     }
 
     const SweepProgram& program_;
@@ -191,7 +192,8 @@ void check(const SweepLoops& loops) {
                 "sweeps must come in the order of their phases");
         phase = sweep.phase;
         for (const SweepStream& s : sweep.streams) {
-            require(s.array < loops.array_pages.size(), "a stream names an array that is not declared");
+            require(s.array < loops.array_pages.size(),
+                    "a stream names an array that is not declared");
         }
     }
 }

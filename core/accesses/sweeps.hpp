@@ -29,7 +29,7 @@ struct SweepStream {
 // own contiguous part; a longer array advances proportionally faster.
 struct Sweep {
     unsigned phase;
-    bool first_touch;            // maps the pages it visits
+    bool first_touch;              // maps the pages it visits
     double instructions_per_line;  // of the sweep's longest array
     std::vector<SweepStream> streams;
 };

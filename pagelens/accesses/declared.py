@@ -13,7 +13,6 @@ from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
 from pagelens.units import format_size
 
 Kind = _core.StreamKind
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class DeclaredWorkload(Workload):
         self.name, self.source, self.threads = name, "declared", threads
         self.share_seen, self.warnings = None, []
         self.phases = list(dict.fromkeys(sweep.phase for sweep in loops.sweeps))
+        self.measured_phase = self.phases[-1]
         pages = [max(threads, round(array.bytes / FRAME_BYTES)) for array in loops.arrays]
         self.footprint_bytes = sum(pages) * FRAME_BYTES
         self.objects = [ObjectInfo(0, "[kernel: page clearing]")] + [
@@ -86,7 +86,7 @@ def _to_core(loops: Loops, phases: list[str], pages: list[int], threads: int) ->
     return _core.declare_sweeps(pages, sweeps, [loops.repeats.get(phase, 1) for phase in phases], threads)
 
 
-# --- STREAM 5.10 (McCalpin): arrays a, b, c in this order -------------------------------------------------------------
+# --- STREAM 5.10 (McCalpin): arrays a, b, c in this order ---
 
 _STREAM = {  # loads, store, and vector instructions a line of 8 doubles (AVX-512 and a loop unrolled by four)
     "copy": ("a", "c", 2.5),
@@ -101,7 +101,7 @@ def _stream(kernel: str, store: Kind) -> Callable[[int, int, int], Loops]:
 
     def loops(size_bytes: int, threads: int, repeats: int) -> Loops:
         arrays = tuple(Array(name, size_bytes / 3) for name in "abc")
-        streams = tuple(Stream(name, Kind.read) for name in loads) + (Stream(stored, store),)
+        streams = (*(Stream(name, Kind.read) for name in loads), Stream(stored, store))
         first = tuple(Stream(name, Kind.write) for name in "abc")
         return Loops(
             arrays,
@@ -116,7 +116,7 @@ def _stream(kernel: str, store: Kind) -> Callable[[int, int, int], Loops]:
     return loops
 
 
-# --- conjugate gradients on a 27-point stencil, in HPCCG's manner (examples/cg.cpp is its small twin) -----------------
+# --- conjugate gradients on a 27-point stencil, in HPCCG's manner (examples/cg.cpp is its small twin) ---
 
 
 def _cg(size_bytes: int, threads: int, repeats: int) -> Loops:
@@ -145,12 +145,14 @@ def _cg(size_bytes: int, threads: int, repeats: int) -> Loops:
         (18.0, streams({"r": read, "p": write})),  # p = r + beta p
     )
     generate = streams({"columns": write, "values": write, "starts": write, "b": write})
-    vectors_first = (streams({"x": write}), streams({"r": write}), streams({"ap": write}), streams({"p": write}))
     return Loops(
         (*matrix, *vectors.values()),
         (
             Sweep("generate", 60.0, generate, first_touch=True),
-            *(Sweep("generate", 8.0, first, first_touch=True) for first in vectors_first),
+            *(
+                Sweep("generate", 8.0, (Stream(name, write),), first_touch=True)
+                for name in ("x", "r", "ap", "p")
+            ),
             *(Sweep("warm-up", cost, moved) for cost, moved in iteration),
             *(Sweep("solve", cost, moved) for cost, moved in iteration),
         ),
@@ -158,7 +160,7 @@ def _cg(size_bytes: int, threads: int, repeats: int) -> Loops:
     )
 
 
-# --- what a user names ------------------------------------------------------------------------------------------------
+# --- what a user names ---
 
 _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {
     **{f"stream-{kernel}": _stream(kernel, Kind.stream_store) for kernel in _STREAM},
@@ -166,13 +168,13 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {
     "cg": _cg,
 }
 DECLARED = tuple(_WORKLOADS)
-REPEATS = 4  # measured sweeps or iterations, after one that warms the caches; more would count the same again
+REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; more would count the same again
 
 
 def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
-    """A declared workload of about `size_bytes` in all, run by `threads` threads.
+    """A declared workload of about `size_bytes`, run by `threads` threads, each with a part of every array.
 
-    Raises UsageError for an unknown name (naming the nearest) or less than a page of each array for each thread.
+    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread.
     """
     if name not in _WORKLOADS:
         near = difflib.get_close_matches(name, DECLARED, n=3) or DECLARED
@@ -180,6 +182,6 @@ def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -
     least = threads * 1024 * FRAME_BYTES
     if size_bytes < least:
         raise UsageError(
-            f"size: {format_size(size_bytes)} for {threads} threads of {name}: at least {format_size(least)} is needed"
+            f"size: {format_size(size_bytes)} for {threads} threads of {name}: at least {format_size(least)}"
         )
     return DeclaredWorkload(name, _WORKLOADS[name](size_bytes, threads, repeats), threads)

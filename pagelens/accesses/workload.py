@@ -31,6 +31,9 @@ class Workload(ABC):
     source: Literal["trace", "declared"]
     objects: list[ObjectInfo]
     phases: list[str]  # phase 0 is what lies outside of every marked region
+    measured_phase: str | None = (
+        None  # whose time the program's figure is, as a benchmark states; None: the whole run
+    )
     threads: int
     footprint_bytes: int  # peak resident, of one rank
     share_seen: float | None  # of the program's instructions; None where it is not known

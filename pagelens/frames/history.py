@@ -7,7 +7,9 @@ from pagelens import _core
 from pagelens.machine import Machine
 from pagelens.machine.schema import FRAME_BYTES
 
-FLEET_GRAIN = 16  # frames a unit: shares of conflicting pages within a point of grain 1 (tests/python/test_history.py)
+FLEET_GRAIN = (
+    16  # frames a unit: shares of conflicting pages within a point of grain 1 (tests/python/test_history.py)
+)
 
 
 @dataclass(frozen=True)

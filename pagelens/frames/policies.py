@@ -111,7 +111,9 @@ _POLICIES = (
         "1g",
         "1 GiB pages reserved at boot",
         GIGANTIC_PAGE_BITS,
-        Costs(root="hugepages= at boot", memory="up to 1 GiB more a mapping", code="hugetlbfs or libhugetlbfs"),
+        Costs(
+            root="hugepages= at boot", memory="up to 1 GiB more a mapping", code="hugetlbfs or libhugetlbfs"
+        ),
         _gigantic,
         remedy=True,
     ),
@@ -119,7 +121,11 @@ _POLICIES = (
         "coloured",
         "4 KiB pages, frames chosen to fill the slots evenly",
         SMALL_PAGE_BITS,
-        Costs(root="CAP_SYS_ADMIN to read frame numbers", memory="as much again while choosing", code="preloaded library"),
+        Costs(
+            root="CAP_SYS_ADMIN to read frame numbers",
+            memory="as much again while choosing",
+            code="preloaded library",
+        ),
         _coloured,
         remedy=True,
     ),

@@ -1,6 +1,12 @@
 """Machines: files with units and sources, and the time model on top of counts."""
 
-from pagelens.machine.reader import list_machines, load_machine, machine_directory, parse_machine, read_machine_file
+from pagelens.machine.reader import (
+    list_machines,
+    load_machine,
+    machine_directory,
+    parse_machine,
+    read_machine_file,
+)
 from pagelens.machine.schema import Cores, Machine, Memory, MemorySideCache, PrivateCache, Sourced
 from pagelens.machine.time import Times, cache_mode_times, flat_mode_times
 

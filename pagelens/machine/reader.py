@@ -52,7 +52,9 @@ def read_machine_file(path: Path) -> Machine:
         with open(path, "rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"machine: cannot read '{path}' ({error.strerror}); give a name or a readable .toml") from None
+        raise UsageError(
+            f"machine: cannot read '{path}' ({error.strerror}); give a name or a readable .toml"
+        ) from None
     return parse_machine(raw, str(path))
 
 
@@ -78,7 +80,9 @@ def parse_machine(raw: bytes, where: str) -> Machine:
         return Machine.model_validate(data)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key is also a missing one
+        first = min(
+            errors, key=lambda e: e["type"] != "extra_forbidden"
+        )  # a misspelt key is also a missing one
         raise UsageError(_explain(first, text, where)) from None
 
 
@@ -92,7 +96,9 @@ def _explain(error: ErrorDetails, text: str, where: str) -> str:
             near = difflib.get_close_matches(location[-1], _keys_at(location[:-1]), n=1, cutoff=0.0)
             return f"{where}:{line}: unknown key '{key}'; the nearest known one is '{near[0]}'"
         case "missing":
-            return f"{where}:{line}: '{key}' is missing; add it (machines/cori-knl-cache.toml shows every key)"
+            return (
+                f"{where}:{line}: '{key}' is missing; add it (machines/cori-knl-cache.toml shows every key)"
+            )
         case _:
             message = error["msg"].removeprefix("Value error, ")
             value = "" if isinstance(error["input"], Mapping | BaseModel) else f" (is {error['input']!r:.80})"

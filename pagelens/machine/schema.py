@@ -57,7 +57,7 @@ class Sourced(_Table, Generic[T]):
 
     @property
     def label(self) -> str:
-        """"source", "input" or "assumed"."""
+        """ "source", "input" or "assumed"."""
         return "source" if self.source else "input" if self.input else "assumed"
 
 
@@ -133,7 +133,9 @@ class Machine(_Table):
         if self.mode == "cache":
             slots, ratio = self.slots, -(-self.frames // self.slots)
             if slots & (slots - 1) or slots < 1024:
-                raise ValueError(f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages")
+                raise ValueError(
+                    f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages"
+                )
             if ratio * self.ways > MOST_TAGS or self.ways & (self.ways - 1):
                 raise ValueError(
                     f"ways must be a power of two and ddr.size / fast_memory.size x ways at most {MOST_TAGS},"
@@ -176,6 +178,8 @@ class Machine(_Table):
             raise UsageError(f"ways: {self.name} has no memory-side cache; use its cache-mode file")
         if ways < 1 or ways > MOST_WAYS or ways & (ways - 1):
             raise UsageError(f"ways: {ways} is not a power of two from 1 to {MOST_WAYS}")
-        stated = Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]](value=ways, assumed="asked for by the user")
+        stated = Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]](
+            value=ways, assumed="asked for by the user"
+        )
         cache = self.memory_side_cache.model_copy(update={"ways": stated})
         return self.model_copy(update={"memory_side_cache": cache})
