@@ -9,6 +9,9 @@
 // ret at or above their slots, and they are dropped then. A tail call pushes nothing and its ret
 // ends the caller's frame. After a switch to another stack (sigaltstack, coroutines) the innermost
 // frames are right; outer ones may be those of the stack it came from.
+//
+// QEMU 7.2 may call the memory callback of a call or ret for a later atomic instruction that has
+// no callback of its own: take only what the info says is a store (call) or a load (ret) alone.
 #pragma once
 
 #include <algorithm>
@@ -21,29 +24,29 @@ namespace pagelens {
 
 class ShadowStack {
   public:
-    // Frames kept. Deeper recursion overwrites the outermost frames, as in a ring.
+    // Frames kept, at most. When they are full the outer half is forgotten.
     static constexpr std::size_t capacity = 1024;
     // Frames that a snapshot looks at: bounds its cost in deep recursion.
     static constexpr std::size_t snapshot_depth = 256;
 
     // A call pushed `return_address` to the stack slot at `slot`.
     void call(std::uint64_t return_address, std::uint64_t slot) {
-        drop_up_to(slot);
-        top_ = (top_ + 1) & (capacity - 1);
-        frames_[top_] = {return_address, slot};
-        depth_ += depth_ < capacity;
+        std::size_t top = frames_above(slot);
+        if (top == capacity) top = forget_outer_half();
+        frames_[top + 1] = {return_address, slot};
+        top_ = top + 1;
     }
 
     // A ret loaded its return address from the stack slot at `slot`.
-    void ret(std::uint64_t slot) { drop_up_to(slot); }
+    void ret(std::uint64_t slot) { top_ = frames_above(slot); }
 
     // Fills `out` with return addresses, innermost first, each one once: a recursive function
     // is the same call site at any depth. Returns how many were written.
     std::size_t snapshot(std::span<std::uint64_t> out) const {
         std::size_t n = 0;
-        const std::size_t depth = std::min(depth_, snapshot_depth);
+        const std::size_t depth = std::min(top_, snapshot_depth);
         for (std::size_t i = 0; i < depth && n < out.size(); ++i) {
-            const std::uint64_t address = frames_[(top_ - i) & (capacity - 1)].return_address;
+            const std::uint64_t address = frames_[top_ - i].return_address;
             std::size_t seen = 0;
             while (seen < n && out[seen] != address) ++seen;
             if (seen == n) out[n++] = address;
@@ -51,8 +54,11 @@ class ShadowStack {
         return n;
     }
 
-    std::size_t depth() const { return depth_; }
-    void clear() { depth_ = 0; }  // vCPU indices are reused by later threads
+    std::size_t depth() const { return top_; }
+
+    // For the next thread. Call it when a thread ends: QEMU 7.2 announces a new one only after its
+    // first system call, when frames are on the stack.
+    void clear() { top_ = 0; }
 
   private:
     struct Frame {
@@ -60,16 +66,22 @@ class ShadowStack {
         std::uint64_t slot;
     };
 
-    void drop_up_to(std::uint64_t slot) {
-        while (depth_ > 0 && frames_[top_].slot <= slot) {
-            top_ = (top_ - 1) & (capacity - 1);
-            --depth_;
-        }
+    // How many frames have their slots above `slot`; those below are gone.
+    std::size_t frames_above(std::uint64_t slot) const {
+        std::size_t top = top_;
+        while (frames_[top].slot <= slot) --top;
+        return top;
     }
 
-    std::array<Frame, capacity> frames_;
+    std::size_t forget_outer_half() {
+        constexpr std::size_t half = capacity / 2;
+        std::copy(frames_.begin() + half + 1, frames_.end(), frames_.begin() + 1);
+        return capacity - half;
+    }
+
+    // Frame 0 is above every slot and never dropped.
+    std::array<Frame, capacity + 1> frames_{{{0, ~std::uint64_t{0}}}};
     std::size_t top_ = 0;
-    std::size_t depth_ = 0;
 };
 
 enum class Branch : std::uint8_t { none, call, ret };

@@ -94,28 +94,22 @@ class DebugInfo:
 
     def _inlined_calls(self, unit: Any, address: int) -> list[Any]:
         """The DW_TAG_inlined_subroutines around `address`, outermost first."""
-        function = self._function(unit.get_top_DIE(), address)
+        top = unit.get_top_DIE()
+        die = self._function(top, address, _NAMESPACES) or self._function(top, address, _EVERYTHING)
         inlined = []
-        die = function
         while die is not None:
-            die = next(
-                (
-                    child
-                    for child in die.iter_children()
-                    if child.tag in _SCOPES and self._holds(child, address)
-                ),
-                None,
-            )
+            scopes = (child for child in die.iter_children() if child.tag in _SCOPES)
+            die = next((scope for scope in scopes if self._holds(scope, address)), None)
             if die is not None and die.tag == "DW_TAG_inlined_subroutine":
                 inlined.append(die)
         return inlined
 
-    def _function(self, parent: Any, address: int) -> Any | None:
-        """The function around `address` among the children of `parent` and of the namespaces in it."""
+    def _function(self, parent: Any, address: int, nests: set[str]) -> Any | None:
+        """The function around `address` among the children of `parent` and of those `nests` in it."""
         for child in parent.iter_children():
             if child.tag == "DW_TAG_subprogram" and self._holds(child, address):
                 return child
-            if child.tag in _NESTS and (found := self._function(child, address)) is not None:
+            if child.tag in nests and (found := self._function(child, address, nests)) is not None:
                 return found
         return None
 
@@ -127,8 +121,10 @@ class DebugInfo:
 
 # Lexical blocks without code of their own only declare variables, and have no ranges.
 _SCOPES = {"DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"}
-# gcc puts functions' code beside namespaces; clang, Fortran modules and local functions nest it.
-_NESTS = {"DW_TAG_namespace", "DW_TAG_module"}
+# Functions stand in the unit or in namespaces; rarely in other functions (Fortran's contained ones,
+# OpenMP's outlined ones), which takes much longer to search.
+_NAMESPACES = {"DW_TAG_namespace", "DW_TAG_module"}
+_EVERYTHING = _NAMESPACES | {"DW_TAG_subprogram", "DW_TAG_lexical_block"}
 
 
 class _LineTable:
