@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -181,15 +182,19 @@ void register_accesses(nb::module_& m) {
              })
         .def(
             "compile",
-            [](const TraceReader& t, const std::vector<Shape>& private_caches, unsigned bits) {
+            [](const TraceReader& t,
+               const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
+                   private_caches,
+               unsigned bits) {
                 CompileOptions options{{}, bits};
-                for (const Shape& shape : private_caches)
-                    options.private_caches.push_back({shape.first, shape.second});
+                for (const auto& [sets, ways, threads] : private_caches)
+                    options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
                 return compile(t, options, check_signals);
             },
             "private_caches"_a, "page_bits"_a,
-            "Shapes (sets, ways) from the L1 on. Raises ValueError where one does not fit.");
+            "Caches (sets, ways, threads that share it) from the L1 on. Raises ValueError if one "
+            "does not fit.");
 }
 
 }  // namespace pagelens

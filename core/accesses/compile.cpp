@@ -94,6 +94,7 @@ class CacheAddresses {
 
     // The first line of a page not seen before.
     std::uint64_t add(std::uint32_t page, std::uint64_t number) {
+        if (small_bits_ == 0) return std::uint64_t{page} * lines_per_page;
         const std::uint64_t large = number >> small_bits_;
         std::uint32_t index = large_pages_.find(large);
         if (index == PageMap::absent) {
@@ -106,7 +107,10 @@ class CacheAddresses {
         return place * lines_per_page;
     }
 
-    std::uint32_t page_of(std::uint64_t line) { return pages_.find(line / lines_per_page); }
+    std::uint32_t page_of(std::uint64_t line) {
+        const std::uint64_t place = line / lines_per_page;
+        return small_bits_ == 0 ? static_cast<std::uint32_t>(place) : pages_.find(place);
+    }
 
   private:
     unsigned small_bits_;
@@ -118,12 +122,15 @@ class CacheAddresses {
 class Compiler {
   public:
     Compiler(const TraceReader& reader, const CompileOptions& options)
-        : options_(options), walk_(reader), addresses_(options.page_bits) {
+        : walk_(reader), addresses_(options.page_bits) {
         result_->thread_count = std::max(1u, static_cast<unsigned>(reader.threads().size()));
         result_->phase_names = walk_.phases();
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
         result_->instruction_counts.resize(result_->phase_names.size() * result_->thread_count);
-        caches_.resize(result_->thread_count);
+        for (const PrivateCache& cache : options.private_caches) {
+            levels_.push_back({cache, {}});
+            levels_.back().caches.resize(result_->thread_count / cache.threads + 1);
+        }
     }
 
     std::unique_ptr<const CompiledTrace> run(const Poll& poll) {
@@ -137,31 +144,21 @@ class Compiler {
     void line(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
               unsigned thread) {
         const std::uint64_t address = base_of(page) + index;
-        Caches& caches = caches_of(thread);
         switch (kind) {
             case EventKind::stream_store:
-                for (std::size_t level = 0; level < caches.size(); ++level)
-                    if (caches[level].remove(address)) access(level + 1, address, true, thread);
+                for (std::size_t level = 0; level < levels_.size(); ++level)
+                    if (cache(level, thread).remove(address))
+                        access(level + 1, address, true, thread);
                 runs_.line(OpKind::stream_store, page, index, object, thread);
                 break;
             case EventKind::touch:
-                if (!caches.empty()) caches[0].renew(address);
+                if (!levels_.empty()) cache(0, thread).renew(address);
                 break;
-            default: {
-                const bool store = kind != EventKind::read;
-                if (caches.empty()) {
-                    if (kind != EventKind::first_store)
-                        runs_.line(OpKind::fetch, page, index, object, thread);
-                    break;
-                }
-                const CacheAccess l1 = caches[0].access(address, store);
-                if (l1.hit) break;
-                if (caches.size() == 1)
-                    runs_.line(OpKind::fetch, page, index, object, thread);
-                else
-                    access(1, address, false, thread);
-                if (l1.victim_dirty) access(1, l1.victim, true, thread);
-            }
+            case EventKind::first_store:
+                if (levels_.empty()) break;  // without a cache the line is not fetched again
+                [[fallthrough]];
+            default:
+                access(0, address, kind != EventKind::read, thread);
         }
     }
 
@@ -171,8 +168,7 @@ class Compiler {
     }
 
     void unmap(std::span<const std::uint32_t> pages, unsigned thread) {
-        if (!options_.private_caches.empty())
-            for (const std::uint32_t page : pages) drop(page);
+        drop(pages);
         for (const std::uint32_t page : pages)
             runs_.barrier(make_op(OpKind::unmap, page, 1, 0, thread));
     }
@@ -190,17 +186,29 @@ class Compiler {
     }
 
   private:
-    using Caches = std::vector<SetAssociativeCache>;
+    // One level of private caches; each is made when a thread first needs it.
+    struct Level {
+        PrivateCache options;
+        std::vector<std::unique_ptr<SetAssociativeCache>> caches;
+    };
 
-    // What the cache above `level` (0: the L1) asks for: a fetch, or the taking of a dirty line.
-    // Below the last cache are the ops.
-    void access(std::size_t level, std::uint64_t line, bool dirty, unsigned thread) {
-        Caches& caches = caches_[thread];
-        if (level == caches.size())
-            return emit(dirty ? OpKind::write_back : OpKind::fetch, line, thread);
-        const CacheAccess here = caches[level].access(line, dirty);
+    SetAssociativeCache& cache(std::size_t level, unsigned thread) {
+        Level& its = levels_[level];
+        auto& cache = its.caches[thread / its.options.threads];
+        if (!cache)
+            cache = std::make_unique<SetAssociativeCache>(its.options.shape.sets,
+                                                          its.options.shape.ways);
+        return *cache;
+    }
+
+    // A load or store at level 0; further down a fetch, or the taking of a dirty line. Below the
+    // last level are the ops.
+    void access(std::size_t level, std::uint64_t line, bool write, unsigned thread) {
+        if (level == levels_.size())
+            return emit(write && level > 0 ? OpKind::write_back : OpKind::fetch, line, thread);
+        const CacheAccess here = cache(level, thread).access(line, write);
         // A line that comes dirty from above is whole: it is not fetched from below.
-        if (!here.hit && !dirty) access(level + 1, line, false, thread);
+        if (!here.hit && !(write && level > 0)) access(level + 1, line, false, thread);
         if (here.victim_dirty) access(level + 1, here.victim, true, thread);
     }
 
@@ -211,32 +219,29 @@ class Compiler {
         runs_.line(kind, page, index, walk_.objects().at(number * lines_per_page + index), thread);
     }
 
-    // The page's frame goes: what is dirty in the caches is still written to it.
-    void drop(std::uint32_t page) {
-        const std::uint64_t base = base_of(page);
-        for (unsigned thread = 0; thread < caches_.size(); ++thread)
-            for (std::size_t level = 0; level < caches_[thread].size(); ++level)
-                for (std::uint64_t line = base; line < base + lines_per_page; ++line)
-                    if (caches_[thread][level].remove(line)) access(level + 1, line, true, thread);
+    // The pages' frames go: what is dirty in the caches is still written to them.
+    void drop(std::span<const std::uint32_t> pages) {
+        for (std::size_t level = 0; level < levels_.size(); ++level) {
+            const Level& its = levels_[level];
+            for (unsigned first = 0; first < result_->thread_count; first += its.options.threads) {
+                if (!its.caches[first / its.options.threads]) continue;
+                for (const std::uint32_t page : pages)
+                    for (unsigned i = 0; i < lines_per_page; ++i)
+                        if (cache(level, first).remove(base_of(page) + i))
+                            access(level + 1, base_of(page) + i, true, first);
+            }
+        }
     }
 
     std::uint64_t base_of(std::uint32_t page) {
         while (bases_.size() <= page) {
             const auto next = static_cast<std::uint32_t>(bases_.size());
             bases_.push_back(addresses_.add(next, walk_.pages()[next].first_number));
-            for (const CacheShape& cache : options_.private_caches)
-                if (bases_.back() / cache.sets >= (1u << 31) - 2)
+            for (const Level& level : levels_)
+                if (bases_.back() / level.options.shape.sets >= (1u << 31) - 2)
                     throw std::length_error("the trace touches too many pages");
         }
         return bases_[page];
-    }
-
-    Caches& caches_of(unsigned thread) {
-        Caches& caches = caches_[thread];
-        if (caches.empty())
-            for (const CacheShape& shape : options_.private_caches)
-                caches.emplace_back(shape.sets, shape.ways);
-        return caches;
     }
 
     // From the order of first use to that of addresses; an unmapped range becomes one op.
@@ -270,12 +275,11 @@ class Compiler {
         ops.truncate(kept);
     }
 
-    const CompileOptions& options_;
     TraceWalk walk_;
     CacheAddresses addresses_;
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
     PageRuns<OpList> runs_{result_->list};
-    std::vector<Caches> caches_;        // of each thread
+    std::vector<Level> levels_;
     std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
     unsigned phase_ = 0;
 };
@@ -285,7 +289,8 @@ void check(const TraceHeader& header, const CompileOptions& options) {
         if (!good) throw std::invalid_argument(what);
     };
     require(options.page_bits >= page_bits && options.page_bits <= 30, "page_bits is not 12 to 30");
-    for (const CacheShape& cache : options.private_caches) {
+    for (const auto& [cache, threads] : options.private_caches) {
+        require(threads >= 1, "a private cache belongs to no thread");
         require(std::has_single_bit(cache.sets) && cache.sets >= lines_per_page,
                 "a private cache's sets are not a power of two from 64 on");
         require(cache.ways >= 1 && cache.ways <= 64, "a private cache's ways are not 1 to 64");
@@ -293,7 +298,9 @@ void check(const TraceHeader& header, const CompileOptions& options) {
             line_bits + static_cast<unsigned>(std::countr_zero(cache.sets)) <= options.page_bits,
             "a private cache is indexed by address bits above the page shift");
     }
-    require(options.private_caches.empty() || is_exact_for(header, options.private_caches[0]),
+    if (options.private_caches.empty()) return;
+    require(options.private_caches[0].threads == 1, "the first private cache is shared");
+    require(is_exact_for(header, options.private_caches[0].shape),
             "the trace is not exact for this first-level cache");
 }
 

@@ -15,10 +15,16 @@
 
 namespace pagelens {
 
+// LRU, write-back, write-allocate.
+struct PrivateCache {
+    CacheShape shape;
+    unsigned threads = 1;  // that share it: neighbours in the order of the trace's threads
+};
+
 struct CompileOptions {
-    // One set for each thread, nearest first: LRU, write-back, write-allocate. None: the lines as
-    // they left the tracer's filter. Set indices lie below `page_bits`.
-    std::vector<CacheShape> private_caches;
+    // Nearest first; the first has one thread. None: the lines as they left the tracer's filter.
+    // Set indices lie below `page_bits`.
+    std::vector<PrivateCache> private_caches;
     unsigned page_bits = 12;  // of the pages that placement will use; at most 30
 };
 

@@ -49,13 +49,24 @@ class TraceWorkload(Workload):
         self.objects = _objects(trace, self.survey, self.warnings.append)
 
     def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
-        shapes = [(cache.sets, cache.ways.value) for cache in caches]
-        if shapes and not self.trace.is_exact_for(shapes[0]):
+        l1 = (machine.l1.sets, machine.l1.ways.value)
+        if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
-                f"machine {machine.name}: its L1 has {_shape(shapes[0])}, {self.path} is exact for L1s of "
+                f"machine {machine.name}: its L1 has {_shape(l1)}, {self.path} is exact for L1s of "
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
-        return self.trace.compile(shapes, page_bits)
+        return self.trace.compile([_share(cache, self.threads) for cache in caches], page_bits)
+
+
+def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:
+    """Sets and ways of `cache` that a program of so many threads has, and how many of its threads share them.
+
+    Where several ranks share a cache each has its part of the ways. That is exact for ranks in lockstep:
+    between two uses of a line by one rank every other rank has used as many lines of the set.
+    """
+    sharing = cache.shared_by.value
+    ranks = max(1, sharing // threads)
+    return cache.sets, max(1, cache.ways.value // ranks), min(sharing, threads)
 
 
 def describe_family(families: list[tuple[int, int]]) -> str:

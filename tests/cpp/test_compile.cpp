@@ -1,0 +1,413 @@
+// Compilation against a reference that does the same event by event, in the plainest way.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "core/accesses/compile.hpp"
+#include "core/accesses/survey.hpp"
+#include "core/accesses/trace_writer.hpp"
+#include "tests/cpp/reference_caches.hpp"
+#include "tests/cpp/temporary_file.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+constexpr std::uint64_t pages = 48;  // of the random programs, from page 1000 on
+constexpr std::uint64_t first_page = 1000;
+constexpr std::uint16_t heap = 1, mapping = 3, first_site = 4;  // objects, without modules
+
+struct Stamped {
+    std::uint64_t instructions;
+    Event event;
+};
+using Thread = std::vector<Stamped>;
+
+// Blocks of three sites come and go, small and large; lines are used between.
+Thread random_thread(std::mt19937_64& random, std::size_t count) {
+    Thread thread;
+    std::uint64_t instructions = 0;
+    std::uint64_t walk = random() % (pages * 64);
+    const auto page = [&] { return first_page + random() % pages; };
+    while (thread.size() < count) {
+        if (random() % 8 == 0) instructions += random() % 100;
+        Event event{};
+        switch (random() % 40) {
+            case 0:
+                event = {EventKind::page_read, page(), 1, 0};
+                break;
+            case 1:
+                event = {EventKind::page_write, page(), 1, 0};
+                break;
+            case 2: {
+                const auto kind = random() % 2 == 0 ? EventKind::unmap : EventKind::discard;
+                event = {kind, page(), random() % 4, 0};
+                break;
+            }
+            case 3: {
+                const std::uint64_t bytes =
+                    random() % 4 == 0 ? random() % (20 * 4096) : random() % 300;
+                event = {EventKind::birth, page() * 4096 + random() % 4096, bytes,
+                         1 + random() % 3};
+                break;
+            }
+            case 4:
+                event = {EventKind::phase, 0, instructions, random() % 3};
+                break;
+            default:
+                walk = random() % 6 == 0 ? random() % (pages * 64) : (walk + 1) % (pages * 64);
+                event = {static_cast<EventKind>(random() % 5), first_page * 64 + walk, 0, 0};
+        }
+        thread.push_back({instructions, event});
+    }
+    return thread;
+}
+
+void write(const std::string& path, const std::vector<Thread>& threads) {
+    TraceWriter writer(path, {});
+    for (std::uint64_t site = 1; site <= 3; ++site) writer.define(CallSiteDefinition{site, {}});
+    for (std::uint64_t id = 1; id <= 2; ++id)
+        writer.define(PhaseDefinition{id, "phase " + std::to_string(id)});
+    for (std::uint32_t id = 0; id < threads.size(); ++id) {
+        for (const Stamped& item : threads[id]) {
+            writer.thread(id).stamp(item.instructions);
+            writer.thread(id).put(item.event);
+        }
+    }
+    writer.finish({});
+}
+
+// An op of one line, or of none for the kinds that are not of lines.
+using Step = std::tuple<OpKind, std::uint64_t, unsigned, std::uint16_t, unsigned>;  // page: virtual
+
+class Reference {
+  public:
+    Reference(std::size_t threads, std::size_t sets, std::size_t ways)
+        : sets_(sets), ways_(ways), caches_(threads, std::vector<std::vector<Line>>(sets)) {}
+
+    void take(const Event& e, unsigned thread) {
+        switch (e.kind) {
+            case EventKind::page_read:
+                map(e.address, OpKind::map_read, thread);
+                break;
+            case EventKind::page_write:
+                map(e.address, OpKind::map_write, thread);
+                break;
+            case EventKind::unmap:
+            case EventKind::discard:
+                for (unsigned t = 0; t < caches_.size(); ++t)
+                    for (std::uint64_t page = e.address; page < e.address + e.count; ++page)
+                        if (mapped.contains(page))
+                            for (std::uint64_t line = page * 64; line < page * 64 + 64; ++line)
+                                drop(line, t);
+                for (std::uint64_t page = e.address; page < e.address + e.count; ++page) {
+                    if (mapped.erase(page) != 0)
+                        steps.emplace_back(OpKind::unmap, page, 0, 0, thread);
+                    if (e.kind == EventKind::unmap)
+                        std::erase_if(owners, [&](auto& o) { return o.first / 64 == page; });
+                }
+                break;
+            case EventKind::birth:
+                for (std::uint64_t at = e.address; at < e.address + e.count; ++at)
+                    owners[at / 64] = static_cast<std::uint16_t>(first_site + e.extra - 1);
+                break;
+            case EventKind::phase:
+                steps.emplace_back(OpKind::phase, e.extra, 0, 0, thread);
+                break;
+            case EventKind::touch:
+            case EventKind::stream_store:
+            case EventKind::read:
+            case EventKind::write:
+            case EventKind::first_store:
+                line(e, thread);
+                break;
+            default:
+                break;
+        }
+    }
+
+    std::vector<Step> steps;
+
+  private:
+    struct Line {
+        std::uint64_t number;
+        bool dirty;
+    };
+
+    void map(std::uint64_t page, OpKind kind, unsigned thread) {
+        const auto found = mapped.find(page);
+        if (found != mapped.end() && (found->second == OpKind::map_write || kind == found->second))
+            return;
+        mapped[page] = kind;
+        steps.emplace_back(kind, page, 0, owner(page * 64), thread);
+    }
+
+    std::uint16_t owner(std::uint64_t line) {
+        const auto found = owners.find(line);
+        return found == owners.end() ? mapping : found->second;
+    }
+
+    void emit(OpKind kind, std::uint64_t line, unsigned thread) {
+        steps.emplace_back(kind, line / 64, static_cast<unsigned>(line % 64), owner(line), thread);
+    }
+
+    void drop(std::uint64_t line, unsigned thread) {
+        auto& set = caches_[thread][line % sets_];
+        const auto found =
+            std::find_if(set.begin(), set.end(), [&](const Line& l) { return l.number == line; });
+        if (found == set.end()) return;
+        if (found->dirty) emit(OpKind::write_back, line, thread);
+        set.erase(found);
+    }
+
+    void line(const Event& e, unsigned thread) {
+        if (!mapped.contains(e.address / 64)) map(e.address / 64, OpKind::map_write, thread);
+        if (e.kind == EventKind::stream_store) {
+            drop(e.address, thread);
+            emit(OpKind::stream_store, e.address, thread);
+            return;
+        }
+        auto& set = caches_[thread][e.address % sets_];  // the most recent last
+        const auto found = std::find_if(set.begin(), set.end(),
+                                        [&](const Line& l) { return l.number == e.address; });
+        bool dirty = e.kind == EventKind::write || e.kind == EventKind::first_store;
+        if (found != set.end()) {
+            dirty |= found->dirty;
+            set.erase(found);
+        } else {
+            if (e.kind == EventKind::touch) return;
+            emit(OpKind::fetch, e.address, thread);
+            if (set.size() == ways_) {
+                const Line victim = set.front();
+                set.erase(set.begin());
+                if (victim.dirty) emit(OpKind::write_back, victim.number, thread);
+            }
+        }
+        set.push_back({e.address, dirty});
+    }
+
+    std::size_t sets_, ways_;
+    std::vector<std::vector<std::vector<Line>>> caches_;  // [thread][set]
+    std::map<std::uint64_t, OpKind> mapped;
+    std::map<std::uint64_t, std::uint16_t> owners;  // of lines
+};
+
+std::vector<Step> expand(const Program& program) {
+    std::vector<Step> steps;
+    const auto cursor = program.open();
+    for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+        for (const Op& op : ops) {
+            if (op.kind() == OpKind::phase) {
+                steps.emplace_back(op.kind(), op.page, 0, op.object, op.thread);
+            } else if (op.kind() == OpKind::unmap) {
+                for (std::uint64_t i = 0; i < op.lines; ++i)
+                    steps.emplace_back(op.kind(), program.pages()[op.page + i].raw(), 0, op.object,
+                                       op.thread);
+            } else if (op.kind() == OpKind::map_read || op.kind() == OpKind::map_write) {
+                steps.emplace_back(op.kind(), program.pages()[op.page].raw(), 0, op.object,
+                                   op.thread);
+            } else {
+                for (unsigned i = 0; i < lines_per_page; ++i)
+                    if ((op.lines >> i & 1) != 0)
+                        steps.emplace_back(op.kind(), program.pages()[op.page].raw(), i, op.object,
+                                           op.thread);
+            }
+        }
+    }
+    return steps;
+}
+
+// Page runs keep the order of lines with the same index, and that of everything against a step that
+// is not of lines: in this order two lists of steps mean the same if they are equal.
+std::vector<Step> by_index(std::vector<Step> steps) {
+    auto begin = steps.begin();
+    const auto sort = [&](auto end) {
+        std::stable_sort(begin, end, [](const Step& a, const Step& b) {
+            return std::get<2>(a) < std::get<2>(b);
+        });
+    };
+    for (auto at = steps.begin(); at != steps.end(); ++at) {
+        if (std::get<0>(*at) <= OpKind::touch) continue;
+        sort(at);
+        begin = at + 1;
+    }
+    sort(steps.end());
+    return steps;
+}
+
+std::vector<std::pair<Stamped, unsigned>> merged(const std::vector<Thread>& threads) {
+    std::vector<std::pair<Stamped, unsigned>> all;
+    for (unsigned t = 0; t < threads.size(); ++t)
+        for (const Stamped& item : threads[t]) all.emplace_back(item, t);
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+        return a.first.instructions < b.first.instructions;
+    });
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("compile: equals the reference, whatever the program, its threads and the L1") {
+    std::mt19937_64 random(3);
+    for (int round = 0; round < 40; ++round) {
+        std::vector<Thread> threads;
+        const std::size_t count = 1 + random() % 3;
+        for (std::size_t t = 0; t < count; ++t) threads.push_back(random_thread(random, 2000));
+        const TemporaryFile file;
+        write(file.path, threads);
+        const std::size_t ways = 1 + random() % 3;
+        Reference reference(count, 64, ways);
+        for (const auto& [item, thread] : merged(threads)) reference.take(item.event, thread);
+        const auto program =
+            compile(TraceReader(file.path), {{{{64, static_cast<std::uint32_t>(ways)}, 1}}, 12});
+        CHECK(program->threads() == count);
+        CHECK(program->objects() == first_site + 3);
+        CHECK(program->phases() == 3);
+        CHECK(std::is_sorted(program->pages().begin(), program->pages().end()));
+        CHECK(by_index(expand(*program)) == by_index(reference.steps));
+    }
+}
+
+TEST_CASE("compile: large pages let the L2 be run too, with the index bits of the large page") {
+    std::mt19937_64 random(4);
+    const Thread thread = random_thread(random, 6000);
+    const TemporaryFile file;
+    write(file.path, {thread});
+    const TraceReader reader(file.path);
+    // An L1 alone indexed by bits 6..14 of the virtual address equals the reference of 512 sets.
+    Reference reference(1, 512, 1);
+    for (const Stamped& item : thread) reference.take(item.event, 0);
+    const auto l1 = compile(reader, {{{{512, 1}, 1}}, 21});
+    CHECK(by_index(expand(*l1)) == by_index(reference.steps));
+    CHECK_THROWS_AS(compile(reader, {{{{512, 1}, 1}}, 12}), std::invalid_argument);
+}
+
+TEST_CASE("compile: an L2 behind the L1 takes its misses and its dirty lines") {
+    const TemporaryFile file;
+    Thread thread;
+    const auto access = [&](EventKind kind, std::uint64_t line) {
+        thread.push_back({0, {kind, first_page * 64 + line, 0, 0}});
+    };
+    access(EventKind::write, 0);   // L1 and L2 miss
+    access(EventKind::read, 64);   // L1 set 0 again: line 0 is dirty in L2 now
+    access(EventKind::read, 0);    // L2 hit
+    access(EventKind::read, 128);  // L2 set 0 of 128: pushes dirty line 0 out
+    write(file.path, {thread});
+    const auto program = compile(TraceReader(file.path), {{{{64, 1}, 1}, {{128, 1}, 1}}, 21});
+    std::vector<std::pair<OpKind, std::uint64_t>> lines;
+    for (const auto& [kind, page, index, object, t] : expand(*program))
+        if (kind <= OpKind::touch) lines.emplace_back(kind, page * 64 + index - first_page * 64);
+    using Lines = decltype(lines);
+    CHECK(lines == Lines{{OpKind::fetch, 0},
+                         {OpKind::fetch, 64},
+                         {OpKind::fetch, 128},
+                         {OpKind::write_back, 0}});
+}
+
+TEST_CASE("compile: two threads share an L2, each has its L1") {
+    const TemporaryFile file;
+    const Thread one{{0, {EventKind::read, first_page * 64, 0, 0}}};
+    const Thread other{{10, {EventKind::read, first_page * 64, 0, 0}}};
+    write(file.path, {one, other});
+    const TraceReader reader(file.path);
+    CHECK(compile(reader, {{{{64, 8}, 1}, {{1024, 16}, 1}}, 21})->lines() == 2);
+    CHECK(compile(reader, {{{{64, 8}, 1}, {{1024, 16}, 2}}, 21})->lines() == 1);
+}
+
+TEST_CASE("compile: a page moved by mremap keeps its frame, its old address is a new page") {
+    const TemporaryFile file;
+    const auto at = [](EventKind kind, std::uint64_t page) {
+        return Stamped{0, {kind, page * 64, 0, 0}};
+    };
+    write(file.path, {{at(EventKind::write, 2000),
+                       {0, {EventKind::remap, 2000, 1, 3000}},
+                       at(EventKind::read, 3000),
+                       at(EventKind::write, 2000)}});
+    const auto program = compile(TraceReader(file.path), {{}, 12});
+    std::vector<std::uint32_t> dense;
+    const auto cursor = program->open();
+    for (const Op& op : cursor->next())
+        if (op.kind() == OpKind::fetch) dense.push_back(op.page);
+    CHECK(dense == std::vector<std::uint32_t>{0, 0, 1});
+    CHECK(program->pages()[0].raw() == 2000);
+}
+
+TEST_CASE("compile: instructions are counted by phase and thread") {
+    const TemporaryFile file;
+    write(file.path, {{{100, {EventKind::read, 1, 0, 0}},
+                       {250, {EventKind::phase, 0, 250, 1}},
+                       {400, {EventKind::read, 2, 0, 0}}},
+                      {{0, {EventKind::read, 9, 0, 0}}, {300, {EventKind::read, 10, 0, 0}}}});
+    const auto program = compile(TraceReader(file.path), {{}, 12});
+    const auto counts = program->instructions();
+    CHECK(std::vector<std::uint64_t>(counts.begin(), counts.end()) ==
+          std::vector<std::uint64_t>{250, 300, 150, 0, 0, 0});
+}
+
+TEST_CASE("compile: refuses an L1 that the trace is not exact for") {
+    const TemporaryFile file;
+    TraceHeader header;
+    header.exact_for = {{64, 8}, {512, 2}};
+    TraceWriter(file.path, header).finish({});
+    const TraceReader reader(file.path);
+    CHECK_NOTHROW(compile(reader, {{{{64, 8}, 1}}, 12}));
+    CHECK_NOTHROW(compile(reader, {{{{64, 12}, 1}}, 12}));
+    CHECK_NOTHROW(compile(reader, {{{{512, 2}, 1}}, 21}));
+    CHECK_THROWS_AS(compile(reader, {{{{64, 7}, 1}}, 12}), std::invalid_argument);
+    CHECK_THROWS_AS(compile(reader, {{{{256, 2}, 1}}, 21}), std::invalid_argument);
+}
+
+TEST_CASE("survey: blocks of one site are one object, reused addresses go to the new one") {
+    const TemporaryFile file;
+    const std::uint64_t block = 5000 * 4096 + 16;
+    const auto line = [&](EventKind kind, std::uint64_t i) {
+        return Stamped{0, {kind, 5000 * 64 + i, 0, 0}};
+    };
+    write(file.path, {{{0, {EventKind::birth, block, 100, 1}},
+                       {0, {EventKind::birth, block + 112, 100, 1}},
+                       line(EventKind::write, 0),
+                       line(EventKind::read, 2),
+                       {0, {EventKind::death, block, 0, 0}},
+                       {0, {EventKind::birth, block, 4096 * 64, 2}},  // a large one over both
+                       line(EventKind::read, 0),
+                       line(EventKind::first_store, 2),
+                       {0, {EventKind::birth, block, 64, 3}},  // a small one within
+                       line(EventKind::read, 1),
+                       line(EventKind::read, 2),
+                       {0, {EventKind::unmap, 5000, 1, 0}},
+                       line(EventKind::read, 1)}});
+    const Survey found = survey(TraceReader(file.path));
+    REQUIRE(found.objects.size() == first_site + 3);
+    const SurveyedObject& one = found.objects[first_site];
+    CHECK(one.births == 2);
+    CHECK(one.peak_bytes == 200);
+    CHECK(one.lines_fetched == 2);
+    CHECK(one.lines_stored == 1);
+    const SurveyedObject& two = found.objects[first_site + 1];
+    CHECK(two.lines_fetched == 2);
+    CHECK(two.lines_stored == 1);
+    CHECK(found.objects[first_site + 2].lines_fetched == 1);
+    CHECK(found.objects[mapping].lines_fetched == 1);
+    CHECK(found.lines_fetched == 6);
+}
+
+TEST_CASE("survey: the footprint is the most pages written at one time") {
+    const TemporaryFile file;
+    Thread thread;
+    for (int step = 0; step < 3; ++step) {  // a temporary of ten pages in each step
+        for (std::uint64_t page = 0; page < 10; ++page)
+            thread.push_back({0, {EventKind::page_write, 7000 + page, 1, 0}});
+        thread.push_back({0, {EventKind::page_read, 9000, 1, 0}});  // no frame of its own
+        thread.push_back({0, {EventKind::unmap, 7000, 10, 0}});
+    }
+    write(file.path, {thread, {{0, {EventKind::page_write, 7000, 1, 0}}}});
+    const Survey found = survey(TraceReader(file.path));
+    CHECK(found.peak_pages == 10);
+    REQUIRE(found.first_writes.size() >= 3);
+    CHECK(found.first_writes[0].first == 7000);
+    CHECK(found.first_writes[0].count == 10);
+}
