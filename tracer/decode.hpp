@@ -1,0 +1,108 @@
+// What the tracer needs to know of an x86-64 instruction, from its bytes, when it is translated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pagelens {
+
+struct Instruction {
+    // It makes exactly one memory callback each time it runs. Only for common forms, where it is
+    // certain: vector accesses come in pieces of 8 bytes, read-modify-writes make two.
+    bool one_access = false;
+    bool non_temporal_store = false;
+    bool avx512 = false;  // no QEMU up to 8.2 executes it
+};
+
+namespace decode_detail {
+
+// Opcodes of the one-byte map whose memory operand is one load or one store.
+constexpr bool one_access_primary(std::uint8_t opcode, unsigned modrm_reg) {
+    switch (opcode) {
+        case 0x02: case 0x03: case 0x0a: case 0x0b: case 0x12: case 0x13: case 0x1a: case 0x1b:
+        case 0x22: case 0x23: case 0x2a: case 0x2b: case 0x32: case 0x33:  // op reg, mem
+        case 0x38: case 0x39: case 0x3a: case 0x3b:                        // cmp
+        case 0x63: case 0x69: case 0x6b:                                   // movsxd, imul
+        case 0x84: case 0x85: case 0x88: case 0x89: case 0x8a: case 0x8b:  // test, mov
+        case 0xc6: case 0xc7:                                              // mov mem, imm
+            return true;
+        case 0x80: case 0x81: case 0x83: return modrm_reg == 7;  // cmp mem, imm
+        case 0xf6: case 0xf7: return modrm_reg != 2 && modrm_reg != 3;  // not not and neg
+        default: return false;
+    }
+}
+
+constexpr bool is_push_pop(std::uint8_t opcode) {
+    return (opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xc3;
+}
+
+// Opcodes of the 0f map: integer loads, and with a scalar prefix (f2, f3) scalar floating point.
+constexpr bool one_access_0f(std::uint8_t opcode, bool scalar) {
+    switch (opcode) {
+        case 0xaf: case 0xb6: case 0xb7: case 0xbe: case 0xbf: return !scalar;
+        case 0x10: case 0x11: case 0x2a: case 0x51: case 0x58: case 0x59: case 0x5a: case 0x5c:
+        case 0x5d: case 0x5e: case 0x5f:
+            return scalar;
+        default: return opcode >= 0x40 && opcode <= 0x4f && !scalar;  // cmov
+    }
+}
+
+// AVX-512's moves and operations on mask registers are encoded by VEX.
+constexpr bool is_mask_instruction(std::uint8_t opcode) {
+    return (opcode >= 0x41 && opcode <= 0x4b) || (opcode >= 0x90 && opcode <= 0x93) ||
+           opcode == 0x98 || opcode == 0x99;
+}
+
+}  // namespace decode_detail
+
+inline Instruction decode(std::span<const std::uint8_t> bytes) {
+    using namespace decode_detail;
+    const auto at = [bytes](std::size_t i) { return i < bytes.size() ? bytes[i] : std::uint8_t{0x90}; };
+    const auto in_memory = [&at](std::size_t modrm) { return at(modrm) >> 6 != 3; };
+
+    Instruction result;
+    std::size_t i = 0;
+    bool operand_size = false;
+    std::uint8_t repeat = 0;
+    for (;; ++i) {
+        const std::uint8_t byte = at(i);
+        if (byte == 0xf2 || byte == 0xf3) {
+            repeat = byte;
+        } else if (byte == 0x66) {
+            operand_size = true;
+        } else if (byte != 0x64 && byte != 0x65 && byte != 0x67 && byte != 0x2e && byte != 0x3e) {
+            break;
+        }
+    }
+    if ((at(i) & 0xf0) == 0x40) ++i;  // REX
+
+    if (at(i) == 0x62) {  // EVEX
+        result.avx512 = true;
+    } else if (at(i) == 0xc4 || at(i) == 0xc5) {  // VEX
+        const bool three = at(i) == 0xc4;
+        const unsigned map = three ? at(i + 1) & 31 : 1;
+        const unsigned prefix = at(i + (three ? 2 : 1)) & 3;  // none, 66, f3, f2
+        const std::uint8_t opcode = at(i + (three ? 3 : 2));
+        const bool memory = in_memory(i + (three ? 4 : 3));
+        if (map != 1) return result;
+        result.avx512 = is_mask_instruction(opcode);
+        result.non_temporal_store =
+            memory && ((opcode == 0x2b && prefix <= 1) || (opcode == 0xe7 && prefix == 1));
+        result.one_access = memory && prefix >= 2 && one_access_0f(opcode, true);
+    } else if (at(i) == 0x0f) {
+        const std::uint8_t opcode = at(i + 1);
+        if (!in_memory(i + 2)) return result;
+        result.non_temporal_store =
+            (opcode == 0xc3 && !operand_size && repeat == 0) ||  // movnti
+            opcode == 0x2b ||                                    // movntps, -pd, -ss, -sd
+            (opcode == 0xe7 && repeat == 0);                     // movntq, movntdq
+        result.one_access = one_access_0f(opcode, repeat != 0);
+    } else {
+        result.one_access = is_push_pop(at(i)) ||
+                            (in_memory(i + 1) && one_access_primary(at(i), at(i + 1) >> 3 & 7));
+    }
+    return result;
+}
+
+}  // namespace pagelens

@@ -1,0 +1,93 @@
+#include "tracer/options.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <stdexcept>
+#include <string_view>
+#include <variant>
+
+namespace pagelens {
+
+namespace {
+
+using Member = std::variant<std::string Options::*, std::uint64_t Options::*>;
+
+const struct {
+    const char* name;
+    Member member;
+} keys[] = {
+    {"plugin", &Options::plugin},
+    {"qemu", &Options::qemu},
+    {"hooks", &Options::hooks},
+    {"output", &Options::output},
+    {"child_output", &Options::child_output},
+    {"status", &Options::status},
+    {"skip", &Options::skip},
+    {"accesses", &Options::accesses},
+    {"function_file", &Options::function_file},
+    {"function_address", &Options::function_address},
+};
+
+std::uint64_t number(std::string_view text) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size()) {
+        throw std::invalid_argument("not a number: " + std::string(text));
+    }
+    return value;
+}
+
+}  // namespace
+
+Options parse_options(int argc, const char* const* argv) {
+    Options options;
+    for (int i = 0; i < argc; ++i) {
+        const std::string_view argument = argv[i];
+        const std::size_t equals = argument.find('=');
+        const std::string_view value = argument.substr(equals == argument.npos ? 0 : equals + 1);
+        bool known = false;
+        for (const auto& key : keys) {
+            if (argument.substr(0, equals) != key.name) continue;
+            known = true;
+            if (const auto* text = std::get_if<std::string Options::*>(&key.member)) {
+                options.**text = value;
+            } else {
+                options.*std::get<std::uint64_t Options::*>(key.member) = number(value);
+            }
+        }
+        if (!known) throw std::invalid_argument("unknown argument " + std::string(argument));
+    }
+    if (options.output.empty()) throw std::invalid_argument("no output=");
+    return options;
+}
+
+std::string plugin_argument(const Options& options) {
+    std::string all;
+    const auto append = [&all](const char* key, const std::string& value) {
+        if (!all.empty()) all += ',';
+        all += std::string(key) + "=";
+        for (const char c : value) all += c == ',' ? std::string(",,") : std::string(1, c);
+    };
+    append("file", options.plugin);
+    for (const auto& key : keys) {
+        if (const auto* text = std::get_if<std::string Options::*>(&key.member)) {
+            if (!(options.**text).empty()) append(key.name, options.**text);
+        } else {
+            append(key.name,
+                   std::to_string(options.*std::get<std::uint64_t Options::*>(key.member)));
+        }
+    }
+    return all;
+}
+
+std::string with_process_id(std::string name) {
+    for (std::size_t at = 0; (at = name.find("%p", at)) != name.npos;) {
+        const std::string id = std::to_string(::getpid());
+        name.replace(at, 2, id);
+        at += id.size();
+    }
+    return name;
+}
+
+}  // namespace pagelens

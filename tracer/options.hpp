@@ -1,0 +1,31 @@
+// What the driver asks of the plugin: `-plugin libpagelens_tracer.so,key=value,...`
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pagelens {
+
+struct Options {
+    std::string plugin;        // this library, to run children under
+    std::string qemu;          // likewise
+    std::string hooks;         // interposer to preload into children; empty: none
+    std::string output;        // the trace; %p is the process id
+    std::string child_output;  // traces of children; empty: children are not traced
+    std::string status;        // file that the driver reads afterwards: a line a fact
+    std::uint64_t skip = 0;    // accesses before tracing begins
+    std::uint64_t accesses = 0;   // accesses after which tracing stops; 0: never
+    std::string function_file;    // tracing begins at this address of this file, if given
+    std::uint64_t function_address = 0;
+};
+
+// Throws std::invalid_argument naming the argument.
+Options parse_options(int argc, const char* const* argv);
+
+// The options as QEMU's -plugin takes them, for a child: commas are doubled.
+std::string plugin_argument(const Options& options);
+
+// NAME with every %p replaced by the process id.
+std::string with_process_id(std::string name);
+
+}  // namespace pagelens

@@ -1,0 +1,353 @@
+// The QEMU plugin: what is called when, and what it is called on. Everything that happens then is
+// the Tracer's.
+//
+// It goes through stages; between two of them QEMU drops its translations (qemu_plugin_reset), so
+// that each stage pays for its own callbacks only:
+//   waiting   until the function of --from-function is called: calls, returns, doorbells
+//   skipping  --skip accesses are counted
+//   tracing   every access
+//   finishing the budget is used up: instructions are counted in line
+//   idle      an untraced child: system calls alone
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tracer/decode.hpp"
+#include "tracer/doorbell.hpp"
+#include "tracer/follow_exec.hpp"
+#include "tracer/qemu_plugin_api.h"
+#include "tracer/tracer.hpp"
+
+extern "C" {
+extern std::uintptr_t guest_base;  // QEMU's: where guest address 0 is
+void start_exclusive(void);        // QEMU's: waits until no other thread runs the program
+void end_exclusive(void);
+[[gnu::visibility("default")]] extern int qemu_plugin_version;
+int qemu_plugin_version = PAGELENS_QEMU_PLUGIN_VERSION;
+[[gnu::visibility("default")]] int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
+                                                       int argc, char** argv);
+[[gnu::visibility("default")]] int kill(pid_t pid, int signal) noexcept;
+}
+
+namespace pagelens {
+namespace {
+
+enum class Stage { waiting, skipping, tracing, finishing, idle };
+
+qemu_plugin_id_t plugin_id;
+Options options;
+Tracer* tracer = nullptr;  // from the first translation on; never deleted
+std::atomic<Stage> stage{Stage::tracing};
+std::atomic<std::uint64_t> left_to_skip{0};
+std::uint64_t begin_address = 0;  // of the function of --from-function, once it is mapped
+int exit_status = 0;              // as the program gave it to exit_group
+
+constexpr std::uint64_t return_address_bits = 48;
+
+unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
+bool is_store(qemu_plugin_meminfo_t info) { return info >> 17 & 1; }
+
+void* as_data(std::uint64_t value) { return reinterpret_cast<void*>(value); }
+std::uint64_t as_number(void* data) { return reinterpret_cast<std::uint64_t>(data); }
+
+void register_callbacks(qemu_plugin_id_t id);
+
+// From any thread of the program; the first one to ask for a stage gets it.
+void go_to(Stage from, Stage to) {
+    if (!stage.compare_exchange_strong(from, to)) return;
+    qemu_plugin_reset(plugin_id, [](qemu_plugin_id_t id) {
+        if (stage == Stage::finishing) tracer->stop_recording();
+        register_callbacks(id);
+    });
+}
+
+// --- accesses -----------------------------------------------------------------------------------
+
+[[gnu::noinline]] void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info) {
+    if (tracer->pass(vcpu, address, is_store(info), size_of(info))) {
+        go_to(Stage::tracing, Stage::finishing);
+    }
+}
+
+[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address,
+                                          qemu_plugin_meminfo_t info) {
+    const bool one_line = address % line_bytes + size_of(info) <= line_bytes;
+    if (one_line && vcpu.strip.hides(address, is_store(info))) [[likely]] return;
+    pass(vcpu, address, info);
+}
+
+void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+    access(tracer->vcpu(index), address, info);
+}
+
+// `data`: instructions of the block that this access stands for.
+void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    vcpu.instructions += as_number(data);
+    access(vcpu, address, info);
+}
+
+void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void*) {
+    tracer->stream_store(tracer->vcpu(index), address);
+}
+
+void on_block(unsigned index, void* data) { tracer->vcpu(index).instructions += as_number(data); }
+
+void on_skipped_access(unsigned, qemu_plugin_meminfo_t, std::uint64_t, void*) {
+    if (left_to_skip.fetch_sub(1, std::memory_order_relaxed) == 1) {
+        go_to(Stage::skipping, Stage::tracing);
+    }
+}
+
+// --- calls, returns, doorbells ------------------------------------------------------------------
+
+// `data`: the return address.
+void on_call(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (vcpu.thread == nullptr) return;
+    if (is_store(info)) {
+        vcpu.thread->stack.call(as_number(data), address);
+        if (!vcpu.thread->stack_known) tracer->know_stack(vcpu, address);
+    }
+    if (stage == Stage::tracing) access(vcpu, address, info);
+}
+
+// `data`: instructions, as in on_counting_access.
+void on_return(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (vcpu.thread == nullptr) return;
+    vcpu.thread->stack.ret(address);
+    vcpu.instructions += as_number(data);
+    if (stage == Stage::tracing) access(vcpu, address, info);
+}
+
+void on_doorbell(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void*) {
+    tracer->doorbell(tracer->vcpu(index), address);
+}
+
+void on_begin_function(unsigned, void*) {
+    go_to(Stage::waiting, options.skip > 0 ? Stage::skipping : Stage::tracing);
+}
+
+void on_avx512(unsigned, void* address) {
+    char text[64];
+    std::snprintf(text, sizeof text, "avx512 %p", address);
+    tracer->report(text);
+}
+
+// --- translation --------------------------------------------------------------------------------
+
+void on_memory(qemu_plugin_insn* instruction, qemu_plugin_vcpu_mem_cb_t callback, void* data = nullptr) {
+    qemu_plugin_register_vcpu_mem_cb(instruction, callback, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+                                     data);
+}
+
+std::span<const std::uint8_t> bytes_of(const qemu_plugin_insn* instruction) {
+    return {static_cast<const std::uint8_t*>(qemu_plugin_insn_data(instruction)),
+            qemu_plugin_insn_size(instruction)};
+}
+
+// The instruction of the block whose access counts for all of the block: the first one that makes
+// exactly one. Calls and doorbells have callbacks of their own.
+std::size_t counting_instruction(const qemu_plugin_tb* block, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+        const auto bytes = bytes_of(qemu_plugin_tb_get_insn(block, i));
+        if (decode(bytes).one_access && !is_doorbell(bytes.data(), bytes.size())) return i;
+    }
+    return size;
+}
+
+void start();
+
+void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
+    if (tracer == nullptr) start();
+    const std::size_t size = qemu_plugin_tb_n_insns(block);
+    const Stage now = stage;
+    if (now != Stage::tracing) {
+        qemu_plugin_register_vcpu_tb_exec_inline(block, QEMU_PLUGIN_INLINE_ADD_U64,
+                                                 &tracer->untraced_instructions, size);
+    }
+    if (now == Stage::finishing || now == Stage::idle) return;
+
+    const auto module = tracer->modules().find(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)));
+    const bool ours = module && module->role == ModuleRole::hooks;
+    const bool tracing = now == Stage::tracing && !ours;
+    const std::size_t counting = tracing ? counting_instruction(block, size) : size;
+    if (tracing && counting == size) {
+        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, as_data(size));
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+        qemu_plugin_insn* instruction = qemu_plugin_tb_get_insn(block, i);
+        const auto bytes = bytes_of(instruction);
+        const std::uint64_t address = qemu_plugin_insn_vaddr(instruction);
+        const Instruction decoded = decode(bytes);
+        void* const counted = as_data(i == counting ? size : 0);
+        if (now == Stage::waiting && address == begin_address) {
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin_function,
+                                                   QEMU_PLUGIN_CB_NO_REGS, nullptr);
+        }
+        if (decoded.avx512) {
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_avx512, QEMU_PLUGIN_CB_NO_REGS,
+                                                   as_data(address));
+        }
+        if (is_doorbell(bytes.data(), bytes.size())) {
+            on_memory(instruction, on_doorbell);
+        } else if (const Branch branch = classify_branch(bytes.data(), bytes.size());
+                   branch == Branch::call) {
+            on_memory(instruction, on_call, as_data(address + bytes.size()));
+        } else if (branch == Branch::ret) {
+            on_memory(instruction, on_return, counted);
+        } else if (ours) {
+            continue;
+        } else if (now == Stage::skipping) {
+            on_memory(instruction, on_skipped_access);
+        } else if (now == Stage::tracing) {
+            if (decoded.non_temporal_store) {
+                on_memory(instruction, on_stream_store);
+            } else if (i == counting) {
+                on_memory(instruction, on_counting_access, counted);
+            } else {
+                on_memory(instruction, on_access);
+            }
+        }
+    }
+}
+
+// --- threads, system calls, the end -------------------------------------------------------------
+
+void on_thread_begin(qemu_plugin_id_t, unsigned index) {
+    if (tracer != nullptr) tracer->begin_thread(index);
+}
+
+void on_thread_end(qemu_plugin_id_t, unsigned index) {
+    if (tracer != nullptr) tracer->end_thread(index);
+}
+
+void on_exec(const SystemCall& call) {
+    const ExecRequest request = exec_request(call, guest_base);
+    if (!request.runs) return;  // the call fails and the program goes on
+    if (request.traceable && !options.child_output.empty()) {
+        if (!tracer->in_child()) tracer->finish(0);
+        exec_traced(request, options);
+    }
+    tracer->report("exec " + request.path);
+    if (!tracer->in_child()) tracer->finish(0);
+}
+
+void on_system_call(qemu_plugin_id_t, unsigned index, std::int64_t number, std::uint64_t a1,
+                    std::uint64_t a2, std::uint64_t a3, std::uint64_t a4, std::uint64_t a5,
+                    std::uint64_t a6, std::uint64_t, std::uint64_t) {
+    if (tracer == nullptr) return;
+    const SystemCall call{number, {a1, a2, a3, a4, a5, a6}};
+    if (number == nr::exit_group || number == nr::exit) exit_status = static_cast<int>(a1 & 0xff);
+    if (number == nr::execve || number == nr::execveat) on_exec(call);
+    tracer->system_call(tracer->vcpu(index), call);
+}
+
+void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number, std::int64_t result) {
+    if (tracer == nullptr) return;
+    const bool forks = number == nr::clone || number == nr::clone3 || number == nr::fork ||
+                       number == nr::vfork;
+    if (forks && result == 0 && tracer->in_child()) {
+        if (!options.child_output.empty()) {
+            tracer->begin_in_child(index);
+        } else {
+            tracer->report("fork");
+            go_to(stage, Stage::idle);
+        }
+        return;
+    }
+    tracer->system_call_returned(tracer->vcpu(index), result);
+}
+
+void on_exit(qemu_plugin_id_t, void*) {
+    if (tracer != nullptr) tracer->finish(exit_status);
+}
+
+void register_callbacks(qemu_plugin_id_t id) {
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_vcpu_init_cb(id, on_thread_begin);
+    qemu_plugin_register_vcpu_exit_cb(id, on_thread_end);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_system_call);
+    qemu_plugin_register_vcpu_syscall_ret_cb(id, on_system_call_return);
+    qemu_plugin_register_atexit_cb(id, on_exit, nullptr);
+}
+
+// The program and its arguments: what follows QEMU's own options, each of which has a value.
+std::vector<std::string> guest_command() {
+    std::ifstream in("/proc/self/cmdline", std::ios::binary);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+    std::size_t at = 1;
+    while (at + 1 < words.size() && words[at].starts_with('-')) at += 2;
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())));
+    return words;
+}
+
+// At the first translation: only now is it known where guest memory is.
+void start() try {
+    tracer = new Tracer(options, guest_command(), guest_base);
+    tracer->begin_thread(0);
+    pthread_atfork(nullptr, nullptr, [] { tracer->forked(); });
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "pagelens: cannot write the trace: %s\n", error.what());
+    std::_Exit(1);
+}
+
+int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) try {
+    constexpr int version = PAGELENS_QEMU_PLUGIN_VERSION;
+    if (version < info->version.min || version > info->version.cur) {
+        std::fprintf(stderr,
+                     "pagelens: this QEMU has plugin interface %d to %d, the tracer needs %d: use "
+                     "QEMU 7.2 to 8.2\n",
+                     info->version.min, info->version.cur, version);
+        return 1;
+    }
+    if (info->system_emulation || std::string(info->target_name) != "x86_64") {
+        std::fprintf(stderr, "pagelens: the tracer needs qemu-x86_64, the user-mode emulator\n");
+        return 1;
+    }
+    options = parse_options(argc, argv);
+    left_to_skip = options.skip;
+    if (!options.function_file.empty()) {
+        stage = Stage::waiting;
+    } else if (options.skip > 0) {
+        stage = Stage::skipping;
+    }
+    plugin_id = id;
+    register_callbacks(id);
+    return 0;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "pagelens: tracer: %s\n", error.what());
+    return 1;
+}
+
+}  // namespace
+}  // namespace pagelens
+
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
+    return pagelens::install(id, info, argc, argv);
+}
+
+// The library is also preloaded into QEMU itself, for this: a program that dies of a signal takes
+// QEMU along by kill(), without a word to plugins. (What the program itself kills goes another way.)
+int kill(pid_t pid, int signal) noexcept {
+    struct sigaction action {};
+    if (pid == ::getpid() && pagelens::tracer != nullptr && !pagelens::tracer->in_child() &&
+        ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL && signal != 0) {
+        start_exclusive();
+        pagelens::tracer->finish(128 + signal);
+        end_exclusive();
+    }
+    return static_cast<int>(::syscall(SYS_kill, pid, signal));
+}

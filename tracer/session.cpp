@@ -1,0 +1,56 @@
+#include "tracer/session.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <span>
+#include <utility>
+
+namespace pagelens {
+
+Session::Session(std::string path, const TraceHeader& header)
+    : path_(std::move(path)), writer_(path_ + ".partial", header) {
+    // The program's signals are for its own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { write_blocks(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+std::uint32_t Session::begin_thread() {
+    queue_.reserve_one_more();
+    return threads_.fetch_add(1);
+}
+
+Block* Session::take(std::uint32_t thread) {
+    Block* block = queue_.take();
+    block->thread = thread;
+    return block;
+}
+
+void Session::write_blocks() {
+    while (Block* block = queue_.next()) {
+        auto filter = filters_.find(block->thread);
+        if (filter == filters_.end()) {
+            filter = filters_.try_emplace(block->thread, writer_.thread(block->thread)).first;
+        }
+        filter->second.take(std::span(block->records).first(block->size));
+        queue_.give_back(block);
+    }
+}
+
+int Session::finish(const TraceSummary& summary) {
+    queue_.close();
+    thread_.join();
+    writer_.finish(summary);
+    if (writer_.error() != 0) return writer_.error();
+    return std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0 ? 0 : errno;
+}
+
+void Session::abandon() {
+    thread_.detach();  // it is not in this process: nothing to wait for
+    writer_.abandon();
+}
+
+}  // namespace pagelens

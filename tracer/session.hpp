@@ -1,0 +1,53 @@
+// One trace file in the making: the writer's thread takes blocks of records, filters them thread by
+// thread and encodes what is left.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/accesses/filter.hpp"
+#include "core/accesses/trace_writer.hpp"
+#include "tracer/block_queue.hpp"
+
+namespace pagelens {
+
+class Session {
+  public:
+    // Creates PATH.partial and the writer's thread. Throws std::system_error.
+    Session(std::string path, const TraceHeader& header);
+    ~Session() = default;
+
+    // A thread of the program begins; returns its number in the file.
+    std::uint32_t begin_thread();
+
+    Block* take(std::uint32_t thread);
+    void put(Block* block) { queue_.put(block); }
+
+    TraceWriter& writer() { return writer_; }
+
+    // Where threads of the program meet: numbers them in the order of their meeting.
+    std::uint64_t next_sync() { return syncs_.fetch_add(1, std::memory_order_relaxed); }
+
+    // Writes what was put, the summary, and gives the file its name. Returns errno or 0.
+    int finish(const TraceSummary& summary);
+
+    // In a forked child, where the writer's thread is not: leaves the file alone.
+    void abandon();
+
+  private:
+    void write_blocks();
+
+    std::string path_;
+    TraceWriter writer_;
+    BlockQueue queue_{64};
+    std::map<std::uint32_t, Filter<ThreadEncoder>> filters_;  // the writer thread's own
+    std::atomic<std::uint32_t> threads_{0};
+    std::atomic<std::uint64_t> syncs_{1};
+    std::thread thread_;
+};
+
+}  // namespace pagelens

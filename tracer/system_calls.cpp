@@ -1,0 +1,88 @@
+#include "tracer/system_calls.hpp"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+
+#include "core/address/units.hpp"
+
+namespace pagelens {
+
+namespace {
+
+// The pages of [address, address + bytes): all that it touches, as mmap and its kin count.
+Event pages(EventKind kind, std::uint64_t address, std::uint64_t bytes, std::uint64_t extra = 0) {
+    const std::uint64_t first = address / page_bytes;
+    const std::uint64_t last = (address + bytes + page_bytes - 1) / page_bytes;
+    return Event{kind, first, last - first, extra};
+}
+
+// The kernel wrote the first `bytes` of these buffers.
+void vectors(const iovec* buffers, std::uint64_t count, std::uint64_t bytes,
+             const std::function<void(const Event&)>& emit) {
+    for (std::uint64_t i = 0; i < count && bytes > 0; ++i) {
+        const std::uint64_t part = std::min<std::uint64_t>(bytes, buffers[i].iov_len);
+        if (part == 0) continue;
+        emit(pages(EventKind::page_write, reinterpret_cast<std::uint64_t>(buffers[i].iov_base), part));
+        bytes -= part;
+    }
+}
+
+}  // namespace
+
+void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& program_break,
+                 std::uint64_t guest_base, const std::function<void(const Event&)>& emit) {
+    if (result < 0 && result > -4096) return;  // an errno
+    const auto& argument = call.argument;
+    const auto value = static_cast<std::uint64_t>(result);
+    switch (call.number) {
+        case nr::mmap:
+            if (argument[3] & MAP_FIXED) emit(pages(EventKind::unmap, value, argument[1]));
+            break;
+        case nr::munmap: emit(pages(EventKind::unmap, argument[0], argument[1])); break;
+        case nr::brk: {
+            const std::uint64_t old_end = (program_break + page_bytes - 1) / page_bytes;
+            const std::uint64_t new_end = (value + page_bytes - 1) / page_bytes;
+            if (new_end < old_end) emit(Event{EventKind::unmap, new_end, old_end - new_end});
+            program_break = value;
+            break;
+        }
+        case nr::mremap: {
+            const std::uint64_t kept = std::min(argument[1], argument[2]);
+            if (kept < argument[1]) {
+                emit(pages(EventKind::unmap, argument[0] + kept, argument[1] - kept));
+            }
+            if (value != argument[0]) {
+                emit(pages(EventKind::remap, argument[0], kept, value / page_bytes));
+            }
+            break;
+        }
+        case nr::madvise:
+            if (argument[2] == MADV_DONTNEED || argument[2] == MADV_FREE || argument[2] == MADV_REMOVE) {
+                emit(pages(EventKind::discard, argument[0], argument[1]));
+            }
+            break;
+        case nr::read:
+        case nr::pread64:
+        case nr::recvfrom:
+            if (result > 0) emit(pages(EventKind::page_write, argument[1], value));
+            break;
+        case nr::readv:
+        case nr::preadv:
+        case nr::preadv2:
+            vectors(reinterpret_cast<const iovec*>(guest_base + argument[1]), argument[2], value, emit);
+            break;
+        case nr::recvmsg: {
+            const auto* message = reinterpret_cast<const msghdr*>(guest_base + argument[1]);
+            vectors(reinterpret_cast<const iovec*>(
+                        guest_base + reinterpret_cast<std::uint64_t>(message->msg_iov)),
+                    message->msg_iovlen, value, emit);
+            break;
+        }
+        default: break;
+    }
+}
+
+}  // namespace pagelens

@@ -1,0 +1,95 @@
+// The tracer of one process: its threads, its session, and what is recorded of them. The callbacks
+// that QEMU calls, and what they are put on, are in plugin.cpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tracer/options.hpp"
+#include "tracer/session.hpp"
+#include "tracer/vcpu.hpp"
+
+namespace pagelens {
+
+class Tracer {
+  public:
+    static constexpr unsigned max_vcpus = 16384;  // address space only: pages come with the threads
+
+    // Throws std::system_error if the trace cannot be created.
+    Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base);
+
+    const Options& options() const { return options_; }
+    Vcpu& vcpu(unsigned index) { return vcpus_[index]; }
+    Modules& modules() { return *modules_; }
+    bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
+
+    void begin_thread(unsigned index);
+    void end_thread(unsigned index);
+
+    // The rest is called by the thread itself.
+
+    // An access of `size` bytes that the strip did not hide. True once the budget is used up.
+    bool pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
+    void stream_store(Vcpu& vcpu, std::uint64_t address);
+    void doorbell(Vcpu& vcpu, std::uint64_t address);
+    // The thread pushed its return address to `address`: somewhere in its stack.
+    void know_stack(Vcpu& vcpu, std::uint64_t address);
+    void system_call(Vcpu& vcpu, const SystemCall& call);
+    void system_call_returned(Vcpu& vcpu, std::int64_t result);
+
+    // With all other threads of the program stopped: records what they hold, and no more.
+    void stop_recording();
+    // The process ends with this status (as a shell states it).
+    void finish(std::int32_t exit_status);
+
+    // In a forked child: nothing more is recorded, or from here on into a file of its own.
+    void forked();
+    void begin_in_child(unsigned index);
+
+    // A line for the driver.
+    void report(const std::string& line) const;
+
+    // Instructions that ran without being traced. Counted in line, so that threads may lose some.
+    std::uint64_t untraced_instructions = 0;
+
+  private:
+    void open_session();
+    void make_room(Vcpu& vcpu, std::size_t records);
+    void submit(Vcpu& vcpu);
+    void sync(Vcpu& vcpu);
+    void given_back(Vcpu& vcpu, const Event& event);
+    void forget_pages(Vcpu& vcpu);
+    void know_heap(std::uint64_t program_break);
+    bool budget_used(Vcpu& vcpu);
+    std::uint64_t phase_id(const std::string& name);
+
+    const Options options_;
+    const std::vector<std::string> command_;
+    const std::uint64_t guest_base_;
+    static Vcpu vcpus_[max_vcpus];
+    std::unique_ptr<Session> session_;
+    std::unique_ptr<Modules> modules_;
+    std::unique_ptr<CallSites> sites_;
+
+    std::mutex mutex_;  // of what follows, but for the atomics
+    unsigned used_ = 0;                 // vCPU indices ever used
+    std::atomic<unsigned> threads_{0};  // alive
+    bool met_ = false;                  // there was more than one thread
+    std::uint64_t ended_accesses_ = 0, ended_instructions_ = 0;  // of threads that are gone
+    struct Range {
+        std::uint64_t page, count;
+    };
+    std::vector<Range> given_back_;             // while there are threads to tell
+    std::atomic<std::size_t> given_back_size_{0};
+    std::map<std::string, std::uint64_t> phases_;
+    std::uint64_t program_break_ = 0, heap_start_ = 0, heap_known_ = 0;
+    std::atomic<bool> in_child_{false};
+    bool finished_ = false;
+};
+
+}  // namespace pagelens
