@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from pagelens.accesses.trace_command import trace
 from pagelens.errors import PagelensError
 
 app = typer.Typer(
@@ -13,6 +14,15 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _commands() -> None:
+    # Keeps the name of a command even while it is the only one.
+    pass
+
+
+app.command(context_settings={"allow_interspersed_args": False})(trace)
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ struct Instruction {
 
 namespace decode_detail {
 
+// clang-format off: tables
+
 // Opcodes of the one-byte map whose memory operand is one load or one store.
 constexpr bool one_access_primary(std::uint8_t opcode, unsigned modrm_reg) {
     switch (opcode) {
@@ -48,6 +50,8 @@ constexpr bool one_access_0f(std::uint8_t opcode, bool scalar) {
     }
 }
 
+// clang-format on
+
 // AVX-512's moves and operations on mask registers are encoded by VEX.
 constexpr bool is_mask_instruction(std::uint8_t opcode) {
     return (opcode >= 0x41 && opcode <= 0x4b) || (opcode >= 0x90 && opcode <= 0x93) ||
@@ -58,7 +62,9 @@ constexpr bool is_mask_instruction(std::uint8_t opcode) {
 
 inline Instruction decode(std::span<const std::uint8_t> bytes) {
     using namespace decode_detail;
-    const auto at = [bytes](std::size_t i) { return i < bytes.size() ? bytes[i] : std::uint8_t{0x90}; };
+    const auto at = [bytes](std::size_t i) {
+        return i < bytes.size() ? bytes[i] : std::uint8_t{0x90};
+    };
     const auto in_memory = [&at](std::size_t modrm) { return at(modrm) >> 6 != 3; };
 
     Instruction result;
@@ -93,10 +99,9 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
     } else if (at(i) == 0x0f) {
         const std::uint8_t opcode = at(i + 1);
         if (!in_memory(i + 2)) return result;
-        result.non_temporal_store =
-            (opcode == 0xc3 && !operand_size && repeat == 0) ||  // movnti
-            opcode == 0x2b ||                                    // movntps, -pd, -ss, -sd
-            (opcode == 0xe7 && repeat == 0);                     // movntq, movntdq
+        result.non_temporal_store = (opcode == 0xc3 && !operand_size && repeat == 0) ||  // movnti
+                                    opcode == 0x2b ||                 // movntps, -pd, -ss, -sd
+                                    (opcode == 0xe7 && repeat == 0);  // movntq, movntdq
         result.one_access = one_access_0f(opcode, repeat != 0);
     } else {
         result.one_access = is_push_pop(at(i)) ||

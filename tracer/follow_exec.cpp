@@ -17,7 +17,7 @@ namespace {
 constexpr int script_depth = 4;  // as the kernel's BINPRM_MAX_RECURSION
 
 bool executable(const std::string& path) {
-    struct stat status {};
+    struct stat status{};
     return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
            ::access(path.c_str(), X_OK) == 0;
 }
@@ -52,7 +52,8 @@ std::vector<std::string> script_interpreter(std::string_view bytes) {
     return words;
 }
 
-template <class T> T* guest_pointer(std::uint64_t guest_base, std::uint64_t address) {
+template <class T>
+T* guest_pointer(std::uint64_t guest_base, std::uint64_t address) {
     return address == 0 ? nullptr : reinterpret_cast<T*>(guest_base + address);
 }
 
@@ -67,7 +68,8 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base) {
     request.path = path;
     if (at && !request.path.starts_with('/')) {
         const int directory = static_cast<int>(argument[0]);
-        const std::string base = directory == -100 ? "." : "/proc/self/fd/" + std::to_string(directory);
+        const std::string base =
+            directory == -100 ? "." : "/proc/self/fd/" + std::to_string(directory);
         request.path = request.path.empty() ? base : base + "/" + request.path;
     }
     request.arguments = guest_pointer<char* const>(guest_base, argument[at ? 2 : 1]);
@@ -114,7 +116,8 @@ void exec_traced(const ExecRequest& request, const Options& given) {
     environment.push_back("LD_PRELOAD=" + options.plugin);
     char* const* argument = request.arguments;
     if (request.interpreter.empty()) {
-        if (argument != nullptr && *argument != nullptr) words.insert(words.end(), {"-0", *argument});
+        if (argument != nullptr && *argument != nullptr)
+            words.insert(words.end(), {"-0", *argument});
         words.push_back(request.path);
     } else {
         words.insert(words.end(), request.interpreter.begin(), request.interpreter.end());

@@ -1,5 +1,5 @@
-// A traced program executes another: that one is run under the emulator too, by this process itself,
-// so it works for static programs, shells and vfork alike, and the process id stays.
+// A traced program executes another: that one is run under the emulator too, by this process
+// itself, so it works for static programs, shells and vfork alike, and the process id stays.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ struct ExecRequest {
     bool runs = false;       // the kernel will execute it, as far as can be told
     bool traceable = false;  // an x86-64 program, or a script for one
     std::string path;        // as given
-    std::vector<std::string> interpreter;  // of a script: what runs, before its own path; else empty
-    char* const* arguments = nullptr;      // of the caller, in guest memory
+    std::vector<std::string>
+        interpreter;                   // of a script: what runs, before its own path; else empty
+    char* const* arguments = nullptr;  // of the caller, in guest memory
     char* const* environment = nullptr;
 };
 

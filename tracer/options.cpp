@@ -51,7 +51,7 @@ Options parse_options(int argc, const char* const* argv) {
             if (argument.substr(0, equals) != key.name) continue;
             known = true;
             if (const auto* text = std::get_if<std::string Options::*>(&key.member)) {
-                options.**text = value;
+                options.** text = value;
             } else {
                 options.*std::get<std::uint64_t Options::*>(key.member) = number(value);
             }

@@ -82,7 +82,8 @@ void go_to(Stage from, Stage to) {
 [[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address,
                                           qemu_plugin_meminfo_t info) {
     const bool one_line = address % line_bytes + size_of(info) <= line_bytes;
-    if (one_line && vcpu.strip.hides(address, is_store(info))) [[likely]] return;
+    if (one_line && vcpu.strip.hides(address, is_store(info))) [[likely]]
+        return;
     pass(vcpu, address, info);
 }
 
@@ -91,7 +92,8 @@ void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address
 }
 
 // `data`: instructions of the block that this access stands for.
-void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                        void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     vcpu.instructions += as_number(data);
     access(vcpu, address, info);
@@ -147,9 +149,10 @@ void on_avx512(unsigned, void* address) {
 
 // --- translation --------------------------------------------------------------------------------
 
-void on_memory(qemu_plugin_insn* instruction, qemu_plugin_vcpu_mem_cb_t callback, void* data = nullptr) {
-    qemu_plugin_register_vcpu_mem_cb(instruction, callback, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
-                                     data);
+void on_memory(qemu_plugin_insn* instruction, qemu_plugin_vcpu_mem_cb_t callback,
+               void* data = nullptr) {
+    qemu_plugin_register_vcpu_mem_cb(instruction, callback, QEMU_PLUGIN_CB_NO_REGS,
+                                     QEMU_PLUGIN_MEM_RW, data);
 }
 
 std::span<const std::uint8_t> bytes_of(const qemu_plugin_insn* instruction) {
@@ -179,12 +182,14 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
     }
     if (now == Stage::finishing || now == Stage::idle) return;
 
-    const auto module = tracer->modules().find(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)));
+    const auto module =
+        tracer->modules().find(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)));
     const bool ours = module && module->role == ModuleRole::hooks;
     const bool tracing = now == Stage::tracing && !ours;
     const std::size_t counting = tracing ? counting_instruction(block, size) : size;
     if (tracing && counting == size) {
-        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, as_data(size));
+        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
+                                             as_data(size));
     }
     for (std::size_t i = 0; i < size; ++i) {
         qemu_plugin_insn* instruction = qemu_plugin_tb_get_insn(block, i);
@@ -254,10 +259,11 @@ void on_system_call(qemu_plugin_id_t, unsigned index, std::int64_t number, std::
     tracer->system_call(tracer->vcpu(index), call);
 }
 
-void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number, std::int64_t result) {
+void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number,
+                           std::int64_t result) {
     if (tracer == nullptr) return;
-    const bool forks = number == nr::clone || number == nr::clone3 || number == nr::fork ||
-                       number == nr::vfork;
+    const bool forks =
+        number == nr::clone || number == nr::clone3 || number == nr::fork || number == nr::vfork;
     if (forks && result == 0 && tracer->in_child()) {
         if (!options.child_output.empty()) {
             tracer->begin_in_child(index);
@@ -290,7 +296,8 @@ std::vector<std::string> guest_command() {
     for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
     std::size_t at = 1;
     while (at + 1 < words.size() && words[at].starts_with('-')) at += 2;
-    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())));
+    words.erase(words.begin(),
+                words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())));
     return words;
 }
 
@@ -340,9 +347,10 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
 }
 
 // The library is also preloaded into QEMU itself, for this: a program that dies of a signal takes
-// QEMU along by kill(), without a word to plugins. (What the program itself kills goes another way.)
+// QEMU along by kill(), without a word to plugins. (What the program itself kills goes another
+// way.)
 int kill(pid_t pid, int signal) noexcept {
-    struct sigaction action {};
+    struct sigaction action{};
     if (pid == ::getpid() && pagelens::tracer != nullptr && !pagelens::tracer->in_child() &&
         ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL && signal != 0) {
         start_exclusive();

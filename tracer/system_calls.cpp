@@ -25,7 +25,8 @@ void vectors(const iovec* buffers, std::uint64_t count, std::uint64_t bytes,
     for (std::uint64_t i = 0; i < count && bytes > 0; ++i) {
         const std::uint64_t part = std::min<std::uint64_t>(bytes, buffers[i].iov_len);
         if (part == 0) continue;
-        emit(pages(EventKind::page_write, reinterpret_cast<std::uint64_t>(buffers[i].iov_base), part));
+        emit(pages(EventKind::page_write, reinterpret_cast<std::uint64_t>(buffers[i].iov_base),
+                   part));
         bytes -= part;
     }
 }
@@ -41,7 +42,9 @@ void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& pro
         case nr::mmap:
             if (argument[3] & MAP_FIXED) emit(pages(EventKind::unmap, value, argument[1]));
             break;
-        case nr::munmap: emit(pages(EventKind::unmap, argument[0], argument[1])); break;
+        case nr::munmap:
+            emit(pages(EventKind::unmap, argument[0], argument[1]));
+            break;
         case nr::brk: {
             const std::uint64_t old_end = (program_break + page_bytes - 1) / page_bytes;
             const std::uint64_t new_end = (value + page_bytes - 1) / page_bytes;
@@ -60,7 +63,8 @@ void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& pro
             break;
         }
         case nr::madvise:
-            if (argument[2] == MADV_DONTNEED || argument[2] == MADV_FREE || argument[2] == MADV_REMOVE) {
+            if (argument[2] == MADV_DONTNEED || argument[2] == MADV_FREE ||
+                argument[2] == MADV_REMOVE) {
                 emit(pages(EventKind::discard, argument[0], argument[1]));
             }
             break;
@@ -72,7 +76,8 @@ void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& pro
         case nr::readv:
         case nr::preadv:
         case nr::preadv2:
-            vectors(reinterpret_cast<const iovec*>(guest_base + argument[1]), argument[2], value, emit);
+            vectors(reinterpret_cast<const iovec*>(guest_base + argument[1]), argument[2], value,
+                    emit);
             break;
         case nr::recvmsg: {
             const auto* message = reinterpret_cast<const msghdr*>(guest_base + argument[1]);
@@ -81,7 +86,8 @@ void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& pro
                     message->msg_iovlen, value, emit);
             break;
         }
-        default: break;
+        default:
+            break;
     }
 }
 

@@ -14,6 +14,7 @@ struct SystemCall {
 };
 
 // x86-64 Linux (arch/x86/entry/syscalls/syscall_64.tbl).
+// clang-format off
 namespace nr {
 enum : std::int64_t {
     read = 0, mmap = 9, munmap = 11, brk = 12, pread64 = 17, readv = 19, mremap = 25, madvise = 28,
@@ -21,6 +22,7 @@ enum : std::int64_t {
     exit_group = 231, preadv = 295, execveat = 322, preadv2 = 327, clone3 = 435,
 };
 }
+// clang-format on
 
 // Calls `emit` for each event, in their order. `program_break` is the kernel's, kept from call to
 // call (0: not known yet); guest memory begins at host address `guest_base`.

@@ -33,8 +33,15 @@ std::pair<std::uint64_t, std::uint64_t> mapping_at(std::uint64_t address) {
 
 bool wakes(std::uint64_t futex_operation) {
     switch (futex_operation & 127) {
-        case 1: case 3: case 4: case 5: case 7: case 10: return true;  // wake, requeue, unlock ...
-        default: return false;
+        case 1:
+        case 3:
+        case 4:
+        case 5:
+        case 7:
+        case 10:
+            return true;  // wake, requeue, unlock ...
+        default:
+            return false;
     }
 }
 
@@ -163,7 +170,9 @@ void Tracer::doorbell(Vcpu& vcpu, std::uint64_t address) {
             vcpu.push(Event{EventKind::birth, record.address, record.size,
                             vcpu.thread->site_cache.number(vcpu.thread->stack)});
             break;
-        case PAGELENS_DEATH: vcpu.push(Event{EventKind::death, record.address}); break;
+        case PAGELENS_DEATH:
+            vcpu.push(Event{EventKind::death, record.address});
+            break;
         case PAGELENS_REGION_BEGIN:
             phases.push_back(phase_id(region_name(guest_base_, record)));
             vcpu.push(Event{EventKind::phase, 0, vcpu.instructions, phases.back()});
@@ -172,10 +181,12 @@ void Tracer::doorbell(Vcpu& vcpu, std::uint64_t address) {
             const auto open = std::find(phases.rbegin(), phases.rend(),
                                         phase_id(region_name(guest_base_, record)));
             if (open != phases.rend()) phases.erase(std::next(open).base(), phases.end());
-            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions, phases.empty() ? 0 : phases.back()});
+            vcpu.push(
+                Event{EventKind::phase, 0, vcpu.instructions, phases.empty() ? 0 : phases.back()});
             break;
         }
-        default: break;
+        default:
+            break;
     }
 }
 
@@ -190,7 +201,8 @@ void Tracer::know_stack(Vcpu& vcpu, std::uint64_t address) {
     vcpu.thread->stack_known = true;
     const auto [start, end] = mapping_at(guest_base_ + address);
     if (vcpu.block == nullptr || start == end) return;
-    session_->writer().define(RegionDefinition{RegionKind::stack, start - guest_base_, end - start});
+    session_->writer().define(
+        RegionDefinition{RegionKind::stack, start - guest_base_, end - start});
 }
 
 // Defined anew whenever it has outgrown what was stated, which doubles each time.
@@ -216,8 +228,11 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
             if (met_ && wakes(call.argument[1])) sync(vcpu);
             break;
         case nr::clone:
-        case nr::clone3: sync(vcpu); break;
-        default: break;
+        case nr::clone3:
+            sync(vcpu);
+            break;
+        default:
+            break;
     }
 }
 
@@ -237,8 +252,8 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
     });
     if (call.number == nr::brk) know_heap(program_break_);
     if (call.number == nr::mmap || call.number == nr::munmap || call.number == nr::mremap) {
-        const std::uint64_t begin = call.number == nr::munmap ? call.argument[0]
-                                                              : static_cast<std::uint64_t>(result);
+        const std::uint64_t begin =
+            call.number == nr::munmap ? call.argument[0] : static_cast<std::uint64_t>(result);
         modules_->changed(begin, begin + call.argument[1]);
     }
 }
@@ -248,13 +263,15 @@ void Tracer::given_back(Vcpu& vcpu, const Event& event) {
     const unsigned count = event.kind == EventKind::remap ? 2 : 1;
     for (unsigned i = 0; i < count; ++i) {
         make_room(vcpu, Strip::records_per_forget + event_words);
-        vcpu.strip.forget(ranges[i].page, ranges[i].count, [&](Record record) { vcpu.push(record); });
+        vcpu.strip.forget(ranges[i].page, ranges[i].count,
+                          [&](Record record) { vcpu.push(record); });
         if (threads_ > 1) {
             const std::lock_guard lock(mutex_);
             if (vcpu.forgotten == given_back_.size()) ++vcpu.forgotten;  // this one is done here
             given_back_.push_back(ranges[i]);
             for (unsigned other = 0; other < used_; ++other) {
-                if (&vcpus_[other] != &vcpu) vcpus_[other].strip.revoke(ranges[i].page, ranges[i].count);
+                if (&vcpus_[other] != &vcpu)
+                    vcpus_[other].strip.revoke(ranges[i].page, ranges[i].count);
             }
             given_back_size_.store(given_back_.size(), std::memory_order_release);
         }
@@ -302,7 +319,8 @@ void Tracer::finish(std::int32_t exit_status) {
     summary.exit_status = exit_status;
     const int error = session_->finish(summary);
     report("finished " + std::to_string(error) + " " + std::to_string(summary.accesses) + " " +
-           std::to_string(summary.instructions) + " " + std::to_string(*summary.total_instructions));
+           std::to_string(summary.instructions) + " " +
+           std::to_string(*summary.total_instructions));
 }
 
 void Tracer::forked() {

@@ -76,7 +76,7 @@ class Tracer {
     std::unique_ptr<Modules> modules_;
     std::unique_ptr<CallSites> sites_;
 
-    std::mutex mutex_;  // of what follows, but for the atomics
+    std::mutex mutex_;                  // of what follows, but for the atomics
     unsigned used_ = 0;                 // vCPU indices ever used
     std::atomic<unsigned> threads_{0};  // alive
     bool met_ = false;                  // there was more than one thread
@@ -84,7 +84,7 @@ class Tracer {
     struct Range {
         std::uint64_t page, count;
     };
-    std::vector<Range> given_back_;             // while there are threads to tell
+    std::vector<Range> given_back_;  // while there are threads to tell
     std::atomic<std::size_t> given_back_size_{0};
     std::map<std::string, std::uint64_t> phases_;
     std::uint64_t program_break_ = 0, heap_start_ = 0, heap_known_ = 0;

@@ -63,6 +63,14 @@ class ElfFile:
             return None
         return self._symbol(table[index], names)
 
+    def function_named(self, name: str) -> Symbol | None:
+        """The function symbol called `name`."""
+        table, names = self._functions
+        for row in table:
+            if (symbol := self._symbol(row, names)).name == name:
+                return symbol
+        return None
+
     def variables(self, least_bytes: int) -> Iterator[Symbol]:
         """Variables of static storage with at least `least_bytes` bytes, by address."""
         table, names = self._symbols(_OBJECT)

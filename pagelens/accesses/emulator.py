@@ -1,0 +1,47 @@
+"""qemu-x86_64 and the two libraries that turn it into a tracer."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from pagelens import _core
+from pagelens.errors import Failure
+
+_INSTALL = "install Debian's package: apt-get install qemu-user"
+_OLDEST = (7, 2)  # the first whose plugin interface was tried
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """Paths of the user-mode emulator, the plugin and the interposer."""
+
+    qemu: Path
+    plugin: Path
+    hooks: Path
+
+
+def find_emulator() -> Emulator:
+    """The emulator in PATH and the libraries of this package. Raises Failure."""
+    found = shutil.which("qemu-x86_64")
+    if found is None:
+        raise Failure(f"qemu-x86_64 is not in PATH; {_INSTALL}")
+    qemu = Path(found)
+    version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"version (\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
+        raise Failure(f"{qemu} is too old: {version.splitlines()[:1]}, QEMU 7.2 to 8.2 is needed; {_INSTALL}")
+    with qemu.open("rb") as file:
+        if not any(ELFFile(file).iter_segments("PT_INTERP")):
+            raise Failure(f"{qemu} is linked statically and loads no plugins; {_INSTALL}")
+    libraries = Path(_core.__file__).parent / "lib"
+    emulator = Emulator(qemu, libraries / "libpagelens_tracer.so", libraries / "libpagelens_hooks.so")
+    for library in (emulator.plugin, emulator.hooks):
+        if not library.is_file():
+            raise Failure(f"{library} is missing; install pagelens again: pip install .")
+    return emulator

@@ -1,0 +1,54 @@
+"""`pagelens trace`: traces a program into a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
+
+
+def trace(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The trace; %r is the MPI rank, %p the process id."
+        ),
+    ] = "",
+    accesses: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Stop tracing after N data accesses, let the program finish; 0: never."
+        ),
+    ] = DEFAULT_BUDGET,
+    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Begin after N data accesses.")] = 0,
+    from_function: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Begin when the program first calls NAME (then --skip counts)."),
+    ] = None,
+    follow_exec: Annotated[
+        bool, typer.Option("--follow-exec", help="Trace children too, each into FILE with its process id.")
+    ] = False,
+) -> None:
+    """Trace a program: which lines of memory it moves, by object, thread and phase.
+
+    The program's output, exit status and folder are as if it ran alone.
+    """
+    request = TraceRequest(
+        command, output or f"{Path(command[0]).name}.trace", accesses, skip, from_function, follow_exec
+    )
+    terminal = sys.stderr.isatty()
+    result = trace_program(request, _show_progress if terminal else None)
+    if terminal:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    for line in describe(result, request):
+        print(f"pagelens: {line}", file=sys.stderr)
+    raise typer.Exit(end_like(result))
+
+
+def _show_progress(seconds: float, size: int) -> None:
+    print(f"\r\x1b[Ktracing: {seconds:.0f} s, {size / 1e6:.1f} MB", end="", file=sys.stderr, flush=True)

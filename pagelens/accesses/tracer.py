@@ -1,0 +1,268 @@
+"""Runs a program under the tracer: the emulator with its plugin, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pagelens.accesses.elf_file import ElfFile
+from pagelens.accesses.emulator import Emulator, find_emulator
+from pagelens.accesses.program import GuestProgram, find_program
+from pagelens.errors import Failure, UsageError
+
+DEFAULT_BUDGET = 500_000_000  # accesses
+
+# Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """What to trace, and how much of it."""
+
+    command: Sequence[str]
+    output: str  # %r: MPI rank, %p: process id
+    accesses: int = DEFAULT_BUDGET  # 0: no limit
+    skip: int = 0
+    from_function: str | None = None
+    follow_exec: bool = False
+
+
+@dataclass(slots=True)
+class TraceResult:
+    """How the run ended and what is in the file."""
+
+    path: Path
+    exit_status: int  # of the program; -n: killed by signal n
+    complete: bool = False  # the tracer saw the end of the program
+    accesses: int = 0
+    instructions: int = 0
+    total_instructions: int = 0
+    untraced_children: list[str] = field(default_factory=list)
+    avx512_address: int | None = None
+
+    @property
+    def share_seen(self) -> float | None:
+        """Traced instructions over all that ran; none if the end was not seen."""
+        return (
+            self.instructions / self.total_instructions if self.complete and self.total_instructions else None
+        )
+
+
+def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:
+    """Runs the program to its end, in this terminal and folder, and leaves its trace at `output`.
+
+    `progress(seconds, bytes)` is called now and then. Raises UsageError or Failure before the program runs,
+    and Failure after it if the trace could not be written.
+    """
+    program = find_program(request.command)
+    emulator = find_emulator()
+    output = _expand_rank(request.output, os.environ)
+    path = _checked_output(output)
+    with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
+        words = _command_line(request, program, emulator, output, Path(status.name))
+        process = subprocess.Popen(words, env=_environment(emulator))
+        with _signals_of(process):
+            exit_status = _wait(process, path, progress)
+        # %p: the emulator runs as the process that was started.
+        path = Path(str(path).replace("%p", str(process.pid)))
+        result = TraceResult(path, exit_status)
+        error = _read_status(Path(status.name).read_text(), process.pid, result)
+    if error:
+        _partial(path).unlink(missing_ok=True)
+        raise Failure(f"trace {path}: {os.strerror(error)}; free some space or lower --accesses")
+    if not result.complete:
+        _keep_partial(path, result)
+    return result
+
+
+def _command_line(
+    request: TraceRequest, program: GuestProgram, emulator: Emulator, output: str, status: Path
+) -> list[str]:
+    options = {
+        "file": emulator.plugin,
+        "plugin": emulator.plugin,
+        "qemu": emulator.qemu,
+        "hooks": emulator.hooks,
+        "output": Path(output).absolute(),
+        "status": status,
+        "accesses": request.accesses,
+        "skip": request.skip,
+    }
+    if request.follow_exec:
+        options["child_output"] = _child_output(Path(output).absolute())
+    if request.from_function is not None:
+        file, address = _function(program, request.from_function)
+        options |= {"function_file": file, "function_address": address}
+    plugin = ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
+    preload = ":".join(filter(None, [str(emulator.hooks), os.environ.get("LD_PRELOAD", "")]))
+    return [
+        str(emulator.qemu),
+        *("-plugin", plugin),
+        *("-E", f"LD_PRELOAD={preload}"),
+        *("-0", program.argv0),
+        str(program.path),
+        *program.arguments,
+    ]
+
+
+def _environment(emulator: Emulator) -> dict[str, str]:
+    # The plugin has to see the emulator's own kill(): see tracer/plugin.cpp.
+    return {**os.environ, "LD_PRELOAD": str(emulator.plugin)}
+
+
+def _expand_rank(output: str, environment: Mapping[str, str]) -> str:
+    if "%r" not in output:
+        return output
+    for variable in _RANK_VARIABLES:
+        if variable in environment:
+            return output.replace("%r", environment[variable])
+    raise UsageError(f"--output {output}: %r is the MPI rank, but there is none; run it under mpirun or srun")
+
+
+def _checked_output(output: str) -> Path:
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"--output {output}: it is a folder; name a file")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {path.absolute().parent}; make it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(
+            f"--output {output}: {path.absolute().parent} is not writable; choose another folder"
+        )
+    return path
+
+
+def _child_output(output: Path) -> Path:
+    return output if "%p" in output.name else output.with_name(f"{output.stem}.%p{output.suffix}")
+
+
+def _function(program: GuestProgram, name: str) -> tuple[Path, int]:
+    """The file and the address in it where function `name` begins."""
+    path = program.path.resolve()
+    elf = ElfFile(path)
+    try:
+        symbol = elf.function_named(name)
+    finally:
+        elf.close()
+    if symbol is None:
+        raise UsageError(
+            f"--from-function {name}: {path.name} has no such function; "
+            "see `nm -C`, and give names of C++ and Fortran as the linker has them"
+        )
+    return path, symbol.address
+
+
+@contextmanager
+def _signals_of(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """While the program runs, signals are its own: the terminal's reach it directly, others are passed on."""
+
+    def pass_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGQUIT: signal.signal(signal.SIGQUIT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, pass_on),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _wait(process: subprocess.Popen[bytes], path: Path, progress: Callable[[float, int], None] | None) -> int:
+    if progress is None:
+        return process.wait()
+    start = time.monotonic()
+    partial = _partial(path)
+    while True:
+        try:
+            return process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            size = partial.stat().st_size if partial.exists() else 0
+            progress(time.monotonic() - start, size)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _read_status(text: str, pid: int, result: TraceResult) -> int:
+    """Takes in what the plugin reported; returns the errno of writing, or 0."""
+    error = 0
+    for line in text.splitlines():
+        process, what, *rest = line.split(maxsplit=2)
+        details = rest[0] if rest else ""
+        if what == "finished" and int(process) == pid:
+            error, result.accesses, result.instructions, result.total_instructions = map(int, details.split())
+            result.complete = error == 0
+        elif what == "avx512":
+            result.avx512_address = int(details, 16)
+        elif what == "error":
+            raise Failure(f"tracing stopped: {details}")
+        elif what == "exec":
+            result.untraced_children.append(f"{details} (process {process})")
+        elif what == "fork":
+            result.untraced_children.append(f"a fork (process {process})")
+    return error
+
+
+def _keep_partial(path: Path, result: TraceResult) -> None:
+    partial = _partial(path)
+    if not partial.exists():
+        raise Failure(
+            f"the emulator ended with status {result.exit_status} before the program began; see its message above"
+        )
+    partial.rename(path)
+
+
+def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
+    """What the user should know of the run, a line each."""
+    if result.exit_status == -signal.SIGILL and result.avx512_address is not None:
+        yield (
+            f"{request.command[0]} has an AVX-512 instruction at {result.avx512_address:#x}, which QEMU does not "
+            "execute; compile it with -march=x86-64-v3"
+        )
+    elif result.exit_status < 0:
+        name = signal.Signals(-result.exit_status).name
+        yield f"{request.command[0]} was killed by {name}; {result.path} holds what it did until then"
+    if result.complete and request.accesses and result.accesses >= request.accesses:
+        share = result.share_seen or 0
+        yield (
+            f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of the "
+            "program's instructions; --accesses N sets the budget, 0 is none"
+        )
+    if result.untraced_children and not request.follow_exec:
+        children = ", ".join(result.untraced_children[:3])
+        more = len(result.untraced_children) - 3
+        yield f"not traced: {children}{f' and {more} more' if more > 0 else ''}; --follow-exec traces children"
+
+
+def end_like(result: TraceResult) -> int:
+    """The exit status of the program; dies of the program's signal if it did."""
+    if result.exit_status >= 0:
+        return result.exit_status
+    sys.stdout.flush()
+    sys.stderr.flush()
+    number = -result.exit_status
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    # One core file is enough, and the program has left it.
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.kill(os.getpid(), number)
+    return 128 + number
