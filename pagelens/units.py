@@ -44,29 +44,29 @@ def parse_frequency(text: str, name: str = "frequency") -> float:
 
 
 def format_size(size_bytes: float, digits: int = 3) -> str:
-    """ "17.6 GB": decimal units, `digits` significant digits."""
+    """As "17.6 GB": decimal units, `digits` significant digits."""
     return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)
 
 
 def format_binary_size(size_bytes: float, digits: int = 3) -> str:
-    """ "16 GiB": binary units, for capacities of caches and memories."""
+    """As "16 GiB": binary units, for capacities of caches and memories."""
     units = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
     return _format(size_bytes, units, digits)
 
 
 def format_rate(bytes_per_second: float, digits: int = 3) -> str:
-    """ "90 GB/s"."""
+    """As "90 GB/s"."""
     return f"{format_size(bytes_per_second, digits)}/s"
 
 
 def format_time(seconds: float, digits: int = 3) -> str:
-    """ "1.23 ms"."""
+    """As "1.23 ms"."""
     units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
     return _format(seconds, units, digits)
 
 
 def format_count(count: float, digits: int = 3) -> str:
-    """ "1.23 G": a plain number with a decimal prefix."""
+    """As "1.23 G": a plain number with a decimal prefix."""
     return _format(count, (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), digits).rstrip()
 
 

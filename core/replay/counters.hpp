@@ -26,13 +26,16 @@ enum class Component : std::uint8_t {
     ideal_misses,  // the same stream through a fully associative cache of that size
     ideal_read_misses,
     ideal_ddr_writes,
+    first_misses,  // and through an infinite one: the first use of each line of a frame
+    first_read_misses,
 };
-inline constexpr std::size_t components = 15;
+inline constexpr std::size_t components = 17;
 inline constexpr std::array<std::string_view, components> component_names = {
     "l2_accesses",        "l2_misses",         "l2_write_backs",      "msc_reads",
     "msc_writes",         "msc_misses",        "msc_read_misses",     "ddr_writes",
     "conflict_evictions", "two_way_misses",    "two_way_read_misses", "two_way_ddr_writes",
-    "ideal_misses",       "ideal_read_misses", "ideal_ddr_writes"};
+    "ideal_misses",       "ideal_read_misses", "ideal_ddr_writes",    "first_misses",
+    "first_read_misses"};
 
 // How the resident pages lie in the slots, at the moment when most pages are resident.
 struct Residency {

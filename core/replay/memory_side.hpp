@@ -40,6 +40,7 @@ class MemorySide {
         const auto lines = static_cast<std::uint32_t>(std::popcount(sampling_.lines));
         ideal_.emplace(frames / sampling_.modulus + 1, hierarchy.slots / sampling_.modulus * lines,
                        Random(options.seed, options.node, 0, Stream::ideal_twin));
+        used_.resize(frames / sampling_.modulus + 1);
     }
 
     // Lines of a sampled frame, read or written on behalf of an object.
@@ -67,6 +68,10 @@ class MemorySide {
             count(row, Component::ideal_misses, other.missed);
             if (!write) count(row, Component::ideal_read_misses, other.missed);
             row[static_cast<std::size_t>(Component::ideal_ddr_writes)] += other.write_backs;
+            const std::uint64_t first = lines & ~used_[frame / sampling_.modulus];
+            used_[frame / sampling_.modulus] |= lines;
+            count(row, Component::first_misses, first);
+            if (!write) count(row, Component::first_read_misses, first);
         }
     }
 
@@ -113,6 +118,7 @@ class MemorySide {
     Counters& counters_;
     std::optional<Indexed> main_, two_way_;
     std::optional<FullyAssociativeCache> ideal_;
+    std::vector<std::uint64_t> used_;  // lines of each sampled frame that were ever used
 };
 
 }  // namespace pagelens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -37,6 +38,8 @@ class TraceWorkload(Workload):
         self.trace = trace
         self.survey = trace.survey()
         self.name = PurePosixPath(trace.program).name or path.stem
+        with path.open("rb") as file:
+            self.digest = hashlib.file_digest(file, "sha256").hexdigest()
         self.phases = list(self.survey.phases)
         self.threads = max(1, trace.threads)
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES

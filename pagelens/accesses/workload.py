@@ -29,6 +29,7 @@ class Workload(ABC):
 
     name: str
     source: Literal["trace", "declared"]
+    digest: str  # of all that decides what `compile` returns: equal digests, equal results
     objects: list[ObjectInfo]
     phases: list[str]  # phase 0 is what lies outside of every marked region
     measured_phase: str | None = (

@@ -1,9 +1,19 @@
 """The result of an ensemble: tables of nodes x policies x phases, and what they were made from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
+
+from pagelens.accesses import Workload
+from pagelens.frames import Policy
+from pagelens.machine import Machine
+
+# Caches fed the same stream as the machine's memory-side cache, and what is counted of each. `ideal` is
+# fully associative with random replacement (docs/decisions/ideal-twin.md); `first` is an infinite cache,
+# which misses each line once.
+TWINS = ("two_way", "ideal", "first")
+TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
 
 # One row a node, policy and phase. Counters are lines of the whole node (scaled up from the sampled slots),
 # times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
@@ -21,10 +31,10 @@ PLACEMENTS = pl.Schema(
         "msc_writes": pl.Float64,
         "msc_hits": pl.Float64,
         "msc_misses": pl.Float64,
+        "msc_read_misses": pl.Float64,
         "ddr_reads": pl.Float64,
         "ddr_writes": pl.Float64,
-        "two_way_misses": pl.Float64,
-        "two_way_ddr_writes": pl.Float64,
+        **{f"{twin}_{count}": pl.Float64 for twin in TWINS for count in TWIN_COUNTS},
         "conflict_share": pl.Float64,
         "time_s": pl.Float64,
         "serial_time_s": pl.Float64,
@@ -51,15 +61,14 @@ COLLISIONS = pl.Schema(
         "lines": pl.Float64,
     }
 )
-# The cache's slots in cells of equally many consecutive slots: how many pages of the job a slot of the cell
-# holds on average, and the share of its occupied slots that hold two or more.
+# The cache's slots in cells of equally many neighbours: how many pages of the job a slot of the cell holds on
+# average, when most pages are resident.
 SLOTS = pl.Schema(
     {
         "node": pl.UInt32,
         "policy": pl.String,
         "cell": pl.UInt32,
         "pages_per_slot": pl.Float64,
-        "shared": pl.Float64,
     }
 )
 TABLES = {"placements": PLACEMENTS, "objects": OBJECTS, "collisions": COLLISIONS, "slots": SLOTS}
@@ -88,3 +97,20 @@ class Tables:
         """All rows of `parts`, in their order."""
         every = list(parts)
         return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The rows of all nodes, and all that decided them."""
+
+    tables: Tables
+    workload: Workload
+    machine: Machine
+    policies: Mapping[str, Policy]  # in the order asked for
+    nodes: int
+    seed: int
+    ranks: int
+    cores_used: int
+    sampling: int  # one slot in `sampling` is simulated
+    phase: str | None = None
+    scaled: float | None = None  # factor on the machine's capacities

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from threading import Event
 
+from pagelens import _core
 from pagelens.ensemble.result import Tables
 from pagelens.ensemble.shards import ShardStore
 from pagelens.errors import Interrupted
@@ -12,23 +12,19 @@ from pagelens.errors import Interrupted
 Progress = Callable[[int, int], None]  # nodes done, nodes in all
 
 
-class Stopped(Exception):
-    """Raised inside a simulation that noticed it is no longer wanted."""
-
-
 def run_nodes(
     nodes: Iterable[int],
-    simulate: Callable[[int, Callable[[], bool]], Tables],
+    simulate: Callable[[int, _core.CancelFlag], Tables],
     store: ShardStore,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Tables:
     """Rows of all `nodes` in ascending order; nodes that `store` holds already are read, not simulated.
 
-    `simulate(node, stopped)` must depend on nothing but its node: then the result is the same whatever the
-    executor. Without an executor, one thread a core runs (the simulation releases the interpreter's lock)
-    and `stopped()` turns true on Ctrl-C, upon which `simulate` may raise Stopped. Every node completed by
-    then is kept in the store.
+    `simulate(node, cancel)` must depend on nothing but its node: then the result is the same whatever the
+    executor, and its files too. The executor's workers are threads (the simulation releases the
+    interpreter's lock); without one, one thread a core runs. On Ctrl-C `cancel` is set, upon which
+    `simulate` may raise; every node completed by then is kept in the store.
     """
     wanted = sorted(set(nodes))
     missing = [node for node in wanted if node not in store.complete()]
@@ -36,14 +32,14 @@ def run_nodes(
     report = progress or (lambda _done, _total: None)
     report(done, len(wanted))
     if missing:
-        stop = Event()
+        cancel = _core.CancelFlag()
         pool = executor or ThreadPoolExecutor(
             len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-node"
         )
         futures: dict[Future[Tables], int] = {}
         try:
             for node in missing:
-                futures[pool.submit(simulate, node, stop.is_set if executor is None else _never)] = node
+                futures[pool.submit(simulate, node, cancel)] = node
             for future in as_completed(futures):
                 store.write(futures[future], future.result())
                 done += 1
@@ -54,14 +50,9 @@ def run_nodes(
                 "the same command again does the rest"
             ) from interrupt
         finally:
-            stop.set()
+            cancel.set()
             for future in futures:
                 future.cancel()
             if executor is None:
                 pool.shutdown(wait=True, cancel_futures=True)
     return Tables.concatenate(store.read(node) for node in wanted)
-
-
-def _never() -> bool:
-    """What an executor that may be in another process gets as `stopped`."""
-    return False

@@ -1,16 +1,16 @@
 """What a placement costs, by mechanism: exact Shapley values on the stated time model.
 
 The misses of the memory-side cache split by comparison with two twins that are fed the same stream: an
-infinite cache (compulsory misses: the first use of each line) and a fully associative LRU one of the same
-size. Capacity is what the fully associative twin misses beyond the compulsory, conflicts what the machine
-misses beyond that twin; each carries the DDR write-backs of its own dirty victims (Hill, Smith: Evaluating
-Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989), 1612-1630). A third mechanism is that dirty
-victims cost at all.
+infinite cache (compulsory misses: the first use of each line) and a fully associative one of the same size
+with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
+compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
+dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
+1612-1630). A third mechanism is that dirty victims cost at all.
 
 v(S) is the modelled time when only the mechanisms of S are in play, and a mechanism's part is its average
 step over all orders of adding it (Shapley: A value for n-person games, 1953): the parts add up to v(all) -
-v(none) exactly. A part can be negative: LRU loses a loop longer than the cache altogether, a direct-mapped
-cache keeps some of it.
+v(none) exactly. A part can be negative: placed without any conflict, a direct-mapped cache keeps more of a
+long loop than its ideal twin.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,11 +62,11 @@ def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats])
 
 
 def remaining(
-    present: frozenset[str], machine: Columns, full: Columns, infinite: Columns
+    present: frozenset[str], machine: Columns, ideal: Columns, infinite: Columns
 ) -> dict[str, Floats]:
     """Counters when only the mechanisms `present` are in play.
 
-    `machine`, `full` and `infinite` hold the time model's columns for the machine itself and its twins. No
+    `machine`, `ideal` and `infinite` hold the time model's columns for the machine itself and its twins. No
     count falls below the compulsory one, which conflicts alone could do where the fully associative twin is
     the worse cache.
     """
@@ -75,7 +75,7 @@ def remaining(
     for name in (*_MISSES, "ddr_writes"):
         least = infinite[name]
         counts[name] = np.maximum(
-            least + capacity * (full[name] - least) + conflicts * (machine[name] - full[name]), least
+            least + capacity * (ideal[name] - least) + conflicts * (machine[name] - ideal[name]), least
         )
     if WRITE_BACKS not in present:
         counts["ddr_writes"] = np.zeros_like(counts["ddr_writes"])
@@ -83,12 +83,12 @@ def remaining(
 
 
 def attribute(
-    machine: Columns, full: Columns, infinite: Columns, time: Callable[[Columns], Floats]
+    machine: Columns, ideal: Columns, infinite: Columns, time: Callable[[Columns], Floats]
 ) -> Attribution:
     """Attribution of each row; `time` gives seconds from columns, row by row (sums over phases included)."""
 
     def value(present: frozenset[str]) -> Floats:
-        return time(remaining(present, machine, full, infinite))
+        return time(remaining(present, machine, ideal, infinite))
 
     everything = frozenset(MECHANISMS)
     total = time(machine)

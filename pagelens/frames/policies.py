@@ -100,9 +100,9 @@ _POLICIES = (
         "2 MiB pages on the aged node",
         HUGE_PAGE_BITS,
         Costs(
-            root="transparent huge pages allowed by the system",
+            root="",
             memory="up to 2 MiB more a mapping",
-            code="none with THP=always; else madvise",
+            code="madvise, or none where transparent huge pages are always on",
         ),
         _huge,
         remedy=True,

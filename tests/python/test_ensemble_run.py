@@ -1,7 +1,6 @@
 """Nodes on executors, and their shards: the same whatever the workers, whole or absent."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pagelens import _core
 from pagelens.ensemble.result import TABLES, Tables
 from pagelens.ensemble.run import run_nodes
 from pagelens.ensemble.shards import ShardStore, key_of
@@ -38,7 +38,7 @@ class Simulation:
     def __init__(self) -> None:
         self.ran: list[int] = []
 
-    def __call__(self, node: int, stopped: Callable[[], bool]) -> Tables:
+    def __call__(self, node: int, cancel: _core.CancelFlag) -> Tables:
         self.ran.append(node)
         return tables(node)
 
@@ -64,7 +64,7 @@ def test_the_files_are_the_same_whatever_the_workers(tmp_path: Path) -> None:
 def test_rows_come_in_the_order_of_the_nodes(tmp_path: Path) -> None:
     first_waits = threading.Event()
 
-    def reversed_order(node: int, stopped: Callable[[], bool]) -> Tables:
+    def reversed_order(node: int, cancel: _core.CancelFlag) -> Tables:
         if node == 0:
             first_waits.wait(60)
         elif node == 1:
@@ -113,7 +113,7 @@ def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_half_written(tmp_path:
 
 
 def test_a_node_that_fails_fails_the_run_and_keeps_the_others(tmp_path: Path) -> None:
-    def third_fails(node: int, stopped: Callable[[], bool]) -> Tables:
+    def third_fails(node: int, cancel: _core.CancelFlag) -> Tables:
         if node == 2:
             raise Failure("node 2: no")
         return tables(node)

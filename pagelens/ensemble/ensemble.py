@@ -1,0 +1,92 @@
+"""An ensemble: a program on many nodes under many policies, kept on disk as it grows."""
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pagelens
+from pagelens.accesses import Workload
+from pagelens.ensemble.result import Ensemble
+from pagelens.ensemble.run import Progress, run_nodes
+from pagelens.ensemble.scale import Scaled
+from pagelens.ensemble.shards import ShardStore, key_of
+from pagelens.ensemble.simulate import Setup
+from pagelens.errors import UsageError
+from pagelens.frames import CORI_MIX, JobMix, Policy
+from pagelens.machine import Machine
+from pagelens.machine.schema import FRAME_BYTES
+from pagelens.replay import SAMPLED_SLOTS
+from pagelens.units import format_size
+
+
+def run_ensemble(
+    workload: Workload,
+    scaled: Scaled,
+    policies: Mapping[str, Policy],
+    nodes: int,
+    seed: int,
+    output: Path,
+    phase: str | None = None,
+    mix: JobMix = CORI_MIX,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Ensemble:
+    """Runs `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from the same
+    node state.
+
+    Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
+    same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Raises
+    UsageError where the job does not fit the machine, Interrupted on Ctrl-C.
+    """
+    machine, ranks = scaled.machine, scaled.ranks
+    check_fits(workload, machine, ranks)
+    mix = replace(
+        mix,
+        smallest_job_bytes=mix.smallest_job_bytes * scaled.factor,
+        largest_job_bytes=mix.largest_job_bytes * scaled.factor,
+    )
+    cores_used = (
+        machine.cores.count.value
+        if scaled.factor < 1
+        else min(machine.cores.count.value, ranks * workload.threads)
+    )
+    setup = Setup(workload, machine, policies, mix, seed, ranks, cores_used)
+    key = key_of(
+        {
+            "version": pagelens.__version__,
+            "workload": workload.digest,
+            "machine": machine.model_dump(mode="json"),
+            "policies": list(policies),
+            "seed": seed,
+            "ranks": ranks,
+            "mix": asdict(mix),
+        }
+    )
+    tables = run_nodes(range(nodes), setup.simulate, ShardStore(output, key), executor, progress)
+    return Ensemble(
+        tables=tables,
+        workload=workload,
+        machine=machine,
+        policies=policies,
+        nodes=nodes,
+        seed=seed,
+        ranks=ranks,
+        cores_used=cores_used,
+        sampling=SAMPLED_SLOTS,
+        phase=phase,
+        scaled=scaled.factor if scaled.factor < 1 else None,
+    )
+
+
+def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
+    """Raises UsageError unless `ranks` copies of the workload fit the machine's memory."""
+    memory = machine.frames * FRAME_BYTES
+    if workload.footprint_bytes * ranks <= memory:
+        return
+    most = memory // workload.footprint_bytes
+    remedy = f"use --ranks {most} or fewer, or a smaller problem" if most else "use a smaller problem"
+    raise UsageError(
+        f"--ranks: {ranks} x {format_size(workload.footprint_bytes)} is more than the {format_size(memory)} "
+        f"of {machine.name}; {remedy}"
+    )

@@ -1,0 +1,125 @@
+"""The report's figures, each with its caption, as SVG text that can stand inside HTML.
+
+Vector graphics, no scripts; text is drawn as outlines, so a figure looks the same wherever it is opened.
+Equal explanations give equal bytes.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from pagelens.explain import plots
+from pagelens.explain.model import Explanation
+from pagelens.explain.statistics import pearson
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure of the report."""
+
+    key: str
+    title: str
+    caption: str
+    svg: str
+
+
+def draw_all(e: Explanation) -> dict[str, Drawing]:
+    """Every figure that the explanation has data for, by its key."""
+    drawings = [_distribution(e), _misses(e)]
+    if e.attributions:
+        drawings.append(_attribution(e))
+    if any(o.accesses > 0 for o in e.objects):
+        drawings.append(_objects(e))
+    if e.slot_maps:
+        drawings.append(_slots(e))
+    if e.remedies:
+        drawings.append(_remedies(e))
+    return {drawing.key: drawing for drawing in drawings}
+
+
+def _distribution(e: Explanation) -> Drawing:
+    return _drawing(
+        "distribution",
+        "Run time over the nodes, by policy",
+        f"Each dot is one of {e.sample.nodes} nodes; the shape is their density, the bar spans the 5th to "
+        "the 95th percentile, the white mark is the median. Time is modelled, relative to the best run of "
+        f"all ({e.best.policy}, node {e.best.node}); the dashed lines are 10% and 20% slower.",
+        lambda: plots.distribution(e),
+    )
+
+
+def _misses(e: Explanation) -> Drawing:
+    together = pearson(
+        np.concatenate([d.misses for d in e.distributions]),
+        np.concatenate([d.times_s for d in e.distributions]),
+    )
+    texts = [] if together is None else [f"all policies together {together:.2f}"]
+    for d in e.distributions:
+        r = next(c.pearson for c in d.correlations if c.counter == "msc_misses")
+        texts += [] if r is None else [f"{d.policy} {r:.2f}"]
+    correlation = f" Correlation of misses with time (Pearson's r): {', '.join(texts)}." if texts else ""
+    return _drawing(
+        "misses",
+        "Misses against performance",
+        "One dot a node and policy. Misses are counted, on modelled frames; performance is modelled: the "
+        f"best time over the node's time.{correlation}",
+        lambda: plots.misses(e),
+    )
+
+
+def _attribution(e: Explanation) -> Drawing:
+    return _drawing(
+        "attribution",
+        "What the time is made of, by mechanism",
+        "Mean over the nodes; modelled. The parts are exact Shapley values of the time model and add up to "
+        "the time (black mark). A hatched part is negative: it is taken off again, from the right.",
+        lambda: plots.attribution(e),
+    )
+
+
+def _objects(e: Explanation) -> Drawing:
+    return _drawing(
+        "objects",
+        "Lines per object at the memory-side cache",
+        f"Under '{e.baseline}', mean over the nodes; counted, on modelled frames. The figure beside each bar "
+        "is the share of the object's lines that missed.",
+        lambda: plots.objects(e),
+    )
+
+
+def _slots(e: Explanation) -> Drawing:
+    return _drawing(
+        "slots",
+        "How the job fills the slots of the cache",
+        f"Node {e.slot_maps[0].node}, the median of '{e.baseline}'. Each cell is a run of neighbouring slots "
+        "(left to right, then down); its colour is how many pages of the job a slot holds on average: 1 "
+        "everywhere is a full cache without conflicts. Above each map, the share of the job's pages in "
+        "conflict. Counted, on modelled frames.",
+        lambda: plots.slots(e),
+    )
+
+
+def _remedies(e: Explanation) -> Drawing:
+    return _drawing(
+        "remedies",
+        "What each remedy gains",
+        f"Time under '{e.baseline}' over the time under the policy, on the same nodes: filled, at the median "
+        "with its 95% bootstrap interval; open, at the 95th percentile. Modelled.",
+        lambda: plots.remedies(e),
+    )
+
+
+def _drawing(key: str, title: str, caption: str, draw: Callable[[], Figure]) -> Drawing:
+    out = io.StringIO()
+    with mpl.rc_context(plots.STYLE):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        draw().savefig(out, format="svg", metadata=nothing)
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]  # no XML declaration or document type inside HTML
+    # All figures share one page, so the names inside each are made its own.
+    svg = svg.replace('id="', f'id="{key}-').replace('"#', f'"#{key}-').replace("url(#", f"url(#{key}-")
+    return Drawing(key, title, caption, svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1))

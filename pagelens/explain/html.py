@@ -1,0 +1,59 @@
+"""The report: one HTML file that needs nothing else, neither network nor scripts."""
+
+import re
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from pagelens.explain.figures import draw_all
+from pagelens.explain.model import Explanation
+from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
+from pagelens.units import format_binary_size, format_count, format_time
+
+MOST_OBJECTS = 25  # rows of the table of objects
+
+_COUNTERS = {
+    "msc_misses": "misses of the memory-side cache",
+    "ddr_reads": "lines read from DDR",
+    "ddr_writes": "lines written to DDR",
+    "l2_misses": "misses of the L2 caches",
+    "l2_write_backs": "write-backs of the L2 caches",
+    "conflict_share": "conflict share of the pages",
+}
+
+
+def render_html(e: Explanation) -> str:
+    """The report's text; equal explanations give equal text."""
+    environment = Environment(
+        loader=PackageLoader("pagelens.explain", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "code": _code,
+        "count": format_count,
+        "counter": lambda name: _COUNTERS.get(name, name),
+        "percent": _percent,
+        "ratio": lambda value: f"{value:.2f}",
+        "seconds": format_time,
+        "size": format_binary_size,
+    }
+    return environment.get_template("report.html.j2").render(
+        e=e,
+        unit=e.best.time_s,
+        drawings=draw_all(e),
+        objects=[o for o in e.objects if o.policy == e.baseline and o.accesses > 0][:MOST_OBJECTS],
+        collisions=[c for c in e.collisions if c.policy == e.baseline],
+        resamples=BOOTSTRAP_RESAMPLES,
+    )
+
+
+def _code(sentence: str) -> Markup:
+    """Escaped text; what stands between backquotes becomes code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(sentence))))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if share == 0 or share >= 0.01 else f"{100 * share:.1g}%"

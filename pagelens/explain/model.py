@@ -1,0 +1,224 @@
+"""The explanation as data: what `--json` prints, what the terminal and the report render.
+
+Each field says in its description whether it is counted (traced or declared lines through the stated
+caches), modelled (frames of simulated nodes, times) or stated (an input). `docs/explain-json.md` and its
+schema are made from these classes; `schema_version` changes when a field changes its meaning or goes away.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TracedObject(_Record):
+    """One object of the program: an allocation site, a global, a stack, or a declared array."""
+
+    name: str
+    bytes: int | None = Field(description="counted: bytes of one rank at the peak; null where unknown")
+
+
+class ProgramRecord(_Record):
+    """What was explained."""
+
+    name: str
+    source: Literal["trace", "declared"]
+    footprint_bytes: int = Field(description="counted: peak resident bytes of one rank")
+    threads: int
+    ranks: int = Field(description="stated: copies of the program on a node, each with its own pages")
+    phase: str | None = Field(description="stated: the phase looked at; null for the whole run")
+    phases: list[str]
+    share_seen: float | None = Field(
+        description="counted: share of the run that was traced; null when declared"
+    )
+    warnings: list[str]
+
+
+class Input(_Record):
+    """One value of the machine file."""
+
+    name: str
+    value: str
+    origin: Literal["source", "input", "assumed"]
+    note: str = Field(description="the document, the calibration figure, or the reason of the assumption")
+
+
+class MachineRecord(_Record):
+    """The machine that was modelled."""
+
+    name: str
+    title: str
+    inputs: list[Input]
+
+
+class SampleRecord(_Record):
+    """How the numbers came about."""
+
+    nodes: int
+    seed: int
+    sampled_slots: str = Field(description="share of the cache's slots simulated, such as '1 in 64'")
+    scaled: float | None = Field(
+        description="stated: factor on the machine's capacities (--full-size); null if none"
+    )
+    version: str
+    command: str = Field(description="reproduces the result")
+
+
+class Best(_Record):
+    """The fastest run of the ensemble over all policies and nodes: what 'slower' is measured against."""
+
+    policy: str
+    node: int
+    time_s: float = Field(description="modelled")
+
+
+class Correlation(_Record):
+    """How one counter moves with the time over the nodes; null where the counter or the time is constant."""
+
+    counter: str
+    pearson: float | None
+    spearman: float | None
+
+
+class Histogram(_Record):
+    """Nodes by run time relative to the best; bin i is [edges[i], edges[i+1]), the last includes its end."""
+
+    edges: list[float]
+    nodes: list[int]
+
+
+class Distribution(_Record):
+    """Run times over the nodes under one policy: modelled; misses and shares counted on modelled frames."""
+
+    policy: str
+    title: str
+    median_s: float
+    median_low_s: float = Field(description="95% bootstrap interval of the median")
+    median_high_s: float
+    p5_s: float
+    p95_s: float
+    best_s: float
+    worst_s: float
+    serial_median_s: float = Field(description="the other bound: the median if nothing overlapped")
+    median_slowdown: float = Field(description="median over the best of the ensemble")
+    slower_10_percent: float = Field(
+        description="share of nodes more than 10% slower than the best of the ensemble"
+    )
+    slower_20_percent: float
+    modes: int = Field(description="modes of the distribution, by Silverman's test at 5%")
+    histogram: Histogram
+    miss_rate_median: float = Field(description="counted: misses of the memory-side cache over its accesses")
+    conflict_share_median: float = Field(
+        description="counted: share of resident pages whose slot holds another page of the job"
+    )
+    correlations: list[Correlation]
+    times_s: list[float] = Field(description="by node, from node 0")
+    misses: list[float] = Field(description="counted: lines missed in the memory-side cache, by node")
+
+
+class AttributionRecord(_Record):
+    """Seconds, modelled: exact Shapley parts, counterfactuals, and their interaction."""
+
+    policy: str
+    nodes: str = Field(description="'mean' over all nodes, or 'slowest' node")
+    time_s: float
+    unburdened_s: float = Field(description="compulsory misses only")
+    conflicts_s: float = Field(
+        description="the three parts add up to time_s - unburdened_s; negative is a gain"
+    )
+    capacity_s: float
+    write_backs_s: float
+    interaction_s: float = Field(
+        description="saved by removing all three, beyond the sum of removing each alone"
+    )
+    without_conflicts_s: float = Field(
+        description="with a fully associative cache of the same size, random replacement"
+    )
+    without_capacity_s: float
+    without_write_backs_s: float
+    two_way_s: float = Field(description="with a 2-way cache of the same size")
+
+
+class ObjectRecord(_Record):
+    """Traffic of one object at the memory-side cache, counted, mean over the nodes under one policy."""
+
+    policy: str
+    name: str
+    bytes: int | None
+    accesses: float = Field(description="lines")
+    misses: float
+    access_share: float
+    miss_share: float
+    miss_rate: float
+    conflict_evictions: float
+
+
+class SlotMap(_Record):
+    """Pages of the job per slot of the memory-side cache, on one node: counted on modelled frames."""
+
+    policy: str
+    node: int
+    pages_per_slot: list[float] = Field(description="mean over each cell of equally many consecutive slots")
+    conflict_share: float = Field(description="of that node")
+
+
+class CollisionRecord(_Record):
+    """Lines of `victim` evicted by lines of `name`, counted, mean over the nodes under one policy."""
+
+    policy: str
+    name: str
+    victim: str
+    lines: float
+    share: float = Field(description="of all evictions by conflict")
+
+
+class Remedy(_Record):
+    """A policy that one can choose, against the baseline on the same nodes. Gains are modelled."""
+
+    policy: str
+    title: str
+    gain_median: float = Field(
+        description="median time of the baseline over that of the policy: 2 is twice as fast"
+    )
+    gain_median_low: float = Field(description="95% paired bootstrap interval")
+    gain_median_high: float
+    gain_p95: float = Field(description="the same for the 95th percentile: the slow nodes")
+    root: str = Field(description="what a system administrator must do; empty: nothing")
+    memory: str = Field(description="memory it costs; empty: none")
+    code: str = Field(description="change to the program or its start; empty: none")
+
+
+class Conclusion(_Record):
+    """The answer in words."""
+
+    placement_matters: bool = Field(description="false when no policy's spread or gain exceeds 2%")
+    sentences: list[str]
+
+
+class Explanation(_Record):
+    """All that `pagelens explain` says about one program on one machine."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    conclusion: Conclusion
+    program: ProgramRecord
+    machine: MachineRecord
+    sample: SampleRecord
+    baseline: str = Field(description="the policy that remedies are compared with and conclusions are about")
+    best: Best
+    distributions: list[Distribution]
+    attributions: list[AttributionRecord] = Field(description="empty on a machine without memory-side cache")
+    objects: list[ObjectRecord]
+    collisions: list[CollisionRecord]
+    slot_maps: list[SlotMap]
+    remedies: list[Remedy] = Field(
+        description="by gain in the median, best first; the baseline is not among them"
+    )
+
+    def distribution(self, policy: str) -> Distribution:
+        """The distribution of one policy."""
+        return next(d for d in self.distributions if d.policy == policy)

@@ -1,0 +1,260 @@
+"""How each figure is drawn: labels at what they name, colours that colour-blind readers tell apart."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from pagelens.explain.model import Explanation
+
+# Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.
+BASELINE = "#D55E00"
+OTHERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+HIT, MISS = "#9CC9E8", "#D55E00"
+MECHANISMS = {
+    "compulsory misses only": "#BBBBBB",
+    "capacity": "#56B4E9",
+    "conflicts": "#D55E00",
+    "write-backs": "#E69F00",
+}
+INK, FAINT = "#222222", "#8A8A8A"
+WIDTH = 7.2  # inches, of every figure: so their text has one size on the page
+MOST_OBJECTS = 10
+
+STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is there everywhere
+    "font.size": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "hatch.linewidth": 0.8,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pagelens",
+}
+
+Floats = NDArray[np.float64]
+
+
+def distribution(e: Explanation) -> Figure:
+    """A ridge a policy: density, nodes, percentiles, median."""
+    rows, unit = len(e.distributions), e.best.time_s
+    figure, axes = _rows(rows, 0.62, [d.policy for d in e.distributions])
+    worst = max(d.worst_s for d in e.distributions) / unit
+    margin = 0.03 * max(worst - 1, 0.02)
+    low, high = 1 - margin, max(worst, 1.02) + margin
+    for slower in (1.1, 1.2):
+        if slower < high:
+            axes.axvline(slower, color=FAINT, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
+    grid = np.linspace(low, high, 800)
+    scatter = np.random.default_rng(0)  # the dots' heights, for looks only
+    for row, d in enumerate(e.distributions):
+        y = rows - 1 - row
+        colour = _colours(e)[d.policy]
+        times = np.asarray(d.times_s) / unit
+        ridge = y + 0.05 + 0.6 * _density(times, grid)
+        seen = ridge > y + 0.053
+        axes.fill_between(grid, y + 0.05, ridge, where=seen, color=colour, alpha=0.3, linewidth=0)
+        axes.plot(grid, np.where(seen, ridge, np.nan), color=colour, linewidth=0.9)
+        axes.plot(times, y - 0.10 - 0.14 * scatter.random(times.size), "o", color=colour, markersize=2.4,
+                  markeredgewidth=0, alpha=0.55)  # fmt: skip
+        axes.plot([d.p5_s / unit, d.p95_s / unit], [y, y], color=colour, linewidth=3, solid_capstyle="butt")
+        axes.plot([d.median_s / unit], [y], "o", color="white", markeredgecolor=colour, markersize=4.5)
+        modes = f", {d.modes} modes" if d.modes > 1 else ""
+        _beside(axes, y, f"median {d.median_s / unit:.2f}{modes}", colour)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlim(low, high)
+    axes.set_ylim(-0.4, rows - 0.25)
+    axes.set_xlabel("run time relative to the best run (modelled)")
+    return figure
+
+
+def misses(e: Explanation) -> Figure:
+    """Misses against performance, a dot a node and policy."""
+    figure = Figure((WIDTH, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    colours = _colours(e)
+    unit, lines = _lines(max(max(d.misses) for d in e.distributions))
+    labels = []
+    for d in e.distributions:
+        x, y = np.asarray(d.misses) / unit, e.best.time_s / np.asarray(d.times_s)
+        axes.plot(x, y, "o", color=colours[d.policy], markersize=4, markeredgewidth=0.3,
+                  markeredgecolor="white", alpha=0.75)  # fmt: skip
+        middle = int(np.argsort(y, kind="stable")[len(y) // 2])
+        labels.append((float(y[middle]), float(x[middle]), d.policy))
+    axes.set_xlabel(f"misses of the memory-side cache ({lines}, counted)")
+    axes.set_ylabel("performance against the best run (modelled)")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    right = max(axes.get_xlim()[1], 1e-12)
+    axes.set_xlim(0, right)
+    axes.set_ylim(0, 1.05)
+    # Names stand to the right, pushed apart where clusters lie together, each tied to its cluster's median.
+    height = 2.0
+    for y_middle, x_middle, policy in sorted(labels, reverse=True):
+        height = min(y_middle, height - 0.07)
+        axes.annotate(
+            policy,
+            (x_middle, y_middle),
+            xytext=(right * 1.03, height),
+            va="center",
+            color=colours[policy],
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colours[policy], "linewidth": 0.5, "alpha": 0.6},
+        )
+    return figure
+
+
+def attribution(e: Explanation) -> Figure:
+    """A stacked bar a policy; negative parts are taken off from the right."""
+    means = [a for a in e.attributions if a.nodes == "mean"]
+    figure, axes = _rows(len(means), 0.4, [a.policy for a in means], head=0.25)
+    longest = max(a.time_s for a in means)
+    for row, a in enumerate(means):
+        y, end = len(means) - 1 - row, 0.0
+        seconds = (a.unburdened_s, a.capacity_s, a.conflicts_s, a.write_backs_s)
+        parts = sorted(zip(MECHANISMS, seconds, strict=True), key=lambda part: part[1] < 0)
+        for name, part in parts:
+            if part >= 0:
+                axes.barh(y, part, left=end, height=0.62, color=MECHANISMS[name], linewidth=0)
+            else:
+                axes.barh(y, part, left=end, height=0.62, facecolor="white", edgecolor=MECHANISMS[name],
+                          hatch="////", linewidth=0.8)  # fmt: skip
+            if abs(part) > 0.06 * longest:
+                share = f"{100 * part / a.time_s:.0f}%"
+                axes.text(end + part / 2, y, share, ha="center", va="center", fontsize=7.5)
+            end += part
+        axes.plot([a.time_s] * 2, [y - 0.38, y + 0.38], color=INK, linewidth=1.6)
+        _beside(axes, y, f"{a.time_s:.3g} s", INK)
+    axes.set_xlabel("seconds (modelled)")
+    axes.set_xlim(left=0)
+    _key(axes, MECHANISMS)
+    return figure
+
+
+def objects(e: Explanation) -> Figure:
+    """Lines an object, those that missed first."""
+    every = [o for o in e.objects if o.policy == e.baseline and o.accesses > 0]
+    shown = [(o.name, o.accesses, o.misses) for o in every[:MOST_OBJECTS]]
+    if rest := every[MOST_OBJECTS:]:
+        shown.append((f"{len(rest)} more", sum(o.accesses for o in rest), sum(o.misses for o in rest)))
+    figure, axes = _rows(len(shown), 0.3, [_shorten(name) for name, _, _ in shown], head=0.25)
+    unit, lines = _lines(max(accesses for _, accesses, _ in shown))
+    for row, (_, accesses, missed) in enumerate(shown):
+        y = len(shown) - 1 - row
+        axes.barh(y, missed / unit, height=0.66, color=MISS, linewidth=0)
+        axes.barh(y, (accesses - missed) / unit, left=missed / unit, height=0.66, color=HIT, linewidth=0)
+        axes.annotate(f"{100 * missed / accesses:.2g}%", (accesses / unit, y), xytext=(4, 0),
+                      textcoords="offset points", va="center", fontsize=7.5)  # fmt: skip
+    axes.set_xlabel(f"{lines} that reach the memory-side cache (counted)")
+    axes.set_xlim(0, 1.08 * max(accesses for _, accesses, _ in shown) / unit)
+    _key(axes, {"missed": MISS, "hit": HIT})
+    return figure
+
+
+def slots(e: Explanation) -> Figure:
+    """The cache's slots as a map, one a policy, on one scale."""
+    columns = min(3, len(e.slot_maps))
+    rows = -(-len(e.slot_maps) // columns)
+    figure = Figure((WIDTH, 1.7 * rows + 0.3), layout="constrained")
+    panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    highest = max(1.0, *(max(m.pages_per_slot) for m in e.slot_maps))
+    image = None
+    for axes, m in zip(panels, e.slot_maps, strict=False):
+        cells = np.asarray(m.pages_per_slot)
+        width = 1 << (cells.size.bit_length() // 2)  # wider than high by 1 to 2
+        grid = np.full(-(-cells.size // width) * width, np.nan)
+        grid[: cells.size] = cells
+        image = axes.imshow(grid.reshape(-1, width), cmap="cividis", vmin=0, vmax=highest, aspect="auto",
+                            interpolation="nearest")  # fmt: skip
+        axes.set_title(f"{m.policy}: {100 * m.conflict_share:.0f}%", fontsize=8.5, loc="left")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    for axes in panels[len(e.slot_maps) :]:
+        axes.set_visible(False)
+    if image is not None:
+        bar = figure.colorbar(image, ax=panels, shrink=0.9, aspect=30)
+        bar.set_label("pages of the job a slot (counted)")
+        bar.locator = MaxNLocator(5)
+        bar.update_ticks()
+    return figure
+
+
+def remedies(e: Explanation) -> Figure:
+    """Gain at the median with its interval, and at the 95th percentile."""
+    figure, axes = _rows(len(e.remedies), 0.36, [r.policy for r in e.remedies])
+    for row, r in enumerate(e.remedies):
+        y = len(e.remedies) - 1 - row
+        colour = _colours(e)[r.policy]
+        axes.plot([r.gain_median_low, r.gain_median_high], [y, y], color=colour, linewidth=1.6)
+        axes.plot([r.gain_p95], [y], "o", color="white", markeredgecolor=colour, markersize=6)
+        axes.plot([r.gain_median], [y], "o", color=colour, markersize=6)
+        root = "needs root" if r.root else "no root"
+        _beside(axes, y, f"{r.gain_median:.2f}x, {root}", colour)
+    axes.axvline(1, color=INK, linewidth=0.7, zorder=0)
+    axes.set_ylim(-0.6, len(e.remedies) - 0.4)
+    axes.margins(x=0.06)
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.95), max(high, 1.1))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
+    axes.set_xlabel(f"speed against '{e.baseline}' (modelled)")
+    return figure
+
+
+def _rows(count: int, height: float, names: list[str], head: float = 0.0) -> tuple[Figure, Axes]:
+    """A figure of `count` named rows, the first at the top, `height` inches each."""
+    figure = Figure((WIDTH, height * count + head + 0.65), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_yticks(range(count), names[::-1])
+    axes.tick_params(axis="y", length=0)
+    return figure, axes
+
+
+def _beside(axes: Axes, y: float, text: str, colour: str) -> None:
+    """Text to the right of the axes, at the height of a row."""
+    place = ("axes fraction", "data")
+    axes.annotate(text, (1.01, y), xycoords=place, va="center", color=colour, fontsize=8)
+
+
+def _key(axes: Axes, colours: Mapping[str, str]) -> None:
+    """The colours' names, in one line above the axes."""
+    handles = [axes.barh([0], [0], color=colour, linewidth=0) for colour in colours.values()]
+    axes.legend(handles, list(colours), loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=len(colours),
+                frameon=False, handlelength=0.9, handleheight=0.9, columnspacing=1.6, handletextpad=0.5,
+                borderpad=0.2)  # fmt: skip
+
+
+def _colours(e: Explanation) -> dict[str, str]:
+    others = [d.policy for d in e.distributions if d.policy != e.baseline]
+    return {e.baseline: BASELINE} | {policy: OTHERS[i % len(OTHERS)] for i, policy in enumerate(others)}
+
+
+def _density(values: Floats, grid: Floats) -> Floats:
+    """Gaussian kernel density, its peak at 1; bandwidth by Silverman's rule, at least 0.3% of the axis."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    scale = min(values.std(), (high - low) / 1.34) if high > low else values.std()
+    width = max(0.9 * scale * values.size**-0.2, 0.003 * (grid[-1] - grid[0]))
+    density = np.exp(-0.5 * ((grid[:, None] - values) / width) ** 2).sum(axis=1)
+    return np.asarray(density / density.max(), dtype=np.float64)
+
+
+def _lines(most: float) -> tuple[float, str]:
+    """A unit for counts of lines, and its name."""
+    if most >= 1e9:
+        return 1e9, "10⁹ lines"
+    return (1e6, "10⁶ lines") if most >= 1e6 else (1.0, "lines")
+
+
+def _shorten(text: str, width: int = 36) -> str:
+    return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"

@@ -1,0 +1,149 @@
+"""The explanation on a terminal: at most 80 columns, the conclusion first."""
+
+import textwrap
+from collections.abc import Iterator
+
+from pagelens.explain.model import Distribution, Explanation
+from pagelens.units import format_binary_size, format_count, format_size, format_time
+
+WIDTH = 80
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_BINS = 18
+_TOP = 6
+
+
+def render_terminal(explanation: Explanation) -> str:
+    """Plain text; every line is at most 80 columns wide."""
+    sections = [
+        _conclusion(explanation),
+        _distributions(explanation),
+        _attribution(explanation),
+        _objects(explanation),
+        _remedies(explanation),
+        _footing(explanation),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+
+
+def _conclusion(e: Explanation) -> Iterator[str]:
+    yield from textwrap.wrap(" ".join(e.conclusion.sentences), WIDTH)
+
+
+def _distributions(e: Explanation) -> Iterator[str]:
+    p = e.program
+    yield from textwrap.wrap(
+        f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}, "
+        f"{e.sample.nodes} nodes. Time (modelled) relative to the best run: "
+        f"{e.best.policy}, node {e.best.node}, "
+        f"{format_time(e.best.time_s)}.",
+        WIDTH,
+    )
+    low, high = e.distributions[0].histogram.edges[0], e.distributions[0].histogram.edges[-1]
+    axis = f"{low:.1f}x".ljust(_BINS - 5) + f"{high:.1f}x".rjust(5)
+    yield f"{'policy':<14} {'median':>6} {'p5':>5} {'p95':>5} {'worst':>6} {'>10%':>5} {'>20%':>5}  {axis}"
+    for d in e.distributions:
+        unit = e.best.time_s
+        modes = f" {d.modes} modes" if d.modes > 1 else ""
+        yield (
+            f"{_cut(d.policy, 14):<14} {d.median_s / unit:>6.2f} {d.p5_s / unit:>5.2f} "
+            f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {_percent(d.slower_10_percent):>5} "
+            f"{_percent(d.slower_20_percent):>5}  {_bars(d)}{modes}"
+        )
+    yield ">10%, >20%: share of nodes that much slower than the best run of all."
+
+
+def _bars(d: Distribution) -> str:
+    """The histogram in eighths of a block; a bin with any node shows."""
+    nodes = d.histogram.nodes
+    bins = [0.0] * _BINS
+    for i, count in enumerate(nodes):
+        bins[i * _BINS // len(nodes)] += count
+    most = max(bins) or 1
+    return "".join(_BLOCKS[0 if not b else max(1, round(b / most * 8))] for b in bins)
+
+
+def _attribution(e: Explanation) -> Iterator[str]:
+    mean = next((a for a in e.attributions if a.policy == e.baseline and a.nodes == "mean"), None)
+    if mean is None:
+        return
+    t = mean.time_s
+
+    def line(name: str, seconds: float) -> str:
+        return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
+
+    yield f"Where the time goes, '{e.baseline}', mean over the nodes (modelled; Shapley parts):"
+    yield line("compulsory misses only", mean.unburdened_s)
+    yield line("+ capacity of the memory-side cache", mean.capacity_s)
+    yield line("+ conflicts in it", mean.conflicts_s)
+    yield line("+ write-backs of dirty lines", mean.write_backs_s)
+    yield line("= time", t)
+    yield "  What if, each alone:"
+    yield line("a 2-way cache", mean.two_way_s)
+    yield line("a fully associative cache (no conflicts)", mean.without_conflicts_s)
+    yield line("no write-backs", mean.without_write_backs_s)
+    yield line("interaction: saved by all, not by each alone", mean.interaction_s)
+
+
+def _objects(e: Explanation) -> Iterator[str]:
+    objects = [o for o in e.objects if o.policy == e.baseline and o.accesses > 0]
+    if not objects:
+        return
+    yield f"Objects at the memory-side cache, '{e.baseline}', mean over the nodes (counted):"
+    yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6} {'missed':>7}"
+    for o in objects[:_TOP]:
+        size = format_binary_size(o.bytes) if o.bytes is not None else ""
+        yield (
+            f"  {_cut(o.name, 38):<38} {size:>9} {format_count(o.accesses):>8} "
+            f"{_percent(o.access_share):>6} {_percent(o.miss_rate):>7}"
+        )
+    if len(objects) > _TOP:
+        rest = sum(o.access_share for o in objects[_TOP:])
+        yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {_percent(rest):>6}"
+    collisions = [c for c in e.collisions if c.policy == e.baseline]
+    if collisions:
+        yield "  Who evicts whom (counted, share of the evictions by conflict):"
+    for c in collisions[:_TOP]:
+        whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
+        yield f"  {_percent(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
+
+
+def _remedies(e: Explanation) -> Iterator[str]:
+    if not e.remedies:
+        return
+    yield f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):"
+    yield f"  {'policy':<14} {'median':>7} {'95% interval':>14} {'slow nodes':>11}  costs"
+    for r in e.remedies:
+        costs = {"root": r.root, "memory": r.memory, "code": r.code}
+        text = "; ".join(f"{name}: {cost}" for name, cost in costs.items() if cost) or "nothing"
+        start = (
+            f"  {_cut(r.policy, 14):<14} {r.gain_median:>6.2f}x "
+            f"{f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>14} {r.gain_p95:>10.2f}x  "
+        )
+        indent = " " * len(start)
+        yield from textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)
+
+
+def _footing(e: Explanation) -> Iterator[str]:
+    p = e.program
+    traced = "declared" if p.share_seen is None else f"traced ({_percent(p.share_seen)} of the run)"
+    text = (
+        f"Lines are counted ({traced}; slots simulated: {e.sample.sampled_slots}); frames and times are "
+        f"modelled; seed {e.sample.seed}, {e.sample.nodes} nodes."
+    )
+    if e.sample.scaled is not None:
+        text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."
+    yield from textwrap.wrap(text, WIDTH)
+    for warning in p.warnings:
+        yield from textwrap.wrap(f"Warning: {warning}", WIDTH)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if share == 0 or share >= 0.01 else f"{100 * share:.1g}%"
+
+
+def _cut(text: str, width: int) -> str:
+    """Keeps the ends of a long name: the function is at its head, the variable at its tail."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[head + 1 - width :]}"

@@ -1,0 +1,141 @@
+"""An analytic ensemble for tests of the explanation: no replay, every count from a formula.
+
+Two arrays, A (two thirds) and B, are swept `SWEEPS` times by reads and written once a sweep. A page of a
+job that fills the share f of a direct-mapped cache in a memory R times as large shares its slot with
+another, when frames are independent draws, with probability 1 - (1 - f/R)^(R-1); its lines then miss in
+every sweep. A node is `fresh` (no such page) or `random`; an aged node is random with probability 0.7, its
+luck varies by 3%.
+"""
+
+import numpy as np
+import polars as pl
+
+from pagelens import _core
+from pagelens.accesses import ObjectInfo, Workload
+from pagelens.ensemble.result import TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
+from pagelens.frames import policies as known_policies
+from pagelens.machine import Machine, PrivateCache, cache_mode_times, load_machine
+
+SWEEPS = 10
+CELLS = 64
+
+
+class SyntheticWorkload(Workload):
+    """What the explanation says about the program; nothing is ever compiled."""
+
+    def __init__(self, footprint_bytes: int, shares: dict[str, float]) -> None:
+        super().__init__()
+        self.name, self.source, self.digest = "two-arrays", "declared", "synthetic"
+        self.objects = [
+            ObjectInfo(index=i, name=name, bytes=int(share * footprint_bytes))
+            for i, (name, share) in enumerate(shares.items(), 1)
+        ]
+        self.phases, self.threads, self.footprint_bytes = ["setup", "solve"], 1, footprint_bytes
+        self.share_seen, self.warnings = None, []
+
+    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
+        raise NotImplementedError
+
+
+POLICIES = ("aged", "aged+zonesort", "random", "contiguous", "2m")
+
+
+def conflict_probability(policy: str, fill: float, ratio: float, rng: np.random.Generator) -> float:
+    """Share of pages that share their slot, of one node."""
+    random = 1 - (1 - fill / ratio) ** (ratio - 1)
+    luck = 1 + 0.03 * rng.standard_normal()
+    old = rng.random() < 0.7
+    return {
+        "aged": random * luck if old else 0.02 * luck,
+        "aged+zonesort": 0.05 * luck,
+        "random": random,
+        "contiguous": 0.0,
+        "2m": 0.6 * random * luck if old else 0.02 * luck,
+    }[policy]
+
+
+def ensemble(
+    nodes: int = 64,
+    policies: tuple[str, ...] = POLICIES,
+    fill: float = 0.9,
+    placement_matters: bool = True,
+    phase: str | None = None,
+) -> Ensemble:
+    """An ensemble whose job fills the share `fill` of the cache of a Cori KNL node."""
+    machine = load_machine("cori-knl-cache")
+    lines = fill * machine.slots * 64
+    ratio = machine.frames / machine.slots
+    objects = {"A.values": 2 / 3, "B.values": 1 / 3}
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+    for node in range(nodes):
+        for policy in policies:
+            rng = np.random.default_rng([node, len(policy)])
+            shared = conflict_probability(policy, fill, ratio, rng) if placement_matters else 0.0
+            for name, sweeps in (("setup", 1), ("solve", SWEEPS)):
+                reads, writes = lines * sweeps, lines * sweeps
+                again = shared * lines * (sweeps - (name == "setup"))
+                first = lines if name == "setup" else 0.0
+                counts = {
+                    "instructions": 8 * reads,
+                    "l2_accesses": reads,
+                    "l2_misses": reads,
+                    "l2_write_backs": writes,
+                    "msc_reads": reads,
+                    "msc_writes": writes,
+                    "msc_hits": reads + writes - first - again,
+                    "msc_misses": first + again,
+                    "msc_read_misses": first + again,
+                    "ddr_reads": first + again,
+                    "ddr_writes": again,
+                }
+                twins = {"two_way": first + 0.3 * again, "ideal": first, "first": first}
+                for twin in TWINS:
+                    for count in TWIN_COUNTS:
+                        counts[f"{twin}_{count}"] = twins[twin]
+                    counts[f"{twin}_ddr_writes"] = twins[twin] - first
+                t = cache_mode_times(
+                    machine, {k: np.array([v]) for k, v in counts.items()}, machine.cores.count.value
+                )
+                key = {"node": node, "policy": policy, "phase": name}
+                rows["placements"].append(
+                    key | counts
+                    | {"conflict_share": shared, "time_s": t.time_s[0], "serial_time_s": t.serial_time_s[0]}
+                )  # fmt: skip
+                for thing, share in objects.items():
+                    rows["objects"].append(
+                        key
+                        | {
+                            "object": thing,
+                            "accesses": share * (reads + writes),
+                            "misses": share * (first + again),
+                            "conflict_evictions": share * again,
+                        }
+                    )
+                if name == "solve":
+                    for thing, share in objects.items():
+                        for victim, other in objects.items():
+                            rows["collisions"].append(
+                                {"node": node, "policy": policy, "object": thing, "victim": victim,
+                                 "lines": share * other * again}
+                            )  # fmt: skip
+            occupancy = (
+                rng.poisson(fill, CELLS * 64).reshape(CELLS, 64) if shared > 0.1 else np.ones((CELLS, 64))
+            )
+            for cell in range(CELLS):
+                rows["slots"].append(
+                    {"node": node, "policy": policy, "cell": cell,
+                     "pages_per_slot": float(occupancy[cell].mean())}
+                )  # fmt: skip
+    footprint = int(lines * 64) // machine.cores.count.value
+    return Ensemble(
+        tables=Tables(**{name: pl.DataFrame(rows[name], schema=dict(TABLES[name])) for name in TABLES}),
+        workload=SyntheticWorkload(footprint, objects),
+        machine=machine,
+        policies={name: known_policies[name] for name in policies},
+        nodes=nodes,
+        seed=7,
+        ranks=machine.cores.count.value,
+        cores_used=machine.cores.count.value,
+        sampling=64,
+        phase=phase,
+    )
