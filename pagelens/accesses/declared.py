@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -57,6 +58,7 @@ class DeclaredWorkload(Workload):
     def __init__(self, name: str, loops: Loops, threads: int) -> None:
         super().__init__()
         self.name, self.source, self.threads = name, "declared", threads
+        self.digest = hashlib.sha256(repr((name, loops, threads)).encode()).hexdigest()
         self.share_seen, self.warnings = None, []
         self.phases = list(dict.fromkeys(sweep.phase for sweep in loops.sweeps))
         self.measured_phase = self.phases[-1]
