@@ -6,6 +6,7 @@ import typer
 
 from pagelens.accesses.trace_command import trace
 from pagelens.errors import PagelensError
+from pagelens.explain.command import EXAMPLES, explain_command
 
 app = typer.Typer(
     name="pagelens",
@@ -23,6 +24,7 @@ def _commands() -> None:
 
 
 app.command(context_settings={"allow_interspersed_args": False})(trace)
+app.command("explain", epilog=EXAMPLES)(explain_command)
 
 
 def main() -> None:

@@ -15,6 +15,18 @@ from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
 
 
+TRACE_MAGIC = b"\x89PLTR\r\n\x1a"  # core/accesses/trace_format.hpp
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file begins as a trace does, or would be expected to by its name."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(TRACE_MAGIC)) == TRACE_MAGIC or path.suffix == ".trace"
+    except OSError:
+        return path.suffix == ".trace"
+
+
 def open_trace(path: str | Path) -> TraceWorkload:
     """The workload of a trace file. A file that is cut short is used with a warning.
 

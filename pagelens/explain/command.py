@@ -3,106 +3,124 @@
 import difflib
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from pagelens.accesses import Workload, open_trace
-from pagelens.accesses.declared import declared
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, trace_program
-from pagelens.ensemble import Scaled, check_fits, run_ensemble, scale_to
+from pagelens.accesses.declared import DECLARED
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.ensemble import check_fits, run_ensemble
 from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
 from pagelens.explain.outputs import make_directory, write_outputs
 from pagelens.explain.progress import progress_bar
+from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import Policy, policies
-from pagelens.machine import Machine, load_machine
-from pagelens.units import parse_size
+from pagelens.machine import load_machine
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
-_WHOLE_RUN = "all"
 
-EXAMPLES = """
-Examples:
+EXAMPLES = """Examples:
 
-  pagelens explain -- ./app args                          trace a program, then explain it
+  pagelens explain -- ./app args
 
-  pagelens explain --from-function solve -- ./app args    only from the first call of solve on
+  pagelens explain --from-function solve -- ./app args
 
-  pagelens explain app.trace --nodes 256                  from a trace that exists already
+  pagelens explain app.trace --nodes 256
 
-  pagelens explain --workload stream-triad --size 17.6GB  declared loops, no program needed
+  pagelens explain --workload stream-triad --size 17.6GB
 
-  pagelens explain app.trace --json > app.json            the data, as docs/explain-json.md describes it
+  pagelens explain app.trace --json > app.json
 """
+
+_MACHINE = "cori-knl-cache"
+_TRACING = "Tracing a program"
+
+Target = Annotated[
+    list[str] | None,
+    Argument(metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace, or a program to trace first."),
+]
+WorkloadName = Annotated[
+    str | None, Option(metavar="NAME", help=f"Declared loops instead: {', '.join(DECLARED)}.")
+]
+Size = Annotated[
+    str | None, Option(metavar="SIZE", help="Memory of the declared loops on a node, as 17.6GB or 16GiB.")
+]
+MachineName = Annotated[str, Option(metavar="NAME", help="A machine's name, or a .toml file.")]
+Ranks = Annotated[
+    int | None,
+    Option(min=1, metavar="N", help="Copies of the program on a node; without it, as many as its cores run."),
+]
+FullSize = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE", help="Fallback: shrink the machine instead of filling it; the spread is too wide."
+    ),
+]
+Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")]
+PolicyNames = Annotated[
+    str, Option("--policies", metavar="A,B,...", help=f"Compared on the same nodes: {', '.join(policies)}.")
+]
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+Phase = Annotated[
+    str | None, Option(metavar="NAME", help=f"Explain one phase; '{WHOLE_RUN}' is the whole run.")
+]
+Output = Annotated[
+    Path | None,
+    Option("--output", "-o", metavar="DIR", help="For the results; without it, pagelens-out/NAME."),
+]
+Json = Annotated[bool, Option("--json", help="Print the explanation as JSON (docs/explain-json.md).")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")]
+Accesses = Annotated[
+    int,
+    Option(min=0, metavar="N", help="Stop after N data accesses; 0: never.", rich_help_panel=_TRACING),
+]
+Skip = Annotated[
+    int, Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=_TRACING)
+]
+FromFunction = Annotated[
+    str | None,
+    Option(metavar="NAME", help="Begin when the program first calls NAME.", rich_help_panel=_TRACING),
+]
 
 
 def explain_command(
-    target: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace file, or a program to trace first.", show_default=False
-        ),
-    ] = None,
-    workload: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A declared workload instead: stream-triad, cg, ...")
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of the declared workload on a node, as 17.6GB or 16GiB.")
-    ] = None,
-    machine: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="The machine: a name, or a .toml file.")
-    ] = "cori-knl-cache",
-    ranks: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Copies of the program on a node. [default: fill its cores]", show_default=False),
-    ] = None,
-    full_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Stand for this size on a smaller machine: faster, but the spread is too wide."),
-    ] = None,
-    nodes: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")] = DEFAULT_NODES,
-    policy_names: Annotated[
-        str, typer.Option("--policies", metavar="A,B,...", help="Placement policies, compared on the same nodes.")
-    ] = DEFAULT_POLICIES,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")] = 1,
-    phase: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=f"Explain one phase; '{_WHOLE_RUN}' is the whole run.", show_default=False),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results go. [default: ./pagelens-out/NAME]", show_default=False)
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; write the files.")] = False,
-    accesses: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Tracing: stop after N data accesses; 0: never.", rich_help_panel="Tracing")
-    ] = DEFAULT_BUDGET,
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel="Tracing")
-    ] = 0,
-    from_function: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Begin when the program first calls NAME.", rich_help_panel="Tracing")
-    ] = None,
+    target: Target = None,
+    workload: WorkloadName = None,
+    size: Size = None,
+    machine: MachineName = _MACHINE,
+    ranks: Ranks = None,
+    full_size: FullSize = None,
+    nodes: Nodes = DEFAULT_NODES,
+    policy_names: PolicyNames = DEFAULT_POLICIES,
+    seed: Seed = 1,
+    phase: Phase = None,
+    output: Output = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    accesses: Accesses = DEFAULT_BUDGET,
+    skip: Skip = 0,
+    from_function: FromFunction = None,
 ) -> None:
-    """Say how fast a program runs over page placements, what costs the slow ones, and which remedy gains what."""
+    """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     stated = load_machine(machine)
     chosen = choose_policies(policy_names)
-    directory: Path
     if workload is not None:
-        program, directory, scaled = _declared(workload, size, target, stated, ranks, full_size, output)
+        _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
+        source = declare(workload, size, stated, ranks, output)
+    elif target:
+        _refuse("a program or trace", {"--size": size})
+        request = TraceRequest(target, "", accesses=accesses, skip=skip, from_function=from_function)
+        source = trace_or_open(target, stated, ranks, full_size, output, request)
     else:
-        if not target:
-            raise UsageError("nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE")
-        if size is not None:
-            raise UsageError(f"--size: '{size}' belongs to --workload; for a trace use --ranks or --full-size")
-        request = (accesses, skip, from_function)
-        program, directory = _traced(target, request, output, quiet)
-        scaled = _fill(program, stated, ranks, full_size)
+        raise UsageError(
+            "nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
+        )
+    program, scaled, directory = source.program, source.scaled, source.directory
     chosen_phase = choose_phase(phase, program)
     check_fits(program, scaled.machine, scaled.ranks)
     make_directory(directory)
@@ -130,72 +148,8 @@ def choose_policies(names: str) -> Mapping[str, Policy]:
     return chosen
 
 
-def choose_phase(name: str | None, program: Workload) -> str | None:
-    """The phase to explain; None is the whole run. A declared workload's measured phase is its default."""
-    if name is None:
-        return getattr(program, "measured_phase", None)
-    if name == _WHOLE_RUN:
-        return None
-    if name not in program.phases:
-        near = difflib.get_close_matches(name, program.phases, n=3, cutoff=0.4) or program.phases
-        raise UsageError(f"--phase: '{name}' is unknown; {program.name} has {', '.join(near)}; or '{_WHOLE_RUN}'")
-    return name
-
-
-def _declared(
-    name: str,
-    size: str | None,
-    target: Sequence[str] | None,
-    machine: Machine,
-    ranks: int | None,
-    full_size: str | None,
-    output: Path | None,
-) -> tuple[Workload, Path, Scaled]:
-    """A declared workload of `size` on the whole node, divided among the ranks."""
-    if target:
-        raise UsageError(f"--workload: takes no program or trace, but '{target[0]}' was given; leave one out")
-    if full_size is not None:
-        raise UsageError(f"--full-size: '{full_size}' is for traces; a declared workload has its --size at true scale")
-    if size is None:
-        raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, such as --size 17.6GB")
-    copies, cores = ranks or 1, machine.cores.count.value
-    program = declared(name, parse_size(size, "--size") // copies, max(1, cores // copies))
-    return program, output or Path("pagelens-out") / f"{name}-{size.replace(' ', '')}", Scaled(machine, copies)
-
-
-def _traced(
-    target: Sequence[str], options: tuple[int, int, str | None], output: Path | None, quiet: bool
-) -> tuple[Workload, Path]:
-    """The workload of a trace file, or of a program that is traced now."""
-    path = Path(target[0])
-    if len(target) == 1 and _is_trace(path):
-        program = open_trace(path)
-        return program, output or Path("pagelens-out") / program.name
-    directory = make_directory(output or Path("pagelens-out") / path.name)
-    accesses, skip, from_function = options
-    trace = directory / f"{path.name}.trace"
-    request = TraceRequest(target, str(trace), accesses=accesses, skip=skip, from_function=from_function)
-    result = trace_program(request)
-    if not quiet:
-        for line in describe(result, request):
-            print(f"pagelens: {line}", file=sys.stderr)
-    return open_trace(result.path), directory
-
-
-def _is_trace(path: Path) -> bool:
-    """Whether a single argument names a trace rather than a program."""
-    if path.suffix == ".trace":
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(8) == TRACE_MAGIC
-    except OSError:
-        return False
-
-
-def _fill(program: Workload, machine: Machine, ranks: int | None, full_size: str | None) -> Scaled:
-    """How copies of a traced process fill the node."""
-    fitting = max(1, machine.cores.count.value // program.threads)
-    if full_size is not None:
-        return scale_to(machine, program.footprint_bytes, parse_size(full_size, "--full-size"), ranks or fitting)
-    return Scaled(machine, ranks or fitting)
+def _refuse(what: str, others: Mapping[str, object]) -> None:
+    """UsageError if any of `others` is given beside `what`."""
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"{name}: cannot stand beside {what}; leave one out")

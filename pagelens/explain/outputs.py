@@ -15,7 +15,9 @@ def make_directory(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"--output: cannot create {path} ({error.strerror}); name a writable directory") from error
+        raise Failure(
+            f"--output: cannot create {path} ({error.strerror}); name a writable directory"
+        ) from error
     return path
 
 
@@ -25,8 +27,7 @@ def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path)
     Each file is whole or as it was before. Raises Failure where they cannot be written.
     """
     for name in TABLES:
-        table = ensemble.tables[name]
-        _write(directory / f"{name}.parquet", lambda path, table=table: table.write_parquet(path))
+        _write(directory / f"{name}.parquet", ensemble.tables[name].write_parquet)
     data = explanation.model_dump_json(indent=1)
     _write(directory / "explanation.json", lambda path: path.write_text(data + "\n"))
     report = directory / "report.html"
@@ -43,4 +44,6 @@ def _write(final: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         reason = error.strerror or error
-        raise Failure(f"--output: cannot write {final} ({reason}); free some space or name another") from error
+        raise Failure(
+            f"--output: cannot write {final} ({reason}); free some space or name another"
+        ) from error

@@ -5,8 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.progress import Task, ProgressColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from pagelens.ensemble.run import Progress as Report
@@ -32,9 +39,7 @@ def progress_bar(quiet: bool) -> Iterator[Report]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()
-    ) as bar:
+    with Progress(*columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()) as bar:
         task = bar.add_task("nodes", total=None)
 
         def report(done: int, total: int) -> None:
