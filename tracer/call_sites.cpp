@@ -8,7 +8,7 @@ namespace pagelens {
 
 namespace {
 
-// Frames of the allocator on top of those that make the site: operator new, its helpers, malloc.
+// Frames of the runtime on top of those that make the site: operator new, its helpers, malloc.
 constexpr std::size_t stack_depth = call_site_depth + 8;
 
 // The finaliser of SplitMix64 (Steele, Lea, Flood 2014), chained.
@@ -35,13 +35,14 @@ std::uint32_t CallSites::number(std::span<const std::uint64_t> stack) {
         // Generated code lies in no module, and its address says nothing later.
         if (const auto where = modules_.find(address - 1)) frames.push_back({address, *where});
 
-    auto frame = std::find_if(frames.begin(), frames.end(),
-                              [](const Frame& f) { return f.where.role == ModuleRole::program; });
-    if (frame == frames.end()) frame = frames.begin();  // libc's own: the allocator is all there is
+    const auto is_program = [](const Frame& f) { return f.where.role == ModuleRole::program; };
+    auto frame = std::find_if(frames.begin(), frames.end(), is_program);
+    auto end = std::find_if_not(frame, frames.end(), is_program);
+    if (frame == end) frame = frames.begin(), end = frames.end();  // a runtime's own block
 
     CallSiteDefinition site;
     std::uint64_t hash = 0;
-    for (; frame != frames.end() && site.return_addresses.size() < call_site_depth; ++frame) {
+    for (; frame != end && site.return_addresses.size() < call_site_depth; ++frame) {
         site.return_addresses.push_back(frame->address);
         hash = mix(mix(hash, frame->where.module), frame->address);
     }

@@ -1,4 +1,8 @@
 // Numbers for allocation call sites: equal stacks have equal numbers, and each is defined once.
+//
+// A call site is the program's own frames, innermost first: from where it called into a runtime for
+// the block (operator new, malloc) out to where a runtime had called it (main, a thread's function,
+// a parallel region). So the threads of a parallel region share their sites.
 #pragma once
 
 #include <array>
@@ -13,7 +17,7 @@
 
 namespace pagelens {
 
-// Frames that make a call site, innermost first, after those of the allocator are stripped.
+// Frames of a call site, at most.
 inline constexpr std::size_t call_site_depth = 16;
 
 class CallSites {
@@ -24,7 +28,7 @@ class CallSites {
     CallSites(Modules& modules, Define define);
 
     // The number of the call site whose raw return addresses are `stack`, innermost first, those
-    // of the interposer and the allocator included. Numbers count from 1; 0 is a stack of which
+    // of the interposer and the runtime included. Numbers count from 1; 0 is a stack of which
     // nothing is known (generated code only). From any thread.
     std::uint32_t number(std::span<const std::uint64_t> stack);
 

@@ -15,9 +15,10 @@
 namespace pagelens {
 
 enum class ModuleRole : std::uint8_t {
-    program,    // the program and its libraries
-    allocator,  // libc, libstdc++ and allocators: never named as the site of an allocation
-    hooks,      // our interposer: its accesses and frames are not the program's
+    program,  // the program and its libraries
+    runtime,  // a language's (libc, libstdc++, libgomp, ...) or an allocator: never the site of a
+              // block
+    hooks,    // our interposer: its accesses and frames are not the program's
 };
 
 // The role that a file has by its name.

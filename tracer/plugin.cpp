@@ -57,6 +57,11 @@ constexpr std::uint64_t return_address_bits = 48;
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
 bool is_store(qemu_plugin_meminfo_t info) { return info >> 17 & 1; }
 
+// Of an atomic instruction the info says both. Where such an instruction has no callback of its own
+// (Stage::waiting), 7.2 may call that of the call or ret before it.
+bool is_store_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 2; }
+bool is_load_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 1; }
+
 void* as_data(std::uint64_t value) { return reinterpret_cast<void*>(value); }
 std::uint64_t as_number(void* data) { return reinterpret_cast<std::uint64_t>(data); }
 
@@ -117,7 +122,7 @@ void on_skipped_access(unsigned, qemu_plugin_meminfo_t, std::uint64_t, void*) {
 void on_call(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (vcpu.thread == nullptr) return;
-    if (is_store(info)) {
+    if (is_store_alone(info)) {
         vcpu.thread->stack.call(as_number(data), address);
         if (!vcpu.thread->stack_known) tracer->know_stack(vcpu, address);
     }
@@ -128,7 +133,7 @@ void on_call(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, 
 void on_return(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (vcpu.thread == nullptr) return;
-    vcpu.thread->stack.ret(address);
+    if (is_load_alone(info)) vcpu.thread->stack.ret(address);
     vcpu.instructions += as_number(data);
     if (stage == Stage::tracing) access(vcpu, address, info);
 }
