@@ -110,6 +110,8 @@ def _command_line(
         str(emulator.qemu),
         *("-plugin", plugin),
         *("-E", f"LD_PRELOAD={preload}"),
+        # Python's own allocator hides its objects in arenas.
+        *(() if "PYTHONMALLOC" in os.environ else ("-E", "PYTHONMALLOC=malloc")),
         *("-0", program.argv0),
         str(program.path),
         *program.arguments,
