@@ -24,6 +24,7 @@ struct CacheCounts {
     [[nodiscard]] std::uint64_t hits() const { return accesses - misses; }
     void add(std::uint64_t lines, const RowResult& result) {
         accesses += static_cast<unsigned>(std::popcount(lines));
+        if (result.missed == 0) return;
         misses += static_cast<unsigned>(std::popcount(result.missed));
         write_backs += static_cast<unsigned>(std::popcount(result.dirty));
     }
@@ -43,8 +44,8 @@ class MemorySideCache {
     [[nodiscard]] std::uint32_t sets() const { return sets_; }
     [[nodiscard]] unsigned ways() const { return ways_; }
 
-    // Reads or writes some lines of one page; a miss fills (write-allocate). The tags of the lines
-    // pushed out are left in evicted(), entry by entry for the lines in result.victims.
+    // Reads or writes some lines of one page; a miss fills (write-allocate). What the missed lines
+    // pushed out can be asked for until the next access.
     // Precondition: set < sets(), tag < most_tags.
     RowResult access(std::uint32_t set, unsigned tag, std::uint64_t lines, bool write) {
         assert(set < sets_ && tag < most_tags);
@@ -52,18 +53,23 @@ class MemorySideCache {
         return kernel_(rows_.data() + std::size_t{set} * ways_ * 64, ways_, lines, entry, evicted_);
     }
 
-    // Of the lines in `among` (not empty), those whose victim has the tag of the lowest one.
+    // Of the lines missed last, those that pushed a line out. Precondition: some missed.
+    [[nodiscard]] std::uint64_t victims() const { return evicted_.lines; }
+    // The tag of what a line of victims() pushed out.
+    [[nodiscard]] unsigned victim_tag(int line) const {
+        return (evicted_.entry[line] & row_tag) - 1u;
+    }
+    // Of the lines in `among` (not empty, of victims()), those whose victim has the lowest one's
+    // tag.
     [[nodiscard]] std::uint64_t same_victim(std::uint64_t among) const {
-        const std::uint8_t first = evicted_[std::countr_zero(among)] & row_tag;
+        const unsigned first = victim_tag(std::countr_zero(among));
         std::uint64_t same = 0;
         for (std::uint64_t rest = among; rest != 0; rest &= rest - 1) {
             const int line = std::countr_zero(rest);
-            if ((evicted_[line] & row_tag) == first) same |= 1ull << line;
+            if (victim_tag(line) == first) same |= 1ull << line;
         }
         return same;
     }
-    // The tag of a line's victim.
-    [[nodiscard]] unsigned victim_tag(int line) const { return (evicted_[line] & row_tag) - 1u; }
 
     void prefetch(std::uint32_t set) {
         __builtin_prefetch(rows_.data() + std::size_t{set} * ways_ * 64, 1);
@@ -77,7 +83,7 @@ class MemorySideCache {
     unsigned ways_;
     HugeArray rows_;
     RowKernel kernel_ = row_kernel();
-    alignas(64) std::uint8_t evicted_[64] = {};
+    Evicted evicted_{};
 };
 
 // Line by line through a direct-mapped cache, for streams that are not page runs. Copies of its

@@ -9,8 +9,9 @@ namespace pagelens {
 namespace {
 
 RowResult access_scalar(std::uint8_t* row, unsigned ways, std::uint64_t lines, std::uint8_t entry,
-                        std::uint8_t* evicted) {
-    RowResult result{0, 0, 0};
+                        Evicted& evicted) {
+    RowResult result{0, 0};
+    std::uint64_t victims = 0;
     for (; lines != 0; lines &= lines - 1) {
         const auto line = static_cast<unsigned>(std::countr_zero(lines));
         const std::uint64_t bit = 1ull << line;
@@ -27,29 +28,41 @@ RowResult access_scalar(std::uint8_t* row, unsigned ways, std::uint64_t lines, s
         if (hit) continue;
         result.missed |= bit;
         if (carried == 0) continue;
-        result.victims |= bit;
+        victims |= bit;
         if ((carried & row_dirty) != 0) result.dirty |= bit;
-        evicted[line] = carried;
+        evicted.entry[line] = carried;
     }
+    if (result.missed != 0) evicted.lines = victims;
     return result;
 }
 
-// `active` are the lines still looking for their tag: they shift one way down at each step.
-__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(std::uint8_t* row,
-                                                                    unsigned ways,
-                                                                    std::uint64_t lines,
-                                                                    std::uint8_t entry,
-                                                                    std::uint8_t* evicted) {
+// The vector versions first look whether every line is in the most recent way, as in a sweep over
+// pages that are alone in their slots: then nothing moves, and often nothing is stored.
+
+__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(
+    std::uint8_t* row, unsigned ways, std::uint64_t lines, std::uint8_t entry, Evicted& evicted) {
     const __m512i tag = _mm512_set1_epi8(static_cast<char>(entry & row_tag));
     const __m512i tag_bits = _mm512_set1_epi8(row_tag);
+    const __m512i dirty = _mm512_set1_epi8(static_cast<char>(row_dirty));
+    __m512i old = _mm512_load_si512(row);
+    __mmask64 hit = _mm512_mask_cmpeq_epi8_mask(lines, _mm512_and_si512(old, tag_bits), tag);
+    if (hit == lines) {
+        const __mmask64 turns_dirty =
+            (entry & row_dirty) != 0 ? lines & ~_mm512_movepi8_mask(old) : __mmask64{0};
+        if (turns_dirty != 0) {
+            _mm512_store_si512(
+                row, _mm512_mask_blend_epi8(turns_dirty, old, _mm512_or_si512(old, dirty)));
+        }
+        return {0, 0};
+    }
+    // `active` are the lines still looking for their tag: they shift one way down at each step.
     __m512i carried = _mm512_set1_epi8(static_cast<char>(entry));
     __mmask64 active = lines;
     __mmask64 stays_dirty = 0;
     for (unsigned way = 0; way < ways && active != 0; ++way) {
         std::uint8_t* here = row + way * 64;
-        const __m512i old = _mm512_load_si512(here);
-        const __mmask64 hit =
-            _mm512_mask_cmpeq_epi8_mask(active, _mm512_and_si512(old, tag_bits), tag);
+        old = _mm512_load_si512(here);
+        hit = _mm512_mask_cmpeq_epi8_mask(active, _mm512_and_si512(old, tag_bits), tag);
         _mm512_store_si512(here, _mm512_mask_blend_epi8(active, old, carried));
         stays_dirty |= hit & _mm512_movepi8_mask(old);
         active &= ~hit;
@@ -57,17 +70,13 @@ __attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(std::uint8_t
     }
     if (stays_dirty != 0) {
         const __m512i first = _mm512_load_si512(row);
-        const __m512i dirty = _mm512_set1_epi8(static_cast<char>(row_dirty));
         _mm512_store_si512(
             row, _mm512_mask_blend_epi8(stays_dirty, first, _mm512_or_si512(first, dirty)));
     }
-    RowResult result{active, 0, 0};
-    if (active != 0) {
-        result.victims = _mm512_mask_test_epi8_mask(active, carried, carried);
-        result.dirty = active & _mm512_movepi8_mask(carried);
-        if (result.victims != 0) _mm512_storeu_si512(evicted, carried);
-    }
-    return result;
+    if (active == 0) return {0, 0};
+    _mm512_store_si512(evicted.entry, carried);
+    evicted.lines = _mm512_mask_test_epi8_mask(active, carried, carried);
+    return {active, active & _mm512_movepi8_mask(carried)};
 }
 
 // 32 bits to 32 bytes of 0 or 0xff.
@@ -79,8 +88,12 @@ __attribute__((target("avx2"))) inline __m256i expand(std::uint32_t bits) {
     return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);
 }
 
+__attribute__((target("avx2"))) inline std::uint32_t top_bits(__m256i bytes) {
+    return static_cast<std::uint32_t>(_mm256_movemask_epi8(bytes));
+}
+
 struct HalfResult {
-    std::uint32_t missed, victims, dirty;
+    std::uint32_t missed, dirty, victims;
 };
 
 __attribute__((target("avx2"))) HalfResult access_half(std::uint8_t* row, unsigned ways,
@@ -89,40 +102,46 @@ __attribute__((target("avx2"))) HalfResult access_half(std::uint8_t* row, unsign
     const __m256i tag = _mm256_set1_epi8(static_cast<char>(entry & row_tag));
     const __m256i tag_bits = _mm256_set1_epi8(row_tag);
     const __m256i dirty = _mm256_set1_epi8(static_cast<char>(row_dirty));
-    __m256i carried = _mm256_set1_epi8(static_cast<char>(entry));
+    auto* first = reinterpret_cast<__m256i*>(row);
     __m256i active = expand(lines);
+    __m256i old = _mm256_load_si256(first);
+    __m256i hit = _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
+    if (top_bits(hit) == lines) {
+        if ((entry & row_dirty) != 0 && (lines & ~top_bits(old)) != 0) {
+            _mm256_store_si256(first, _mm256_or_si256(old, _mm256_and_si256(active, dirty)));
+        }
+        return {0, 0, 0};
+    }
+    __m256i carried = _mm256_set1_epi8(static_cast<char>(entry));
     __m256i stays_dirty = _mm256_setzero_si256();
     for (unsigned way = 0; way < ways; ++way) {
         auto* here = reinterpret_cast<__m256i*>(row + way * 64);
-        const __m256i old = _mm256_load_si256(here);
-        const __m256i hit =
-            _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
+        old = _mm256_load_si256(here);
+        hit = _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
         _mm256_store_si256(here, _mm256_blendv_epi8(old, carried, active));
         stays_dirty =
             _mm256_or_si256(stays_dirty, _mm256_and_si256(hit, _mm256_and_si256(old, dirty)));
         active = _mm256_andnot_si256(hit, active);
         carried = old;
     }
-    auto* first = reinterpret_cast<__m256i*>(row);
     _mm256_store_si256(first, _mm256_or_si256(_mm256_load_si256(first), stays_dirty));
-    const auto missed = static_cast<std::uint32_t>(_mm256_movemask_epi8(active));
+    const std::uint32_t missed = top_bits(active);
     if (missed == 0) return {0, 0, 0};
     const __m256i empty = _mm256_cmpeq_epi8(carried, _mm256_setzero_si256());
-    const std::uint32_t victims = missed & ~static_cast<std::uint32_t>(_mm256_movemask_epi8(empty));
-    if (victims != 0) _mm256_storeu_si256(reinterpret_cast<__m256i*>(evicted), carried);
-    return {missed, victims, missed & static_cast<std::uint32_t>(_mm256_movemask_epi8(carried))};
+    _mm256_store_si256(reinterpret_cast<__m256i*>(evicted), carried);
+    return {missed, missed & top_bits(carried), missed & ~top_bits(empty)};
 }
 
 __attribute__((target("avx2"))) RowResult access_avx2(std::uint8_t* row, unsigned ways,
                                                       std::uint64_t lines, std::uint8_t entry,
-                                                      std::uint8_t* evicted) {
-    const HalfResult low =
-        access_half(row, ways, static_cast<std::uint32_t>(lines), entry, evicted);
-    const HalfResult high =
-        access_half(row + 32, ways, static_cast<std::uint32_t>(lines >> 32), entry, evicted + 32);
-    return {std::uint64_t{high.missed} << 32 | low.missed,
-            std::uint64_t{high.victims} << 32 | low.victims,
-            std::uint64_t{high.dirty} << 32 | low.dirty};
+                                                      Evicted& evicted) {
+    const auto low_lines = static_cast<std::uint32_t>(lines);
+    const auto high_lines = static_cast<std::uint32_t>(lines >> 32);
+    const HalfResult low = access_half(row, ways, low_lines, entry, evicted.entry);
+    const HalfResult high = access_half(row + 32, ways, high_lines, entry, evicted.entry + 32);
+    const std::uint64_t missed = std::uint64_t{high.missed} << 32 | low.missed;
+    if (missed != 0) evicted.lines = std::uint64_t{high.victims} << 32 | low.victims;
+    return {missed, std::uint64_t{high.dirty} << 32 | low.dirty};
 }
 
 }  // namespace

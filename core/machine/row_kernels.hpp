@@ -12,16 +12,21 @@ inline constexpr unsigned most_ways = 16;
 inline constexpr std::uint8_t row_dirty = 0x80;
 inline constexpr std::uint8_t row_tag = 0x7f;
 
-// Masks of lines: missed, of these those that pushed a line out, of these those whose victim was
-// dirty.
+// Masks of lines: missed, and of these those that pushed out a dirty line.
 struct RowResult {
-    std::uint64_t missed, victims, dirty;
+    std::uint64_t missed, dirty;
+};
+
+// What the lines missed last pushed out.
+struct Evicted {
+    alignas(64) std::uint8_t entry[64];  // [line] tag + 1 and row_dirty, for the lines in `lines`
+    std::uint64_t lines;                 // of RowResult::missed, those whose place was not empty
 };
 
 // `row`: ways x 64 bytes, most recent way first. `lines`: which are accessed. `entry`: tag + 1,
-// with row_dirty for a write. `evicted`: 64 bytes, written where result.victims.
+// with row_dirty for a write. `evicted` is written if anything missed.
 using RowKernel = RowResult (*)(std::uint8_t* row, unsigned ways, std::uint64_t lines,
-                                std::uint8_t entry, std::uint8_t* evicted);
+                                std::uint8_t entry, Evicted& evicted);
 
 RowKernel row_kernel();  // the fastest on this host
 RowKernel row_kernel(

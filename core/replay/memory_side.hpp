@@ -54,8 +54,9 @@ class MemorySide {
             count(row, Component::msc_misses, result.missed);
             if (!write) count(row, Component::msc_read_misses, result.missed);
             count(row, Component::ddr_writes, result.dirty);
-            count(row, Component::conflict_evictions, result.victims);
-            if (result.victims != 0) collide(object, frame, result.victims);
+            const std::uint64_t victims = main_->cache().victims();
+            count(row, Component::conflict_evictions, victims);
+            if (victims != 0) collide(object, frame, victims);
         }
         if (two_way_) {
             const RowResult other = two_way_->access(frame, lines, write);
