@@ -46,7 +46,6 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
     const auto kept_free = static_cast<std::uint32_t>(mix.kept_free_share * buddy_.frames());
     std::vector<std::vector<Block>> owned(mix.processes);
     std::uint64_t got = 0;
-    std::uint64_t until_cached = mix.cache_interval;
     const auto touch = [&](std::vector<Block>& process) {
         const bool huge = mix.huge_share > 0 && random.uniform() < mix.huge_share;
         unsigned order = huge ? huge_order : 0;
@@ -60,10 +59,12 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
     bool memory_left = true;
     while (memory_left && got < wanted && buddy_.free_frames() > kept_free) {
         auto& process = owned[random.below(mix.processes)];
+        const std::uint64_t turn_began = got;
         const std::uint64_t turn_ends = got + 1 + random.below(mix.longest_turn);
         while (memory_left && got < std::min(turn_ends, wanted)) memory_left = touch(process);
-        if (got < until_cached) continue;
-        until_cached += std::uint64_t{mix.cache_interval} * grain;
+        // By chance, not at intervals: regular gaps would line up with the blocks and the slots.
+        if (random.uniform() * mix.cache_interval >= static_cast<double>(got - turn_began))
+            continue;
         if (const auto frame = buddy_.alloc(0)) page_cache_.push_back(*frame);
     }
     // Processes end in an order of their own; each gives its memory back as it got it.

@@ -16,14 +16,14 @@ namespace pagelens {
 
 // How the jobs of a fleet are. Sizes are in frames of 4 KiB.
 struct JobMix {
-    double smallest_job_frames;    // a job's size is uniform in the logarithm ...
-    double largest_job_frames;     // ... between these two
-    std::uint32_t processes;       // of a job
-    std::uint32_t longest_turn;    // frames that a process touches before another does
-    std::uint32_t cache_interval;  // frames touched for each page that enters the page cache
-    double cache_share;            // of memory that the page cache holds after a job
-    double huge_share;             // of a job's touches that take a 2 MiB block
-    double kept_free_share;        // of memory that jobs leave free
+    double smallest_job_frames;  // a job's size is uniform in the logarithm ...
+    double largest_job_frames;   // ... between these two
+    std::uint32_t processes;     // of a job
+    std::uint32_t longest_turn;  // frames that a process touches before another does
+    double cache_interval;       // mean frames touched between pages that enter the page cache
+    double cache_share;          // of memory that the page cache holds after a job
+    double huge_share;           // of a job's touches that take a 2 MiB block
+    double kept_free_share;      // of memory that jobs leave free
 };
 
 class NodeState {

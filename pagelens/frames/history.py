@@ -21,7 +21,7 @@ class JobMix:
     largest_job_bytes: float
     processes: int  # of a job
     longest_turn_pages: int  # first-touched by one process before another's turn
-    cache_interval_pages: int  # touched for each page that enters the page cache
+    cache_interval_pages: float  # mean pages touched between two that enter the page cache
     cache_share: float  # of memory that the page cache holds after a job
     huge_share: float  # of a job's touches that take a 2 MiB page
     kept_free_share: float  # of memory
@@ -61,7 +61,7 @@ CORI_MIX = JobMix(
     largest_job_bytes=80 * 2.0**30,
     processes=68,
     longest_turn_pages=16,
-    cache_interval_pages=64,
+    cache_interval_pages=544.0,
     cache_share=0.02,
     huge_share=0.0,
     kept_free_share=0.02,

@@ -1,0 +1,143 @@
+"""Machine files: what they state is read with its units and origin, and every error names its line."""
+
+from pathlib import Path
+
+import pytest
+
+from pagelens.errors import UsageError
+from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
+
+KNL = (machine_directory() / "cori-knl-cache.toml").read_text()
+
+
+def changed(old: str, new: str) -> bytes:
+    assert old in KNL
+    return KNL.replace(old, new, 1).encode()
+
+
+def error_of(raw: bytes) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse_machine(raw, "x.toml")
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def line_of(raw: bytes, text: str) -> int:
+    return raw.decode()[: raw.decode().index(text)].count("\n") + 1
+
+
+def test_the_knl_file_states_the_node_of_seed_000() -> None:
+    machine = load_machine("cori-knl-cache")
+    assert machine.frames == 96 * 2**30 // 4096
+    assert machine.slots == 16 * 2**30 // 4096
+    assert machine.ways == 1
+    assert machine.cores.count.value == 68
+    assert machine.l2.sets == 1024
+    assert machine.fast_memory.bandwidth.value == 355e9
+    assert machine.fast_memory.bandwidth.label == "input"
+    assert machine.ddr.bandwidth.label == "input"
+    assert machine.ddr.latency.value == pytest.approx(147e-9)
+
+
+@pytest.mark.parametrize("name", list_machines())
+def test_every_machine_loads_under_its_own_name(name: str) -> None:
+    machine = load_machine(name)
+    assert machine.name == name
+    assert load_machine(machine_directory() / f"{name}.toml") == machine
+    assert (machine.memory_side_cache is None) == (machine.mode == "flat")
+
+
+def test_the_four_machines_are_there() -> None:
+    assert set(list_machines()) >= {"cori-knl-cache", "cori-knl-flat", "xeon-max-cache", "xeon-max-flat"}
+
+
+def test_caches_are_split_by_address_bits() -> None:
+    machine = load_machine("cori-knl-cache")
+    assert (machine.l1.highest_index_bit, machine.l2.highest_index_bit) == (11, 15)
+    assert machine.caches_below(12) == (machine.l1,)
+    assert machine.caches_below(15) == (machine.l1,)
+    assert machine.caches_below(16) == (machine.l1, machine.l2)
+
+
+def test_associativity_is_a_parameter() -> None:
+    machine = load_machine("cori-knl-cache")
+    assert machine.with_ways(4).ways == 4
+    assert machine.ways == 1
+    for ways in (0, 3, 32):
+        with pytest.raises(UsageError, match=f"ways: {ways}"):
+            machine.with_ways(ways)
+    with pytest.raises(UsageError, match="no memory-side cache"):
+        load_machine("cori-knl-flat").with_ways(2)
+
+
+def test_an_unknown_machine_is_offered_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'cori-knl-cach' is unknown.*cori-knl-cache"):
+        load_machine("cori-knl-cach")
+    with pytest.raises(UsageError, match="known are cori-knl-cache"):
+        load_machine("%%%")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read .*none.toml"):
+        load_machine(tmp_path / "none.toml")
+    with pytest.raises(UsageError, match="cannot read"):
+        load_machine(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("shared_by", "shared_bye", "unknown key 'l1.shared_bye'; the nearest known one is 'shared_by'"),
+        ("[l2]", "[l3]", "unknown key 'l3'; the nearest known one is 'l"),
+        ("assumed", "asumed", ""),
+        ('"1 MiB"', '"1"', "'1' has no unit"),
+        ('"1 MiB"', '"1 MiX"', "unknown unit 'MiX'"),
+        ('"1 MiB"', "1048576", "1048576 has no unit"),
+        ('"1 MiB"', '"3 MiB"', "must be a power of two"),
+        ('"1 MiB"', '"16 KiB"', "at least 64 sets"),
+        ("schema = 1", "schema = 2", "'schema' (is 2)"),
+        ("value = 68", "value = -68", "greater than 0"),
+        ("value = 68", "value = 68.5", "integer"),
+        ("value = 2.0", "value = inf", "finite"),
+        ("value = 68, ", "", "'cores.count.value' is missing"),
+        ("input = ", "source = ", None),
+        ('mode = "cache"', 'mode = "flat"', "[memory_side_cache]"),
+        ("ways = { value = 1,", "ways = { value = 3,", "power of two"),
+        ("ways = { value = 1,", "ways = { value = 17,", "less than or equal to 16"),
+        ('"16 GiB"', '"17 GiB"', "power of two"),
+        ('"96 GiB"', '"9600 GiB"', "at most 126"),
+        ("[l2]", "[l2", "not TOML"),
+        ("[l2]", "[l1]", "not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str | None) -> None:
+    if old == "assumed":  # the KNL file assumes nothing: a misspelt origin instead
+        old, new, said = "source = ", "sorce = ", "unknown key 'cores.count.sorce'; the nearest known one is 'source'"
+    raw = changed(old, new)
+    if said is None:
+        assert isinstance(parse_machine(raw, "x.toml"), Machine)
+        return
+    text = error_of(raw)
+    assert said in text
+    assert text.startswith("x.toml:")
+
+
+def test_the_line_is_that_of_the_key() -> None:
+    raw = changed('size = { value = "1 MiB"', 'sise = { value = "1 MiB"')
+    assert error_of(raw).startswith(f"x.toml:{line_of(raw, 'sise')}: unknown key 'l2.sise'")
+    raw = changed('"90 GB/s"', '"90 GB"')
+    assert error_of(raw).startswith(f"x.toml:{line_of(raw, '90 GB')}: 'ddr.bandwidth.value'")
+
+
+def test_a_value_needs_exactly_one_origin() -> None:
+    assert "exactly one" in error_of(changed('source = "Intel Xeon Phi 7250 product page"', 'source = ""'))
+    both = 'source = "Intel Xeon Phi 7250 product page", assumed = "too"'
+    assert "exactly one" in error_of(changed('source = "Intel Xeon Phi 7250 product page"', both))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\xff\xfe", b"a=" + b"[" * 100_000, b"x=" + b"9" * 10_000, b"\x00", b"a" * (2 << 20)]
+)
+def test_bytes_that_are_no_machine_file_at_all(raw: bytes) -> None:
+    assert error_of(raw).startswith("x.toml")
