@@ -356,11 +356,16 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
 // way.)
 int kill(pid_t pid, int signal) noexcept {
     struct sigaction action{};
-    if (pid == ::getpid() && pagelens::tracer != nullptr && !pagelens::tracer->in_child() &&
-        ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL && signal != 0) {
-        start_exclusive();
+    if (pid == ::getpid() && pagelens::tracer != nullptr && signal != 0 &&
+        ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+        // For signals that dump core QEMU has stopped all threads itself, and would wait for
+        // itself.
+        const bool stopped = signal == SIGABRT || signal == SIGFPE || signal == SIGILL ||
+                             signal == SIGQUIT || signal == SIGSEGV || signal == SIGTRAP ||
+                             signal == SIGBUS;
+        if (!stopped) start_exclusive();
         pagelens::tracer->finish(128 + signal);
-        end_exclusive();
+        if (!stopped) end_exclusive();
     }
     return static_cast<int>(::syscall(SYS_kill, pid, signal));
 }

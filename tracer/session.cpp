@@ -14,7 +14,7 @@ Session::Session(std::string path, const TraceHeader& header)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { write_blocks(); });
+    thread_ = std::make_unique<std::thread>([this] { write_blocks(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -42,14 +42,15 @@ void Session::write_blocks() {
 
 int Session::finish(const TraceSummary& summary) {
     queue_.close();
-    thread_.join();
+    thread_->join();
     writer_.finish(summary);
     if (writer_.error() != 0) return writer_.error();
     return std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0 ? 0 : errno;
 }
 
 void Session::abandon() {
-    thread_.detach();  // it is not in this process: nothing to wait for
+    static_cast<void>(
+        thread_.release());  // it is not in this process: nothing to wait for or to delete
     writer_.abandon();
 }
 

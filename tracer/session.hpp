@@ -47,7 +47,7 @@ class Session {
     std::map<std::uint32_t, Filter<ThreadEncoder>> filters_;  // the writer thread's own
     std::atomic<std::uint32_t> threads_{0};
     std::atomic<std::uint64_t> syncs_{1};
-    std::thread thread_;
+    std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace pagelens

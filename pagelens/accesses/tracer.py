@@ -48,7 +48,7 @@ class TraceResult:
     accesses: int = 0
     instructions: int = 0
     total_instructions: int = 0
-    untraced_children: list[str] = field(default_factory=list)
+    untraced_children: dict[int, str] = field(default_factory=dict)  # process id: program
     avx512_address: int | None = None
 
     @property
@@ -216,9 +216,9 @@ def _read_status(text: str, pid: int, result: TraceResult) -> int:
         elif what == "error":
             raise Failure(f"tracing stopped: {details}")
         elif what == "exec":
-            result.untraced_children.append(f"{details} (process {process})")
+            result.untraced_children[int(process)] = details
         elif what == "fork":
-            result.untraced_children.append(f"a fork (process {process})")
+            result.untraced_children[int(process)] = "a fork of the program"
     return error
 
 
@@ -226,7 +226,8 @@ def _keep_partial(path: Path, result: TraceResult) -> None:
     partial = _partial(path)
     if not partial.exists():
         raise Failure(
-            f"the emulator ended with status {result.exit_status} before the program began; see its message above"
+            f"the emulator ended with status {result.exit_status} before the program began; "
+            "see its message above"
         )
     partial.rename(path)
 
@@ -235,8 +236,8 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """What the user should know of the run, a line each."""
     if result.exit_status == -signal.SIGILL and result.avx512_address is not None:
         yield (
-            f"{request.command[0]} has an AVX-512 instruction at {result.avx512_address:#x}, which QEMU does not "
-            "execute; compile it with -march=x86-64-v3"
+            f"{request.command[0]} has an AVX-512 instruction at {result.avx512_address:#x}, which QEMU does "
+            "not execute; compile it with -march=x86-64-v3"
         )
     elif result.exit_status < 0:
         name = signal.Signals(-result.exit_status).name
@@ -244,13 +245,13 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     if result.complete and request.accesses and result.accesses >= request.accesses:
         share = result.share_seen or 0
         yield (
-            f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of the "
-            "program's instructions; --accesses N sets the budget, 0 is none"
+            f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
+            "the program's instructions; --accesses N sets the budget, 0 is none"
         )
     if result.untraced_children and not request.follow_exec:
-        children = ", ".join(result.untraced_children[:3])
-        more = len(result.untraced_children) - 3
-        yield f"not traced: {children}{f' and {more} more' if more > 0 else ''}; --follow-exec traces children"
+        named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
 
 
 def end_like(result: TraceResult) -> int:
