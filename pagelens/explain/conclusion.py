@@ -28,16 +28,17 @@ def conclude(
     """Sentences in the order a reader needs them."""
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
-    medians = [d.median_s for d in distributions]
-    spread = max(d.p95_s / d.p5_s for d in distributions)
-    gain = max((max(r.gain_median, r.gain_p95) for r in remedies), default=1.0)
-    if max(medians) / min(medians) <= MATTERS and spread <= MATTERS and gain <= MATTERS:
+    # What a user can meet or choose: the baseline's own spread, a fresh node, the remedies.
+    fresh = [d.median_s for d in distributions if d.policy == "contiguous"]
+    effects = [base.p95_s / base.p5_s, *(base.median_s / median for median in fresh)]
+    effects += [gain for r in remedies for gain in (r.gain_median, r.gain_p95)]
+    if max(effects) <= MATTERS:
         return Conclusion(
             placement_matters=False,
             sentences=[
-                f"Page placement does not matter for this program on a {where} node: over all policies and "
-                f"nodes its time varies by {100 * (max(max(medians) / min(medians), spread) - 1):.1f}%.",
-                "Nothing is to be gained by huge pages, sorting or rebooting; look elsewhere.",
+                f"Page placement does not matter for this program on a {where} node: neither the node's history "
+                f"nor a remedy changes its time by more than {100 * (max(*effects, 1.001) - 1):.1f}%.",
+                "Huge pages, sorting or rebooting gain nothing here; look elsewhere.",
             ],
         )
     sentences = [_size(where, base, distributions)]
@@ -49,20 +50,26 @@ def conclude(
 
 
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> str:
+    """How much slower than it could be, and how many nodes are much slower."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None:
-        text = (
-            f"On an aged {where} node this program runs {_slower(base.median_s / fresh.median_s)} a fresh one"
-        )
+        ratio = base.median_s / fresh.median_s
+        text = f"On an aged {where} node this program runs {_slower(ratio)} on a fresh one"
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
-        text = (
-            f"On a {where} node under '{base.policy}' frames this program runs "
-            f"{_slower(base.median_s / fastest.median_s)} under '{fastest.policy}'"
+        text = f"Under '{base.policy}' on a {where} node this program runs "
+        text += f"{_slower(base.median_s / fastest.median_s)} under '{fastest.policy}'"
+    if base.slower_20_percent >= 0.005:
+        best = base.worst_s / base.median_s * base.median_slowdown
+        text += (
+            f"; {_percent(base.slower_20_percent)} of its nodes are more than 20% slower than the best run, "
         )
-    spread = base.p95_s / base.p5_s
-    nodes = f"; its slow nodes (95th percentile) take {_times(spread)} the time of its fast ones (5th)"
-    return text + (nodes if spread > MATTERS else "; all such nodes are alike") + "."
+        text += f"the worst takes {_times(best)} its time"
+    elif base.p95_s / base.p5_s > MATTERS:
+        text += f"; its slow nodes (95th percentile) take {_times(base.p95_s / base.p5_s)} the time of its fast ones"
+    else:
+        text += "; all such nodes are alike"
+    return text + "."
 
 
 def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> list[str]:
@@ -75,18 +82,17 @@ def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> 
         "write-backs of dirty lines": cause.write_backs_s / loss,
     }
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
-    text = f"Of the {100 * loss / cause.time_s:.0f}% of its time lost to misses, "
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
-        text += f"{100 * costs[0][0]:.0f}% are {costs[0][1]}"
-    else:
-        text += ", ".join(f"{100 * share:.0f}% are {name}" for share, name in costs)
-    gains = [f"{name} give back {-100 * share:.0f}%" for name, share in parts.items() if share <= -0.005]
+        costs = costs[:1]
+    text = f"Of the {_percent(loss / cause.time_s)} of its time lost to misses, {_percent(costs[0][0])} are "
+    text += ", ".join([costs[0][1], *(f"{_percent(share)} {name}" for share, name in costs[1:])])
+    gains = [f"{name} give back {_percent(-share)}" for name, share in parts.items() if share <= -0.005]
     text += "".join(f"; {gain} (against a fully associative cache)" for gain in gains)
     if collisions and cause.conflicts_s > 0:
         top = collisions[0]
         other = "itself" if top.name == top.victim else f"`{top.victim}`"
         most = "mostly" if top.share >= 0.5 else "first of all"
-        text += f"; {most} `{top.name}` against {other} ({100 * top.share:.0f}% of the evictions)"
+        text += f"; {most} `{top.name}` against {other} ({_percent(top.share)} of the evictions)"
     return [text + "."]
 
 
@@ -103,20 +109,23 @@ def _advice(remedies: Sequence[Remedy]) -> str:
 
 
 def _gain(remedy: Remedy) -> str:
-    """What a remedy wins, by the median unless only the tail gains."""
-    if remedy.gain_median > MATTERS:
-        return f"'{remedy.policy}' ({remedy.title}) wins {_times(remedy.gain_median)}"
-    return f"'{remedy.policy}' ({remedy.title}) wins {_times(remedy.gain_p95)} on the slow nodes"
+    """What a remedy wins at the median, and on the slow nodes where that is more."""
+    text = f"'{remedy.policy}' ({remedy.title}) wins {_times(remedy.gain_median)}"
+    if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
+        text += f", {_times(remedy.gain_p95)} on the slow nodes"
+    return text
 
 
 def _slower(ratio: float) -> str:
     if abs(ratio - 1) < 0.005:
-        return "as fast as on"
-    if ratio < 1:
-        return f"{_times(1 / ratio)} faster than on"
-    return f"{_times(ratio)} slower than on"
+        return "as fast as"
+    return f"{_times(1 / ratio)} faster than" if ratio < 1 else f"{_times(ratio)} slower than"
 
 
 def _times(ratio: float) -> str:
     """ "2.1x", with a digit more near 1."""
     return f"{ratio:.2f}x" if ratio < 1.995 else f"{ratio:.1f}x"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
