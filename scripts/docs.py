@@ -1,10 +1,12 @@
-"""Writes docs/cli.md from the command line's own help, and checks the links of every Markdown page."""
+"""Writes the generated pages of docs/, and checks the links of every Markdown page."""
 
 import argparse
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from pagelens.explain.schema import json_reference, json_schema
 
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
@@ -38,12 +40,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is stale")
     arguments = parser.parse_args()
-    page, reference = ROOT / "docs" / "cli.md", cli_reference()
-    faults = [f"broken link in {link}" for link in broken_links()]
-    if not arguments.check:
-        page.write_text(reference)
-    elif not page.exists() or page.read_text() != reference:
-        faults.append("docs/cli.md is not what the commands say; run: make docs")
+    generated = {
+        "cli.md": cli_reference(),
+        "explain-json.md": json_reference(),
+        "explain-schema.json": json_schema(),
+    }
+    faults = []
+    for name, text in generated.items():
+        page = ROOT / "docs" / name
+        if not arguments.check:
+            page.write_text(text)
+        elif not page.exists() or page.read_text() != text:
+            faults.append(f"docs/{name} is not what the code says; run: make docs")
+    faults += [f"broken link in {link}" for link in broken_links()]
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
     sys.exit(1 if faults else 0)

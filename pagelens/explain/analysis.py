@@ -95,7 +95,8 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
     """Per policy one row a node, ascending: counters and times summed over the phases."""
-    rows = ensemble.tables.placements
+    # Sorted first: sums of times then have one order of rounding (counters are whole numbers, exact anyway).
+    rows = ensemble.tables.placements.sort("policy", "node", "phase")
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
     sums = [name for name, kind in rows.schema.items() if kind == pl.Float64 and name != "conflict_share"]

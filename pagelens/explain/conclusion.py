@@ -33,11 +33,12 @@ def conclude(
     effects = [base.p95_s / base.p5_s, *(base.median_s / median for median in fresh)]
     effects += [gain for r in remedies for gain in (r.gain_median, r.gain_p95)]
     if max(effects) <= MATTERS:
+        most = max(*effects, 1.001) - 1  # no model is exact to a tenth of a percent
         return Conclusion(
             placement_matters=False,
             sentences=[
-                f"Page placement does not matter for this program on a {where} node: neither the node's history "
-                f"nor a remedy changes its time by more than {100 * (max(*effects, 1.001) - 1):.1f}%.",
+                f"Page placement does not matter for this program on a {where} node: neither the node's "
+                f"history nor a remedy changes its time by more than {100 * most:.1f}%.",
                 "Huge pages, sorting or rebooting gain nothing here; look elsewhere.",
             ],
         )
@@ -66,7 +67,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         )
         text += f"the worst takes {_times(best)} its time"
     elif base.p95_s / base.p5_s > MATTERS:
-        text += f"; its slow nodes (95th percentile) take {_times(base.p95_s / base.p5_s)} the time of its fast ones"
+        tail = _times(base.p95_s / base.p5_s)
+        text += f"; its slow nodes (95th percentile) take {tail} the time of its fast ones (5th)"
     else:
         text += "; all such nodes are alike"
     return text + "."

@@ -16,13 +16,6 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class TracedObject(_Record):
-    """One object of the program: an allocation site, a global, a stack, or a declared array."""
-
-    name: str
-    bytes: int | None = Field(description="counted: bytes of one rank at the peak; null where unknown")
-
-
 class ProgramRecord(_Record):
     """What was explained."""
 
@@ -196,7 +189,9 @@ class Remedy(_Record):
 class Conclusion(_Record):
     """The answer in words."""
 
-    placement_matters: bool = Field(description="false when no policy's spread or gain exceeds 2%")
+    placement_matters: bool = Field(
+        description="false when neither the node's history nor a remedy changes the time by more than 2%"
+    )
     sentences: list[str]
 
 
@@ -216,7 +211,7 @@ class Explanation(_Record):
     collisions: list[CollisionRecord]
     slot_maps: list[SlotMap]
     remedies: list[Remedy] = Field(
-        description="by gain in the median, best first; the baseline is not among them"
+        description="policies that one can choose, by gain in the median, best first"
     )
 
     def distribution(self, policy: str) -> Distribution:

@@ -63,7 +63,7 @@ def ensemble(
 ) -> Ensemble:
     """An ensemble whose job fills the share `fill` of the cache of a Cori KNL node."""
     machine = load_machine("cori-knl-cache")
-    lines = fill * machine.slots * 64
+    lines = round(fill * machine.slots * 64)
     ratio = machine.frames / machine.slots
     objects = {"A.values": 2 / 3, "B.values": 1 / 3}
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
@@ -73,8 +73,8 @@ def ensemble(
             shared = conflict_probability(policy, fill, ratio, rng) if placement_matters else 0.0
             for name, sweeps in (("setup", 1), ("solve", SWEEPS)):
                 reads, writes = lines * sweeps, lines * sweeps
-                again = shared * lines * (sweeps - (name == "setup"))
-                first = lines if name == "setup" else 0.0
+                again = round(shared * lines * (sweeps - (name == "setup")))
+                first = lines if name == "setup" else 0
                 counts = {
                     "instructions": 8 * reads,
                     "l2_accesses": reads,
@@ -88,7 +88,7 @@ def ensemble(
                     "ddr_reads": first + again,
                     "ddr_writes": again,
                 }
-                twins = {"two_way": first + 0.3 * again, "ideal": first, "first": first}
+                twins = {"two_way": first + again // 3, "ideal": first, "first": first}
                 for twin in TWINS:
                     for count in TWIN_COUNTS:
                         counts[f"{twin}_{count}"] = twins[twin]
@@ -106,9 +106,9 @@ def ensemble(
                         key
                         | {
                             "object": thing,
-                            "accesses": share * (reads + writes),
-                            "misses": share * (first + again),
-                            "conflict_evictions": share * again,
+                            "accesses": round(share * (reads + writes)),
+                            "misses": round(share * (first + again)),
+                            "conflict_evictions": round(share * again),
                         }
                     )
                 if name == "solve":
@@ -116,7 +116,7 @@ def ensemble(
                         for victim, other in objects.items():
                             rows["collisions"].append(
                                 {"node": node, "policy": policy, "object": thing, "victim": victim,
-                                 "lines": share * other * again}
+                                 "lines": round(share * other * again)}
                             )  # fmt: skip
             occupancy = (
                 rng.poisson(fill, CELLS * 64).reshape(CELLS, 64) if shared > 0.1 else np.ones((CELLS, 64))

@@ -1,0 +1,60 @@
+"""The documentation of `pagelens explain --json`, made from the model's own classes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pagelens.explain.model import SCHEMA_VERSION, Explanation
+
+_INTRODUCTION = f"""# What `pagelens explain --json` prints
+
+One JSON object; `explanation.json` in the output directory is the same. This page and
+[explain-schema.json](explain-schema.json) (JSON Schema, draft 2020-12) are generated from
+`pagelens/explain/model.py` by `make docs`.
+
+**Version.** `schema_version` is {SCHEMA_VERSION}. Fields may be added within a version; it grows when a
+field changes its meaning or goes away.
+
+**Units and kinds.** Names end in their units (`_s`: seconds, `_bytes`); counts of lines are of 64 bytes, of
+the whole node. A figure is *counted* (the program's lines through the stated caches, on modelled frames),
+*modelled* (times) or *stated* (an input). Shares are from 0 to 1. Equal commands give equal objects,
+whatever the number of cores.
+"""
+
+
+def json_schema() -> str:
+    """The JSON Schema, as text."""
+    return json.dumps(Explanation.model_json_schema(), indent=1) + "\n"
+
+
+def json_reference() -> str:
+    """docs/explain-json.md."""
+    schema = Explanation.model_json_schema()
+    sections = [_INTRODUCTION, *_section("Explanation", schema)]
+    for name, record in schema["$defs"].items():
+        sections += _section(name, record)
+    return "\n".join(sections)
+
+
+def _section(name: str, record: dict[str, Any]) -> Iterator[str]:
+    """One record: what it is, and a table of its fields."""
+    yield f"## {name}\n{record['description']}\n"
+    yield "| field | type | meaning |\n|---|---|---|"
+    for field, stated in record["properties"].items():
+        yield f"| `{field}` | {_type(stated)} | {stated.get('description', '')} |"
+    yield ""
+
+
+def _type(stated: dict[str, Any]) -> str:
+    if "$ref" in stated:
+        name = stated["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in stated:
+        return " or ".join(_type(choice) for choice in stated["anyOf"])
+    if "enum" in stated:
+        return " or ".join(f"`{value}`" for value in stated["enum"])
+    if "const" in stated:
+        return f"`{stated['const']}`"
+    if stated["type"] == "array":
+        return f"array of {_type(stated['items'])}"
+    return str(stated["type"])

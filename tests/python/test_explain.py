@@ -1,0 +1,133 @@
+"""From tables to an explanation: what it says is what the tables hold."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+import synthetic
+
+from pagelens.explain import explain
+from pagelens.explain.model import Explanation
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    return explain(synthetic.ensemble(), "pagelens explain two-arrays")
+
+
+def test_the_best_run_is_the_fastest_of_all_policies_and_nodes(explanation: Explanation) -> None:
+    fastest = min((min(d.times_s), d.policy) for d in explanation.distributions)
+    assert (explanation.best.time_s, explanation.best.policy) == fastest
+    assert all(d.p5_s >= explanation.best.time_s for d in explanation.distributions)
+
+
+def test_distributions_describe_their_times(explanation: Explanation) -> None:
+    for d in explanation.distributions:
+        times = np.array(d.times_s)
+        assert d.median_s == pytest.approx(np.median(times))
+        assert d.worst_s == times.max()
+        assert d.slower_20_percent == np.mean(times > 1.2 * explanation.best.time_s)
+        assert sum(d.histogram.nodes) == len(times) == explanation.sample.nodes
+        assert d.histogram.edges == explanation.distributions[0].histogram.edges
+    assert explanation.distribution("aged").modes == 2
+    assert explanation.distribution("random").modes == 1
+
+
+def test_misses_go_with_the_time_and_constants_are_said_to_be(explanation: Explanation) -> None:
+    by_counter = {c.counter: c for c in explanation.distribution("aged").correlations}
+    assert by_counter["msc_misses"].pearson is not None
+    assert by_counter["msc_misses"].pearson > 0.99
+    assert by_counter["l2_misses"].pearson is None  # the same on every node
+
+
+def test_attribution_adds_up_for_every_policy(explanation: Explanation) -> None:
+    for a in explanation.attributions:
+        parts = a.conflicts_s + a.capacity_s + a.write_backs_s
+        assert parts == pytest.approx(a.time_s - a.unburdened_s, rel=1e-9, abs=1e-12)
+        alone = 3 * a.time_s - a.without_conflicts_s - a.without_capacity_s - a.without_write_backs_s
+        assert alone + a.interaction_s == pytest.approx(a.time_s - a.unburdened_s, rel=1e-9, abs=1e-12)
+    mean = next(a for a in explanation.attributions if (a.policy, a.nodes) == ("aged", "mean"))
+    assert mean.time_s == pytest.approx(np.mean(explanation.distribution("aged").times_s))
+    slowest = next(a for a in explanation.attributions if (a.policy, a.nodes) == ("aged", "slowest"))
+    assert slowest.time_s == pytest.approx(explanation.distribution("aged").worst_s)
+
+
+def test_objects_share_out_all_lines(explanation: Explanation) -> None:
+    for policy in synthetic.POLICIES:
+        objects = [o for o in explanation.objects if o.policy == policy]
+        assert sum(o.access_share for o in objects) == pytest.approx(1)
+        assert [o.name for o in objects] == ["A.values", "B.values"]  # most lines first
+        assert objects[0].access_share == pytest.approx(2 / 3)
+    collisions = [c for c in explanation.collisions if c.policy == "aged"]
+    assert (collisions[0].name, collisions[0].victim) == ("A.values", "A.values")
+    assert collisions[0].share == pytest.approx(4 / 9)
+
+
+def test_remedies_are_what_one_can_choose_best_first(explanation: Explanation) -> None:
+    assert [r.policy for r in explanation.remedies] == ["aged+zonesort", "2m"]  # not random, not contiguous
+    first = explanation.remedies[0]
+    medians = [explanation.distribution(p).median_s for p in ("aged", "aged+zonesort")]
+    assert first.gain_median == pytest.approx(medians[0] / medians[1])
+    assert first.gain_median_low <= first.gain_median <= first.gain_median_high
+
+
+def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation) -> None:
+    text = " ".join(explanation.conclusion.sentences)
+    assert explanation.conclusion.placement_matters
+    assert text.startswith("On an aged Cori KNL node this program runs 1.98x slower than on a fresh one")
+    for part in (
+        "conflicts in the memory-side cache",
+        "`A.values` against itself",
+        "'aged+zonesort'",
+        "root",
+    ):
+        assert part in text
+
+
+def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
+    found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
+    assert not found.placement_matters
+    assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
+    assert "look elsewhere" in found.sentences[1]
+
+
+def test_a_phase_is_explained_alone() -> None:
+    whole, solve = (explain(synthetic.ensemble(nodes=8, phase=phase)) for phase in (None, "solve"))
+    assert solve.program.phase == "solve"
+    assert solve.best.time_s == pytest.approx(
+        whole.best.time_s * synthetic.SWEEPS / (synthetic.SWEEPS + 1), rel=0.1
+    )
+    assert all(a.unburdened_s > 0 for a in solve.attributions)
+    assert sum(o.accesses for o in solve.objects) < sum(o.accesses for o in whole.objects)
+
+
+def test_one_node_and_one_policy_are_enough() -> None:
+    found = explain(synthetic.ensemble(nodes=1, policies=("random",)))
+    assert found.baseline == "random"
+    assert found.remedies == []
+    assert found.distributions[0].modes == 1
+
+
+def test_rows_in_another_order_say_the_same() -> None:
+    ensemble = synthetic.ensemble(nodes=6)
+    tables = {name: ensemble.tables[name] for name in synthetic.TABLES}
+    shuffled = {name: table.sample(fraction=1, shuffle=True, seed=3) for name, table in tables.items()}
+    again = dataclasses.replace(ensemble, tables=synthetic.Tables(**shuffled))
+    assert explain(again).model_dump_json() == explain(ensemble).model_dump_json()
+
+
+def test_a_best_run_of_another_policy_is_found() -> None:
+    """The best is over all policies: make one 2m node the fastest."""
+    ensemble = synthetic.ensemble(nodes=4)
+    placements = ensemble.tables.placements.with_columns(
+        pl.when((pl.col("policy") == "2m") & (pl.col("node") == 3))
+        .then(pl.col("time_s") / 100)
+        .otherwise(pl.col("time_s"))
+        .alias("time_s")
+    )
+    found = explain(
+        dataclasses.replace(ensemble, tables=dataclasses.replace(ensemble.tables, placements=placements))
+    )
+    assert (found.best.policy, found.best.node) == ("2m", 3)
+    assert found.distribution("contiguous").slower_20_percent == 1

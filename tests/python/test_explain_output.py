@@ -1,0 +1,164 @@
+"""The explanation as text, as a report and as data."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import synthetic
+
+from pagelens.explain import Explanation, explain, render_html, render_terminal
+from pagelens.explain.figures import draw_all
+from pagelens.explain.outputs import write_outputs
+from pagelens.explain.schema import json_reference, json_schema
+
+DOCS = Path(__file__).parents[2] / "docs"
+LONG_NAME = "void very::deep::name<with, templates>::allocate_everything (some_long_file_name.cpp:1234)"
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    return explain(synthetic.ensemble(nodes=24), "pagelens explain --workload two-arrays")
+
+
+@pytest.fixture(scope="module")
+def report(explanation: Explanation) -> str:
+    return render_html(explanation)
+
+
+def renamed(e: Explanation, name: str) -> Explanation:
+    return Explanation.model_validate_json(e.model_dump_json().replace('"A.values"', json.dumps(name)))
+
+
+def test_the_terminal_has_80_columns_and_the_conclusion_first(explanation: Explanation) -> None:
+    text = render_terminal(renamed(explanation, LONG_NAME))
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.startswith("On an aged Cori KNL node this program runs")
+    for d in explanation.distributions:
+        assert re.search(rf"^{re.escape(d.policy)} +{d.median_slowdown:.2f} ", text, re.M)
+    for word in ("counted", "modelled", "seed 7", "1 in 64", "Remedies"):
+        assert word in text
+
+
+def test_every_node_shows_in_the_histogram(explanation: Explanation) -> None:
+    """A lone node in a bin is not rounded away."""
+    lines = render_terminal(explanation).splitlines()
+    row = next(line for line in lines if line.startswith("aged "))
+    assert len(re.findall("[▁▂▃▄▅▆▇█]", row)) >= 2
+
+
+class Fetches(HTMLParser):
+    """Collects whatever would make a browser fetch something, or run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "link", "iframe", "object", "embed"):
+            self.found.append(tag)
+        for name, value in attrs:
+            local = (value or "").startswith(("#", "data:"))
+            if (name in ("src", "srcset", "poster", "data") or name.endswith("href")) and not local:
+                self.found.append(f"{tag} {name}={value}")
+            if name.startswith("on"):
+                self.found.append(f"{tag} {name}")
+
+
+def test_the_report_needs_neither_network_nor_scripts(report: str) -> None:
+    parser = Fetches()
+    parser.feed(report)
+    assert parser.found == []
+    assert not re.search(r"url\((?!#)|@import", report)
+
+
+def test_the_report_says_what_the_explanation_says(explanation: Explanation, report: str) -> None:
+    for sentence in explanation.conclusion.sentences:
+        plain = re.sub("<[^>]+>", "", report)
+        assert sentence.replace("`", "").replace("'", "&#39;").replace(">", "&gt;") in plain
+    for stated in explanation.machine.inputs:
+        assert stated.value in report
+    assert "pagelens explain --workload two-arrays" in report
+    assert "calibration" in report
+
+
+def test_names_of_objects_cannot_break_the_report(explanation: Explanation) -> None:
+    text = render_html(renamed(explanation, "<script>alert(1)</script>"))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_equal_explanations_give_equal_reports(explanation: Explanation, report: str) -> None:
+    assert render_html(explanation) == report
+
+
+def test_figures_are_whole_svg_with_names_of_their_own(explanation: Explanation) -> None:
+    drawings = draw_all(explanation)
+    assert list(drawings) == ["distribution", "misses", "attribution", "objects", "slots", "remedies"]
+    names: set[str] = set()
+    for drawing in drawings.values():
+        root = ElementTree.fromstring(drawing.svg)
+        own = {element.get("id") for element in root.iter() if element.get("id")}
+        assert not own & names
+        names |= own
+        used = set(re.findall(r'"#([^"]+)"|url\(#([^)]+)\)', drawing.svg))
+        assert {a or b for a, b in used} <= own
+
+
+def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> None:
+    negative = [
+        a.model_copy(
+            update={"conflicts_s": -0.1, "capacity_s": a.time_s - a.unburdened_s + 0.1 - a.write_backs_s}
+        )
+        for a in explanation.attributions
+    ]
+    bare = explanation.model_copy(update={"objects": [], "slot_maps": [], "remedies": [], "collisions": []})
+    assert "<pattern" not in draw_all(explanation)["attribution"].svg
+    hatched = draw_all(explanation.model_copy(update={"attributions": negative}))
+    assert "<pattern" in hatched["attribution"].svg
+    assert list(draw_all(bare.model_copy(update={"attributions": []}))) == ["distribution", "misses"]
+    render_html(bare)
+    render_terminal(bare)
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(report)
+    shot = tmp_path / "shot.png"
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}/profile",
+    ]
+    command += [f"--screenshot={shot}", "--window-size=900,3000", "--virtual-time-budget=1000"]
+    subprocess.run([*command, f"file://{tmp_path}/report.html"], check=True, capture_output=True, timeout=120)
+    from matplotlib.image import imread
+
+    pixels = imread(shot)[:, :, :3]
+    orange = (pixels[..., 0] > 0.75) & (pixels[..., 1] < 0.5) & (pixels[..., 2] < 0.2)
+    assert orange.sum() > 1000  # the baseline's colour: figures are drawn
+
+
+def test_the_data_reads_back_and_is_finite(explanation: Explanation) -> None:
+    text = explanation.model_dump_json()
+    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert data["schema_version"] == 1
+    assert Explanation.model_validate_json(text) == explanation
+
+
+def test_the_documented_schema_is_the_models() -> None:
+    assert (DOCS / "explain-schema.json").read_text() == json_schema()
+    assert (DOCS / "explain-json.md").read_text() == json_reference()
+
+
+def test_outputs_are_whole_files(explanation: Explanation, tmp_path: Path) -> None:
+    report = write_outputs(explanation, synthetic.ensemble(nodes=24), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"report.html", "explanation.json"} | {f"{name}.parquet" for name in synthetic.TABLES}
+    assert report.read_text().endswith("</html>\n") or report.read_text().endswith("</html>")
