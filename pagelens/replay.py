@@ -45,8 +45,8 @@ def replay(
 ) -> _core.Counters:
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
 
-    `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal` also
-    feeds the fully associative twin, which does not depend on the placement and costs about as much again.
+    `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
+    also feeds the fully associative twin.
     """
     below = hierarchy(machine, page_bits)
     modulus = min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
@@ -70,9 +70,10 @@ def replay(
 
 
 def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:
-    """Counts a phase, summed over objects, by name: COUNTERS and what follows from them (ddr_reads, msc_hits).
+    """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
 
-    On a flat machine nothing passes a memory-side cache: every access is a "hit" of the memory that holds the job.
+    Those are ddr_reads and msc_hits. On a flat machine nothing passes a memory-side cache: every access is a
+    "hit" of the memory that holds the job.
     """
     sums = counters.table.sum(axis=1)
     counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}

@@ -14,7 +14,7 @@ FLEET_GRAIN = (
 
 @dataclass(frozen=True)
 class JobMix:
-    """The jobs that a fleet's nodes run, and what they leave behind; all values are assumptions about a site."""
+    """The jobs that a fleet's nodes run, and what they leave behind: assumptions about a site."""
 
     mean_jobs_since_boot: float  # geometric: a node may be fresh
     smallest_job_bytes: float  # a job's size is uniform in the logarithm between these
@@ -52,9 +52,10 @@ class JobMix:
         return round(random.log_uniform(self.fewest_stragglers, most))
 
 
-# Assumed throughout: no site has published its jobs' sizes with their order of allocation. Jobs fill between a
-# twentieth and most of Cori's 96 GiB; one process a core; nodes are rebooted after a few jobs, as when a health check
-# reboots slow ones (seed 000). The largest share of stragglers is where sorting by address is defeated.
+# Assumed throughout: no site has published its jobs' sizes with their order of allocation. Jobs fill
+# between a twentieth and most of Cori's 96 GiB; one process a core; nodes are rebooted after a few jobs, as
+# when a health check reboots slow ones (seed 000). The largest share of stragglers is where sorting by
+# address is defeated (tests/python/test_history.py).
 CORI_MIX = JobMix(
     mean_jobs_since_boot=4.0,
     smallest_job_bytes=4 * 2.0**30,

@@ -12,5 +12,6 @@ from pagelens.machine.time import Times, cache_mode_times, flat_mode_times
 
 __all__ = [
     "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times", "cache_mode_times",
-    "flat_mode_times", "list_machines", "load_machine", "machine_directory", "parse_machine", "read_machine_file",
+    "flat_mode_times", "list_machines", "load_machine", "machine_directory", "parse_machine",
+    "read_machine_file",
 ]  # fmt: skip

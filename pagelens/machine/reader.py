@@ -1,7 +1,8 @@
 """Reads machine files; every error names the file and the line.
 
-tomllib gives no positions, so the line of a key is found by a scan for its table header and its name: the files
-are flat (tables of inline tables), which the schema enforces anyway. See docs/decisions/machine-files.md.
+tomllib gives no positions, so the line of a key is found by a scan for its table header and its name: the
+files are flat (tables of inline tables), which the schema enforces anyway. See
+docs/decisions/machine-files.md.
 """
 
 import difflib

@@ -164,7 +164,7 @@ class Machine(_Table):
         return (self.l1, self.l2)
 
     def caches_below(self, page_bits: int) -> tuple[PrivateCache, ...]:
-        """The leading private caches indexed only by address bits below the page shift: run once per program."""
+        """The leading private caches whose index lies below the page shift: run once per program."""
         below: list[PrivateCache] = []
         for cache in self.private_caches:
             if cache.highest_index_bit >= page_bits:

@@ -1,8 +1,8 @@
 """What ageing does to a node's free lists: the table of shares of conflicting pages, and its parts.
 
-The expected shares are those of an experiment with a bare buddy allocator: 96 GiB, a 16 GiB direct-mapped cache, jobs
-of 4-80 GB by 68 processes, freed process by process. They hold within two points; independent random frames give
-1 - (1 - f/6)^5.
+The expected shares are those of an experiment with a bare buddy allocator: 96 GiB, a 16 GiB direct-mapped
+cache, jobs of 4-80 GB by 68 processes, freed process by process. They hold within two points; independent
+random frames give 1 - (1 - f/6)^5.
 """
 
 from dataclasses import replace
@@ -43,7 +43,9 @@ def conflict_shares(state: _core.NodeState) -> list[float]:
     return [conflict_share(frames[: int(size) // 4096]) for size in JOBS]
 
 
-def aged(jobs: int, seed: int, grain: int = 16, job_bytes: float | None = None, **changes: float) -> _core.NodeState:
+def aged(
+    jobs: int, seed: int, grain: int = 16, job_bytes: float | None = None, **changes: float
+) -> _core.NodeState:
     mix = replace(CORI_MIX, **changes).to_core()  # type: ignore[arg-type]
     random = _core.Random(seed, 0, 0, _core.Stream.history)
     state = _core.NodeState(KNL.frames, grain)
