@@ -3,8 +3,8 @@
 T = max over resources, per phase. In cache mode every access probes the fast memory; a miss adds a read of
 DDR and a fill of the fast memory; a dirty victim adds a read of the fast memory and a write to DDR. The other
 bound is the serial sum: each access is served by one memory after the other (a hit by the fast memory, a miss
-and a write-back by DDR), nothing overlaps. Counts are of 64 B lines of the whole node; columns are named as in
-`Ensemble.placements`.
+and a write-back by DDR), nothing overlaps. Counts are of 64 B lines of the whole node; columns are named as
+in `Ensemble.placements`.
 """
 
 from collections.abc import Mapping
