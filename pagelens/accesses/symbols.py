@@ -116,8 +116,9 @@ class Symbolizer:
     def names(self, sites: Mapping[int, Sequence[int]]) -> dict[int, str]:
         """The names of call sites by their number.
 
-        Sites whose innermost functions are the same are told apart by the first callers that differ:
-        `new_matrix (matrix.c:12) from setup (main.c:40)`.
+        Every name is used once. Sites whose innermost functions are the same are told apart by the first
+        callers that differ, `new_matrix (matrix.c:12) from setup (main.c:40)`, and sites of one line by their
+        numbers, which are in the order of first use: `setup (main.c:41) #2`.
         """
         callers = {site: self._callers(addresses) for site, addresses in sites.items()}
         names: dict[int, str] = {}
@@ -132,7 +133,10 @@ class Symbolizer:
                     for caller, group in groups.items():
                         tell_apart(group, level + 1, " from ".join(filter(None, (name, caller))))
                     return
-            names.update(dict.fromkeys(members, name))
+            if len(members) == 1:
+                names[members[0]] = name
+            else:
+                names.update((site, f"{name} #{nth}") for nth, site in enumerate(sorted(members), 1))
 
         if callers:
             tell_apart(list(callers), 0, "")

@@ -128,9 +128,7 @@ def test_lines_and_functions_are_those_of_the_source(tmp_path: Path, command: li
     with Symbolizer([program.module()]) as symbolizer:
         for note in program.notes:
             places = symbolizer.locate(note.address)
-            assert (places[0].function or "").removeprefix("mesh::") == functions[note.function].removeprefix(
-                "mesh::"
-            )
+            assert places[0].function == functions[note.function]
             assert places[0].where == f"grid.cpp:{note.line}"
             if note.function != "allocate":
                 # The function that it is inlined into, or that calls it, is the caller in the source.
@@ -161,6 +159,15 @@ def test_sites_with_one_name_are_told_apart_by_their_callers(program: Program) -
     assert names[2] == f"mesh::solve ({line['solve']}) from mesh::Grid::refine ({line['refine']})"
     assert names[1] == f"mesh::solve ({line['solve']}) from Counting<int>::allocate ({line['allocate']})"
     assert names[4] == f"{names[1]} from mesh::Grid::refine ({line['refine']})"
+
+
+def test_sites_of_one_line_are_numbered(program: Program) -> None:
+    solve = program.notes[2]
+    # Another return address whose call is on the same line: one byte before this call's end.
+    with Symbolizer([program.module()]) as symbolizer:
+        names = symbolizer.names({7: [solve.address - 1], 3: [solve.address]})
+    place = f"mesh::solve (grid.cpp:{solve.line})"
+    assert names == {3: f"{place} #1", 7: f"{place} #2"}
 
 
 def test_a_stripped_program_has_offsets_for_names(program: Program, tmp_path: Path) -> None:
