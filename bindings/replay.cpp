@@ -47,16 +47,12 @@ void register_replay(nb::module_& m) {
             nb::kw_only(), "l2_sets"_a, "l2_ways"_a, "l2_shared_by"_a, "slots"_a, "ways"_a);
 
     nb::class_<Sampling>(m, "Sampling", "Which slots and which lines of a page are simulated.")
-        .def(
-            "__init__",
-            [](Sampling* s, std::uint32_t modulus, std::uint32_t chosen, std::uint64_t lines) {
-                new (s) Sampling{modulus, chosen, lines};
-            },
-            "modulus"_a, "chosen"_a, "lines"_a)
-        .def_static("draw", &Sampling::draw, "seed"_a, "node"_a, "modulus"_a, "line_count"_a)
-        .def_ro("modulus", &Sampling::modulus)
-        .def_ro("chosen", &Sampling::chosen)
-        .def_ro("lines", &Sampling::lines);
+        .def(nb::init<>())
+        .def_static("draw", &Sampling::draw, "seed"_a, "node"_a, "colour_bits"_a, "modulus"_a,
+                    "line_count"_a)
+        .def("covers", &Sampling::covers, "frame"_a)
+        .def("lines", &Sampling::lines, "frame"_a)
+        .def_prop_ro("factor", &Sampling::factor);
 
     nb::class_<Residency>(m, "Residency", "How the resident pages lie in the slots, at the peak.")
         .def_ro("pages", &Residency::pages)

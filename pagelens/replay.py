@@ -13,7 +13,8 @@ from pagelens.machine import Machine
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
-SAMPLED_LINES = 16  # ... and this many of each page's 64 lines
+SAMPLED_LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
+MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
 
 Counts = NDArray[np.uint64]
@@ -50,13 +51,15 @@ def replay(
     """
     below = hierarchy(machine, page_bits)
     modulus = min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
+    l2_colours = machine.l2.sets // 64  # pages that lie in different sets of it
+    colour_bits = min(MOST_COLOUR_BITS, l2_colours.bit_length() - 1, modulus.bit_length() - 1)
     try:
         return _core.replay(
             program,
             placement,
             below,
             ranks=ranks,
-            sampling=_core.Sampling.draw(seed, node, modulus, SAMPLED_LINES),
+            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, SAMPLED_LINES),
             scaled=True,
             two_way=machine.mode == "cache",
             ideal=ideal and machine.mode == "cache",

@@ -14,17 +14,18 @@
 
 namespace pagelens {
 
-// Who used a frame last, of the frames that are = chosen (mod modulus): the owner of a line that is
-// pushed out.
+// Who used a sampled frame last: the owner of a line that is pushed out.
 class FrameOwners {
   public:
-    FrameOwners(std::uint32_t frames, std::uint32_t modulus)
-        : shift_(static_cast<unsigned>(std::countr_zero(modulus))), owner_(frames / modulus + 1) {}
-    void set(std::uint32_t frame, std::uint16_t object) { owner_[frame >> shift_] = object; }
-    [[nodiscard]] std::uint16_t of(std::uint32_t frame) const { return owner_[frame >> shift_]; }
+    FrameOwners(std::uint32_t frames, const Sampling& sampling)
+        : sampling_(sampling), owner_(sampling.dense_size(frames)) {}
+    void set(std::uint32_t frame, std::uint16_t object) { owner_[sampling_.dense(frame)] = object; }
+    [[nodiscard]] std::uint16_t of(std::uint32_t frame) const {
+        return owner_[sampling_.dense(frame)];
+    }
 
   private:
-    unsigned shift_;
+    Sampling sampling_;
     std::vector<std::uint16_t> owner_;
 };
 
@@ -34,13 +35,12 @@ class MemorySide {
                const FrameOwners& owners, Counters& counters)
         : sampling_(options.sampling), owners_(owners), counters_(counters) {
         if (hierarchy.slots == 0) return;
-        main_.emplace(hierarchy.slots, hierarchy.ways, sampling_.modulus);
-        if (options.two_way) two_way_.emplace(hierarchy.slots, 2, sampling_.modulus);
+        main_.emplace(hierarchy.slots, hierarchy.ways, sampling_);
+        if (options.two_way) two_way_.emplace(hierarchy.slots, 2, sampling_);
         if (!options.ideal) return;
-        const auto lines = static_cast<std::uint32_t>(std::popcount(sampling_.lines));
-        ideal_.emplace(frames / sampling_.modulus + 1, hierarchy.slots / sampling_.modulus * lines,
+        ideal_.emplace(sampling_.dense_size(frames), sampling_.lines_in(hierarchy.slots),
                        Random(options.seed, options.node, 0, Stream::ideal_twin));
-        used_.resize(frames / sampling_.modulus + 1);
+        used_.resize(sampling_.dense_size(frames));
     }
 
     // Lines of a sampled frame, read or written on behalf of an object.
@@ -65,12 +65,13 @@ class MemorySide {
             count(row, Component::two_way_ddr_writes, other.dirty);
         }
         if (ideal_) {
-            const auto other = ideal_->access(frame / sampling_.modulus, lines, write);
+            const std::uint32_t dense = sampling_.dense(frame);
+            const auto other = ideal_->access(dense, lines, write);
             count(row, Component::ideal_misses, other.missed);
             if (!write) count(row, Component::ideal_read_misses, other.missed);
             row[static_cast<std::size_t>(Component::ideal_ddr_writes)] += other.write_backs;
-            const std::uint64_t first = lines & ~used_[frame / sampling_.modulus];
-            used_[frame / sampling_.modulus] |= lines;
+            const std::uint64_t first = lines & ~used_[dense];
+            used_[dense] |= lines;
             count(row, Component::first_misses, first);
             if (!write) count(row, Component::first_read_misses, first);
         }
@@ -80,12 +81,12 @@ class MemorySide {
     // A set-indexed cache, its sampled sets alone.
     class Indexed {
       public:
-        Indexed(std::uint32_t slots, std::uint32_t ways, std::uint32_t modulus)
+        Indexed(std::uint32_t slots, std::uint32_t ways, const Sampling& sampling)
             : set_bits_(static_cast<unsigned>(std::countr_zero(slots / ways))),
-              sample_bits_(static_cast<unsigned>(std::countr_zero(modulus))),
-              cache_(slots / ways / modulus, ways) {}
+              sampling_(sampling),
+              cache_(sampling.dense_size(slots / ways), ways) {}
         RowResult access(std::uint32_t frame, std::uint64_t lines, bool write) {
-            return cache_.access(set_of(frame) >> sample_bits_, frame >> set_bits_, lines, write);
+            return cache_.access(sampling_.dense(set_of(frame)), frame >> set_bits_, lines, write);
         }
         [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const {
             return frame & ((1u << set_bits_) - 1);
@@ -96,7 +97,8 @@ class MemorySide {
         [[nodiscard]] const MemorySideCache& cache() const { return cache_; }
 
       private:
-        unsigned set_bits_, sample_bits_;
+        unsigned set_bits_;
+        Sampling sampling_;
         MemorySideCache cache_;
     };
 

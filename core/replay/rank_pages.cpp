@@ -1,6 +1,7 @@
 #include "core/replay/rank_pages.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -8,11 +9,11 @@
 namespace pagelens {
 
 RankPages::RankPages(std::span<const VirtualPage> pages, const Placement& placement,
-                     std::uint32_t ranks, std::uint32_t modulus, std::uint32_t chosen,
+                     std::uint32_t ranks, const Sampling& sampling, Listed listed,
                      SlotPopulation population)
     : ranks_(ranks),
-      modulus_(modulus),
-      chosen_(chosen),
+      sampling_(sampling),
+      listed_(listed),
       order_(placement.page_order()),
       node_frames_(placement.frames()),
       population_(std::move(population)),
@@ -87,20 +88,37 @@ void RankPages::close_block(std::uint32_t block) {
 }
 
 void RankPages::list_sampled(std::uint32_t page) {
-    List& list = lists_[page];
-    const std::uint32_t* frames = &frames_[std::size_t{page} * ranks_];
-    const auto is_sampled = [&](std::uint32_t f) {
-        return f != none && (f & (modulus_ - 1)) == chosen_;
+    const std::uint32_t* const frames = &frames_[std::size_t{page} * ranks_];
+    std::array<std::uint32_t, 1u << Sampling::most_colour_bits> counts{};
+    const auto member_of = [&](std::uint32_t frame) {
+        if (frame == none || (listed_ == Listed::covered && !sampling_.covers(frame))) {
+            return Sampling::none;
+        }
+        return sampling_.member(frame);
     };
-    list.count = static_cast<std::uint32_t>(std::count_if(frames, frames + ranks_, is_sampled));
-    if (list.count > list.capacity) {  // a longer list moves to the end of the pool
-        list.capacity = list.count;
-        list.offset = static_cast<std::uint32_t>(pool_.size());
-        pool_.resize(pool_.size() + list.count);
-    }
-    SampledPage* next = pool_.data() + list.offset;
+    std::uint32_t length = 0;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-        if (is_sampled(frames[rank])) *next++ = {rank, frames[rank]};
+        const std::uint32_t member = member_of(frames[rank]);
+        if (member != Sampling::none) length += counts[member]++ == 0 ? 2 : 1;
+    }
+    List& list = lists_[page];
+    list.count = length;
+    if (length > list.capacity) {  // a longer list moves to the end of the pool
+        list.capacity = length;
+        list.offset = static_cast<std::uint32_t>(pool_.size());
+        pool_.resize(pool_.size() + length);
+    }
+    std::array<SampledPage*, counts.size()> next{};
+    SampledPage* at = pool_.data() + list.offset;
+    for (std::uint32_t member = 0; member < sampling_.members(); ++member) {
+        if (counts[member] == 0) continue;
+        *at = {member, counts[member]};
+        next[member] = at + 1;
+        at += counts[member] + 1;
+    }
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        const std::uint32_t member = member_of(frames[rank]);
+        if (member != Sampling::none) *next[member]++ = {rank, frames[rank]};
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/frames/placement.hpp"
 #include "core/replay/residency.hpp"
+#include "core/replay/sampling.hpp"
 
 namespace pagelens {
 
@@ -24,10 +25,12 @@ struct SampledPage {
 
 class RankPages {
   public:
-    // Frames that are = `chosen` (mod `modulus`) are listed; `cleared` is called for each frame
-    // that the kernel hands out, and so clears.
+    // Which frames are listed: those in the sample, or all of the sampled colours (for an L2).
+    enum class Listed : std::uint8_t { covered, coloured };
+
+    // `cleared` below is called for each frame that the kernel hands out, and so clears.
     RankPages(std::span<const VirtualPage> pages, const Placement& placement, std::uint32_t ranks,
-              std::uint32_t modulus, std::uint32_t chosen, SlotPopulation population);
+              const Sampling& sampling, Listed listed, SlotPopulation population);
 
     // The first write of a page: every rank gets a frame, in turn; where the policy gives large
     // pages, the first touch in one takes it whole. Throws OutOfMemory.
@@ -37,9 +40,20 @@ class RankPages {
     void unmap(std::uint32_t first, std::uint64_t count);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return mapped_[page] != 0; }
-    [[nodiscard]] std::span<const SampledPage> sampled(std::uint32_t page) const {
-        const List list = lists_[page];
-        return {pool_.data() + list.offset, list.count};
+    // visit(SampledPage, lines) for each listed frame of a page of which some of `lines` are in
+    // the sample.
+    template <class Visit>
+    void for_sampled(std::uint32_t page, std::uint64_t lines, Visit&& visit) const {
+        const SampledPage* at = pool_.data() + lists_[page].offset;
+        const SampledPage* const end = at + lists_[page].count;
+        while (at != end) {
+            const auto [member, frames] = *at++;
+            const std::uint64_t of_member = lines & sampling_.member_lines(member);
+            if (of_member != 0) {
+                for (std::uint32_t i = 0; i < frames; ++i) visit(at[i], of_member);
+            }
+            at += frames;
+        }
     }
     Residency peak() { return population_.peak(); }
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
@@ -73,7 +87,9 @@ class RankPages {
     }
     [[noreturn]] void out_of_memory() const;
 
-    std::uint32_t ranks_, modulus_, chosen_;
+    std::uint32_t ranks_;
+    Sampling sampling_;
+    Listed listed_;
     unsigned order_;  // of large pages; small_order if the policy has none
     std::uint32_t node_frames_;
     std::unique_ptr<FrameSource> source_;
@@ -81,6 +97,7 @@ class RankPages {
     std::vector<std::uint32_t> frames_;  // [page][rank]
     std::vector<std::uint8_t> mapped_;   // [page]
     std::vector<List> lists_;            // [page]
+    // The lists: colour by colour, a header {member, how many} and then the frames of it.
     std::vector<SampledPage> pool_;
     // Large pages: empty unless order_ > small_order.
     std::vector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages

@@ -20,21 +20,20 @@ void require(bool holds, const std::string& message) {
 void check(const Program& program, const Placement& placement, const Hierarchy& h,
            const ReplayOptions& o) {
     require(o.ranks >= 1, "ranks: must be at least 1");
-    const Sampling& s = o.sampling;
-    require(
-        std::has_single_bit(s.modulus) && s.modulus <= 64 && s.chosen < s.modulus && s.lines != 0,
-        "sampling: the modulus must be a power of two from 1 to 64, with at least one line");
+    const std::uint32_t period = o.sampling.period();
     if (h.l2_sets != 0) {
         require(std::has_single_bit(h.l2_sets) && h.l2_sets >= 64 && h.l2_ways >= 1 &&
                     h.l2_ways <= lru_row && h.l2_shared_by >= 1,
                 "l2: needs a power of two of at least 64 sets, and 1 to 16 ways");
+        require(h.l2_sets / 64 >= 1u << o.sampling.colour_bits(),
+                "sampling: more colours than the L2's index has");
     }
     require(program.pages().size() * o.ranks < 1ull << 32, "ranks: more than 2^32 pages in all");
     if (h.slots == 0) return;
     require(std::has_single_bit(h.slots) && std::has_single_bit(h.ways) && h.ways <= most_ways,
             "memory-side cache: slots and ways must be powers of two, ways at most 16");
     const std::uint32_t fewest_sets = h.slots / std::max(h.ways, o.two_way ? 2u : 1u);
-    require(fewest_sets >= s.modulus, "memory-side cache: too few slots for this sampling");
+    require(fewest_sets >= period, "memory-side cache: too few slots for this sampling");
     require((placement.frames() - 1) / fewest_sets < MemorySideCache::most_tags,
             "memory-side cache: more than 126 frames would share a slot");
     require(std::has_single_bit(o.map_bins), "map_bins: must be a power of two");
@@ -47,13 +46,10 @@ class Replay {
         : program_(program),
           options_(o),
           sampling_(o.sampling),
-          // L2's sets are shared by more frames than the sampled ones: all that agree in L2's
-          // index.
-          modulus_(h.l2_sets == 0 ? sampling_.modulus
-                                  : std::min(sampling_.modulus, h.l2_sets / 64)),
-          pages_(program.pages(), placement, o.ranks, modulus_, sampling_.chosen % modulus_,
+          pages_(program.pages(), placement, o.ranks, sampling_,
+                 h.l2_sets == 0 ? RankPages::Listed::covered : RankPages::Listed::coloured,
                  SlotPopulation(h.slots, std::min(o.map_bins, h.slots))),
-          owners_(placement.frames(), modulus_),
+          owners_(placement.frames(), sampling_),
           counters_(program.phases(), program.objects()),
           memory_(placement.frames(), h, o, owners_, counters_),
           l2_shared_by_(h.l2_shared_by),
@@ -62,7 +58,7 @@ class Replay {
         if (h.l2_sets == 0) return;
         const std::uint32_t cores = o.ranks * program.threads();
         l2_.assign((cores + l2_shared_by_ - 1) / l2_shared_by_,
-                   SetAssociativeCache(h.l2_sets / modulus_, h.l2_ways));
+                   SetAssociativeCache(h.l2_sets, h.l2_ways));
     }
 
     Counters run(const std::atomic<bool>& cancel) {
@@ -103,12 +99,12 @@ class Replay {
         const std::size_t key = std::size_t{phase_} * counters_.objects + op.object;
         seen_[key] +=
             std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
-        const std::uint64_t lines = op.lines & sampling_.lines;
-        if (lines == 0) return;
-        for (const SampledPage& page : pages_.sampled(op.page)) {
-            owners_.set(page.frame, op.object);
+        pages_.for_sampled(op.page, op.lines, [&](SampledPage page, std::uint64_t lines) {
             const bool counted = sampling_.covers(page.frame);
-            if (counted) simulated_[key] += static_cast<unsigned>(std::popcount(lines));
+            if (counted) {
+                owners_.set(page.frame, op.object);
+                simulated_[key] += static_cast<unsigned>(std::popcount(lines));
+            }
             if (l2_.empty() || op.kind() == OpKind::stream_store) {
                 if (counted)
                     memory_.access(phase_, op.object, page.frame, lines,
@@ -116,7 +112,7 @@ class Replay {
             } else {
                 through_l2(op, page, lines, counted);
             }
-        }
+        });
     }
 
     // A dirty line from above that misses is kept without a fetch: it is whole.
@@ -124,8 +120,7 @@ class Replay {
         const std::uint32_t core = page.rank * program_.threads() + op.thread;
         SetAssociativeCache& l2 = l2_[core / l2_shared_by_];
         const bool write = op.kind() == OpKind::write_back;
-        const std::uint64_t l2_page = page.frame / modulus_;
-        const LruResult result = l2.access_page(l2_page, lines, write);
+        const LruResult result = l2.access_page(page.frame, lines, write);
         if (counted) {
             count(op.object, Component::l2_accesses, lines);
             if (!write && result.missed != 0) {
@@ -134,15 +129,14 @@ class Replay {
             }
         }
         for (std::uint64_t rest = result.dirty; rest != 0;) {
-            const std::uint64_t victim = l2.victim_page(l2_page, std::countr_zero(rest));
+            const std::uint64_t victim = l2.victim_page(page.frame, std::countr_zero(rest));
             std::uint64_t same = 0;  // the lines whose victims are of this one page, mostly all
             for (std::uint64_t others = rest; others != 0; others &= others - 1) {
                 const int line = std::countr_zero(others);
-                if (l2.victim_page(l2_page, line) == victim) same |= 1ull << line;
+                if (l2.victim_page(page.frame, line) == victim) same |= 1ull << line;
             }
             rest &= ~same;
-            const auto frame =
-                static_cast<std::uint32_t>(victim * modulus_ + page.frame % modulus_);
+            const auto frame = static_cast<std::uint32_t>(victim);
             if (!sampling_.covers(frame)) continue;
             const std::uint16_t owner = owners_.of(frame);
             count(owner, Component::l2_write_backs, same);
@@ -155,9 +149,9 @@ class Replay {
         seen_[std::size_t{phase_} * counters_.objects + page_clearing] += lines_per_page;
         if (!sampling_.covers(frame)) return;
         simulated_[std::size_t{phase_} * counters_.objects + page_clearing] +=
-            static_cast<unsigned>(std::popcount(sampling_.lines));
+            static_cast<unsigned>(std::popcount(sampling_.lines(frame)));
         owners_.set(frame, page_clearing);
-        memory_.access(phase_, page_clearing, frame, sampling_.lines, true);
+        memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), true);
     }
 
     void count(std::uint16_t object, Component component, std::uint64_t lines) {
@@ -195,7 +189,6 @@ class Replay {
     const Program& program_;
     const ReplayOptions& options_;
     Sampling sampling_;
-    std::uint32_t modulus_;  // frames that agree modulo this go through L2
     RankPages pages_;
     FrameOwners owners_;
     Counters counters_;

@@ -1,44 +1,128 @@
 // Set sampling: sets of a set-indexed cache are independent, so simulating some sets alone is exact
 // for those sets, and an unbiased sample of all.
 //
-// Two choices are made: of the slots, those that are = `chosen` (mod `modulus`); of the 64 lines of
-// a page, those in `lines`. Both leave whole sets of every cache that indexes with address bits
-// from 6 upwards without a gap: a set is in the sample or it is not.
+// A frame's *colour* is its number's low bits, which every cache below the first indexes with. The
+// sample takes some colours; of each colour some lines of a page, its own choice, and one slot in
+// so many. L2 is run for all frames of the sampled colours (its sets are shared by them all), the
+// memory-side cache for the sampled slots among them.
+//
+// Several colours, and not one, because frames come in runs: a loop that touches two arrays for the
+// first time page by page gives one the even frames and the other the odd ones.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstdint>
 
+#include "core/address/units.hpp"
 #include "core/frames/philox.hpp"
 
 namespace pagelens {
 
-struct Sampling {
-    std::uint32_t modulus = 1;  // a power of two, at most 64
-    std::uint32_t chosen = 0;   // below modulus
-    std::uint64_t lines = ~0ull;
+class Sampling {
+  public:
+    static constexpr unsigned most_colour_bits = 4;
 
-    // One slot in `modulus`, and one line of each group of 64 / `line_count` neighbours (spread so
-    // that strided accesses are hit alike). Precondition: both are powers of two from 1 to 64.
-    static Sampling draw(std::uint64_t seed, std::uint32_t node, std::uint32_t modulus,
-                         std::uint32_t line_count) {
-        assert(std::has_single_bit(modulus) && modulus <= 64);
-        assert(std::has_single_bit(line_count) && line_count <= 64);
+    // Everything.
+    Sampling() { take(0, 0, ~0ull); }
+
+    // Frames that are = `chosen` (mod `modulus`), and of their pages the lines in `lines`.
+    // Preconditions: powers of two; 2^colour_bits <= modulus.
+    static Sampling residue(unsigned colour_bits, std::uint32_t modulus, std::uint32_t chosen,
+                            std::uint64_t lines) {
+        Sampling sampling(colour_bits, modulus);
+        sampling.take(chosen & (sampling.colours() - 1), chosen >> colour_bits, lines);
+        return sampling;
+    }
+
+    // One slot in `modulus`, spread over half of the colours, no two of them equal in all bits but
+    // the highest; of each colour `line_count` lines, one of each group of 64 / line_count
+    // neighbours. Preconditions: powers of two; 2^colour_bits <= modulus.
+    static Sampling draw(std::uint64_t seed, std::uint32_t node, unsigned colour_bits,
+                         std::uint32_t modulus, std::uint32_t line_count) {
+        assert(std::has_single_bit(line_count) && line_count <= lines_per_page);
         Random random(seed, node, 0, Stream::sampling);
-        Sampling sampling{modulus, random.below(modulus), 0};
-        const std::uint32_t group = 64 / line_count;
-        for (std::uint32_t first = 0; first < 64; first += group) {
-            sampling.lines |= 1ull << (first + random.below(group));
+        const std::uint32_t taken = colour_bits == 0 ? 1 : 1u << (colour_bits - 1);
+        Sampling sampling(colour_bits, modulus * taken);
+        const std::uint32_t places = 1u << (sampling.group_bits_ - colour_bits);
+        for (std::uint32_t low = 0; low < taken; ++low) {
+            const std::uint32_t colour = colour_bits == 0 ? 0 : low + taken * random.below(2);
+            const std::uint32_t group = lines_per_page / line_count;
+            std::uint64_t lines = 0;
+            for (std::uint32_t first = 0; first < lines_per_page; first += group) {
+                lines |= 1ull << (first + random.below(group));
+            }
+            sampling.take(colour, random.below(places), lines);
         }
         return sampling;
     }
 
+    [[nodiscard]] unsigned colour_bits() const { return colour_bits_; }
+    // The slots repeat their pattern every so many.
+    [[nodiscard]] std::uint32_t period() const { return 1u << group_bits_; }
+
+    // The sampled colours, numbered from 0; `none` is the number of all others.
+    static constexpr std::uint32_t none = ~0u;
+    [[nodiscard]] std::uint32_t members() const { return members_; }
+    [[nodiscard]] std::uint32_t member(std::uint32_t frame) const {
+        return classes_[frame & (colours() - 1)].member;
+    }
+    [[nodiscard]] std::uint64_t member_lines(std::uint32_t member) const { return lines_[member]; }
+
+    // The lines of a frame's page that are sampled; 0: it needs no simulation at all.
+    [[nodiscard]] std::uint64_t lines(std::uint32_t frame) const {
+        const std::uint32_t of = member(frame);
+        return of == none ? 0 : lines_[of];
+    }
+    // Whether a frame's slot is in the sample.
     [[nodiscard]] bool covers(std::uint32_t frame) const {
-        return (frame & (modulus - 1)) == chosen;
+        const Class& of = classes_[frame & (colours() - 1)];
+        return of.member != none && (frame & (period() - 1)) >> colour_bits_ == of.place;
+    }
+
+    // Covered frames (or slots, or sets) numbered densely and in order, below dense_size(all).
+    [[nodiscard]] std::uint32_t dense(std::uint32_t frame) const {
+        return (frame >> group_bits_) * members_ + member(frame);
+    }
+    [[nodiscard]] std::uint32_t dense_size(std::uint32_t frames) const {
+        return ((frames - 1) / period() + 1) * members_;
+    }
+
+    // How many lines of `frames` whole frames are sampled. Precondition: period() divides frames.
+    [[nodiscard]] std::uint32_t lines_in(std::uint32_t frames) const {
+        std::uint32_t lines = 0;
+        for (const std::uint64_t of : lines_)
+            lines += static_cast<std::uint32_t>(std::popcount(of));
+        return frames / period() * lines;
     }
     // One line in how many is simulated.
-    [[nodiscard]] double factor() const { return modulus * 64.0 / std::popcount(lines); }
+    [[nodiscard]] double factor() const {
+        return static_cast<double>(period()) * lines_per_page / lines_in(period());
+    }
+
+  private:
+    struct Class {  // of the frames of one colour
+        std::uint32_t member = none;
+        std::uint32_t place = 0;  // of its slot in each period, in units of all colours
+    };
+
+    Sampling(unsigned colour_bits, std::uint32_t period)
+        : colour_bits_(colour_bits), group_bits_(static_cast<unsigned>(std::countr_zero(period))) {
+        assert(std::has_single_bit(period) && colour_bits <= most_colour_bits &&
+               colour_bits <= group_bits_);
+    }
+    [[nodiscard]] std::uint32_t colours() const { return 1u << colour_bits_; }
+    void take(std::uint32_t colour, std::uint32_t place, std::uint64_t lines) {
+        lines_[members_] = lines;
+        classes_[colour] = {members_++, place};
+    }
+
+    unsigned colour_bits_ = 0;
+    unsigned group_bits_ = 0;  // log2 of the period
+    std::uint32_t members_ = 0;
+    std::array<Class, 1u << most_colour_bits> classes_{};
+    std::array<std::uint64_t, 1u << most_colour_bits> lines_{};  // by member
 };
 
 }  // namespace pagelens

@@ -125,8 +125,11 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
             ReplayOptions options = unscaled(5);
             const Counters all = replay(program, *placement, machine, options, run_on);
             std::vector<std::uint64_t> table(all.table.size()), collisions(all.collisions.size());
-            for (options.sampling.modulus = modulus; options.sampling.chosen < modulus;
-                 ++options.sampling.chosen) {
+            const auto of_class = [&](std::uint32_t chosen, std::uint64_t lines) {
+                return Sampling::residue(1, modulus, chosen, lines);  // small_machine's L2 colours
+            };
+            for (std::uint32_t chosen = 0; chosen < modulus; ++chosen) {
+                options.sampling = of_class(chosen, ~0ull);
                 const Counters part = replay(program, *placement, machine, options, run_on);
                 for (std::size_t i = 0; i < table.size(); ++i) table[i] += part.table[i];
                 for (std::size_t i = 0; i < collisions.size(); ++i)
@@ -144,11 +147,11 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
                 for (std::size_t i = 0; i < c.table.size(); ++i) sums[i % components] += c.table[i];
                 return sums;
             };
-            options.sampling.chosen = 1;
+            options.sampling = of_class(1, ~0ull);
             const auto whole = by_component(replay(program, *placement, machine, options, run_on));
             std::vector<std::uint64_t> sums(components);
             for (const std::uint64_t lines : {0x1111111111111111ull, ~0x1111111111111111ull}) {
-                options.sampling.lines = lines;
+                options.sampling = of_class(1, lines);
                 const auto part =
                     by_component(replay(program, *placement, machine, options, run_on));
                 for (std::size_t i = 0; i < components; ++i) sums[i] += part[i];
@@ -164,7 +167,7 @@ TEST_CASE("scaled samples are near the whole, and exact in the lines moved") {
     ReplayOptions options = unscaled(4);
     const Counters all = replay(program, *placement, small_machine, options, run_on);
     options.scaled = true;
-    options.sampling = Sampling::draw(1, 1, 4, 16);
+    options.sampling = Sampling::draw(1, 1, 1, 4, 16);
     const Counters sampled = replay(program, *placement, small_machine, options, run_on);
     const auto total = [](const Counters& c, Component component) {
         double sum = 0;
@@ -356,4 +359,31 @@ TEST_CASE("what cannot be replayed is refused") {
     CHECK_THROWS_AS(run(odd, unscaled(1)), std::invalid_argument);
     std::atomic<bool> stop{true};
     CHECK_THROWS_AS(replay(program, *placement, small_machine, unscaled(1), stop), Cancelled);
+}
+
+// Arrays first touched in turn, page by page, take every n-th frame of a run of frames each. A
+// sample of one residue would see one of them and miss the others.
+TEST_CASE("a sample sees all arrays that were first touched in turn") {
+    for (const std::uint32_t arrays : {2u, 4u, 8u}) {
+        CAPTURE(arrays);
+        std::vector<Op> ops;
+        constexpr std::uint32_t pages = 8192;
+        for (std::uint32_t page = 0; page < pages; ++page) {
+            ops.push_back(make_op(OpKind::map_write, page, ~0ull));
+            ops.push_back(
+                make_op(OpKind::fetch, page, ~0ull, static_cast<std::uint16_t>(1 + page % arrays)));
+        }
+        std::vector<VirtualPage> addresses;
+        for (std::uint32_t page = 0; page < pages; ++page) addresses.emplace_back(page);
+        const ListedProgram program{ops, addresses, arrays + 1, 1, 1};
+        const auto placement = place_contiguously(1u << 16);
+        ReplayOptions options = unscaled(1);
+        options.scaled = true;
+        options.sampling = Sampling::draw(arrays, 0, 4, 64, 2);
+        const Counters counters =
+            replay(program, *placement, Hierarchy{1024, 16, 2, 1u << 14, 1}, options, run_on);
+        for (unsigned object = 1; object <= arrays; ++object) {
+            CHECK(counters.at(0, object, Component::l2_accesses) == pages / arrays * 64);
+        }
+    }
 }
