@@ -29,9 +29,12 @@
 #include "tracer/tracer.hpp"
 
 extern "C" {
-extern std::uintptr_t guest_base;  // QEMU's: where guest address 0 is
-void start_exclusive(void);        // QEMU's: waits until no other thread runs the program
+// QEMU's own, beside the plugin interface.
+extern std::uintptr_t guest_base;   // where guest address 0 is
+extern __thread void* current_cpu;  // this thread's CPUState
+void start_exclusive(void);         // waits until no other thread runs the program
 void end_exclusive(void);
+void qemu_plugin_disable_mem_helpers(void* cpu);
 [[gnu::visibility("default")]] extern int qemu_plugin_version;
 int qemu_plugin_version = PAGELENS_QEMU_PLUGIN_VERSION;
 [[gnu::visibility("default")]] int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
@@ -49,8 +52,7 @@ Options options;
 Tracer* tracer = nullptr;  // from the first translation on; never deleted
 std::atomic<Stage> stage{Stage::tracing};
 std::atomic<std::uint64_t> left_to_skip{0};
-std::uint64_t begin_address = 0;  // of the function of --from-function, once it is mapped
-int exit_status = 0;              // as the program gave it to exit_group
+int exit_status = 0;  // as the program gave it to exit_group
 
 constexpr std::uint64_t return_address_bits = 48;
 
@@ -67,11 +69,22 @@ std::uint64_t as_number(void* data) { return reinterpret_cast<std::uint64_t>(dat
 
 void register_callbacks(qemu_plugin_id_t id);
 
+// QEMU before 8.0 may leave a CPU with a pointer to the callbacks of an instruction that has left
+// its block half-way, and follows it after the translations, and the callbacks with them, are gone.
+// Called whenever translations go, with all threads stopped.
+void drop_stale_callbacks(qemu_plugin_id_t) {
+    if (tracer == nullptr) return;
+    for (unsigned index = 0; index < tracer->vcpus_used(); ++index) {
+        if (void* cpu = tracer->vcpu(index).cpu) qemu_plugin_disable_mem_helpers(cpu);
+    }
+}
+
 // From any thread of the program; the first one to ask for a stage gets it.
 void go_to(Stage from, Stage to) {
     if (!stage.compare_exchange_strong(from, to)) return;
     qemu_plugin_reset(plugin_id, [](qemu_plugin_id_t id) {
         if (stage == Stage::finishing) tracer->stop_recording();
+        drop_stale_callbacks(id);
         register_callbacks(id);
     });
 }
@@ -105,7 +118,7 @@ void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_
 }
 
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void*) {
-    tracer->stream_store(tracer->vcpu(index), address);
+    if (tracer->stream_store(tracer->vcpu(index), address)) go_to(Stage::tracing, Stage::finishing);
 }
 
 void on_block(unsigned index, void* data) { tracer->vcpu(index).instructions += as_number(data); }
@@ -202,7 +215,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
         const std::uint64_t address = qemu_plugin_insn_vaddr(instruction);
         const Instruction decoded = decode(bytes);
         void* const counted = as_data(i == counting ? size : 0);
-        if (now == Stage::waiting && address == begin_address) {
+        if (now == Stage::waiting && address == tracer->begin_address()) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin_function,
                                                    QEMU_PLUGIN_CB_NO_REGS, nullptr);
         }
@@ -246,12 +259,9 @@ void on_thread_end(qemu_plugin_id_t, unsigned index) {
 void on_exec(const SystemCall& call) {
     const ExecRequest request = exec_request(call, guest_base);
     if (!request.runs) return;  // the call fails and the program goes on
-    if (request.traceable && !options.child_output.empty()) {
-        if (!tracer->in_child()) tracer->finish(0);
-        exec_traced(request, options);
-    }
+    tracer->finish(0);
+    if (request.traceable && !options.child_output.empty()) exec_traced(request, options);
     tracer->report("exec " + request.path);
-    if (!tracer->in_child()) tracer->finish(0);
 }
 
 void on_system_call(qemu_plugin_id_t, unsigned index, std::int64_t number, std::uint64_t a1,
@@ -261,6 +271,7 @@ void on_system_call(qemu_plugin_id_t, unsigned index, std::int64_t number, std::
     const SystemCall call{number, {a1, a2, a3, a4, a5, a6}};
     if (number == nr::exit_group || number == nr::exit) exit_status = static_cast<int>(a1 & 0xff);
     if (number == nr::execve || number == nr::execveat) on_exec(call);
+    tracer->vcpu(index).cpu = current_cpu;
     tracer->system_call(tracer->vcpu(index), call);
 }
 
@@ -287,6 +298,7 @@ void on_exit(qemu_plugin_id_t, void*) {
 
 void register_callbacks(qemu_plugin_id_t id) {
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_flush_cb(id, drop_stale_callbacks);
     qemu_plugin_register_vcpu_init_cb(id, on_thread_begin);
     qemu_plugin_register_vcpu_exit_cb(id, on_thread_end);
     qemu_plugin_register_vcpu_syscall_cb(id, on_system_call);
@@ -310,6 +322,7 @@ std::vector<std::string> guest_command() {
 void start() try {
     tracer = new Tracer(options, guest_command(), guest_base);
     tracer->begin_thread(0);
+    tracer->vcpu(0).cpu = current_cpu;
     pthread_atfork(nullptr, nullptr, [] { tracer->forked(); });
 } catch (const std::exception& error) {
     std::fprintf(stderr, "pagelens: cannot write the trace: %s\n", error.what());

@@ -65,8 +65,12 @@ void Tracer::open_session() {
     }
     const std::string& name = in_child() ? options_.child_output : options_.output;
     session_ = std::make_unique<Session>(with_process_id(name), header);
-    modules_ = std::make_unique<Modules>(
-        guest_base_, [this](const ModuleDefinition& module) { session_->writer().define(module); });
+    modules_ = std::make_unique<Modules>(guest_base_, [this](const ModuleDefinition& module) {
+        if (module.path == options_.function_file) {
+            begin_address_ = module.base + options_.function_address;
+        }
+        session_->writer().define(module);
+    });
     sites_ = std::make_unique<CallSites>(
         *modules_, [this](const CallSiteDefinition& site) { session_->writer().define(site); });
 }
@@ -138,11 +142,12 @@ bool Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size) 
     return vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu);
 }
 
-void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address) {
-    if (vcpu.block == nullptr) return;
+bool Tracer::stream_store(Vcpu& vcpu, std::uint64_t address) {
+    if (vcpu.block == nullptr) return false;
     if (vcpu.forgotten != given_back_size_.load(std::memory_order_acquire)) forget_pages(vcpu);
     make_room(vcpu, access_records);
     vcpu.strip.stream_store(address, [&vcpu](Record record) { vcpu.push(record); });
+    return vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu);
 }
 
 // Looked at now and then by each thread; close to the end, at every access that the strip passes.

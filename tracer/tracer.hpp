@@ -25,7 +25,10 @@ class Tracer {
 
     const Options& options() const { return options_; }
     Vcpu& vcpu(unsigned index) { return vcpus_[index]; }
+    unsigned vcpus_used() const { return used_; }
     Modules& modules() { return *modules_; }
+    // Of the function of --from-function; 0 until its file is mapped and runs.
+    std::uint64_t begin_address() const { return begin_address_; }
     bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
 
     void begin_thread(unsigned index);
@@ -35,7 +38,7 @@ class Tracer {
 
     // An access of `size` bytes that the strip did not hide. True once the budget is used up.
     bool pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
-    void stream_store(Vcpu& vcpu, std::uint64_t address);
+    bool stream_store(Vcpu& vcpu, std::uint64_t address);
     void doorbell(Vcpu& vcpu, std::uint64_t address);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
@@ -72,6 +75,7 @@ class Tracer {
     const std::vector<std::string> command_;
     const std::uint64_t guest_base_;
     static Vcpu vcpus_[max_vcpus];
+    std::atomic<std::uint64_t> begin_address_{0};
     std::unique_ptr<Session> session_;
     std::unique_ptr<Modules> modules_;
     std::unique_ptr<CallSites> sites_;

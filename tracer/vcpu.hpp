@@ -39,6 +39,7 @@ struct alignas(4096) Vcpu {
     std::uint64_t check_at = 0;  // access count at which the budget is looked at
     std::size_t forgotten = 0;   // of the tracer's list of pages given back
     Thread* thread = nullptr;
+    void* cpu = nullptr;  // QEMU's
 
     void push(Record record) { *at++ = record; }
     void push(const Event& event) {
