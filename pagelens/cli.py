@@ -28,13 +28,15 @@ app.command("explain", epilog=EXAMPLES)(explain_command)
 
 
 def main() -> None:
-    """Entry point of the `pagelens` command."""
+    """Runs the command that the command line names, and exits with its status."""
     try:
-        app()
+        status = app(standalone_mode=False)
     except PagelensError as error:
         print(f"pagelens: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()
+        status = error.exit_code
+    except typer.TyperException as error:  # the command line itself is wrong
+        message = error.format_message().rstrip(".")  # empty where the help has been shown instead
+        if message:
+            print(f"pagelens: {message}; see pagelens --help", file=sys.stderr)
+        status = error.exit_code
+    sys.exit(status)

@@ -17,7 +17,7 @@ def test_one_line_and_the_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail() -> None:
+    def fail(standalone_mode: bool) -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
@@ -26,3 +26,24 @@ def test_one_line_and_the_status(
         cli.main()
     assert exit_info.value.code == status
     assert capsys.readouterr().err == f"pagelens: {error}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["explian"], "No such command 'explian'"),
+        (["explain", "--nodes", "0"], "--nodes"),
+        (["explain", "--nods", "3"], "--nods"),
+        (["trace"], "PROGRAM"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pagelens", *arguments])
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main()
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("pagelens: ")
+    assert says in line
