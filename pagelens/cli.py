@@ -5,6 +5,7 @@ import sys
 import typer
 
 from pagelens.accesses.trace_command import trace
+from pagelens.accesses.trace_info import trace_info
 from pagelens.errors import PagelensError
 from pagelens.explain.command import EXAMPLES, explain_command
 
@@ -25,6 +26,7 @@ def _commands() -> None:
 
 app.command(context_settings={"allow_interspersed_args": False})(trace)
 app.command("explain", epilog=EXAMPLES)(explain_command)
+app.command("trace-info")(trace_info)
 
 
 def main() -> None:

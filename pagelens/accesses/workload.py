@@ -41,16 +41,17 @@ class Workload(ABC):
     warnings: list[str]
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}
+        self._programs: dict[tuple[PrivateCache, ...], Program] = {}
         self._lock = threading.Lock()
 
     def compile(self, machine: Machine, page_bits: int) -> Program:
         """The ops below the private caches whose index bits lie under `page_bits`; made once each."""
-        key = (machine.caches_below(page_bits), page_bits)
+        caches = machine.caches_below(page_bits)
         with self._lock:
-            if key not in self._programs:
-                self._programs[key] = self._compile(machine, *key)
-            return self._programs[key]
+            if caches not in self._programs:
+                self._programs[caches] = self._compile(machine, caches, page_bits)
+            return self._programs[caches]
 
     @abstractmethod
-    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> Program: ...
+    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> Program:
+        """The ops below `caches`; the same for every `page_bits` that they fit."""
