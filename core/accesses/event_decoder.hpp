@@ -26,47 +26,72 @@ class ChunkDecoder {
     [[nodiscard]] std::size_t position() const { return bytes_.position(); }
     [[nodiscard]] std::uint64_t instructions() const { return instructions_; }
 
-    // Fills `to` up to the next stamp, phase or sync, the end or a fault; returns how many are
-    // good.
+    // Fills `to` (of more than 8 events) up to the next stamp, phase or sync, the end or a fault;
+    // returns how many are good.
     std::size_t decode(std::span<Event> to) {
         std::size_t filled = 0;
-        while (filled < to.size() && !bytes_.at_end() && ok()) {
+        while (filled + SetHistory::depth < to.size() && !bytes_.at_end()) {
             const unsigned code = bytes_.byte();
-            Event& event = to[filled];
-            if (code < code_jump) {
-                event = line_event(predictor_.kind(code), predictor_.prediction(code));
-                predictor_.next(code);
-            } else if (code < code_line) {
-                const unsigned k = code - code_jump;
-                const std::uint64_t line = predictor_.prediction(k) + bytes_.signed_varint();
-                event = line_event(predictor_.kind(k), line);
-                predictor_.jump(k, line);
-            } else if (code < code_line + line_kinds) {
-                const auto kind = static_cast<EventKind>(code - code_line);
-                const std::uint64_t line = predictor_.last_start(kind) + bytes_.signed_varint();
-                event = line_event(kind, line);
-                predictor_.start(kind, line);
+            if (code < code_event) {
+                const Event event = line_event(code);
+                for (unsigned touches = 0; bytes_.next_is_within(code_touch, touch_codes);) {
+                    const unsigned touch_code = bytes_.byte();
+                    const bool oldest = touch_code >= code_oldest;
+                    const unsigned count = oldest ? touch_code - code_oldest + 1 : 1;
+                    touches += count;
+                    if (touches > SetHistory::depth) ok_ = false;
+                    if (!ok()) return filled;
+                    for (unsigned i = 0; i < count; ++i)
+                        to[filled++] = touch(event.address, oldest ? SetHistory::depth - 1
+                                                                   : touch_code - code_touch);
+                }
+                history_.use(event.kind, event.address);
+                if (!ok()) return filled;
+                to[filled++] = event;
             } else if (code == code_stamp) {
                 progress();
                 return filled;
             } else {
-                const unsigned kind = code - code_event + line_kinds;
-                if (code < code_event || kind > static_cast<unsigned>(EventKind::sync)) {
-                    ok_ = false;
-                    return filled;
-                }
-                event = other_event(static_cast<EventKind>(kind));
-                if (ok() && event.kind >= EventKind::phase) return filled + 1;
+                const Event event = other_event(code - code_event + line_kinds);
+                if (!ok()) return filled;
+                to[filled++] = event;
+                if (event.kind >= EventKind::phase) return filled;
             }
-            if (ok()) ++filled;
         }
         return filled;
     }
 
   private:
-    Event line_event(EventKind kind, std::uint64_t line) {
-        if (line >= line_number_limit) ok_ = false;
-        return Event{kind, line, 0, 0};
+    static constexpr unsigned touch_codes = 2 * SetHistory::depth - 1;
+
+    Event line_event(unsigned code) {
+        Event event{};
+        if (code < code_jump) {
+            event.kind = predictor_.kind(code);
+            event.address = predictor_.prediction(code);
+            predictor_.next(code);
+        } else if (code < code_line) {
+            const unsigned k = code - code_jump;
+            event.kind = predictor_.kind(k);
+            event.address = predictor_.prediction(k) + bytes_.signed_varint();
+            predictor_.jump(k, event.address);
+        } else {
+            event.kind = static_cast<EventKind>(code - code_line);
+            if (code - code_line >= line_kinds) {
+                ok_ = false;
+                return event;
+            }
+            event.address = predictor_.last_start(event.kind) + bytes_.signed_varint();
+            predictor_.start(event.kind, event.address);
+        }
+        if (event.address >= line_number_limit) ok_ = false;
+        return event;
+    }
+
+    Event touch(std::uint64_t line, unsigned place) {
+        const Event event{EventKind::touch, history_.at(line, place), 0, 0};
+        history_.renew(line, place);
+        return event;
     }
 
     std::uint64_t progress() {
@@ -86,9 +111,11 @@ class ChunkDecoder {
         return count;
     }
 
-    Event other_event(EventKind kind) {
-        Event event{kind, 0, 0, 0};
-        switch (kind) {
+    Event other_event(unsigned kind) {
+        Event event{static_cast<EventKind>(kind), 0, 0, 0};
+        if (kind > static_cast<unsigned>(EventKind::sync)) ok_ = false;
+        if (!ok_) return event;
+        switch (event.kind) {
             case EventKind::page_read:
             case EventKind::page_write:
                 event.address = difference(last_page_);
@@ -130,6 +157,7 @@ class ChunkDecoder {
     bool ok_ = true;
     std::uint64_t instructions_ = 0;
     LinePredictor predictor_;
+    SetHistory history_;
     std::uint64_t last_page_ = 0;
     std::uint64_t last_block_ = 0;
     std::uint64_t last_sync_ = 0;

@@ -9,6 +9,7 @@
 
 #include "core/accesses/event.hpp"
 #include "core/accesses/trace_format.hpp"
+#include "core/address/units.hpp"
 
 namespace pagelens {
 
@@ -67,6 +68,53 @@ class LinePredictor {
     std::uint64_t used_ = 0;  // bit k: stream k went on since the hand last passed over all
     unsigned hand_ = 0;
     std::array<std::uint64_t, line_kinds> last_start_{};
+};
+
+// The lines that each of 64 sets (address bits 6..11) had last. A touch repairs the order in which
+// caches replace lines, so it comes just before a fetch, of one of the latest lines of the fetched
+// line's set: its place among them says which.
+class SetHistory {
+  public:
+    static constexpr unsigned depth = 8;
+    static constexpr unsigned none = depth;
+
+    // The line at `place` (0: the latest) of the set that `line` is in.
+    [[nodiscard]] std::uint64_t at(std::uint64_t line, unsigned place) const {
+        const Set& set = sets_[line % sets_.size()];
+        return set.lines[(set.latest - place) % depth];
+    }
+
+    [[nodiscard]] unsigned place(std::uint64_t line) const {
+        unsigned place = 0;
+        while (place < depth && at(line, place) != line) ++place;
+        return place;
+    }
+
+    // The line at `place` of the set of `line` becomes its latest.
+    void renew(std::uint64_t line, unsigned place) {
+        Set& set = sets_[line % sets_.size()];
+        const std::uint64_t renewed = at(line, place);
+        for (; place > 0; --place)
+            set.lines[(set.latest - place) % depth] = set.lines[(set.latest - place + 1) % depth];
+        set.lines[set.latest % depth] = renewed;
+    }
+
+    // What every line event does that is not a touch told by its place.
+    void use(EventKind kind, std::uint64_t line) {
+        if (kind == EventKind::read || kind == EventKind::write) {
+            Set& set = sets_[line % sets_.size()];
+            set.lines[++set.latest % depth] = line;
+        } else if (kind == EventKind::first_store || kind == EventKind::touch) {
+            if (const unsigned known = place(line); known != none) renew(line, known);
+        }
+    }
+
+  private:
+    struct Set {
+        std::array<std::uint64_t, depth> lines{};
+        unsigned latest = 0;  // modulo depth
+    };
+    std::array<Set, lines_per_page> sets_{};
 };
 
 }  // namespace pagelens

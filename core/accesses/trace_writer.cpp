@@ -9,6 +9,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <system_error>
+#include <utility>
 
 #include "core/accesses/crc32c.hpp"
 #include "core/accesses/line_predictor.hpp"
@@ -19,7 +20,8 @@ namespace pagelens {
 
 namespace {
 
-constexpr std::size_t event_bytes_limit = 1 + 3 * varint_limit;
+// Of one event, with the touches that waited for it.
+constexpr std::size_t event_bytes_limit = (1 + 3 * varint_limit) * (1 + SetHistory::depth);
 constexpr std::size_t first_buffer = 4096;  // threads that do little cost little
 constexpr int compression_level = 1;
 
@@ -86,11 +88,15 @@ struct ThreadEncoder::State {
     Bytes buffer = Bytes(first_buffer);
     std::uint8_t* at = buffer.data();
     std::uint64_t instructions = 0;  // at `at`
+    std::uint64_t stamped = 0;       // reached, perhaps not yet written
     // Everything below starts anew with each chunk, so that chunks decode on their own.
     std::uint64_t first_instruction = 0;
     std::uint32_t events = 0;
     LinePredictor predictor;
     StreamHints hints;
+    SetHistory history;
+    std::array<std::uint64_t, SetHistory::depth> touched;  // lines, not yet encoded
+    unsigned touches = 0;
     std::uint64_t last_page = 0;
     std::uint64_t last_block = 0;
     std::uint64_t last_sync = 0;
@@ -124,8 +130,7 @@ struct ThreadEncoder::State {
     }
 
     void line(EventKind kind, std::uint64_t line_number) {
-        std::uint8_t& exact = hints.exact(kind, line_number);
-        const unsigned k = exact;
+        const unsigned k = hints.exact(kind, line_number);
         if (k != StreamHints::none && predictor.prediction(k) == line_number &&
             predictor.kind(k) == kind) {
             *at++ = static_cast<std::uint8_t>(code_next + k);
@@ -134,6 +139,42 @@ struct ThreadEncoder::State {
         } else {
             unpredicted(kind, line_number);
         }
+        if (touches > 0) touches_before(line_number);
+        history.use(kind, line_number);
+    }
+
+    // A touch waits for the line event that it precedes; encoded after that one it needs one byte.
+    void touch(std::uint64_t line_number) {
+        if (touches == touched.size() || (touches > 0 && !fits_touches(line_number)))
+            plain_touches();
+        if (history.place(line_number) == SetHistory::none) {
+            plain_touches();
+            line(EventKind::touch, line_number);
+        } else {
+            touched[touches++] = line_number;
+        }
+    }
+
+    void touches_before(std::uint64_t line_number) {
+        unsigned oldest = 0;  // in a row
+        for (unsigned i = 0; i < touches; ++i) {
+            const unsigned place = history.place(touched[i]);
+            history.renew(line_number, place);
+            if (place < SetHistory::depth - 1) {
+                *at++ = static_cast<std::uint8_t>(code_touch + place);
+                oldest = 0;
+            } else if (oldest++ == 0) {
+                *at++ = code_oldest;
+            } else {
+                ++at[-1];
+            }
+        }
+        touches = 0;
+    }
+
+    void plain_touches() {
+        const unsigned count = std::exchange(touches, 0);
+        for (unsigned i = 0; i < count; ++i) line(EventKind::touch, touched[i]);
     }
 
     [[gnu::noinline]] void unpredicted(EventKind kind, std::uint64_t line_number) {
@@ -204,22 +245,38 @@ struct ThreadEncoder::State {
 
     void put(const Event& event) {
         make_room();
-        if (is_line(event.kind)) {
-            line(event.kind, event.address);
+        if (event.kind == EventKind::touch) {
+            touch(event.address);
         } else {
-            other(event);
+            if (touches > 0 && !(is_line(event.kind) && fits_touches(event.address))) plain_touches();
+            if (is_line(event.kind)) {
+                line(event.kind, event.address);
+            } else {
+                other(event);
+            }
         }
         ++events;
     }
 
+    [[nodiscard]] bool fits_touches(std::uint64_t line_number) const {
+        return (touched[0] ^ line_number) % lines_per_page == 0;
+    }
+
     void stamp(std::uint64_t count) {
-        if (count <= instructions) return;
+        stamped = std::max(stamped, count);
+        if (stamped - instructions >= stamp_grain) write_stamp();
+    }
+
+    void write_stamp() {
+        if (stamped <= instructions) return;
         make_room();
+        plain_touches();
         *at++ = code_stamp;
-        progress(count);
+        progress(stamped);
     }
 
     void flush() {
+        plain_touches();
         if (pending() > 0) {
             ChunkFrame frame{};
             frame.type = static_cast<std::uint32_t>(ChunkType::events);
@@ -233,6 +290,7 @@ struct ThreadEncoder::State {
         events = 0;
         predictor = LinePredictor();
         hints = StreamHints();
+        history = SetHistory();
         last_page = last_block = last_sync = 0;
     }
 };
@@ -250,7 +308,10 @@ void ThreadEncoder::put(std::span<const Event> events) {
 
 void ThreadEncoder::stamp(std::uint64_t instructions) { state_->stamp(instructions); }
 
-void ThreadEncoder::flush() { state_->flush(); }
+void ThreadEncoder::flush() {
+    state_->write_stamp();
+    state_->flush();
+}
 
 TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) {
     file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

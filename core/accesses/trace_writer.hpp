@@ -22,6 +22,10 @@ namespace pagelens {
 
 class TraceWriter;
 
+// Instructions: some microseconds of a core, below which the order of threads between their syncs
+// is no property of the program.
+inline constexpr std::uint64_t stamp_grain = 1u << 15;
+
 // Turns the events of one thread into bytes. Used by one thread at a time (any thread); encoders of
 // different threads may run at the same time.
 class ThreadEncoder {
@@ -35,8 +39,8 @@ class ThreadEncoder {
     void put(std::span<const Event> events);
 
     // What follows happened at or after `instructions` of this thread (never decreasing; a smaller
-    // count is taken as no progress). Threads are merged at this grain, so stamp every few thousand
-    // instructions, before the event they belong to, and once at the thread's end.
+    // count is taken as no progress). Threads are merged at the grain of the stamps; of those closer
+    // than stamp_grain only the last before a flush is written. Stamp once at the thread's end.
     void stamp(std::uint64_t instructions);
 
     // Compresses and writes what is pending. Done by itself when the chunk is full.

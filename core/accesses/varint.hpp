@@ -37,6 +37,10 @@ class ByteReader {
     [[nodiscard]] bool at_end() const { return at_ == end_; }
     [[nodiscard]] std::size_t position() const { return static_cast<std::size_t>(at_ - begin_); }
 
+    [[nodiscard]] bool next_is_within(unsigned first, unsigned count) const {
+        return at_ != end_ && unsigned{*at_} - first < count;
+    }
+
     std::uint8_t byte() {
         if (at_ == end_) {
             ok_ = false;

@@ -34,7 +34,7 @@ Thread random_thread(std::mt19937_64& random, std::size_t count) {
     std::uint64_t walk = random() % (pages * 64);
     const auto page = [&] { return first_page + random() % pages; };
     while (thread.size() < count) {
-        if (random() % 8 == 0) instructions += random() % 100;
+        if (random() % 8 == 0) instructions += random() % 100 * stamp_grain;
         Event event{};
         switch (random() % 40) {
             case 0:
@@ -311,7 +311,7 @@ TEST_CASE("compile: an L2 behind the L1 takes its misses and its dirty lines") {
 TEST_CASE("compile: two threads share an L2, each has its L1") {
     const TemporaryFile file;
     const Thread one{{0, {EventKind::read, first_page * 64, 0, 0}}};
-    const Thread other{{10, {EventKind::read, first_page * 64, 0, 0}}};
+    const Thread other{{stamp_grain, {EventKind::read, first_page * 64, 0, 0}}};
     write(file.path, {one, other});
     const TraceReader reader(file.path);
     CHECK(compile(reader, {{{{64, 8}, 1}, {{1024, 16}, 1}}, 21})->lines() == 2);
@@ -338,14 +338,15 @@ TEST_CASE("compile: a page moved by mremap keeps its frame, its old address is a
 
 TEST_CASE("compile: instructions are counted by phase and thread") {
     const TemporaryFile file;
-    write(file.path, {{{100, {EventKind::read, 1, 0, 0}},
-                       {250, {EventKind::phase, 0, 250, 1}},
-                       {400, {EventKind::read, 2, 0, 0}}},
-                      {{0, {EventKind::read, 9, 0, 0}}, {300, {EventKind::read, 10, 0, 0}}}});
+    constexpr std::uint64_t k = stamp_grain;
+    write(file.path, {{{1 * k, {EventKind::read, 1, 0, 0}},
+                       {2 * k + 5, {EventKind::phase, 0, 2 * k + 5, 1}},
+                       {4 * k, {EventKind::read, 2, 0, 0}}},
+                      {{0, {EventKind::read, 9, 0, 0}}, {3 * k, {EventKind::read, 10, 0, 0}}}});
     const auto program = compile(TraceReader(file.path), {{}, 12});
     const auto counts = program->instructions();
     CHECK(std::vector<std::uint64_t>(counts.begin(), counts.end()) ==
-          std::vector<std::uint64_t>{250, 300, 150, 0, 0, 0});
+          std::vector<std::uint64_t>{2 * k + 5, 3 * k, 2 * k - 5, 0, 0, 0});
 }
 
 TEST_CASE("compile: refuses an L1 that the trace is not exact for") {

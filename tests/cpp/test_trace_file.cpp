@@ -141,21 +141,21 @@ TEST_CASE("trace: stamps hold across chunks") {
     TraceWriter writer(file.path, {});
     ThreadEncoder& encoder = writer.thread(0);
     for (std::uint64_t i = 1; i <= 4; ++i) {
-        encoder.stamp(1000 * i);
+        encoder.stamp(stamp_grain * i);
         encoder.stamp(500);  // no way back
         encoder.put({EventKind::write, i, 0, 0});
         if (i % 2 == 0) encoder.flush();
     }
-    encoder.stamp(9000);
+    encoder.stamp(4 * stamp_grain + 9);  // the last count is kept, however close
     writer.finish({});
     const TraceReader reader(file.path);
     ThreadStream stream = reader.stream(0);
     std::uint64_t last = 0;
     while (const auto batch = stream.next()) {
-        for (const Event& event : batch->events) CHECK(batch->instructions == 1000 * event.address);
+        for (const Event& event : batch->events) CHECK(batch->instructions == stamp_grain * event.address);
         last = batch->until;
     }
-    CHECK(last == 9000);
+    CHECK(last == 4 * stamp_grain + 9);
 }
 
 TEST_CASE("trace: the encoder spends one byte on the next line of a stream") {
