@@ -97,8 +97,8 @@ enum EventCode : std::uint8_t {
     code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
     // Right before the line event that these follow, touches in the history of its set, 8 at most:
-    code_touch = 168,    // + place (0 to 6): one of the line at this place
-    code_oldest = 175,   // + n - 1: n of the line at place 7, each time the one that is there then
+    code_touch = 168,   // + place (0 to 6): one of the line at this place
+    code_oldest = 175,  // + n - 1: n of the line at place 7, each time the one that is there then
 };
 
 // --- definitions, header, summary: tag, length, bytes; unknown tags are skipped -----------------

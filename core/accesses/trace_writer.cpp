@@ -248,7 +248,8 @@ struct ThreadEncoder::State {
         if (event.kind == EventKind::touch) {
             touch(event.address);
         } else {
-            if (touches > 0 && !(is_line(event.kind) && fits_touches(event.address))) plain_touches();
+            if (touches > 0 && !(is_line(event.kind) && fits_touches(event.address)))
+                plain_touches();
             if (is_line(event.kind)) {
                 line(event.kind, event.address);
             } else {
