@@ -5,7 +5,7 @@ a handful of addresses in a file with gigabytes of debug information resolves in
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from posixpath import join
@@ -29,7 +29,8 @@ class DebugInfo:
 
     def __init__(self, dwarf: Any) -> None:
         self._dwarf = dwarf
-        self._lines: dict[int, _LineTable] = {}
+        self._lines: dict[int, _LineTable] = {}  # by offset of the unit
+        self._functions: dict[tuple[int, bool], _Intervals] = {}  # by offset of the unit; nested ones too
 
     def frames(self, address: int) -> list[SourceFrame]:
         """The functions whose code `address` is, innermost inlined first; empty where nothing is known.
@@ -50,26 +51,24 @@ class DebugInfo:
         return frames
 
     def _unit_at(self, address: int) -> Any | None:
-        aranges = self._dwarf.get_aranges()
+        aranges = self._aranges
         offset = aranges.cu_offset_at_addr(address) if aranges is not None and aranges.entries else None
         if offset is not None:
             return self._dwarf.get_CU_at(offset)
-        starts, units = self._unit_ranges
-        index = bisect_right(starts, address) - 1
-        return units[index][1] if index >= 0 and address < units[index][0] else None
+        return self._units.find(address)
 
     @cached_property
-    def _unit_ranges(self) -> tuple[list[int], list[tuple[int, Any]]]:
-        """Starts, and (end, unit) of all units' code, for files without .debug_aranges (clang's)."""
-        ranges = sorted(
-            (
-                (begin, end, unit)
-                for unit in self._dwarf.iter_CUs()
-                for begin, end in self._ranges(unit.get_top_DIE())
-            ),
-            key=lambda item: item[:2],
+    def _aranges(self) -> Any | None:
+        return self._dwarf.get_aranges()
+
+    @cached_property
+    def _units(self) -> "_Intervals":
+        """The units by their code, for files without .debug_aranges (clang's)."""
+        return _Intervals(
+            (begin, end, unit)
+            for unit in self._dwarf.iter_CUs()
+            for begin, end in self._ranges(unit.get_top_DIE())
         )
-        return [begin for begin, _, _ in ranges], [(end, unit) for _, end, unit in ranges]
 
     def _ranges(self, die: Any) -> Iterator[tuple[int, int]]:
         """The code of a DIE as [begin, end) pairs (DWARF 5, section 2.17)."""
@@ -94,8 +93,7 @@ class DebugInfo:
 
     def _inlined_calls(self, unit: Any, address: int) -> list[Any]:
         """The DW_TAG_inlined_subroutines around `address`, outermost first."""
-        top = unit.get_top_DIE()
-        die = self._function(top, address, _NAMESPACES) or self._function(top, address, _EVERYTHING)
+        die = self._function(unit, address, nested=False) or self._function(unit, address, nested=True)
         inlined = []
         while die is not None:
             scopes = (child for child in die.iter_children() if child.tag in _SCOPES)
@@ -104,14 +102,23 @@ class DebugInfo:
                 inlined.append(die)
         return inlined
 
-    def _function(self, parent: Any, address: int, nests: set[str]) -> Any | None:
-        """The function around `address` among the children of `parent` and of those `nests` in it."""
+    def _function(self, unit: Any, address: int, nested: bool) -> Any | None:
+        """The function around `address`; `nested` ones are rare and take much longer to list."""
+        key = unit.cu_offset, nested
+        if key not in self._functions:
+            functions = self._subprograms(unit.get_top_DIE(), _EVERYTHING if nested else _NAMESPACES)
+            self._functions[key] = _Intervals(
+                (begin, end, die) for die in functions for begin, end in self._ranges(die)
+            )
+        return self._functions[key].find(address)
+
+    def _subprograms(self, parent: Any, nests: set[str]) -> Iterator[Any]:
+        """The functions among the children of `parent` and of those `nests` in it."""
         for child in parent.iter_children():
-            if child.tag == "DW_TAG_subprogram" and self._holds(child, address):
-                return child
-            if child.tag in nests and (found := self._function(child, address, nests)) is not None:
-                return found
-        return None
+            if child.tag == "DW_TAG_subprogram":
+                yield child
+            if child.tag in nests:
+                yield from self._subprograms(child, nests)
 
     def _line_table(self, unit: Any) -> "_LineTable":
         if unit.cu_offset not in self._lines:
@@ -122,9 +129,21 @@ class DebugInfo:
 # Lexical blocks without code of their own only declare variables, and have no ranges.
 _SCOPES = {"DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"}
 # Functions stand in the unit or in namespaces; rarely in other functions (Fortran's contained ones,
-# OpenMP's outlined ones), which takes much longer to search.
+# OpenMP's outlined ones).
 _NAMESPACES = {"DW_TAG_namespace", "DW_TAG_module"}
 _EVERYTHING = _NAMESPACES | {"DW_TAG_subprogram", "DW_TAG_lexical_block"}
+
+
+class _Intervals:
+    """Disjoint intervals [begin, end) with a value each."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int, Any]]) -> None:
+        self._intervals = sorted(intervals, key=lambda interval: interval[0])
+        self._begins = [interval[0] for interval in self._intervals]
+
+    def find(self, address: int) -> Any | None:
+        index = bisect_right(self._begins, address) - 1
+        return self._intervals[index][2] if index >= 0 and address < self._intervals[index][1] else None
 
 
 class _LineTable:
