@@ -1,0 +1,145 @@
+"""Replays through the Python interface: true scale, determinism, cancelling, policies, errors."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pagelens import _core
+from pagelens.accesses import Workload
+from pagelens.accesses.declared import declared
+from pagelens.errors import UsageError
+from pagelens.frames import NodeState, age_node, policies
+from pagelens.machine import Machine, load_machine
+from pagelens.replay import COUNTERS, by_phase, hierarchy, replay
+
+KNL = load_machine("cori-knl-cache")
+SMALL = 10**8  # bytes: a job whose replay takes a moment
+
+
+def run(
+    workload: Workload, state: NodeState, policy: str, ranks: int, machine: Machine = KNL, ideal: bool = False
+) -> _core.Counters:
+    chosen = policies[policy]
+    program = workload.compile(machine, chosen.page_bits)
+    placement = chosen.place(machine, state)
+    return replay(
+        program, machine, placement, chosen.page_bits, ranks=ranks, seed=1, node=state.node, ideal=ideal
+    )
+
+
+@pytest.mark.parametrize("name", ["stream-triad", "cg"])
+def test_ranks_agree_with_the_workload_declared_at_true_scale(name: str) -> None:
+    size = 17_600_000_000
+    whole = declared(name, size, KNL.cores.count.value)
+    one_of_many = declared(name, size // 68, 1)
+    ratios = []
+    for node in range(3):
+        state = age_node(KNL, 1, node)
+        both = [run(whole, state, "aged", 1), run(one_of_many, state, "aged", 68)]
+        loops = [{key: counts[-1] for key, counts in by_phase(counters).items()} for counters in both]
+        ratios.append([loops[1][key] / loops[0][key] for key in ("msc_misses", "msc_reads", "ddr_writes")])
+        shares = [counters.residency.conflict_share for counters in both]
+        assert shares[1] == pytest.approx(shares[0], abs=0.01)
+    assert np.median(ratios, axis=0) == pytest.approx(1.0, abs=0.03)
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    workload = declared("stream-triad", SMALL, 1)
+    jobs = [(age_node(KNL, 3, node), policy) for node in range(2) for policy in ("aged", "random", "2m")]
+
+    def tables(job: tuple[NodeState, str]) -> tuple[list[int], list[int], float]:
+        counters = run(workload, *job, ranks=68, ideal=True)
+        return (
+            counters.table.ravel().tolist(),
+            counters.collisions.ravel().tolist(),
+            counters.residency.conflict_share,
+        )
+
+    alone = [tables(job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(tables, jobs)) == alone
+
+
+def test_arrays_are_views_with_names() -> None:
+    counters = run(declared("stream-triad", SMALL, 1), age_node(KNL, 1, 0), "aged", 68)
+    assert counters.table.shape == (counters.phases, counters.objects, len(COUNTERS))
+    assert counters.table.dtype == np.uint64
+    assert counters.table.base is not None or not counters.table.flags.owndata
+    assert counters.collisions.shape == (counters.objects, counters.objects)
+    assert counters.residency.map.sum() == counters.residency.pages
+    counts = by_phase(counters)
+    assert (counts["msc_hits"] + counts["msc_misses"] == counts["msc_reads"] + counts["msc_writes"]).all()
+    assert set(COUNTERS) < set(counts)
+
+
+def test_all_pages_are_cleared_once() -> None:
+    counters = run(declared("stream-triad", SMALL, 1), age_node(KNL, 1, 0), "aged", 68)
+    cleared = counters.table[:, 0, COUNTERS.index("msc_writes")].sum()
+    assert cleared == counters.residency.pages * 64
+
+
+def test_policies_order_as_they_must_on_a_node_that_jobs_have_spoilt() -> None:
+    workload = declared("stream-triad", 15 * 10**9, 68)
+    state = next(s for s in (age_node(KNL, 1, node) for node in range(20)) if s.jobs_since_boot > 5)
+    share = {name: run(workload, state, name, 1).residency.conflict_share for name in policies}
+    fill = 15e9 / 16 / 2**30
+    assert share["random"] == pytest.approx(1 - (1 - fill / 6) ** 5, abs=0.01)
+    assert share["aged"] == pytest.approx(share["random"], abs=0.06)
+    assert share["contiguous"] == share["coloured"] == share["1g"] == 0
+    assert share["2m"] == pytest.approx(share["aged"], abs=0.06)
+    assert share["aged+zonesort"] < 0.1
+
+
+def test_large_pages_apply_the_l2_when_compiling() -> None:
+    assert policies["2m"].page_bits == 21
+    workload = declared("stream-triad", SMALL, 1)
+    state = age_node(KNL, 1, 0)
+    small, large = (by_phase(run(workload, state, name, 68)) for name in ("aged", "2m"))
+    assert small["l2_accesses"][-1] > 0
+    assert large["l2_accesses"].sum() == 0
+    assert large["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
+    flat = load_machine("cori-knl-flat")
+    no_cache = by_phase(run(workload, state, "aged", 68, machine=flat))
+    assert no_cache["msc_misses"].sum() == 0
+    assert no_cache["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
+    assert isinstance(hierarchy(flat, 12), _core.Hierarchy)
+
+
+def test_the_ideal_twin_has_no_conflicts_and_is_the_same_for_every_policy() -> None:
+    workload = declared("stream-triad", 8 * 10**9, 68)
+    state = age_node(KNL, 1, 0)
+    twins = [by_phase(run(workload, state, policy, 1, ideal=True)) for policy in ("random", "contiguous")]
+    for counts in twins:
+        assert counts["ideal_misses"][-1] == 0  # the footprint fits
+    assert twins[0]["msc_misses"][-1] > 0
+
+
+def test_a_job_larger_than_the_node_is_refused_with_the_remedy() -> None:
+    workload = declared("stream-triad", 4 * 10**9, 1)
+    with pytest.raises(UsageError, match=r"ranks: 68 on cori-knl-cache: .*fewer ranks"):
+        run(workload, age_node(KNL, 1, 0), "aged", 68)
+
+
+def test_a_replay_can_be_cancelled_from_another_thread() -> None:
+    workload = declared("stream-triad", 60 * 10**9, 68)
+    program = workload.compile(KNL, 12)
+    placement = policies["contiguous"].place(KNL, age_node(KNL, 1, 1))
+    cancel = _core.CancelFlag()
+    outcome: list[type[BaseException] | None] = []
+
+    def work() -> None:
+        try:
+            replay(program, KNL, placement, 12, ranks=1, seed=1, node=1, cancel=cancel)
+            outcome.append(None)
+        except _core.Cancelled as error:
+            outcome.append(type(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.01)
+    cancel.set()
+    thread.join()
+    assert outcome == [_core.Cancelled]
