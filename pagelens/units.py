@@ -88,6 +88,8 @@ def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example:
 
 def _format(value: float, units: tuple[tuple[str, float], ...], digits: int) -> str:
     """`value` in the largest unit that leaves at least 1 after rounding."""
+    if value == 0:
+        return f"0 {next(unit for unit, scale in units if scale == 1)}".rstrip()
     rounded = [(float(f"{value / scale:.{digits}g}"), unit) for unit, scale in units]
     number, unit = next((pair for pair in rounded if abs(pair[0]) >= 1), rounded[-1])
     return f"{number:g} {unit}"

@@ -1,8 +1,11 @@
 """Runs nodes on an executor and keeps each as it completes."""
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 
 from pagelens import _core
 from pagelens.ensemble.result import Tables
@@ -33,26 +36,47 @@ def run_nodes(
     report(done, len(wanted))
     if missing:
         cancel = _core.CancelFlag()
-        pool = executor or ThreadPoolExecutor(
-            len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-node"
-        )
+        workers = len(os.sched_getaffinity(0))
+        pool = executor or ThreadPoolExecutor(workers, thread_name_prefix="pagelens-node")
         futures: dict[Future[Tables], int] = {}
         try:
-            for node in missing:
-                futures[pool.submit(simulate, node, cancel)] = node
-            for future in as_completed(futures):
-                store.write(futures[future], future.result())
-                done += 1
-                report(done, len(wanted))
-        except KeyboardInterrupt as interrupt:
-            raise Interrupted(
-                f"stopped with {done} of {len(wanted)} nodes complete, kept in {store.directory}; "
-                "the same command again does the rest"
-            ) from interrupt
+            with _ctrl_c_sets(cancel):
+                for node in missing:
+                    futures[pool.submit(simulate, node, cancel)] = node
+                running = set(futures)
+                while running and not cancel:
+                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in sorted(finished, key=futures.__getitem__):
+                        store.write(futures[future], future.result())
+                        done += 1
+                        report(done, len(wanted))
+        except (KeyboardInterrupt, _core.Cancelled):
+            pass  # how many are complete tells it apart from the end
         finally:
             cancel.set()
             for future in futures:
                 future.cancel()
             if executor is None:
                 pool.shutdown(wait=True, cancel_futures=True)
+    if done < len(wanted):
+        raise Interrupted(
+            f"stopped with {done} of {len(wanted)} nodes complete, kept in {store.directory}; "
+            "the same command again does the rest"
+        )
     return Tables.concatenate(store.read(node) for node in wanted)
+
+
+@contextmanager
+def _ctrl_c_sets(cancel: _core.CancelFlag) -> Iterator[None]:
+    """Within, Ctrl-C sets the flag instead of raising wherever the interpreter happens to be.
+
+    (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -45,8 +45,9 @@ class ShardStore:
                 tables[name].write_parquet(partial / f"{name}.parquet", statistics=False)
             os.rename(partial, final)
         except (OSError, pl.exceptions.PolarsError) as error:
-            shutil.rmtree(partial, ignore_errors=True)
             raise _cannot_write(final, error) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
     def read(self, node: int) -> Tables:
         """The rows of one complete node."""

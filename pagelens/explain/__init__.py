@@ -1,8 +1,10 @@
-"""Explanation: statistics, attribution, remedies, and their renderings."""
+"""Explanation: statistics, attribution, remedies, and their renderings.
+
+`explain` makes an `Explanation` of an ensemble; `terminal.render_terminal` and `html.render_html` show it
+(the report is not imported here: its figures take a second to import).
+"""
 
 from pagelens.explain.analysis import explain
-from pagelens.explain.html import render_html
 from pagelens.explain.model import Explanation
-from pagelens.explain.terminal import render_terminal
 
-__all__ = ["Explanation", "explain", "render_html", "render_terminal"]
+__all__ = ["Explanation", "explain"]

@@ -15,6 +15,8 @@ from pagelens.explain.model import (
 MATTERS = 1.02
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
+# A pair of objects is named when it makes up this share of the evictions.
+_NAMED = 0.15
 
 
 def conclude(
@@ -90,7 +92,7 @@ def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> 
     text += ", ".join([costs[0][1], *(f"{_percent(share)} {name}" for share, name in costs[1:])])
     gains = [f"{name} give back {_percent(-share)}" for name, share in parts.items() if share <= -0.005]
     text += "".join(f"; {gain} (against a fully associative cache)" for gain in gains)
-    if collisions and cause.conflicts_s > 0:
+    if collisions and collisions[0].share >= _NAMED and cause.conflicts_s > 0:
         top = collisions[0]
         other = "itself" if top.name == top.victim else f"`{top.victim}`"
         most = "mostly" if top.share >= 0.5 else "first of all"

@@ -161,13 +161,13 @@ class SlotMap(_Record):
 
 
 class CollisionRecord(_Record):
-    """Lines of `victim` evicted by lines of `name`, counted, mean over the nodes under one policy."""
+    """Lines of `victim` evicted by lines of `name` in the whole run, counted, mean over the nodes."""
 
     policy: str
     name: str
     victim: str
     lines: float
-    share: float = Field(description="of all evictions by conflict")
+    share: float = Field(description="of all evictions")
 
 
 class Remedy(_Record):

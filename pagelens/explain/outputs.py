@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.errors import Failure
-from pagelens.explain.html import render_html
 from pagelens.explain.model import Explanation
 
 
@@ -26,6 +25,8 @@ def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path)
 
     Each file is whole or as it was before. Raises Failure where they cannot be written.
     """
+    from pagelens.explain.html import render_html  # takes a second: only who needs the report waits for it
+
     for name in TABLES:
         _write(directory / f"{name}.parquet", ensemble.tables[name].write_parquet)
     data = explanation.model_dump_json(indent=1)

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pagelens.explain.model import Explanation
+from pagelens.units import format_time
 
 # Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.
 BASELINE = "#D55E00"
@@ -134,8 +135,10 @@ def attribution(e: Explanation) -> Figure:
                 axes.text(end + part / 2, y, share, ha="center", va="center", fontsize=7.5)
             end += part
         axes.plot([a.time_s] * 2, [y - 0.38, y + 0.38], color=INK, linewidth=1.6)
-        _beside(axes, y, f"{a.time_s:.3g} s", INK)
-    axes.set_xlabel("seconds (modelled)")
+        _beside(axes, y, format_time(a.time_s), INK)
+    scale, unit = (1.0, "s") if longest >= 1 else (1e3, "ms")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{scale * seconds:g}"))
+    axes.set_xlabel(f"time ({unit}, modelled)")
     axes.set_xlim(left=0)
     _key(axes, MECHANISMS)
     return figure
@@ -241,10 +244,14 @@ def _colours(e: Explanation) -> dict[str, str]:
 
 
 def _density(values: Floats, grid: Floats) -> Floats:
-    """Gaussian kernel density, its peak at 1; bandwidth by Silverman's rule, at least 0.3% of the axis."""
+    """Gaussian kernel density, its peak at 1; bandwidth by Silverman's rule, within 0.3% to 2% of the axis.
+
+    The rule smooths over groups that lie apart, and those are what the figure is to show.
+    """
     low, high = np.quantile(values, [0.25, 0.75])
     scale = min(values.std(), (high - low) / 1.34) if high > low else values.std()
-    width = max(0.9 * scale * values.size**-0.2, 0.003 * (grid[-1] - grid[0]))
+    axis = grid[-1] - grid[0]
+    width = np.clip(0.9 * scale * values.size**-0.2, 0.003 * axis, 0.02 * axis)
     density = np.exp(-0.5 * ((grid[:, None] - values) / width) ** 2).sum(axis=1)
     return np.asarray(density / density.max(), dtype=np.float64)
 

@@ -13,6 +13,8 @@ CONFIDENCE = 0.95
 # Below this p95/p5 a distribution counts as one value: no mode is worth naming inside half a percent to
 # either side.
 UNIFORM_SPREAD = 1.01
+# A column whose range is below this share of its largest value is constant: what moves there is rounding.
+CONSTANT = 1e-4
 _MODE_RESAMPLES = 400
 _MODE_LEVEL = 0.05
 _MAX_MODES = 4
@@ -69,7 +71,7 @@ def paired_gain(
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Linear correlation; None when either side is constant (to rounding) or there are fewer than 3 pairs."""
+    """Linear correlation; None for fewer than 3 pairs or where a side is constant."""
     a, b = _finite(x), _finite(y)
     if a.size < 3 or _constant(a) or _constant(b):
         return None
@@ -157,7 +159,7 @@ def _resamples(x: Floats, resamples: int, seed: int) -> Floats:
 
 
 def _constant(x: Floats) -> bool:
-    return bool(np.ptp(x) <= 1e-12 * np.abs(x).max())
+    return bool(np.ptp(x) <= CONSTANT * np.abs(x).max())
 
 
 def _ranks(x: Floats) -> Floats:

@@ -101,7 +101,8 @@ def _objects(e: Explanation) -> Iterator[str]:
         yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {_percent(rest):>6}"
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
-        yield "  Who evicts whom (counted, share of the evictions by conflict):"
+        run = " in the whole run" if e.program.phase else ""
+        yield f"  Who evicts whom{run} (counted, share of the evictions):"
     for c in collisions[:_TOP]:
         whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
         yield f"  {_percent(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"

@@ -11,10 +11,12 @@ from xml.etree import ElementTree
 import pytest
 import synthetic
 
-from pagelens.explain import Explanation, explain, render_html, render_terminal
+from pagelens.explain import Explanation, explain
 from pagelens.explain.figures import draw_all
+from pagelens.explain.html import render_html
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
+from pagelens.explain.terminal import render_terminal
 
 DOCS = Path(__file__).parents[2] / "docs"
 LONG_NAME = "void very::deep::name<with, templates>::allocate_everything (some_long_file_name.cpp:1234)"

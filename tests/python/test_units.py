@@ -52,6 +52,12 @@ def test_sizes_are_written_in_the_unit_that_fits(value: float, text: str) -> Non
     assert units.format_size(value) == text
 
 
+def test_nothing_is_written_in_the_base_unit() -> None:
+    assert units.format_time(0) == "0 s"
+    assert units.format_time(-0.0211) == "-21.1 ms"
+    assert units.format_count(0) == "0"
+
+
 @given(st.floats(min_value=1, max_value=1e15))
 def test_a_written_size_reads_back(value: float) -> None:
     assert units.parse_size(units.format_size(value, 6)) == pytest.approx(value, rel=1e-5, abs=0.5)

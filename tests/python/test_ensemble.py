@@ -1,0 +1,195 @@
+"""Ensembles of a small machine: deterministic, paired by node, resumed, and refused when too big."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pagelens import _core
+from pagelens.accesses.declared import declared
+from pagelens.ensemble import Ensemble, Scaled, run_ensemble, scale_to
+from pagelens.ensemble.result import TABLES
+from pagelens.errors import Interrupted, UsageError
+from pagelens.explain import explain
+from pagelens.frames import policies
+from pagelens.machine import Machine, load_machine
+
+MIB = 1 << 20
+
+
+def small(fast_bytes: int = 64 * MIB) -> Machine:
+    """A KNL node with 1/256 of its memories and 4 cores."""
+    machine = load_machine("cori-knl-cache")
+    factor = fast_bytes / machine.fast_memory.size.value
+
+    def shrunk(memory: str) -> object:
+        stated = getattr(machine, memory)
+        value = int(stated.size.value * factor)
+        return stated.model_copy(update={"size": stated.size.model_copy(update={"value": value})})
+
+    count = machine.cores.count.model_copy(update={"value": 4})
+    cores = machine.cores.model_copy(update={"count": count})
+    return machine.model_copy(
+        update={"fast_memory": shrunk("fast_memory"), "ddr": shrunk("ddr"), "cores": cores}
+    )
+
+
+NAMES = ("aged", "contiguous", "random", "2m")
+
+
+def run(
+    output: Path, workers: int = 2, nodes: int = 3, seed: int = 5, names: tuple[str, ...] = NAMES
+) -> Ensemble:
+    with ThreadPoolExecutor(workers) as pool:
+        return run_ensemble(
+            declared("stream-triad", 48 * MIB, 4),
+            Scaled(small(), 1, 1 / 256),
+            {name: policies[name] for name in names},
+            nodes,
+            seed,
+            output,
+            phase="triad",
+            executor=pool,
+        )
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
+    return run(tmp_path_factory.mktemp("two-workers"))
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*.parquet"))}
+
+
+def test_one_worker_writes_the_same_files_as_two(tmp_path: Path) -> None:
+    run(tmp_path / "one", workers=1)
+    run(tmp_path / "two", workers=2)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert len(files(tmp_path / "one")) == 3 * len(TABLES)
+
+
+def test_the_seed_decides(tmp_path: Path, ensemble: Ensemble) -> None:
+    other = run(tmp_path, seed=6, names=("random",))
+    mine = ensemble.tables.placements.filter(pl.col("policy") == "random")
+    assert not mine.equals(other.tables.placements)
+
+
+def test_policies_are_paired_and_do_not_disturb_each_other(tmp_path: Path, ensemble: Ensemble) -> None:
+    """A policy's rows are the same whether or not others were asked for."""
+    alone = run(tmp_path, names=("2m",))
+    for name in TABLES:
+        assert ensemble.tables[name].filter(pl.col("policy") == "2m").equals(alone.tables[name])
+
+
+def test_every_node_policy_and_phase_has_a_row(ensemble: Ensemble) -> None:
+    rows = ensemble.tables.placements
+    assert rows.height == 3 * len(NAMES) * 3
+    assert rows.select("node", "policy", "phase").is_unique().all()
+    assert (rows["msc_hits"] + rows["msc_misses"]).equals(rows["msc_reads"] + rows["msc_writes"])
+    assert (rows["time_s"] > 0).all()
+    assert (rows["serial_time_s"] > 0).all()
+
+
+def test_objects_and_phases_add_up(ensemble: Ensemble) -> None:
+    key = ["node", "policy", "phase"]
+    objects = ensemble.tables.objects.group_by(key).agg(pl.col("accesses", "misses").sum()).sort(key)
+    rows = ensemble.tables.placements.sort(key)
+    assert np.allclose(objects["accesses"], rows["msc_reads"] + rows["msc_writes"])
+    assert np.allclose(objects["misses"], rows["msc_misses"])
+
+
+def test_first_uses_are_the_footprint(ensemble: Ensemble) -> None:
+    """Without freed pages, the infinite twin misses each line of the footprint once, in the first phase."""
+    first = ensemble.tables.placements.group_by("policy", "node").agg(pl.col("first_misses").sum())
+    assert np.allclose(first["first_misses"], ensemble.workload.footprint_bytes / 64, rtol=0.05)
+    later = ensemble.tables.placements.filter(pl.col("phase") == "triad")
+    assert (later["first_misses"] == 0).all()
+    assert (later["first_misses"] <= later["ideal_misses"]).all()
+
+
+def test_a_job_that_fits_has_no_conflicts_when_contiguous_and_some_at_random(ensemble: Ensemble) -> None:
+    found = explain(ensemble)
+    fill = 48 / 64  # of the cache; memory is six times as large
+    assert found.distribution("contiguous").conflict_share_median == 0
+    assert found.distribution("random").conflict_share_median == pytest.approx(
+        1 - (1 - fill / 6) ** 5, abs=0.03
+    )
+    assert found.distribution("contiguous").miss_rate_median == 0
+    # Streaming stores and loads of a page that is alone hit; two pages in one slot miss in every sweep.
+    assert found.distribution("random").miss_rate_median == pytest.approx(0.49, abs=0.05)
+    mean = next(a for a in found.attributions if (a.policy, a.nodes) == ("random", "mean"))
+    assert mean.capacity_s == pytest.approx(0, abs=0.01 * mean.time_s)
+    assert mean.without_conflicts_s == pytest.approx(found.distribution("contiguous").median_s, rel=0.02)
+
+
+def test_the_map_of_slots_holds_all_pages(ensemble: Ensemble) -> None:
+    pages = ensemble.workload.footprint_bytes / 4096
+    cells = ensemble.tables.slots.group_by("node", "policy").agg(pl.col("pages_per_slot").mean())
+    assert np.allclose(cells["pages_per_slot"] * ensemble.machine.slots, pages)
+
+
+def test_a_rerun_reads_what_is_there_and_adds_nodes(tmp_path: Path) -> None:
+    run(tmp_path, nodes=2, names=("contiguous",))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    more = run(tmp_path, nodes=3, names=("contiguous",))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert more.tables.placements["node"].unique().sort().to_list() == [0, 1, 2]
+
+
+def test_ctrl_c_stops_replays_and_keeps_whole_nodes(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    workload, chosen = declared("stream-triad", 48 * MIB, 4), {"contiguous": policies["contiguous"]}
+    with pytest.raises(Interrupted, match="1 of 50 nodes complete"):
+        run_ensemble(workload, Scaled(small(), 1, 1 / 256), chosen, 50, 1, tmp_path, progress=interrupt)
+    assert len(list(tmp_path.glob("*/*"))) == 1
+
+
+def test_a_cancelled_replay_ends() -> None:
+    from pagelens.replay import replay
+
+    cancel = _core.CancelFlag()
+    cancel.set()
+    machine, workload = small(), declared("stream-triad", 48 * MIB, 4)
+    placement = _core.place_contiguously(machine.frames)
+    with pytest.raises(_core.Cancelled):
+        replay(workload.compile(machine, 12), machine, placement, 12, ranks=1, seed=1, node=0, cancel=cancel)
+
+
+def test_a_job_larger_than_the_memory_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    workload = declared("stream-triad", 100 * MIB, 4)  # the machine has 384 MiB
+    with pytest.raises(UsageError, match=r"--ranks: 4 x 105 MB is more than the 403 MB .*--ranks 3 or fewer"):
+        run_ensemble(workload, Scaled(small(), 4), {"aged": policies["aged"]}, 1, 1, tmp_path)
+    with pytest.raises(UsageError, match="a smaller problem"):
+        run_ensemble(declared("triad", 500 * MIB, 4), Scaled(small(), 1), {}, 1, 1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("footprint", "ranks", "factor"),
+    [
+        (17_600_000_000, 1, 1.0),  # the whole problem: no scaling
+        (2_200_000_000, 1, 1 / 8),  # one process an eighth: one on an eighth of the machine
+        (1_000_000, 69, 1 / 256),  # small: the smallest machine, copies make up the rest
+    ],
+)
+def test_full_size_keeps_the_share_of_the_cache(footprint: int, ranks: int, factor: float) -> None:
+    machine = load_machine("cori-knl-cache")
+    scaled = scale_to(machine, footprint, 17_600_000_000, most_ranks=100)
+    assert (scaled.ranks, scaled.factor) == (ranks, factor)
+    assert scaled.machine.slots >= 16_384
+    share = scaled.ranks * footprint / scaled.machine.fast_memory.size.value
+    assert share == pytest.approx(17.6e9 / machine.fast_memory.size.value, rel=0.02)
+    assert scaled.machine.fast_memory.bandwidth == machine.fast_memory.bandwidth
+
+
+def test_full_size_refuses_too_small_a_trace_and_too_large_a_one() -> None:
+    machine = load_machine("cori-knl-cache")
+    with pytest.raises(UsageError, match="at least 16384 slots; trace a larger problem"):
+        scale_to(machine, 100_000, 17_600_000_000, most_ranks=68)
+    with pytest.raises(UsageError, match="--full-size: 1 GB is less than the 2 GB"):
+        scale_to(machine, 2_000_000_000, 1_000_000_000, most_ranks=68)

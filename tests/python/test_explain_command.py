@@ -1,0 +1,213 @@
+"""`pagelens explain` as a user meets it: what it prints, what it writes, and how it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pagelens.cli import main
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+# A small machine: 64 MiB of cache, 4 cores; so that a run takes a second.
+MACHINE = """
+schema = 1
+name = "small"
+title = "Small node (4 cores), fast memory as a direct-mapped cache"
+mode = "cache"
+[cores]
+count = { value = 4, assumed = "test" }
+frequency = { value = "1.4 GHz", assumed = "test" }
+instructions_per_cycle = { value = 2.0, assumed = "test" }
+outstanding_lines = { value = 36, assumed = "test" }
+[l1]
+size = { value = "32 KiB", assumed = "test" }
+ways = { value = 8, assumed = "test" }
+shared_by = { value = 1, assumed = "test" }
+[l2]
+size = { value = "1 MiB", assumed = "test" }
+ways = { value = 16, assumed = "test" }
+shared_by = { value = 2, assumed = "test" }
+[memory_side_cache]
+ways = { value = 1, assumed = "test" }
+miss_latency = { value = "270 ns", assumed = "test" }
+[fast_memory]
+size = { value = "64 MiB", assumed = "test" }
+bandwidth = { value = "35 GB/s", assumed = "test" }
+latency = { value = "180 ns", assumed = "test" }
+[ddr]
+size = { value = "384 MiB", assumed = "test" }
+bandwidth = { value = "9 GB/s", assumed = "test" }
+latency = { value = "147 ns", assumed = "test" }
+"""
+DECLARED = (
+    "--workload",
+    "stream-triad",
+    "--size",
+    "48MiB",
+    "--nodes",
+    "3",
+    "--policies",
+    "aged,contiguous,random",
+)
+
+
+@pytest.fixture
+def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The command, run inside this process: starting Python takes longer than most of these tests."""
+    (tmp_path / "small.toml").write_text(MACHINE)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        words = ["explain", "--machine", "small.toml", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", ["pagelens", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capfd.readouterr()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Path) -> None:
+    done = explain(*DECLARED)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # no bar where there is no terminal
+    assert done.stdout.startswith("On an aged Small node this program runs")
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
+    results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
+    assert done.stdout.endswith(f"Report: pagelens-out/{results.name}/report.html\n")
+    data = json.loads((results / "explanation.json").read_text())
+    assert data["schema_version"] == 1
+    assert data["program"]["phase"] == "triad"
+    assert data["sample"]["command"].startswith("pagelens explain --machine small.toml --workload")
+    assert pl.read_parquet(results / "placements.parquet")["node"].n_unique() == 3
+    assert "<svg" in (results / "report.html").read_text()
+
+
+def test_json_is_all_that_is_printed_and_quiet_prints_nothing(explain: Run, tmp_path: Path) -> None:
+    printed = explain(*DECLARED, "--json")
+    quiet = explain(*DECLARED, "--quiet", "--output", "elsewhere")
+    written = (tmp_path / "elsewhere" / "explanation.json").read_text()
+    first, second = json.loads(printed.stdout), json.loads(written)
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    del first["sample"]["command"], second["sample"]["command"]
+    assert first == second  # the same seed, run again elsewhere
+
+
+def test_a_program_is_traced_and_then_explained_again_from_its_trace(
+    explain: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) {
+            enum { n = 1 << 20 };
+            double* field = malloc(n * sizeof *field);
+            double sum = 0;
+            for (int sweep = 0; sweep < 3; ++sweep)
+                for (int i = 0; i < n; ++i) sum += field[i] = i + sweep;
+            printf("sum %g\\n", sum);
+            return 0;
+        }
+    """)
+    options = ("--nodes", "2", "--policies", "aged,contiguous", "--output", "out")
+    traced = explain(*options, "--", program)
+    assert traced.returncode == 0, traced.stderr
+    assert traced.stdout.startswith("sum ")  # the program's own output comes first
+    data = json.loads((tmp_path / "out" / "explanation.json").read_text())
+    assert data["program"]["source"] == "trace"
+    assert data["program"]["ranks"] == 4
+    assert data["program"]["share_seen"] == 1
+    assert "main" in data["objects"][0]["name"]
+    again = explain(*options, f"out/{program.name}.trace", "--json")
+    assert json.loads(again.stdout)["distributions"] == data["distributions"]
+
+
+def test_help_has_examples(explain: Run) -> None:
+    text = explain("--help").stdout
+    assert "pagelens explain -- ./app args" in text
+    assert "pagelens explain --workload stream-triad --size 17.6GB" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to explain"),
+        (("--workload", "stream-triad"), "--size: is missing"),
+        (("--workload", "stream-triad", "--size", "17.6"), "'17.6' has no unit"),
+        (("--workload", "stream-trad", "--size", "1GB"), "stream-triad"),
+        (("--workload", "cg", "--size", "1GB", "--policies", "agd"), "did you mean aged"),
+        (("--workload", "cg", "--size", "1GB", "--full-size", "2GB"), "--full-size: cannot stand beside"),
+        (("--workload", "cg", "--size", "1GB", "app.trace"), "a program or trace: cannot stand beside"),
+        (("app.trace", "--size", "1GB"), "--size: cannot stand beside"),
+        (
+            ("--workload", "stream-triad", "--size", "1GB"),
+            "--ranks: 1 x 1 GB is more than the 403 MB of small",
+        ),
+        ((*DECLARED, "--phase", "tried"), "--phase: 'tried' is unknown; stream-triad has triad"),
+        (("./no-such-program",), "no-such-program"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    explain: Run, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = explain(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("pagelens: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert not list(tmp_path.rglob("report.html*"))
+
+
+def test_an_unknown_machine_names_the_nearest(explain: Run) -> None:
+    done = explain("--machine", "cori-knl", *DECLARED)
+    assert done.returncode == 2
+    assert "cori-knl-cache" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unreadable_trace_is_one_line_and_status_1(explain: Run, tmp_path: Path) -> None:
+    (tmp_path / "app.trace").write_bytes(b"not a trace")
+    for name in ("app.trace", "missing.trace"):
+        done = explain(name)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert name in done.stderr
+
+
+def test_an_output_in_the_way_is_one_line_and_status_1(explain: Run, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = explain(*DECLARED, "--output", "taken")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "--output" in done.stderr
+    assert (tmp_path / "taken").read_text() == "a file"
+
+
+def test_ctrl_c_keeps_whole_nodes_and_the_same_command_goes_on(
+    pagelens_command: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(MACHINE)
+    many = [*DECLARED, "--nodes", "400", "--output", "out"]
+    process = subprocess.Popen(
+        [pagelens_command, "explain", "--machine", "small.toml", *many],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while process.poll() is None and len(list((tmp_path / "out").glob("nodes/*/[0-9]*"))) < 3:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 400 nodes complete" in errors
+    assert errors.count("\n") == 1
+    kept = list((tmp_path / "out").glob("nodes/*/[0-9]*"))
+    assert len(kept) >= 3
+    assert not list((tmp_path / "out").rglob("*.partial"))
+    assert all(len(list(node.iterdir())) == 4 for node in kept)
