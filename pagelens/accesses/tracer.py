@@ -71,7 +71,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     path = _checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
         words = _command_line(request, program, emulator, output, Path(status.name))
-        process = subprocess.Popen(words, env=_environment(emulator))
+        process = subprocess.Popen(words, env=_environment(emulator), close_fds=False)  # MPICH hands one down
         with _signals_of(process):
             exit_status = _wait(process, path, progress)
         # %p: the emulator runs as the process that was started.
@@ -136,6 +136,8 @@ def _checked_output(output: str) -> Path:
     path = Path(output)
     if path.is_dir():
         raise UsageError(f"--output {output}: it is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--output {output}: it is not a plain file; name another")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {path.absolute().parent}; make it first")
     if not os.access(path.absolute().parent, os.W_OK):

@@ -1,0 +1,269 @@
+"""Real programs under the tracer: they run as alone, and their traces hold what they did."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelens.accesses.trace import TraceWorkload, open_trace
+
+pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
+
+PROGRAMS = Path(__file__).parent.parent / "programs"
+MIB_PAGES = 256
+MIB_LINES = 1 << 14
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program of tests/programs once."""
+    folder = tmp_path_factory.mktemp("built")
+
+    def build(name: str, *flags: str, compiler: str = "gcc") -> Path:
+        program = folder / "_".join([name, compiler, *flags]).replace("/", "_")
+        if not program.exists():
+            source = PROGRAMS / f"{name}.c"
+            command = [compiler, "-O1", "-g", "-pthread", source, "-o", program, *flags]
+            subprocess.run(command, check=True)
+        return program
+
+    return build
+
+
+def traced(run: Run, tmp_path: Path, *arguments: str | Path, options: tuple[str, ...] = ()) -> TraceWorkload:
+    """Traces a program that must end well and in a whole file."""
+    done = run("trace", "-o", "app.trace", *options, "--", *arguments)
+    assert done.returncode == 0, done.stderr
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.warnings == []
+    return workload
+
+
+def first_writes(workload: TraceWorkload) -> int:
+    """How often a page got a frame."""
+    return int(workload.survey.first_writes[:, 1].sum())
+
+
+def test_a_program_runs_as_alone(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    program = built("copy")
+    alone = subprocess.run([program, "2"], capture_output=True, text=True, check=False)
+    done = pagelens("trace", "-o", "app.trace", "--", program, "2")
+    assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, alone.stderr, alone.returncode)
+    assert done.returncode == 7
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.share_seen == 1
+    arrays = [item for item in workload.objects if item.bytes == 2 << 20]
+    assert sorted(item.lines for item in arrays) == pytest.approx([2 * MIB_LINES, 4 * MIB_LINES], abs=4)
+    assert os.listdir(tmp_path) == ["app.trace"]
+
+
+def test_counts_are_exact(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    """Twice the loop: the difference is that of its accesses and instructions."""
+    counts = []
+    for times in ("1", "2", "3"):
+        done = pagelens("trace", "-o", "app.trace", "--", built("copy"), "1", times)
+        assert done.returncode == 7
+        summary = open_trace(tmp_path / "app.trace").trace.summary
+        counts.append((summary.accesses, summary.instructions))
+    (a1, i1), (a2, i2), (a3, i3) = counts
+    assert a3 - a2 == a2 - a1 == pytest.approx(2 << 17, abs=8)
+    assert i3 - i2 == i2 - i1
+    assert (i2 - i1) % (1 << 17) < 64  # a whole number an iteration
+
+
+def test_static_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    workload = traced(pagelens, tmp_path, built("threads", "-static"))
+    assert workload.threads == 9
+    assert {item.name for item in workload.objects} >= {"[heap]", "[stack]"}
+
+
+def test_threads(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    workload = traced(pagelens, tmp_path, built("threads"))
+    assert workload.threads == 9  # vCPUs are used again, threads are not
+    [arrays] = [item for item in workload.objects if item.births == 8]
+    assert arrays.lines == pytest.approx(8 * MIB_LINES * 2, rel=0.05)  # filled, then read
+    assert first_writes(workload) >= 8 * MIB_PAGES
+
+
+def test_a_handler_and_its_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    workload = traced(pagelens, tmp_path, built("signals"))
+    [touched] = [item for item in workload.objects if item.name.startswith("[.data/.bss of signals")]
+    assert touched.stored >= 10 * 1024
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGKILL])
+def test_what_a_killed_program_did_is_kept(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, number: signal.Signals
+) -> None:
+    done = pagelens("trace", "-o", "app.trace", "--", built("signals"), str(int(number)))
+    assert done.returncode == -number
+    assert f"was killed by {number.name}; app.trace holds what it did until then" in done.stderr
+    assert not list(tmp_path.glob("*.partial"))
+    workload = open_trace(tmp_path / "app.trace")
+    if number != signal.SIGKILL:
+        assert first_writes(workload) >= MIB_PAGES
+        assert workload.trace.summary.exit_status == 128 + number
+
+
+@pytest.mark.parametrize("way", ["free", "discard", "brk", "remap"])
+def test_temporaries_give_their_frames_back(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, way: str
+) -> None:
+    workload = traced(pagelens, tmp_path, built("temporaries"), way)
+    assert first_writes(workload) >= 20 * MIB_PAGES
+    assert workload.survey.peak_pages < 3.5 * MIB_PAGES
+
+
+def test_non_temporal_stores_are_told_apart(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    workload = traced(pagelens, tmp_path, built("stream_stores"))
+    [array] = [item for item in workload.objects if item.bytes == 1 << 20]
+    assert array.stored == MIB_LINES
+    assert array.lines == 0
+
+
+def test_children_are_named(pagelens: Run, built: Callable[..., Path]) -> None:
+    done = pagelens("trace", "--", built("processes"), "/bin/echo", "hello")
+    assert done.stdout == "hello\n0\n"
+    assert "not traced: /bin/echo (process" in done.stderr
+    assert "--follow-exec" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_forked_child_does_not_write_into_its_parents_trace(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    workload = traced(pagelens, tmp_path, built("processes"))
+    assert first_writes(workload) < MIB_PAGES
+
+
+def test_follow_exec_through_a_script(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    script = tmp_path / "wrapper"
+    script.write_text(f"#!/bin/sh\necho from $0\n{built('copy')} 1 | cat\nexec {built('processes')}\n")
+    script.chmod(0o755)
+    done = pagelens("trace", "--follow-exec", "-o", "app.trace", "--", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"from {script}\n131071\n5\n"
+    assert done.stderr == ""
+    names = {open_trace(file).name for file in tmp_path.glob("app*.trace")}
+    assert names >= {"copy_gcc", "cat", "processes_gcc"}
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_the_budget_ends_the_trace_not_the_program(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    done = pagelens("trace", "-o", "app.trace", "--accesses", "300000", "--", built("copy"), "2")
+    assert (done.stdout, done.returncode) == ("262143\n", 7)
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.trace.summary.accesses == pytest.approx(300_000, rel=0.01)
+    assert workload.share_seen is not None
+    assert 0.4 < workload.share_seen < 0.8
+    assert f"holds {workload.share_seen:.1%} of the program's instructions" in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--accesses", "20000"), ("--skip", "20000", "--accesses", "50000")])
+def test_a_budget_with_threads(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    workload = traced(pagelens, tmp_path, built("threads"), options=options)
+    assert workload.share_seen is not None
+    assert workload.share_seen < 0.5
+
+
+def test_from_function(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    program = built("stream_stores")
+    whole = traced(pagelens, tmp_path, program).trace.summary
+    part = traced(pagelens, tmp_path, program, options=("--from-function", "fill")).trace.summary
+    assert 2 << 16 <= part.accesses < whole.accesses / 1.1
+    assert part.total_instructions == pytest.approx(whole.total_instructions, rel=0.01)
+    after = traced(pagelens, tmp_path, program, options=("--from-function", "fill", "--skip", "1000"))
+    assert after.trace.summary.accesses == pytest.approx(part.accesses - 1000, abs=64)
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
+def test_mpi(built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str) -> None:
+    mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpicc.{launcher}")
+    if mpirun is None or compiler is None:
+        pytest.skip(f"no {launcher}")
+    program = built("mpi_sum", compiler=compiler)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    crowd = ["--oversubscribe"] if launcher == "openmpi" else []
+    done = subprocess.run(
+        [mpirun, "-n", "4", *crowd, pagelens_command, "trace", "-o", "app.%r.trace", "--", program],
+        cwd=tmp_path, env={**os.environ, **as_root}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr
+    assert sorted(os.listdir(tmp_path)) == [f"app.{rank}.trace" for rank in range(4)]
+    assert first_writes(open_trace(tmp_path / "app.3.trace")) >= MIB_PAGES
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/usr/bin/sort", __file__],
+        ["xz", "--info-memory"],
+        [sys.executable, "-c", "print(sorted(range(5)))"],
+    ],
+)
+def test_programs_as_they_come(pagelens: Run, tmp_path: Path, command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]}")
+    alone = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = pagelens("trace", "-o", "app.trace", "--accesses", "3000000", "--", *command)
+    assert (done.stdout, done.returncode) == (alone.stdout, 0)
+    assert first_writes(open_trace(tmp_path / "app.trace")) > 0
+
+
+def test_avx512_is_told(pagelens: Run, compile_c: Callable[[str], Path]) -> None:
+    program = compile_c('int main(void) { __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0"); return 0; }')
+    done = pagelens("trace", "--", program)
+    assert done.returncode == -signal.SIGILL
+    assert "has an AVX-512 instruction at 0x" in done.stderr
+    assert "-march=x86-64-v3" in done.stderr
+
+
+def test_what_cannot_be_traced(pagelens: Run, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program\n")
+    (tmp_path / "text").chmod(0o755)
+    (tmp_path / "plain").write_text("no program\n")
+    (tmp_path / "arm").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(200))
+    (tmp_path / "arm").chmod(0o755)
+    for arguments, told in [
+        (["--", "./missing"], "there is no such file"),
+        (["--", "missing-program"], "not in PATH"),
+        (["--", "./plain"], "chmod +x ./plain"),
+        (["--", "./text"], "neither an x86-64 program nor a script"),
+        (["--", "./arm"], "AArch64"),
+        (["-o", "/dev/null", "--", "/bin/true"], "not a plain file"),
+        (["-o", "no/such/app.trace", "--", "/bin/true"], "there is no folder"),
+        (["-o", "app.%r.trace", "--", "/bin/true"], "%r is the MPI rank"),
+        (["--from-function", "nowhere", "--", "/bin/true"], "no such function"),
+    ]:
+        done = pagelens("trace", *arguments)
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        assert done.stderr.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["arm", "plain", "text"]
+
+
+def test_no_emulator(pagelens: Run, tmp_path: Path) -> None:
+    done = pagelens("trace", "--", "/bin/true", env={"PATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "apt-get install qemu-user" in done.stderr
+
+
+def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: Path) -> None:
+    command = f"ulimit -f 8; exec {pagelens_command} trace -o app.trace -- {built('copy')} 4"
+    ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "free some space" in ended.stderr
+    assert os.listdir(tmp_path) == []
