@@ -43,6 +43,8 @@ const char* name_of(ObjectOrigin::Kind kind) {
             return "mapping";
         case ObjectOrigin::Kind::module:
             return "module";
+        case ObjectOrigin::Kind::variable:
+            return "variable";
         case ObjectOrigin::Kind::call_site:
             break;
     }
@@ -110,10 +112,10 @@ void register_survey(nb::module_& m) {
     nb::class_<SurveyedObject>(m, "SurveyedObject")
         .def_prop_ro(
             "kind", [](const SurveyedObject& o) { return name_of(o.origin.kind); },
-            "kernel, heap, stack, mapping, module or call_site")
+            "kernel, heap, stack, mapping, module, variable or call_site")
         .def_prop_ro(
             "id", [](const SurveyedObject& o) { return o.origin.id; },
-            "module: index into Trace.modules; call_site: its id.")
+            "module, variable: its index in Trace.modules, in set_variables; call_site: its id.")
         .def_ro("births", &SurveyedObject::births)
         .def_ro("peak_bytes", &SurveyedObject::peak_bytes)
         .def_ro("lines_fetched", &SurveyedObject::lines_fetched)
@@ -175,6 +177,15 @@ void register_accesses(nb::module_& m) {
                 return is_exact_for(t.header(), {l1.first, l1.second});
             },
             "l1"_a)
+        .def(
+            "set_variables",
+            [](TraceReader& t, const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) {
+                std::vector<StaticVariable> variables;
+                for (const auto& [start, size] : ranges) variables.push_back({start, size});
+                t.set_variables(std::move(variables));
+            },
+            "ranges"_a,
+            "Variables (address, bytes) to be objects; before any survey or compilation.")
         .def("survey",
              [](const TraceReader& t) {
                  const nb::gil_scoped_release released;

@@ -3,7 +3,8 @@
 // An object is a call site that allocates: all its blocks are one object. A line belongs to the
 // block born last among those that touch it, and stays with it until another block takes the line
 // or its page is unmapped (what is freed is the allocator's, but written back for its owner).
-// Memory without a block belongs to its region: the data of a module, a stack, the heap, a mapping.
+// Memory without a block belongs to its variable, or to its region: the data of a module, a stack,
+// the heap, a mapping.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "core/accesses/page_map.hpp"
 #include "core/accesses/trace_format.hpp"
+#include "core/accesses/trace_reader.hpp"
 #include "core/address/units.hpp"
 
 namespace pagelens {
@@ -25,9 +27,9 @@ using ObjectIndex = std::uint16_t;
 
 // What an object is; its index is its place in ObjectMap::origins().
 struct ObjectOrigin {
-    enum class Kind : std::uint8_t { kernel, heap, stack, mapping, module, call_site };
+    enum class Kind : std::uint8_t { kernel, heap, stack, mapping, module, variable, call_site };
     Kind kind;
-    std::uint64_t id;  // module: index of its definition; call_site: its id
+    std::uint64_t id;  // module, variable: its index; call_site: its id
 };
 
 // Intervals of lines with a value each; a later assignment wins.
@@ -78,6 +80,7 @@ class LineIntervals {
 class ObjectMap {
   public:
     ObjectMap(const std::vector<ModuleDefinition>& modules,
+              const std::vector<StaticVariable>& variables,
               const std::vector<RegionDefinition>& regions,
               const std::vector<CallSiteDefinition>& call_sites) {
         using Kind = ObjectOrigin::Kind;
@@ -85,6 +88,10 @@ class ObjectMap {
         for (std::size_t i = 0; i < modules.size(); ++i) {
             const ObjectIndex object = add({Kind::module, i}, mapping);
             paint(regions_, modules[i].start, modules[i].size, object);
+        }
+        for (std::size_t i = 0; i < variables.size(); ++i) {
+            const ObjectIndex object = add({Kind::variable, i}, mapping);
+            paint(regions_, variables[i].start, variables[i].size, object);
         }
         for (const RegionDefinition& region : regions)
             paint(regions_, region.start, region.size,

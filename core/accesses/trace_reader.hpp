@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/accesses/event.hpp"
@@ -61,12 +62,22 @@ class ThreadStream {
     std::unique_ptr<detail::EventDecoder> decoder_;
 };
 
-// Immutable once open.
+// A variable of static storage. Not in the file: whoever reads the symbols knows it.
+struct StaticVariable {
+    std::uint64_t start;
+    std::uint64_t size;  // bytes
+};
+
+// Immutable once open and given its variables.
 class TraceReader {
   public:
     // Throws TraceError if `path` cannot be read, is no trace, is newer than this reader, or has no
     // whole header.
     explicit TraceReader(const std::string& path);
+
+    // Objects of their own from now on, where they are not part of their module's data.
+    void set_variables(std::vector<StaticVariable> variables) { variables_ = std::move(variables); }
+    [[nodiscard]] const std::vector<StaticVariable>& variables() const { return variables_; }
 
     [[nodiscard]] const TraceHeader& header() const { return header_; }
     [[nodiscard]] const std::optional<TraceSummary>& summary() const { return summary_; }
@@ -97,6 +108,7 @@ class TraceReader {
     std::vector<CallSiteDefinition> call_sites_;
     std::vector<PhaseDefinition> phases_;
     std::vector<RegionDefinition> regions_;
+    std::vector<StaticVariable> variables_;
     std::vector<std::string> warnings_;
     std::optional<TraceFault> damage_;
     std::vector<std::uint32_t> threads_;

@@ -43,7 +43,7 @@ class TraceWalk {
     explicit TraceWalk(const TraceReader& reader)
         : reader_(reader),
           merged_(reader),
-          objects_(reader.modules(), reader.regions(), reader.call_sites()) {
+          objects_(reader.modules(), reader.variables(), reader.regions(), reader.call_sites()) {
         for (const PhaseDefinition& phase : reader.phases())
             if (phases_.try_emplace(phase.id, phase_names_.size()).second)
                 phase_names_.push_back(phase.name);

@@ -81,6 +81,7 @@ class Variable:
     """A variable of static storage at its address in the traced program; bytes."""
 
     name: str
+    module: str  # name of the file
     address: int
     size: int
 
@@ -143,11 +144,12 @@ class Symbolizer:
         return names
 
     def variables(self, least_bytes: int) -> list[Variable]:
-        """Variables of static storage with at least `least_bytes` bytes, in all modules, by address."""
+        """Variables of static storage with at least `least_bytes` bytes, by address; not of runtimes."""
+        own = [(PurePosixPath(module.path).name, module) for module in self._modules]
         found = [
-            Variable(demangle(symbol.name), module.base + symbol.address, symbol.size)
-            for module in self._modules
-            if (file := self._file(module)) is not None
+            Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size)
+            for name, module in own
+            if not _RUNTIME.match(name) and (file := self._file(module)) is not None
             for symbol in file.variables(least_bytes)
         ]
         return sorted(found, key=lambda variable: variable.address)

@@ -48,20 +48,25 @@ class TraceWorkload(Workload):
         super().__init__()
         self.path = path
         self.trace = trace
+        self.warnings = [*trace.warnings]
+        names = _Names(trace, self.warnings.append)
+        trace.set_variables([(known.address, known.size) for known in names.variables])
         self.survey = trace.survey()
         self.name = PurePosixPath(trace.program).name or path.stem
         with path.open("rb") as file:
-            self.digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256")
+        digest.update(repr(names.variables).encode())
+        self.digest = digest.hexdigest()
         self.phases = list(self.survey.phases)
         self.threads = max(1, trace.threads)
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
         self.share_seen = _share_seen(trace.summary)
-        self.warnings = [*trace.warnings, *self.survey.warnings]
+        self.warnings += self.survey.warnings
         if (damage := trace.damage) is not None:
             self.warnings.append(
                 f"{path} is not complete: {damage.what} (byte {damage.position}); used up to there"
             )
-        self.objects = _objects(trace, self.survey, self.warnings.append)
+        self.objects = names.objects(self.survey)
 
     def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
         l1 = (machine.l1.sets, machine.l1.ways.value)
@@ -102,33 +107,41 @@ def _share_seen(summary: _core.TraceSummary | None) -> float | None:
     return min(1.0, summary.instructions / summary.total_instructions)
 
 
-def _objects(trace: _core.Trace, survey: _core.Survey, warn: Callable[[str], None]) -> list[ObjectInfo]:
-    """All objects by index, call sites named by their functions."""
-    modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
-    sites = {site.id: site.return_addresses for site in trace.call_sites}
-    with Symbolizer(modules, warn) as symbols:
-        names = symbols.names(sites)
-        frames = {
-            site: tuple(str(place) for address in addresses for place in symbols.locate(address))
-            for site, addresses in sites.items()
-        }
+class _Names:
+    """What a trace's objects are called, from the symbols of its modules."""
 
-    def name(found: _core.SurveyedObject) -> str:
+    def __init__(self, trace: _core.Trace, warn: Callable[[str], None]) -> None:
+        self._modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
+        sites = {site.id: site.return_addresses for site in trace.call_sites}
+        with Symbolizer(self._modules, warn) as symbols:
+            self._sites = symbols.names(sites)
+            self._frames = {
+                site: tuple(str(place) for address in addresses for place in symbols.locate(address))
+                for site, addresses in sites.items()
+            }
+            self.variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
+
+    def objects(self, survey: _core.Survey) -> list[ObjectInfo]:
+        """All objects by index."""
+        return [
+            ObjectInfo(
+                index=index,
+                name=self._name(found),
+                frames=self._frames[found.id] if found.kind == "call_site" else (),
+                bytes=found.peak_bytes,
+                lines=found.lines_fetched,
+                stored=found.lines_stored,
+                births=found.births,
+            )
+            for index, found in enumerate(survey.objects)
+        ]
+
+    def _name(self, found: _core.SurveyedObject) -> str:
         if found.kind == "call_site":
-            return names[found.id]
+            return self._sites[found.id]
+        if found.kind == "variable":
+            variable = self.variables[found.id]
+            return f"{variable.name} ({variable.module})"
         if found.kind == "module":
-            return f"[.data/.bss of {PurePosixPath(modules[found.id].path).name}]"
+            return f"[.data/.bss of {PurePosixPath(self._modules[found.id].path).name}]"
         return _REGIONS[found.kind]
-
-    return [
-        ObjectInfo(
-            index=index,
-            name=name(found),
-            frames=frames[found.id] if found.kind == "call_site" else (),
-            bytes=found.peak_bytes,
-            lines=found.lines_fetched,
-            stored=found.lines_stored,
-            births=found.births,
-        )
-        for index, found in enumerate(survey.objects)
-    ]
