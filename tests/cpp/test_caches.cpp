@@ -173,8 +173,7 @@ TEST_CASE("memory-side cache of any associativity equals lists in order of recen
                             want.victim->number / 64);
                 }
             }
-            for (std::uint64_t rest = got.victims;
-                 rest != 0;) {  // groups by victim, each line once
+            for (std::uint64_t rest = victims; rest != 0;) {  // groups by victim, each line once
                 const std::uint64_t same = fast.same_victim(rest);
                 REQUIRE((same & ~rest) == 0);
                 for (int line = 0; line < 64; ++line) {
