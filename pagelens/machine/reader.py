@@ -21,6 +21,7 @@ from pagelens.errors import UsageError
 from pagelens.machine.schema import Machine
 
 MOST_BYTES = 1 << 20  # of a machine file
+LONGEST_ERROR = 500  # characters
 
 
 def list_machines() -> dict[str, Path]:
@@ -61,6 +62,14 @@ def read_machine_file(path: Path) -> Machine:
 
 def parse_machine(raw: bytes, where: str) -> Machine:
     """The machine stated by a file's bytes; `where` names the file in errors."""
+    try:
+        return _parse(raw, where)
+    except UsageError as error:  # what it quotes from the file may hold anything
+        text = "".join(c if c.isprintable() else " " for c in str(error))
+        raise UsageError(text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ...") from None
+
+
+def _parse(raw: bytes, where: str) -> Machine:
     if len(raw) > MOST_BYTES:
         raise UsageError(f"{where}: more than {MOST_BYTES} bytes; a machine file is a few kilobytes of TOML")
     try:

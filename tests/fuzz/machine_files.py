@@ -1,0 +1,87 @@
+"""Mutational fuzzing of the machine-file reader: any bytes give a Machine or one line of error."""
+
+import random
+import re
+from collections.abc import Iterator
+
+from pagelens.errors import UsageError
+from pagelens.machine import Machine, list_machines, parse_machine
+
+SEEDS = tuple(path.read_bytes() for path in list_machines().values())
+TOKENS = tuple(
+    token.encode()
+    for token in (
+        *"[]{}=\",.#\n\t\0'+-_:",
+        "[[", "]]", '"""', "'''", "\\u0000", "\\n", "\\", "=\n", "value", "source", "assumed", "input",
+        "true", "inf", "nan", "-nan", "1e999", "-1", "0", "0x7fffffffffffffffffff", "1979-05-27T07:32:00Z",
+        "9" * 26, "16 GiB", "0 B", "-1 B", "1e400 GiB", "0.000001 ns", "90 GB/s", "µ", '"a\\nb" = 1\n',
+    )
+)  # fmt: skip
+
+
+def mutate(data: bytes, draw: random.Random) -> bytes:
+    """One to eight changes: bytes, tokens, numbers, lines, spans moved within a file or between files."""
+    for _ in range(draw.randint(1, 8)):
+        at, other = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
+        low, high = min(at, other), min(max(at, other), min(at, other) + draw.choice((1, 4, 40, 400)))
+        match draw.randrange(7):
+            case 0:
+                data = data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
+            case 1:
+                data = data[:at] + draw.choice(TOKENS) + data[at:]
+            case 2:
+                data = data[:low] + data[high:]
+            case 3:
+                data = data[:at] + data[low:high] + data[at:]
+            case 4:
+                source = draw.choice(SEEDS)
+                begin = draw.randrange(len(source))
+                data = data[:low] + source[begin : begin + draw.choice((4, 40, 400))] + data[high:]
+            case 5:
+                lines = data.split(b"\n")
+                first, second = draw.randrange(len(lines)), draw.randrange(len(lines))
+                lines[first], lines[second] = lines[second], lines[first]
+                data = b"\n".join(lines)
+            case _:
+                numbers = list(re.finditer(rb"[0-9]+", data))
+                if numbers:
+                    number = draw.choice(numbers)
+                    data = data[: number.start()] + draw.choice(TOKENS) + data[number.end() :]
+    return data
+
+
+def inputs(seed: int, count: int) -> Iterator[bytes]:
+    """`count` inputs determined by the seed; now and then a mutant is mutated further."""
+    draw = random.Random(seed)
+    data = draw.choice(SEEDS)
+    for _ in range(count):
+        if draw.random() < 0.3 or len(data) > 20_000:
+            data = draw.choice(SEEDS)
+        data = mutate(data, draw)
+        yield data
+
+
+def check(data: bytes) -> bool:
+    """True if the bytes are a machine; raises AssertionError on any other outcome than a one-line error."""
+    try:
+        machine = parse_machine(data, "fuzz.toml")
+    except UsageError as error:
+        text = str(error)
+        assert text.startswith("fuzz.toml"), text
+        assert "\n" not in text, repr(text)
+        assert len(text) < 1000, text
+        return False
+    assert isinstance(machine, Machine)
+    assert machine.frames >= 0
+    return True
+
+
+def run(seed: int, count: int) -> int:
+    """Checks `count` inputs; how many were machines. A failure names its input."""
+    accepted = 0
+    for data in inputs(seed, count):
+        try:
+            accepted += check(data)
+        except BaseException as error:
+            raise AssertionError(f"{type(error).__name__}: {error}; input {data!r}") from error
+    return accepted
