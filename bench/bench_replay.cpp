@@ -258,7 +258,7 @@ void one_placement() {
     const std::atomic<bool> run_on{false};
     ReplayOptions options;
     options.ranks = 68;
-    options.sampling = Sampling::draw(1, 0, 64, 16);
+    options.sampling = Sampling::draw(1, 0, 4, 64, 2);
     options.two_way = true;
     options.ideal = true;
     const std::string lines =

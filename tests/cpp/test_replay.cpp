@@ -341,6 +341,8 @@ TEST_CASE("the ideal twin never misses a resident line that fits") {
     CHECK(counters.at(0, 1, Component::ideal_misses) == 0);
     CHECK(counters.at(0, 1, Component::msc_misses) > 0);
     CHECK(counters.at(0, 0, Component::ideal_misses) == 512 * 64);
+    CHECK(counters.at(0, 0, Component::first_misses) == 512 * 64);  // nothing else is a first use
+    CHECK(counters.at(0, 1, Component::first_misses) == 0);
 }
 
 TEST_CASE("what cannot be replayed is refused") {
