@@ -15,7 +15,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <utility>
 
 #include "core/accesses/record.hpp"
 #include "core/address/units.hpp"
@@ -24,28 +23,32 @@ namespace pagelens {
 
 class Strip {
   public:
-    // Whether an access within the line at `address` is hidden, inline and branch-free but for the
-    // answer. If not, `pass` has to be called for the same access.
+    // Whether an access within the line at `address` is hidden. If not, `pass` has to be called for
+    // the same access. Both lines are looked at here: arrays of one size share sets, so a loop over
+    // two of them takes turns between the two lines of a set.
     [[gnu::always_inline]] bool hides(std::uint64_t address, bool store) {
         const std::uint64_t set = (address >> line_bits) % sets;
-        const std::uint64_t first = first_[set];
-        if (!holds(first, key_of(address, store))) return false;
-        used_[first % page_slots] = ++clock_;
+        const std::uint64_t key = key_of(address, store);
+        const Entry first = first_[set];
+        if (holds(first, key)) [[likely]] {
+            used_[first % page_slots] = ++clock_;
+            return true;
+        }
+        const Entry second = second_[set];
+        if (!holds(second, key)) return false;
+        first_[set] = second;
+        second_[set] = first;
+        used_[second % page_slots] = ++clock_;
         return true;
     }
 
     // An access that `hides` did not hide: appends its records through `push(Record)`, at most
-    // `records_per_pass` of them, or none if the second line of the set hides it.
+    // `records_per_pass` of them.
     template <class Push>
     void pass(std::uint64_t address, bool store, Push&& push) {
         const std::uint64_t set = (address >> line_bits) % sets;
         Entry& first = first_[set];
         Entry& second = second_[set];
-        if (holds(second, key_of(address, store))) {
-            std::swap(first, second);
-            used_[first % page_slots] = ++clock_;
-            return;
-        }
         const std::uint64_t line = address >> line_bits;
         const unsigned slot = use_page(address >> page_bits, push);
         if (line_of(first) == line) {  // stored to for the first time

@@ -1,0 +1,87 @@
+"""The tracer's speed and what a line costs in its file, beside the same programs under the emulator alone.
+
+CPU time of the program's own thread is what is compared with the emulator alone: the writer's thread runs beside it,
+and on a busy machine the clock counts other people's work.
+"""
+
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from pagelens.accesses.emulator import find_emulator
+from pagelens.accesses.trace import open_trace
+
+ROOT = Path(__file__).parent.parent
+RUNS = 3
+
+
+def run(command: list[str]) -> tuple[float, float]:
+    """CPU seconds of the thread that runs the program, and of the whole process, as last seen."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        main = whole = 0.0
+        while process.poll() is None:
+            try:
+                main = seconds(Path(f"/proc/{process.pid}/task/{process.pid}/stat"))
+                whole = seconds(Path(f"/proc/{process.pid}/stat"))
+            except (FileNotFoundError, ProcessLookupError):
+                break
+            time.sleep(0.01)
+    return main, whole
+
+
+def seconds(stat: Path) -> float:
+    """User and system time of a task, in seconds (proc(5), fields 14 and 15, in ticks of 10 ms)."""
+    fields = stat.read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def figure(name: str, value: float, unit: str, required: str = "", note: str = "") -> None:
+    """Prints one figure as bench/README.md has it."""
+    print(
+        json.dumps({"name": name, "value": value, "unit": unit, "required": required, "note": note}),
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Entry point."""
+    emulator = find_emulator()
+    examples = ROOT / "build" / "examples"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        flags = ["-O2", "-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize"]
+        subprocess.run(["gcc", *flags, ROOT / "tests/programs/copy.c", "-o", folder / "copy"], check=True)
+        programs = {
+            "copy of 16 MiB": [str(folder / "copy"), "16", "60"],
+            "CG": [str(examples / "cg"), "40"],
+            "finite elements": [str(examples / "fe"), "24"],
+            "hydro": [str(examples / "hydro"), "30", "20"],
+        }
+        for title, program in programs.items():
+            trace = folder / "bench.trace"
+            options = f"file={emulator.plugin},plugin={emulator.plugin},output={trace}"
+            traced = ["env", f"LD_PRELOAD={emulator.plugin}", str(emulator.qemu), "-plugin", options,
+                      "-E", f"LD_PRELOAD={emulator.hooks}", *program]  # fmt: skip
+            bare, with_tracer, cpu = [], [], []
+            for _ in range(RUNS):
+                bare.append(run([str(emulator.qemu), *program])[0])
+                own, whole = run(traced)
+                with_tracer.append(own)
+                cpu.append(whole)
+            summary = open_trace(trace).trace.summary
+            survey = open_trace(trace).survey
+            own = statistics.median(with_tracer)
+            accesses = summary.accesses / own / 1e6
+            note = f"{summary.accesses / 1e6:.0f} M accesses; writer's thread {statistics.median(cpu) - own:.2f} s"
+            figure(f"tracer: {title}", accesses, "M accesses/s", ">= 250" if "copy" in title else "", note)
+            ratio = own / statistics.median(bare)
+            figure(f"tracer: {title}, time", ratio, "x emulator alone", "" if "copy" in title else "<= 1.7")
+            size = trace.stat().st_size / max(survey.line_events, 1)
+            figure(f"tracer: {title}, file", size, "bytes a line", "<= 0.4")
+
+
+if __name__ == "__main__":
+    main()
