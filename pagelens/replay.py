@@ -32,6 +32,11 @@ def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
     )
 
 
+def sampled_slots(machine: Machine) -> int:
+    """One slot in how many is simulated: of a small cache more, so that 1024 remain."""
+    return min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
+
+
 def replay(
     program: _core.Program,
     machine: Machine,
@@ -50,7 +55,7 @@ def replay(
     also feeds the fully associative twin.
     """
     below = hierarchy(machine, page_bits)
-    modulus = min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
+    modulus = sampled_slots(machine)
     l2_colours = machine.l2.sets // 64  # pages that lie in different sets of it
     colour_bits = min(MOST_COLOUR_BITS, l2_colours.bit_length() - 1, modulus.bit_length() - 1)
     try:

@@ -16,7 +16,7 @@ from pagelens.errors import UsageError
 from pagelens.frames import CORI_MIX, JobMix, Policy
 from pagelens.machine import Machine
 from pagelens.machine.schema import FRAME_BYTES
-from pagelens.replay import SAMPLED_SLOTS
+from pagelens.replay import SAMPLED_LINES, sampled_slots
 from pagelens.units import format_size
 
 
@@ -61,6 +61,7 @@ def run_ensemble(
             "seed": seed,
             "ranks": ranks,
             "mix": asdict(mix),
+            "sampling": [sampled_slots(machine), SAMPLED_LINES],
         }
     )
     tables = run_nodes(range(nodes), setup.simulate, ShardStore(output, key), executor, progress)
@@ -73,7 +74,7 @@ def run_ensemble(
         seed=seed,
         ranks=ranks,
         cores_used=cores_used,
-        sampling=SAMPLED_SLOTS,
+        sampling=sampled_slots(machine),
         phase=phase,
         scaled=scaled.factor if scaled.factor < 1 else None,
     )

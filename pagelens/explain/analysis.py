@@ -28,6 +28,8 @@ from pagelens.explain.model import (
     SlotMap,
 )
 from pagelens.machine import cache_mode_times
+from pagelens.machine.schema import FRAME_BYTES, LINE_BYTES
+from pagelens.replay import SAMPLED_LINES
 
 Floats = NDArray[np.float64]
 
@@ -78,6 +80,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
             nodes=ensemble.nodes,
             seed=ensemble.seed,
             sampled_slots=f"1 in {ensemble.sampling}" if ensemble.sampling > 1 else "all",
+            sampled_lines=f"{SAMPLED_LINES} of {FRAME_BYTES // LINE_BYTES}",
             scaled=ensemble.scaled,
             version=pagelens.__version__,
             command=command,

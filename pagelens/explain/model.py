@@ -55,6 +55,7 @@ class SampleRecord(_Record):
     nodes: int
     seed: int
     sampled_slots: str = Field(description="share of the cache's slots simulated, such as '1 in 64'")
+    sampled_lines: str = Field(description="lines of each page simulated, such as '2 of 64'")
     scaled: float | None = Field(
         description="stated: factor on the machine's capacities (--full-size); null if none"
     )

@@ -128,8 +128,9 @@ def _footing(e: Explanation) -> Iterator[str]:
     p = e.program
     traced = "declared" if p.share_seen is None else f"traced ({_percent(p.share_seen)} of the run)"
     text = (
-        f"Lines are counted ({traced}; slots simulated: {e.sample.sampled_slots}); frames and times are "
-        f"modelled; seed {e.sample.seed}, {e.sample.nodes} nodes."
+        f"Lines are counted ({traced}; simulated: slots {e.sample.sampled_slots}, lines "
+        f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
+        f"{e.sample.nodes} nodes."
     )
     if e.sample.scaled is not None:
         text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."

@@ -42,7 +42,7 @@ def test_the_terminal_has_80_columns_and_the_conclusion_first(explanation: Expla
     assert text.startswith("On an aged Cori KNL node this program runs")
     for d in explanation.distributions:
         assert re.search(rf"^{re.escape(d.policy)} +{d.median_slowdown:.2f} ", text, re.M)
-    for word in ("counted", "modelled", "seed 7", "1 in 64", "Remedies"):
+    for word in ("counted", "modelled", "seed 7", "slots 1 in 64", "lines 2 of 64", "Remedies"):
         assert word in text
 
 
