@@ -349,6 +349,29 @@ def test_a_program_with_its_own_allocator_has_the_memory_it_maps(trace: Trace) -
     assert blocks_and_bytes(workload, "refill") == {"refill": (2, 8 << 20)}
 
 
+def test_what_an_allocator_maps_for_itself_is_not_counted_again(trace: Trace, tmp_path: Path) -> None:
+    library = r"""
+    #include <sys/mman.h>
+    void *malloc(size_t n) {
+        return mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    void free(void *p) { (void)p; }
+    void *calloc(size_t n, size_t m) { return malloc(n * m); }
+    void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
+    """
+    (tmp_path / "mapping.c").write_text(PRELUDE + library)
+    build = ["gcc", "-D_GNU_SOURCE", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", "libmapping.so"]
+    subprocess.run([*build, "mapping.c"], cwd=tmp_path, check=True)
+    text = r"""
+    SITE static char *ask(void) { char *p = malloc(10000); KEEP(p); return p; }
+    int main(void) { for (volatile int i = 0; i < 7; ++i) ask()[0] = 1; return 0; }
+    """
+    command = ["gcc", "-O1", "-g", "-Wl,--no-as-needed", "-L.", "-lmapping", "-Wl,-rpath,."]
+    workload = trace("asking.c", text, command)
+    assert blocks_and_bytes(workload, "ask") == {"ask": (7, 70000)}
+    assert [item.name for item in workload.objects if "libmapping" in item.name and item.births > 0] == []
+
+
 def test_code_loaded_later_is_named(trace: Trace, tmp_path: Path) -> None:
     library = PRELUDE + "SITE char *loaded(void) { char *p = malloc(4321); KEEP(p); return p; }\n"
     (tmp_path / "later.c").write_text(library)
