@@ -55,8 +55,7 @@ void register_frames(nb::module_& m) {
         .def(
             "__init__",
             [](JobMix* mix, double smallest, double largest, std::uint32_t processes,
-               std::uint32_t turn, double interval, double cache, double huge,
-               double kept_free) {
+               std::uint32_t turn, double interval, double cache, double huge, double kept_free) {
                 new (mix)
                     JobMix{smallest, largest, processes, turn, interval, cache, huge, kept_free};
             },
