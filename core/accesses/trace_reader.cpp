@@ -158,6 +158,7 @@ class EventDecoder {
 
 namespace {
 
+constexpr std::size_t threads_limit = 4096;                     // an op has 12 bits for them
 constexpr std::uint64_t fields_limit = std::uint64_t{1} << 28;  // of all definitions together
 
 std::string text(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
@@ -221,6 +222,10 @@ void TraceReader::scan() {
             break;
         }
         if (type == ChunkType::events) {
+            if (threads_.size() == threads_limit && !index.contains(frame->thread)) {
+                fault = "there are more than " + std::to_string(threads_limit) + " threads";
+                break;
+            }
             const auto [place, is_new] = index.try_emplace(frame->thread, threads_.size());
             if (is_new) {
                 threads_.push_back(frame->thread);
