@@ -20,7 +20,8 @@ class OpList {
 
     void push_back(const Op& op) {
         if (blocks_.empty() || blocks_.back().size() == block_ops) {
-            blocks_.emplace_back().reserve(block_ops);
+            // The first block grows by itself: programs may be small.
+            blocks_.emplace_back().reserve(blocks_.size() > 1 ? block_ops : 0);
         }
         blocks_.back().push_back(op);
         ++size_;

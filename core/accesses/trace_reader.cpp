@@ -85,8 +85,11 @@ class ChunkReader {
     // The payload of the chunk opened last; valid until the next call.
     std::optional<std::span<const std::uint8_t>> payload(const ChunkFrame& frame) {
         raw_.resize(frame.raw_bytes);
-        const std::size_t size =
-            ZSTD_decompress(raw_.data(), raw_.size(), compressed_.data(), compressed_.size());
+        // One context a host thread: streams are many and take turns.
+        static thread_local const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(
+            ZSTD_createDCtx(), &ZSTD_freeDCtx);
+        const std::size_t size = ZSTD_decompressDCtx(context.get(), raw_.data(), raw_.size(),
+                                                     compressed_.data(), compressed_.size());
         if (ZSTD_isError(size) != 0 || size != raw_.size()) {
             what = "a chunk does not decompress to its stated size";
             return std::nullopt;
@@ -143,6 +146,8 @@ class EventDecoder {
             return false;
         }
         chunk_ = ChunkDecoder(*payload, frame->first_instruction);
+        events_.resize(
+            std::min<std::size_t>(batch_events, payload->size() + SetHistory::depth + 1));
         return true;
     }
 
@@ -151,7 +156,8 @@ class EventDecoder {
     std::size_t next_chunk_ = 0;
     ChunkReader reader_;
     ChunkDecoder chunk_;
-    std::array<Event, 2048> events_;
+    static constexpr std::size_t batch_events = 2048;
+    std::vector<Event> events_;
 };
 
 }  // namespace detail

@@ -28,9 +28,10 @@ using Bytes = std::vector<std::uint8_t>;
 void append_chunk(Bytes& file, std::uint32_t type, std::uint32_t thread,
                   std::span<const std::uint8_t> payload) {
     Bytes chunk(sizeof(ChunkFrame) + ZSTD_compressBound(payload.size()));
+    static ZSTD_CCtx* const context = ZSTD_createCCtx();
     const std::size_t size =
-        ZSTD_compress(chunk.data() + sizeof(ChunkFrame), chunk.size() - sizeof(ChunkFrame),
-                      payload.data(), payload.size(), 1);
+        ZSTD_compressCCtx(context, chunk.data() + sizeof(ChunkFrame),
+                          chunk.size() - sizeof(ChunkFrame), payload.data(), payload.size(), 1);
     chunk.resize(sizeof(ChunkFrame) + size);
     ChunkFrame frame{0,
                      type,
