@@ -39,8 +39,9 @@ class ThreadEncoder {
     void put(std::span<const Event> events);
 
     // What follows happened at or after `instructions` of this thread (never decreasing; a smaller
-    // count is taken as no progress). Threads are merged at the grain of the stamps; of those closer
-    // than stamp_grain only the last before a flush is written. Stamp once at the thread's end.
+    // count is taken as no progress). Threads are merged at the grain of the stamps; of those
+    // closer than stamp_grain only the last before a flush is written. Stamp once at the thread's
+    // end.
     void stamp(std::uint64_t instructions);
 
     // Compresses and writes what is pending. Done by itself when the chunk is full.

@@ -1,0 +1,69 @@
+// The order of threads: by instruction count between syncs, whatever the order in the file.
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "core/accesses/merge.hpp"
+#include "core/accesses/trace_writer.hpp"
+#include "tests/cpp/temporary_file.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+constexpr std::uint64_t k = stamp_grain;
+
+struct Item {
+    std::uint32_t thread;
+    std::uint64_t count;
+    std::uint64_t sync;  // 0: a line, numbered as the items are
+};
+
+// The lines of the items in merged order, by their place in `items`.
+std::vector<std::size_t> merged(const std::vector<Item>& items) {
+    const TemporaryFile file;
+    TraceWriter writer(file.path, {});
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        ThreadEncoder& encoder = writer.thread(items[i].thread);
+        encoder.stamp(items[i].count);
+        if (items[i].sync == 0)
+            encoder.put({EventKind::read, i, 0, 0});
+        else
+            encoder.put({EventKind::sync, 0, items[i].count, items[i].sync});
+    }
+    writer.finish({});
+    const TraceReader reader(file.path);
+    MergedTrace trace(reader);
+    std::vector<std::size_t> order;
+    while (const auto batch = trace.next())
+        for (const Event& event : batch->events)
+            if (event.kind == EventKind::read) order.push_back(event.address);
+    return order;
+}
+
+using Order = std::vector<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("merge: threads without syncs go by instruction count, the first one first") {
+    CHECK(merged({{0, 1 * k, 0}, {0, 4 * k, 0}, {1, 1 * k, 0}, {1, 2 * k, 0}, {1, 5 * k, 0}}) ==
+          Order{0, 2, 3, 1, 4});
+}
+
+TEST_CASE("merge: what follows a sync comes after the syncs before it") {
+    // Thread 1 waits at its 2k for what thread 0 does up to its 9k, and goes on from there.
+    CHECK(merged({{0, 8 * k, 0},
+                  {0, 9 * k, 1},
+                  {0, 11 * k, 0},
+                  {0, 13 * k, 0},
+                  {1, 1 * k, 0},
+                  {1, 2 * k, 2},
+                  {1, 5 * k, 0}}) == Order{4, 0, 2, 6, 3});
+}
+
+TEST_CASE("merge: a thread that never syncs holds nobody up, nor does a missing number") {
+    CHECK(merged({{0, 1 * k, 0}, {0, 2 * k, 1}, {0, 3 * k, 0}, {1, 1 * k, 0}, {1, 9 * k, 0}}) ==
+          Order{0, 3, 2, 4});
+    CHECK(merged({{0, 2 * k, 7}, {0, 3 * k, 0}, {1, 4 * k, 5}, {1, 5 * k, 0}}) == Order{3, 1});
+}
