@@ -1,7 +1,7 @@
 """The tracer's speed and what a line costs in its file, beside the same programs under the emulator alone.
 
-CPU time of the program's own thread is what is compared with the emulator alone: the writer's thread runs beside it,
-and on a busy machine the clock counts other people's work.
+What is compared with the emulator alone is the CPU time of the program's own thread: the writer's thread runs
+beside it, and on a busy machine the clock counts other people's work.
 """
 
 import json
@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from pagelens import _core
 from pagelens.accesses.emulator import find_emulator
-from pagelens.accesses.trace import open_trace
 
 ROOT = Path(__file__).parent.parent
 RUNS = 3
@@ -71,11 +71,12 @@ def main() -> None:
                 own, whole = run(traced)
                 with_tracer.append(own)
                 cpu.append(whole)
-            summary = open_trace(trace).trace.summary
-            survey = open_trace(trace).survey
+            opened = _core.Trace(str(trace))
+            summary, survey = opened.summary, opened.survey()
             own = statistics.median(with_tracer)
             accesses = summary.accesses / own / 1e6
-            note = f"{summary.accesses / 1e6:.0f} M accesses; writer's thread {statistics.median(cpu) - own:.2f} s"
+            writer = statistics.median(cpu) - own
+            note = f"{summary.accesses / 1e6:.0f} M; writer's thread {writer:.2f} s, program's {own:.2f} s"
             figure(f"tracer: {title}", accesses, "M accesses/s", ">= 250" if "copy" in title else "", note)
             ratio = own / statistics.median(bare)
             figure(f"tracer: {title}, time", ratio, "x emulator alone", "" if "copy" in title else "<= 1.7")
