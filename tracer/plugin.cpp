@@ -57,7 +57,7 @@ int exit_status = 0;  // as the program gave it to exit_group
 constexpr std::uint64_t return_address_bits = 48;
 
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
-bool is_store(qemu_plugin_meminfo_t info) { return info >> 17 & 1; }
+bool is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
 
 // Of an atomic instruction the info says both. Where such an instruction has no callback of its own
 // (Stage::waiting), 7.2 may call that of the call or ret before it.
@@ -99,7 +99,9 @@ void go_to(Stage from, Stage to) {
 
 [[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address,
                                           qemu_plugin_meminfo_t info) {
-    const bool one_line = address % line_bytes + size_of(info) <= line_bytes;
+    // No access is larger than 8 bytes: larger ones come in pieces.
+    const std::uint64_t offset = address % line_bytes;
+    const bool one_line = offset <= line_bytes - 8 || offset + size_of(info) <= line_bytes;
     if (one_line && vcpu.strip.hides(address, is_store(info))) [[likely]]
         return;
     pass(vcpu, address, info);
