@@ -38,6 +38,7 @@ def pagelens(pagelens_command: Path, tmp_path: Path) -> Run:
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
+            timeout=300,  # a guard against hangs, far above what any of them takes
         )
 
     return run

@@ -1,0 +1,80 @@
+"""Ctrl-C in every phase leaves whole files and no processes."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def members(session: int) -> list[str]:
+    """The names of the processes of a session that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().split(" (", 1)[1].rsplit(") ", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, _parent, _group, its_session = rest.split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(name)
+    return found
+
+
+def emulator_runs(session: int, _: Path) -> bool:
+    return any(name.startswith("qemu") for name in members(session))
+
+
+def trace_grows(_: int, folder: Path) -> bool:
+    return any(path.stat().st_size > 50_000 for path in folder.glob("**/*.trace.partial"))
+
+
+def nodes_are_simulated(_: int, folder: Path) -> bool:
+    return any(folder.glob("**/nodes/*"))
+
+
+def report_is_next(_: int, folder: Path) -> bool:
+    return len(list(folder.glob("**/nodes/**/*.parquet"))) >= 6
+
+
+Moment = Callable[[int, Path], bool]
+CASES = [
+    ("trace", emulator_runs),
+    ("trace", trace_grows),
+    ("explain", emulator_runs),
+    ("explain", nodes_are_simulated),
+    ("explain", report_is_next),
+]
+
+
+@pytest.mark.parametrize(("command", "moment"), CASES)
+def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: Path, tmp_path: Path) -> None:
+    words = {
+        "trace": ["-o", "out.trace", "--", examples / "cg", "40"],
+        "explain": ["-o", "out", "--nodes", "8", "--", examples / "triad", "4", "2"],
+    }[command]
+    process = subprocess.Popen(
+        [pagelens_command, command, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and not moment(process.pid, tmp_path):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, said = process.communicate()
+
+    assert process.returncode != 0, "the run was over before the interrupt"
+    assert "Traceback" not in said
+    assert members(process.pid) == []
+    assert not list(tmp_path.glob("**/*.partial"))
+    for trace in tmp_path.glob("**/*.trace"):
+        info = subprocess.run([pagelens_command, "trace-info", trace], capture_output=True, check=False)
+        assert info.returncode == 0
+    for report in tmp_path.glob("**/report.html"):
+        assert report.read_text().rstrip().endswith("</html>")
