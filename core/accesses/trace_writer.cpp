@@ -23,7 +23,7 @@ namespace {
 // Of one event, with the touches that waited for it.
 constexpr std::size_t event_bytes_limit = (1 + 3 * varint_limit) * (1 + SetHistory::depth);
 constexpr std::size_t first_buffer = 4096;  // threads that do little cost little
-constexpr int compression_level = 1;
+constexpr int compression_level = 3;        // as fast as 1 on such bytes, 5 to 7% smaller
 
 using Bytes = std::vector<std::uint8_t>;
 
