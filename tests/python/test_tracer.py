@@ -94,8 +94,7 @@ def test_threads(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> N
 
 def test_a_handler_and_its_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     workload = traced(pagelens, tmp_path, built("signals"))
-    [touched] = [item for item in workload.objects if item.name.startswith("[.data/.bss of signals")]
-    assert touched.stored >= 10 * 1024
+    assert any("touched" in item.name and item.stored >= 10 * 1024 for item in workload.objects)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGKILL])
