@@ -20,6 +20,9 @@
 // right:
 // - the 8th line of the 64-set falls out: the seven others must be younger in D;
 // - the 2nd line of the 512-set falls out: the 1st must be younger.
+// A line that a stream_store or an unmap dropped keeps its place as a ghost, which is told nothing
+// and vouched for by nothing: had it left, the lines behind it would move up and count as resident
+// in caches that it pushed them out of.
 // The page filter's repair is the same with 4 ways.
 #pragma once
 
@@ -88,10 +91,11 @@ class Filter {
   private:
     static constexpr unsigned ways = 8;
     static constexpr std::uint64_t dirty = std::uint64_t{1} << 63;
-    static constexpr std::uint64_t no_line = dirty - 1;
+    static constexpr std::uint64_t ghost = std::uint64_t{1} << 62;
+    static constexpr std::uint64_t no_line = dirty - 1;  // a ghost too
     static constexpr std::uint64_t no_page = ~std::uint64_t{0};
 
-    struct Set {                                 // most recently used first; free ways last
+    struct Set {                                 // most recently used first
         std::array<std::uint64_t, ways> line;    // dirty: every member has it dirty, if it has it
         std::array<std::uint64_t, ways> told{};  // when the line last had an event
     };
@@ -104,6 +108,8 @@ class Filter {
     static bool same_small_set(std::uint64_t a, std::uint64_t b) {  // of 512, given the same of 64
         return ((a ^ b) >> 6 & 7) == 0;
     }
+
+    static bool is_ghost(std::uint64_t held) { return held & ghost; }
 
     void access(std::uint64_t line, bool store, unsigned slot) {
         first_use(slot, store);
@@ -141,13 +147,17 @@ class Filter {
             if (first == ways) {
                 first = way;
             } else {
-                if (set.told[first] < set.told[way]) touch(set, first);
+                if (!is_ghost(set.line[first]) && !is_ghost(other) &&
+                    set.told[first] < set.told[way]) {
+                    touch(set, first);
+                }
                 break;
             }
         }
-        if (!enters || set.line[ways - 1] == no_line) return;
+        if (!enters || is_ghost(set.line[ways - 1])) return;
         unsigned touched = 0;  // 512-sets, whose younger lines must stay younger
         for (unsigned way = ways - 1; way-- > 0;) {
+            if (is_ghost(set.line[way])) continue;
             const unsigned small_set = 1u << (set.line[way] >> 6 & 7);
             if (set.told[way] < set.told[ways - 1] || (touched & small_set)) {
                 touch(set, way);
@@ -211,13 +221,9 @@ class Filter {
 
     template <class Gone>
     static void drop_if(Set& set, Gone gone) {
-        unsigned kept = 0;
-        for (unsigned way = 0; way < ways; ++way) {
-            if (gone(set.line[way])) continue;
-            set.line[kept] = set.line[way];
-            set.told[kept++] = set.told[way];
+        for (std::uint64_t& held : set.line) {
+            if (!is_ghost(held) && gone(held)) held = (held & ~dirty) | ghost;
         }
-        for (; kept < ways; ++kept) set.line[kept] = no_line;
     }
 
     // An event about `line`, whose page is in `slot`; returns its time.

@@ -151,6 +151,9 @@ std::vector<Step> replay_all(const std::vector<Access>& accesses, ReferenceCache
                 break;
             case Access::unmap:
                 cache.drop(access.address * per_page, access.count * per_page);
+                combining.remove_if([&](std::uint64_t held) {
+                    return held - access.address * per_page < access.count * per_page;
+                });
                 break;
         }
     }
@@ -275,6 +278,30 @@ TEST_CASE("filter: uniformly random accesses") {
             const std::uint64_t page = 0x10000 + random() % pages;
             accesses.push_back({random() % 3 ? Access::load : Access::store,
                                 page * page_bytes + random() % lines * line_bytes + random() % 64});
+        }
+        check_exact(accesses);
+    }
+}
+
+TEST_CASE("filter: lines dropped from sets that others pushed lines out of") {
+    for (std::uint32_t seed = 0; seed < 60; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random(seed);
+        std::vector<Access> accesses;
+        const auto draw = [&random](std::uint32_t below) {
+            return std::uint32_t(random() % below);
+        };
+        const std::uint32_t pages = 2 + draw(20), streams = draw(20), unmaps = seed % 3;
+        for (int i = 0; i < 4000; ++i) {
+            const std::uint64_t page = 0x10000 + random() % pages;
+            const std::uint64_t address = page * page_bytes + random() % 2 * 21 * line_bytes;
+            if (random() % 200 < unmaps) {
+                accesses.push_back({Access::unmap, page, 1 + random() % 3});
+            } else if (random() % 100 < streams) {
+                accesses.push_back({Access::stream, address});
+            } else {
+                accesses.push_back({random() % 3 ? Access::load : Access::store, address});
+            }
         }
         check_exact(accesses);
     }
