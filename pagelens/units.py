@@ -70,6 +70,11 @@ def format_count(count: float, digits: int = 3) -> str:
     return _format(count, (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), digits).rstrip()
 
 
+def format_share(share: float) -> str:
+    """As "54%"; what is there but rounds to nothing is "<1%"."""
+    return f"{100 * share:.0f}%" if share == 0 or share >= 0.005 else "<1%"
+
+
 def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None:

@@ -12,7 +12,7 @@ from pagelens import _core
 from pagelens.accesses import Workload
 from pagelens.ensemble.result import COLLISIONS, OBJECTS, PLACEMENTS, SLOTS, Tables
 from pagelens.frames import JobMix, NodeState, Policy, age_node
-from pagelens.machine import Machine, cache_mode_times, flat_mode_times
+from pagelens.machine import Machine, cache_mode_times, flat_memory, flat_mode_times
 from pagelens.replay import COUNTERS, by_phase, replay
 
 Columns = dict[str, Any]
@@ -65,7 +65,8 @@ class Setup:
         if self.machine.mode == "cache":
             times = cache_mode_times(self.machine, counts, self.cores_used)
         else:
-            times = flat_mode_times(self.machine, counts, self.cores_used, "fast_memory")
+            memory = flat_memory(self.machine, self.workload.footprint_bytes * self.ranks)
+            times = flat_mode_times(self.machine, counts, self.cores_used, memory)
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
         counts["conflict_share"] = np.full(counters.phases, counters.residency.conflict_share)
         counts["time_s"], counts["serial_time_s"] = times.time_s, times.serial_time_s

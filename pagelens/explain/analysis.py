@@ -1,6 +1,7 @@
 """From the tables of an ensemble to an Explanation."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -27,7 +28,7 @@ from pagelens.explain.model import (
     SampleRecord,
     SlotMap,
 )
-from pagelens.machine import cache_mode_times
+from pagelens.machine import cache_mode_times, flat_memory
 from pagelens.machine.schema import FRAME_BYTES, LINE_BYTES
 from pagelens.replay import SAMPLED_LINES
 
@@ -60,7 +61,10 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     remedies = _remedies(ensemble, totals, baseline)
     workload = ensemble.workload
     machine = MachineRecord(
-        name=ensemble.machine.name, title=ensemble.machine.title, inputs=machine_inputs(ensemble.machine)
+        name=ensemble.machine.name,
+        title=ensemble.machine.title,
+        served_by=_served_by(ensemble),
+        inputs=machine_inputs(ensemble.machine),
     )
     return Explanation(
         conclusion=conclude(machine, baseline, distributions, attributions, collisions, remedies),
@@ -94,6 +98,13 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         slot_maps=_slot_maps(ensemble, totals, baseline),
         remedies=remedies,
     )
+
+
+def _served_by(ensemble: Ensemble) -> Literal["memory-side cache", "fast memory", "DDR"]:
+    if ensemble.machine.mode == "cache":
+        return "memory-side cache"
+    job_bytes = ensemble.workload.footprint_bytes * ensemble.ranks
+    return "DDR" if flat_memory(ensemble.machine, job_bytes) == "ddr" else "fast memory"
 
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:

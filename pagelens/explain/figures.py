@@ -29,7 +29,9 @@ class Drawing:
 
 def draw_all(e: Explanation) -> dict[str, Drawing]:
     """Every figure that the explanation has data for, by its key."""
-    drawings = [_distribution(e), _misses(e)]
+    drawings = [_distribution(e)]
+    if e.machine.served_by == "memory-side cache":
+        drawings.append(_misses(e))
     if e.attributions:
         drawings.append(_attribution(e))
     if any(o.accesses > 0 for o in e.objects):
@@ -84,9 +86,11 @@ def _attribution(e: Explanation) -> Drawing:
 def _objects(e: Explanation) -> Drawing:
     return _drawing(
         "objects",
-        "Lines per object at the memory-side cache",
-        f"Under '{e.baseline}', mean over the nodes; counted, on modelled frames. The figure beside each bar "
-        "is the share of the object's lines that missed.",
+        f"Lines per object at the {e.machine.served_by}",
+        f"Under '{e.baseline}', mean over the nodes; counted, on modelled frames. "
+        "The figure beside each bar is the share of the object's lines that missed."
+        if e.machine.served_by == "memory-side cache"
+        else f"Under '{e.baseline}', mean over the nodes; counted.",
         lambda: plots.objects(e),
     )
 

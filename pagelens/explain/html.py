@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
-from pagelens.units import format_binary_size, format_count, format_time
+from pagelens.units import format_binary_size, format_count, format_share, format_time
 
 MOST_OBJECTS = 25  # rows of the table of objects
 
@@ -35,7 +35,7 @@ def render_html(e: Explanation) -> str:
         "code": _code,
         "count": format_count,
         "counter": lambda name: _COUNTERS.get(name, name),
-        "percent": _percent,
+        "percent": format_share,
         "ratio": lambda value: f"{value:.2f}",
         "seconds": format_time,
         "size": format_binary_size,
@@ -53,7 +53,3 @@ def render_html(e: Explanation) -> str:
 def _code(sentence: str) -> Markup:
     """Escaped text; what stands between backquotes becomes code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(sentence))))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%" if share == 0 or share >= 0.01 else f"{100 * share:.1g}%"

@@ -46,6 +46,9 @@ class MachineRecord(_Record):
 
     name: str
     title: str
+    served_by: Literal["memory-side cache", "fast memory", "DDR"] = Field(
+        description="what the lines reach; in flat mode the fast memory if all of the job fits it"
+    )
     inputs: list[Input]
 
 

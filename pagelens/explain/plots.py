@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pagelens.explain.model import Explanation
-from pagelens.units import format_time
+from pagelens.units import format_share, format_time
 
 # Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.
 BASELINE = "#D55E00"
@@ -152,15 +152,17 @@ def objects(e: Explanation) -> Figure:
         shown.append((f"{len(rest)} more", sum(o.accesses for o in rest), sum(o.misses for o in rest)))
     figure, axes = _rows(len(shown), 0.3, [_shorten(name) for name, _, _ in shown], head=0.25)
     unit, lines = _lines(max(accesses for _, accesses, _ in shown))
+    cached = e.machine.served_by == "memory-side cache"
     for row, (_, accesses, missed) in enumerate(shown):
         y = len(shown) - 1 - row
         axes.barh(y, missed / unit, height=0.66, color=MISS, linewidth=0)
         axes.barh(y, (accesses - missed) / unit, left=missed / unit, height=0.66, color=HIT, linewidth=0)
-        axes.annotate(f"{100 * missed / accesses:.2g}%", (accesses / unit, y), xytext=(4, 0),
+        axes.annotate(format_share(missed / accesses) if cached else "", (accesses / unit, y), xytext=(4, 0),
                       textcoords="offset points", va="center", fontsize=7.5)  # fmt: skip
-    axes.set_xlabel(f"{lines} that reach the memory-side cache (counted)")
+    axes.set_xlabel(f"{lines} that reach the {e.machine.served_by} (counted)")
     axes.set_xlim(0, 1.08 * max(accesses for _, accesses, _ in shown) / unit)
-    _key(axes, {"missed": MISS, "hit": HIT})
+    if cached:
+        _key(axes, {"missed": MISS, "hit": HIT})
     return figure
 
 

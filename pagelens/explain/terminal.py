@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pagelens.explain.model import Distribution, Explanation
-from pagelens.units import format_binary_size, format_count, format_size, format_time
+from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
 
 WIDTH = 80
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -39,15 +39,16 @@ def _distributions(e: Explanation) -> Iterator[str]:
         WIDTH,
     )
     low, high = e.distributions[0].histogram.edges[0], e.distributions[0].histogram.edges[-1]
-    axis = f"{low:.1f}x".ljust(_BINS - 5) + f"{high:.1f}x".rjust(5)
+    digits = 1 if high >= 1.1 else 2
+    axis = f"{low:.{digits}f}x".ljust(_BINS - 5) + f"{high:.{digits}f}x".rjust(5)
     yield f"{'policy':<14} {'median':>6} {'p5':>5} {'p95':>5} {'worst':>6} {'>10%':>5} {'>20%':>5}  {axis}"
     for d in e.distributions:
         unit = e.best.time_s
         modes = f" {d.modes} modes" if d.modes > 1 else ""
         yield (
             f"{_cut(d.policy, 14):<14} {d.median_s / unit:>6.2f} {d.p5_s / unit:>5.2f} "
-            f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {_percent(d.slower_10_percent):>5} "
-            f"{_percent(d.slower_20_percent):>5}  {_bars(d)}{modes}"
+            f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {format_share(d.slower_10_percent):>5} "
+            f"{format_share(d.slower_20_percent):>5}  {_bars(d)}{modes}"
         )
     yield ">10%, >20%: share of nodes that much slower than the best run of all."
 
@@ -88,24 +89,25 @@ def _objects(e: Explanation) -> Iterator[str]:
     objects = [o for o in e.objects if o.policy == e.baseline and o.accesses > 0]
     if not objects:
         return
-    yield f"Objects at the memory-side cache, '{e.baseline}', mean over the nodes (counted):"
-    yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6} {'missed':>7}"
+    cached = e.machine.served_by == "memory-side cache"
+    yield f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
+    yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
     for o in objects[:_TOP]:
-        size = format_binary_size(o.bytes) if o.bytes is not None else ""
+        size = format_binary_size(o.bytes) if o.bytes else ""
         yield (
             f"  {_cut(o.name, 38):<38} {size:>9} {format_count(o.accesses):>8} "
-            f"{_percent(o.access_share):>6} {_percent(o.miss_rate):>7}"
+            f"{format_share(o.access_share):>6}" + (f" {format_share(o.miss_rate):>7}" if cached else "")
         )
     if len(objects) > _TOP:
         rest = sum(o.access_share for o in objects[_TOP:])
-        yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {_percent(rest):>6}"
+        yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {format_share(rest):>6}"
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
         run = " in the whole run" if e.program.phase else ""
         yield f"  Who evicts whom{run} (counted, share of the evictions):"
     for c in collisions[:_TOP]:
         whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
-        yield f"  {_percent(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
+        yield f"  {format_share(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
 
 
 def _remedies(e: Explanation) -> Iterator[str]:
@@ -126,7 +128,7 @@ def _remedies(e: Explanation) -> Iterator[str]:
 
 def _footing(e: Explanation) -> Iterator[str]:
     p = e.program
-    traced = "declared" if p.share_seen is None else f"traced ({_percent(p.share_seen)} of the run)"
+    traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
     text = (
         f"Lines are counted ({traced}; simulated: slots {e.sample.sampled_slots}, lines "
         f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
@@ -137,10 +139,6 @@ def _footing(e: Explanation) -> Iterator[str]:
     yield from textwrap.wrap(text, WIDTH)
     for warning in p.warnings:
         yield from textwrap.wrap(f"Warning: {warning}", WIDTH)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%" if share == 0 or share >= 0.01 else f"{100 * share:.1g}%"
 
 
 def _cut(text: str, width: int) -> str:

@@ -8,10 +8,10 @@ from pagelens.machine.reader import (
     read_machine_file,
 )
 from pagelens.machine.schema import Cores, Machine, Memory, MemorySideCache, PrivateCache, Sourced
-from pagelens.machine.time import Times, cache_mode_times, flat_mode_times
+from pagelens.machine.time import Times, cache_mode_times, flat_memory, flat_mode_times
 
 __all__ = [
     "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times", "cache_mode_times",
-    "flat_mode_times", "list_machines", "load_machine", "machine_directory", "parse_machine",
+    "flat_memory", "flat_mode_times", "list_machines", "load_machine", "machine_directory", "parse_machine",
     "read_machine_file",
 ]  # fmt: skip

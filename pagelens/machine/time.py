@@ -77,6 +77,11 @@ def flat_mode_times(
     return _times(resources, issue + traffic)
 
 
+def flat_memory(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:
+    """Where a job lies on a flat machine: in the fast memory if all of it fits, else in DDR, never split."""
+    return "fast_memory" if job_bytes <= machine.fast_memory.size.value else "ddr"
+
+
 def _issue_time(machine: Machine, counts: Columns, cores_used: int) -> Floats:
     cores = machine.cores
     rate = cores.frequency.value * cores.instructions_per_cycle.value * cores_used

@@ -13,8 +13,10 @@ from pagelens.ensemble import Ensemble, Scaled, run_ensemble, scale_to
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Interrupted, UsageError
 from pagelens.explain import explain
+from pagelens.explain.figures import draw_all
+from pagelens.explain.terminal import render_terminal
 from pagelens.frames import policies
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine, flat_mode_times, load_machine
 
 MIB = 1 << 20
 
@@ -193,3 +195,23 @@ def test_full_size_refuses_too_small_a_trace_and_too_large_a_one() -> None:
         scale_to(machine, 100_000, 17_600_000_000, most_ranks=68)
     with pytest.raises(UsageError, match="--full-size: 1 GB is less than the 2 GB"):
         scale_to(machine, 2_000_000_000, 1_000_000_000, most_ranks=68)
+
+
+@pytest.mark.parametrize(("megabytes", "memory"), [(48, "fast memory"), (96, "DDR")])
+def test_a_flat_machine_holds_the_job_where_it_fits(tmp_path: Path, megabytes: int, memory: str) -> None:
+    flat = small().model_copy(update={"mode": "flat", "memory_side_cache": None})
+    workload = declared("stream-triad", megabytes * MIB, 4)
+    ensemble = run_ensemble(
+        workload, Scaled(flat, 1), {"aged": policies["aged"]}, 1, 1, tmp_path, phase="triad"
+    )
+    found = explain(ensemble)
+    assert found.machine.served_by == memory
+    row = ensemble.tables.placements.filter(pl.col("phase") == "triad")
+    times = [flat_mode_times(flat, row, 4, where).time_s[0] for where in ("fast_memory", "ddr")]
+    assert times[0] != times[1]
+    assert found.best.time_s == times[memory == "DDR"]
+    text = render_terminal(found)
+    assert f"Objects at the {memory}" in text
+    assert "missed" not in text
+    assert "cache costs" not in text
+    assert "misses" not in draw_all(found)

@@ -89,7 +89,18 @@ def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
-    assert "look elsewhere" in found.sentences[1]
+    assert found.sentences[1:] == ["Look elsewhere for its speed."]
+
+
+def test_what_makes_an_indifferent_program_slower_is_said() -> None:
+    ensemble = synthetic.ensemble(nodes=4, placement_matters=False)
+    slow = pl.when(pl.col("policy") == "2m").then(pl.col("time_s") * 9).otherwise(pl.col("time_s"))
+    tables = dataclasses.replace(
+        ensemble.tables, placements=ensemble.tables.placements.with_columns(slow.alias("time_s"))
+    )
+    found = explain(dataclasses.replace(ensemble, tables=tables)).conclusion
+    assert not found.placement_matters
+    assert "Slower than as it is: '2m' 9.0x." in found.sentences
 
 
 def test_a_phase_is_explained_alone() -> None:
