@@ -105,20 +105,35 @@ class Replay {
                 owners_.set(page.frame, op.object);
                 simulated_[key] += static_cast<unsigned>(std::popcount(lines));
             }
-            if (l2_.empty() || op.kind() == OpKind::stream_store) {
-                if (counted)
-                    memory_.access(phase_, op.object, page.frame, lines,
-                                   op.kind() != OpKind::fetch);
-            } else {
-                through_l2(op, page, lines, counted);
-            }
+            if (!l2_.empty() && op.kind() != OpKind::stream_store)
+                return through_l2(op, page, lines, counted);
+            if (!l2_.empty()) past_l2(op, page, lines, counted);
+            if (counted)
+                memory_.access(phase_, op.object, page.frame, lines, op.kind() != OpKind::fetch);
         });
+    }
+
+    SetAssociativeCache& l2_of(const Op& op, SampledPage page) {
+        const std::uint32_t core = page.rank * program_.threads() + op.thread;
+        return l2_[core / l2_shared_by_];
+    }
+
+    // A non-temporal store takes the line out of the cache, as the compiler has it do above.
+    void past_l2(const Op& op, SampledPage page, std::uint64_t lines, bool counted) {
+        SetAssociativeCache& l2 = l2_of(op, page);
+        std::uint64_t dirty = 0;
+        for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1) {
+            const auto line = static_cast<unsigned>(std::countr_zero(rest));
+            if (l2.remove(std::uint64_t{page.frame} * lines_per_page + line)) dirty |= 1ull << line;
+        }
+        if (dirty == 0 || !counted) return;
+        count(op.object, Component::l2_write_backs, dirty);
+        memory_.access(phase_, op.object, page.frame, dirty, true);
     }
 
     // A dirty line from above that misses is kept without a fetch: it is whole.
     void through_l2(const Op& op, SampledPage page, std::uint64_t lines, bool counted) {
-        const std::uint32_t core = page.rank * program_.threads() + op.thread;
-        SetAssociativeCache& l2 = l2_[core / l2_shared_by_];
+        SetAssociativeCache& l2 = l2_of(op, page);
         const bool write = op.kind() == OpKind::write_back;
         const LruResult result = l2.access_page(page.frame, lines, write);
         if (counted) {

@@ -40,6 +40,17 @@ class LruCache {
         return {false, victim};
     }
 
+    // Takes the line out; true if it was dirty.
+    bool remove(std::uint64_t line) {
+        std::list<Line>& set = sets_[line % sets_.size()];
+        bool dirty = false;
+        set.remove_if([&](const Line& l) {
+            dirty |= l.number == line && l.dirty;
+            return l.number == line;
+        });
+        return dirty;
+    }
+
   private:
     std::vector<std::list<Line>> sets_;
     std::size_t ways_;

@@ -107,9 +107,15 @@ class SlowReplay {
     void access(const Op& op, std::uint32_t rank, std::uint64_t line) {
         const bool write = op.kind() != OpKind::fetch;
         owner_[line / 64] = op.object;
-        if (h_.l2_sets == 0 || op.kind() == OpKind::stream_store)
-            return memory(op.object, line, write);
+        if (h_.l2_sets == 0) return memory(op.object, line, write);
         LruCache& l2 = l2_[(rank * program_.threads() + op.thread) / h_.l2_shared_by];
+        if (op.kind() == OpKind::stream_store) {
+            if (l2.remove(line)) {
+                add(op.object, Component::l2_write_backs);
+                memory(op.object, line, true);
+            }
+            return memory(op.object, line, true);
+        }
         const Outcome outcome = l2.access(line, write);
         add(op.object, Component::l2_accesses);
         if (!outcome.hit && !write) {
