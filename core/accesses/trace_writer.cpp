@@ -1,14 +1,11 @@
 #include "core/accesses/trace_writer.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
-#include <system_error>
 #include <utility>
 
 #include "core/accesses/crc32c.hpp"
@@ -314,9 +311,7 @@ void ThreadEncoder::flush() {
     state_->flush();
 }
 
-TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) {
-    file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file_ < 0) throw std::system_error(errno, std::generic_category(), path);
+TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : file_(path) {
     Bytes preamble(trace_magic.begin(), trace_magic.end());
     for (unsigned i = 0; i < 4; ++i)
         preamble.push_back(static_cast<std::uint8_t>(trace_version >> (8 * i)));
@@ -334,9 +329,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) {
     write_fields();
 }
 
-TraceWriter::~TraceWriter() {
-    if (file_ >= 0) ::close(file_);
-}
+TraceWriter::~TraceWriter() = default;
 
 ThreadEncoder& TraceWriter::thread(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
@@ -377,7 +370,6 @@ void TraceWriter::finish(const TraceSummary& summary) {
     for (const auto& [id, encoder] : encoders_) encoder->flush();
     if (error() != 0) return;
     const std::lock_guard lock(mutex_);
-    if (file_ < 0) return;
     const auto add = [this](Tag tag, std::uint64_t value) {
         add_field(ChunkType::summary, tag, varint_body({value}));
     };
@@ -386,14 +378,12 @@ void TraceWriter::finish(const TraceSummary& summary) {
     if (summary.total_instructions) add(Tag::total_instructions, *summary.total_instructions);
     add(Tag::exit_status, zigzag(static_cast<std::uint64_t>(std::int64_t{summary.exit_status})));
     write_fields();
-    if (::close(file_) != 0) fail(errno);
-    file_ = -1;
+    if (const int closed = file_.close(); closed != 0) fail(closed);
 }
 
 void TraceWriter::abandon() {
     fail(ECANCELED);  // and no lock: a thread that the child does not have may hold it
-    if (file_ >= 0) ::close(file_);
-    file_ = -1;
+    file_.close();
 }
 
 void TraceWriter::fail(int error) {
@@ -434,15 +424,9 @@ void TraceWriter::write_events(const ChunkFrame& frame, std::span<const std::uin
 }
 
 void TraceWriter::append_to_file(std::span<const std::uint8_t> bytes) {
-    while (!bytes.empty() && file_ >= 0 && error() == 0) {
-        const ::ssize_t written = ::write(file_, bytes.data(), bytes.size());
-        if (written < 0) {
-            if (errno != EINTR) fail(errno);
-            continue;
-        }
-        bytes_.fetch_add(static_cast<std::uint64_t>(written), std::memory_order_relaxed);
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
+    if (error() != 0) return;
+    if (const int failed = file_.append(bytes); failed != 0) return fail(failed);
+    bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
 }
 
 }  // namespace pagelens

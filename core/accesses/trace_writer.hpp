@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/accesses/event.hpp"
+#include "core/accesses/output_file.hpp"
 #include "core/accesses/trace_format.hpp"
 
 namespace pagelens {
@@ -95,7 +96,7 @@ class TraceWriter {
     void append_to_file(std::span<const std::uint8_t> bytes);
 
     std::mutex mutex_;  // guards the file, the fields and the map of encoders
-    int file_ = -1;
+    OutputFile file_;
     std::atomic<int> error_{0};
     std::atomic<std::uint64_t> bytes_{0};
     std::vector<std::uint8_t> fields_;  // definitions not yet in the file

@@ -129,6 +129,19 @@ def test_non_temporal_stores_are_told_apart(
     assert array.lines == 0
 
 
+def test_descriptors_are_the_programs_own(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = built("descriptors")
+    alone = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = pagelens("trace", "-o", "app.trace", "--", program)
+    assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, "", 0)
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.warnings == []
+    [block] = [item for item in workload.objects if item.bytes == 16 << 20]
+    assert block.lines == pytest.approx(8 * 16 * MIB_LINES, rel=0.01)
+
+
 def test_children_are_named(pagelens: Run, built: Callable[..., Path]) -> None:
     done = pagelens("trace", "--", built("processes"), "/bin/echo", "hello")
     assert done.stdout == "hello\n0\n"

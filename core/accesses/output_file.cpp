@@ -1,0 +1,81 @@
+#include "core/accesses/output_file.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace pagelens {
+
+namespace {
+
+// The kernel's table of descriptors grows with the highest, and is copied by fork.
+constexpr ::rlim_t highest = 1 << 16;
+
+// `file` by a number from the program's limit on, or as close to it as there is one.
+int out_of_the_way(int file) {
+    ::rlimit limit{};
+    if (file < 0 || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return file;
+    ::rlimit raised = limit;
+    raised.rlim_cur = std::min(limit.rlim_cur + 1, limit.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &raised);
+    const ::rlim_t wanted = std::min(raised.rlim_cur - 1, highest);
+    const int moved = ::fcntl(file, F_DUPFD_CLOEXEC, static_cast<int>(wanted));
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (moved < 0) return file;
+    ::close(file);
+    return moved;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+    file_ = out_of_the_way(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+    struct stat status{};
+    if (file_ < 0 || ::fstat(file_, &status) != 0) {
+        throw std::system_error(errno, std::generic_category(), path_);
+    }
+    device_ = status.st_dev;
+    number_ = status.st_ino;
+}
+
+bool OutputFile::is_ours() const {
+    struct stat status{};
+    return ::fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == number_;
+}
+
+int OutputFile::append(std::span<const std::uint8_t> bytes) {
+    if (file_ < 0) return EBADF;
+    if (!is_ours()) {
+        file_ = out_of_the_way(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+        if (file_ < 0) return errno;
+        if (!is_ours()) {  // by this name there is another file now
+            ::close(std::exchange(file_, -1));
+            return ESTALE;
+        }
+    }
+    while (!bytes.empty()) {
+        const ::ssize_t written = ::write(file_, bytes.data(), bytes.size());
+        if (written >= 0) {
+            bytes = bytes.subspan(static_cast<std::size_t>(written));
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int OutputFile::close() {
+    if (file_ < 0) return 0;
+    const int error = is_ours() && ::close(file_) != 0 ? errno : 0;
+    file_ = -1;
+    return error;
+}
+
+}  // namespace pagelens
