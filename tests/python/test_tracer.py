@@ -129,9 +129,7 @@ def test_non_temporal_stores_are_told_apart(
     assert array.lines == 0
 
 
-def test_descriptors_are_the_programs_own(
-    pagelens: Run, built: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_descriptors_are_the_programs_own(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     program = built("descriptors")
     alone = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, check=True)
     done = pagelens("trace", "-o", "app.trace", "--", program)
