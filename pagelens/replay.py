@@ -52,14 +52,14 @@ def replay(
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
 
     `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
-    also feeds the fully associative twin.
+    also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
     """
     below = hierarchy(machine, page_bits)
     modulus = sampled_slots(machine)
     l2_colours = machine.l2.sets // 64  # pages that lie in different sets of it
     colour_bits = min(MOST_COLOUR_BITS, l2_colours.bit_length() - 1, modulus.bit_length() - 1)
     try:
-        return _core.replay(
+        counters = _core.replay(
             program,
             placement,
             below,
@@ -67,14 +67,30 @@ def replay(
             sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, SAMPLED_LINES),
             scaled=True,
             two_way=machine.mode == "cache",
-            ideal=ideal and machine.mode == "cache",
+            ideal=(ideal or machine.ideal) and machine.mode == "cache",
             map_bins=min(MAP_BINS, machine.slots),
             seed=seed,
             node=node,
             cancel=cancel if cancel is not None else _core.CancelFlag(),
         )
     except _core.OutOfMemory as error:
-        raise UsageError(f"ranks: {ranks} on {machine.name}: {error}") from None
+        raise UsageError(f"--ranks: {ranks} on {machine.name}: {error}") from None
+    if machine.ideal:
+        _take_the_twins(counters)
+    return counters
+
+
+def _take_the_twins(counters: _core.Counters) -> None:
+    """Makes the fully associative twin's counts those of the machine: nothing there is a conflict."""
+    table = counters.table
+    for own, twin in (
+        ("msc_misses", "ideal_misses"),
+        ("msc_read_misses", "ideal_read_misses"),
+        ("ddr_writes", "ideal_ddr_writes"),
+    ):
+        table[:, :, COUNTERS.index(own)] = table[:, :, COUNTERS.index(twin)]
+    table[:, :, COUNTERS.index("conflict_evictions")] = 0
+    counters.collisions[:] = 0
 
 
 def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:

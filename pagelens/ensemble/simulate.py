@@ -68,7 +68,8 @@ class Setup:
             memory = flat_memory(self.machine, self.workload.footprint_bytes * self.ranks)
             times = flat_mode_times(self.machine, counts, self.cores_used, memory)
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
-        counts["conflict_share"] = np.full(counters.phases, counters.residency.conflict_share)
+        share = 0.0 if self.machine.ideal else counters.residency.conflict_share
+        counts["conflict_share"] = np.full(counters.phases, share)
         counts["time_s"], counts["serial_time_s"] = times.time_s, times.serial_time_s
         return _table(PLACEMENTS, key | {"phase": list(self.workload.phases)} | counts)
 
@@ -97,7 +98,7 @@ class Setup:
 
 def _slots(key: Columns, counters: _core.Counters, machine: Machine) -> pl.DataFrame:
     bins: NDArray[np.uint32] = counters.residency.map
-    if machine.mode != "cache" or bins.size == 0:
+    if machine.mode != "cache" or machine.ideal or bins.size == 0:
         return _table(SLOTS, key | {"cell": [], "pages_per_slot": []})
     cells = min(SLOT_CELLS, bins.size)
     pages = bins.reshape(cells, -1).sum(axis=1, dtype=np.float64)

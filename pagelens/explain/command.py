@@ -19,7 +19,7 @@ from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import Policy, policies
-from pagelens.machine import load_machine
+from pagelens.machine import list_machines, load_machine
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
@@ -50,7 +50,18 @@ WorkloadName = Annotated[
 Size = Annotated[
     str | None, Option(metavar="SIZE", help="Memory of the declared loops on a node, as 17.6GB or 16GiB.")
 ]
-MachineName = Annotated[str, Option(metavar="NAME", help="A machine's name, or a .toml file.")]
+MachineName = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help=f"{', '.join(list_machines())}; a cache-mode name with -ideal for its fully associative twin; "
+        "or a .toml file.",
+    ),
+]
+Ways = Annotated[
+    int | None,
+    Option(metavar="N", help="Ways of the memory-side cache, instead of the machine's: 1, 2, 4, 8 or 16."),
+]
 Ranks = Annotated[
     int | None,
     Option(min=1, metavar="N", help="Copies of the program on a node; without it, as many as its cores run."),
@@ -93,6 +104,7 @@ def explain_command(
     workload: WorkloadName = None,
     size: Size = None,
     machine: MachineName = _MACHINE,
+    ways: Ways = None,
     ranks: Ranks = None,
     full_size: FullSize = None,
     nodes: Nodes = DEFAULT_NODES,
@@ -108,6 +120,8 @@ def explain_command(
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     stated = load_machine(machine)
+    if ways is not None:
+        stated = stated.with_ways(ways)
     chosen = choose_policies(policy_names)
     if workload is not None:
         _refuse("--workload", {"a program or trace": target, "--full-size": full_size})

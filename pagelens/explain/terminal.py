@@ -33,7 +33,7 @@ def _distributions(e: Explanation) -> Iterator[str]:
     p = e.program
     yield from textwrap.wrap(
         f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}, "
-        f"{e.sample.nodes} nodes. Time (modelled) relative to the best run: "
+        f"{_nodes(e)}. Time (modelled) relative to the best run: "
         f"{e.best.policy}, node {e.best.node}, "
         f"{format_time(e.best.time_s)}.",
         WIDTH,
@@ -132,13 +132,17 @@ def _footing(e: Explanation) -> Iterator[str]:
     text = (
         f"Lines are counted ({traced}; simulated: slots {e.sample.sampled_slots}, lines "
         f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
-        f"{e.sample.nodes} nodes."
+        f"{_nodes(e)}."
     )
     if e.sample.scaled is not None:
         text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."
     yield from textwrap.wrap(text, WIDTH)
     for warning in p.warnings:
         yield from textwrap.wrap(f"Warning: {warning}", WIDTH)
+
+
+def _nodes(e: Explanation) -> str:
+    return "1 node" if e.sample.nodes == 1 else f"{e.sample.nodes} nodes"
 
 
 def _cut(text: str, width: int) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pagelens.errors import UsageError
-from pagelens.machine.schema import Machine
+from pagelens.machine.schema import IDEAL_SUFFIX, Machine
 
 MOST_BYTES = 1 << 20  # of a machine file
 LONGEST_ERROR = 500  # characters
@@ -36,11 +36,19 @@ def machine_directory() -> Path:
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """The machine of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
+    """The machine of that name, or of that TOML file (anything with a slash or the suffix .toml).
+
+    NAME-ideal is the ideal twin of a machine in cache mode.
+    """
     text = os.fspath(name_or_path)
     if "/" in text or text.endswith(".toml"):
         return read_machine_file(Path(text))
     known = list_machines()
+    original = text.removesuffix(IDEAL_SUFFIX)
+    if original != text and original in known:
+        machine = read_machine_file(known[original])
+        if machine.mode == "cache":
+            return machine.ideal_twin()
     if text not in known:
         near = difflib.get_close_matches(text, known, n=3, cutoff=0.3)
         offer = f"the nearest are {', '.join(near)}" if near else f"known are {', '.join(known)}"

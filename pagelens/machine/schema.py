@@ -11,6 +11,7 @@ from pagelens.units import parse_frequency, parse_rate, parse_size, parse_time
 LINE_BYTES = 64
 FRAME_BYTES = 4096
 MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
+IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
 MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
 
 T = TypeVar("T")
@@ -119,6 +120,7 @@ class Machine(_Table):
     name: str
     title: str
     mode: Literal["cache", "flat"]
+    ideal: bool = False  # its memory-side cache is fully associative (docs/decisions/ideal-twin.md)
     cores: Cores
     l1: PrivateCache
     l2: PrivateCache
@@ -130,16 +132,19 @@ class Machine(_Table):
     def _consistent(self) -> Self:
         if (self.mode == "cache") != (self.memory_side_cache is not None):
             raise ValueError('mode = "cache" needs a [memory_side_cache] table, mode = "flat" has none')
+        if self.ideal and self.mode == "flat":
+            raise ValueError('ideal = true needs mode = "cache"')
         if self.mode == "cache":
             slots, ratio = self.slots, -(-self.frames // self.slots)
             if slots & (slots - 1) or slots < 1024:
                 raise ValueError(
                     f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages"
                 )
-            if ratio * self.ways > MOST_TAGS or self.ways & (self.ways - 1):
+            counted = max(self.ways, 2)  # a 2-way twin is always fed the same stream
+            if ratio * counted > MOST_TAGS or self.ways & (self.ways - 1):
                 raise ValueError(
-                    f"ways must be a power of two and ddr.size / fast_memory.size x ways at most {MOST_TAGS},"
-                    f" not {ratio} x {self.ways}"
+                    "ways must be a power of two and ddr.size / fast_memory.size x ways (at least 2) at most"
+                    f" {MOST_TAGS}, not {ratio} x {counted}"
                 )
         return self
 
@@ -175,11 +180,26 @@ class Machine(_Table):
     def with_ways(self, ways: int) -> "Machine":
         """The same machine with another associativity of its memory-side cache."""
         if self.memory_side_cache is None:
-            raise UsageError(f"ways: {self.name} has no memory-side cache; use its cache-mode file")
+            raise UsageError(f"--ways: {self.name} has no memory-side cache; use its cache-mode file")
+        if self.ideal:
+            raise UsageError(
+                f"--ways: {self.name} is fully associative; use the machine that it is the twin of"
+            )
         if ways < 1 or ways > MOST_WAYS or ways & (ways - 1):
-            raise UsageError(f"ways: {ways} is not a power of two from 1 to {MOST_WAYS}")
+            raise UsageError(f"--ways: {ways} is not a power of two from 1 to {MOST_WAYS}")
+        ratio = -(-self.frames // self.slots)
+        if ratio * ways > MOST_TAGS:
+            raise UsageError(
+                f"--ways: {ways} is too many for {self.name}; at most {MOST_TAGS // ratio} with its memories"
+            )
         stated = Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]](
             value=ways, assumed="asked for by the user"
         )
         cache = self.memory_side_cache.model_copy(update={"ways": stated})
-        return self.model_copy(update={"memory_side_cache": cache})
+        title = f"{self.title} (here: {ways}-way)" if ways != self.ways else self.title
+        return self.model_copy(update={"memory_side_cache": cache, "title": title})
+
+    def ideal_twin(self) -> "Machine":
+        """The same machine with a fully associative memory-side cache, on which no placement conflicts."""
+        title = f"{self.title} (here: fully associative, its ideal twin)"
+        return self.model_copy(update={"name": self.name + IDEAL_SUFFIX, "title": title, "ideal": True})

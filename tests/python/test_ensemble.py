@@ -215,3 +215,26 @@ def test_a_flat_machine_holds_the_job_where_it_fits(tmp_path: Path, megabytes: i
     assert "missed" not in text
     assert "cache costs" not in text
     assert "misses" not in draw_all(found)
+
+
+def test_associativity_and_the_ideal_twin_take_the_conflicts_away(tmp_path: Path) -> None:
+    def found(machine: Machine) -> Ensemble:
+        chosen = {"random": policies["random"]}
+        return run_ensemble(
+            declared("stream-triad", 48 * MIB, 4), Scaled(machine, 1), chosen, 1, 1, tmp_path, phase="triad"
+        )
+
+    direct, two_way, ideal = (found(m) for m in (small(), small().with_ways(2), small().ideal_twin()))
+
+    def misses(ensemble: Ensemble, column: str = "msc_misses") -> float:
+        return float(ensemble.tables.placements[column].sum())
+
+    assert misses(two_way) == misses(direct, "two_way_misses") < misses(direct)
+    assert misses(ideal) == misses(direct, "ideal_misses") < misses(two_way)
+    assert misses(ideal, "time_s") < misses(direct, "time_s")
+    assert ideal.tables.collisions.is_empty()
+    assert ideal.tables.slots.is_empty()
+    explanation = explain(ideal)
+    assert [a.conflicts_s for a in explanation.attributions] == [0, 0]
+    assert "1 node." in render_terminal(explanation)
+    assert "slots" not in draw_all(explanation)

@@ -65,10 +65,30 @@ def test_associativity_is_a_parameter() -> None:
     assert machine.with_ways(4).ways == 4
     assert machine.ways == 1
     for ways in (0, 3, 32):
-        with pytest.raises(UsageError, match=f"ways: {ways}"):
+        with pytest.raises(UsageError, match=f"--ways: {ways}"):
             machine.with_ways(ways)
     with pytest.raises(UsageError, match="no memory-side cache"):
         load_machine("cori-knl-flat").with_ways(2)
+    with pytest.raises(UsageError, match="fully associative"):
+        load_machine("cori-knl-cache-ideal").with_ways(2)
+    large = parse_machine(changed('size = { value = "96 GiB"', 'size = { value = "800 GiB"'), "x.toml")
+    with pytest.raises(UsageError, match="at most 2 with its memories"):
+        large.with_ways(4)
+
+
+def test_a_machine_in_cache_mode_has_an_ideal_twin() -> None:
+    twin = load_machine("xeon-max-cache-ideal")
+    assert twin.ideal
+    assert twin.name == "xeon-max-cache-ideal"
+    assert twin.fast_memory == load_machine("xeon-max-cache").fast_memory
+    with pytest.raises(UsageError, match="'cori-knl-flat-ideal' is unknown"):
+        load_machine("cori-knl-flat-ideal")
+
+
+def test_memories_whose_two_way_twin_cannot_be_told_apart_are_refused() -> None:
+    assert "at most 126, not 75 x 2" in error_of(
+        changed('size = { value = "96 GiB"', 'size = { value = "1200 GiB"')
+    )
 
 
 def test_an_unknown_machine_is_offered_the_nearest() -> None:
