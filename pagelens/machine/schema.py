@@ -14,6 +14,8 @@ MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
 MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
 
+FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
+
 T = TypeVar("T")
 
 
@@ -134,12 +136,15 @@ class Machine(_Table):
             raise ValueError('mode = "cache" needs a [memory_side_cache] table, mode = "flat" has none')
         if self.ideal and self.mode == "flat":
             raise ValueError('ideal = true needs mode = "cache"')
+        if self.frames < FEWEST_FRAMES:
+            raise ValueError(f"ddr.size must be at least 4 MiB, not {self.ddr.size.value} B")
         if self.mode == "cache":
-            slots, ratio = self.slots, -(-self.frames // self.slots)
+            slots = self.slots
             if slots & (slots - 1) or slots < 1024:
                 raise ValueError(
                     f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages"
                 )
+            ratio = -(-self.frames // slots)
             counted = max(self.ways, 2)  # a 2-way twin is always fed the same stream
             if ratio * counted > MOST_TAGS or self.ways & (self.ways - 1):
                 raise ValueError(

@@ -116,6 +116,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ('"1 MiB"', "1048576", "1048576 has no unit"),
         ('"1 MiB"', '"3 MiB"', "must be a power of two"),
         ('"1 MiB"', '"16 KiB"', "at least 64 sets"),
+        ('"16 GiB"', '"64 B"', "at least 4 MiB, not 0 pages"),
+        ('"96 GiB"', '"64 B"', "ddr.size must be at least 4 MiB, not 64 B"),
         ("schema = 1", "schema = 2", "'schema' (is 2)"),
         ("value = 68", "value = -68", "greater than 0"),
         ("value = 68", "value = 68.5", "integer"),
