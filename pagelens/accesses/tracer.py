@@ -71,8 +71,11 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     path = _checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
         words = _command_line(request, program, emulator, output, Path(status.name))
-        process = subprocess.Popen(words, env=_environment(emulator), close_fds=False)  # MPICH hands one down
-        with _signals_of(process):
+        with _signals_handed_on() as begin:
+            process = subprocess.Popen(
+                words, env=_environment(emulator), close_fds=False
+            )  # MPICH hands one down
+            begin(process)
             exit_status = _wait(process, path, progress)
         # %p: the emulator runs as the process that was started.
         path = Path(str(path).replace("%p", str(process.pid)))
@@ -168,20 +171,34 @@ def _function(program: GuestProgram, name: str) -> tuple[Path, int]:
 
 
 @contextmanager
-def _signals_of(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """While the program runs, signals are its own: the terminal's reach it directly, others are passed on."""
+def _signals_handed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """From here on signals are the program's, which the caller starts and then names to what is yielded.
 
-    def pass_on(number: int, _: object) -> None:
-        process.send_signal(number)
+    The terminal's reach the program directly, others are handed on; so are all that came before it ran.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
+    def hand_on(number: int, _: object) -> None:
+        if not running:
+            early.append(number)
+        elif number not in (signal.SIGINT, signal.SIGQUIT):
+            running[0].send_signal(number)
+
+    def begin(process: subprocess.Popen[bytes]) -> None:
+        running.append(process)
+        for number in early:
+            process.send_signal(number)
+
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    # What is ignored (nohup, a shell's background job) stays so, here and for the program.
     before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGQUIT: signal.signal(signal.SIGQUIT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
-        signal.SIGHUP: signal.signal(signal.SIGHUP, pass_on),
+        number: signal.signal(number, hand_on)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield begin
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

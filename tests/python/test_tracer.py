@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.accesses.tracer import _signals_handed_on
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
@@ -109,6 +110,15 @@ def test_what_a_killed_program_did_is_kept(
     if number != signal.SIGKILL:
         assert first_writes(workload) >= MIB_PAGES
         assert workload.trace.summary.exit_status == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_program_begins_is_not_lost(number: signal.Signals) -> None:
+    with _signals_handed_on() as begin:
+        os.kill(os.getpid(), number)
+        process = subprocess.Popen(["sleep", "60"])
+        begin(process)
+        assert process.wait() == -number
 
 
 @pytest.mark.parametrize("way", ["free", "discard", "brk", "remap"])
