@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pagelens
 from pagelens.accesses import Workload
-from pagelens.ensemble.result import Ensemble
+from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.ensemble.run import Progress, run_nodes
 from pagelens.ensemble.scale import Scaled
 from pagelens.ensemble.shards import ShardStore, key_of
@@ -61,6 +61,7 @@ def run_ensemble(
             "seed": seed,
             "ranks": ranks,
             "mix": asdict(mix),
+            "tables": {name: list(schema) for name, schema in TABLES.items()},
             "sampling": [sampled_slots(machine), SAMPLED_LINES],
         }
     )

@@ -36,6 +36,8 @@ PLACEMENTS = pl.Schema(
         "ddr_writes": pl.Float64,
         **{f"{twin}_{count}": pl.Float64 for twin in TWINS for count in TWIN_COUNTS},
         "conflict_share": pl.Float64,
+        "large_pages": pl.Float64,  # of the policy's size, handed out in the whole run
+        "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
         "time_s": pl.Float64,
         "serial_time_s": pl.Float64,
     }

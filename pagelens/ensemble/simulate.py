@@ -70,6 +70,8 @@ class Setup:
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
         share = 0.0 if self.machine.ideal else counters.residency.conflict_share
         counts["conflict_share"] = np.full(counters.phases, share)
+        counts["large_pages"] = np.full(counters.phases, float(counters.huge_pages))
+        counts["large_pages_missing"] = np.full(counters.phases, float(counters.small_fallbacks))
         counts["time_s"], counts["serial_time_s"] = times.time_s, times.serial_time_s
         return _table(PLACEMENTS, key | {"phase": list(self.workload.phases)} | counts)
 

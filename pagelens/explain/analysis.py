@@ -113,9 +113,10 @@ def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
     rows = ensemble.tables.placements.sort("policy", "node", "phase")
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
-    sums = [name for name, kind in rows.schema.items() if kind == pl.Float64 and name != "conflict_share"]
+    of_run = ("conflict_share", "large_pages", "large_pages_missing")  # the same in every phase
+    sums = [name for name, kind in rows.schema.items() if kind == pl.Float64 and name not in of_run]
     grouped = rows.group_by("policy", "node").agg(
-        pl.col(sums).sum(), pl.col("conflict_share").max()
+        pl.col(sums).sum(), pl.col(of_run).max()
     ).sort("node")  # fmt: skip
     return {policy: grouped.filter(pl.col("policy") == policy) for policy in ensemble.policies}
 
@@ -158,6 +159,9 @@ def _distribution(
         modes=statistics.modes(times, ensemble.seed),
         histogram=Histogram(edges=edges.tolist(), nodes=counts.tolist()),
         miss_rate_median=float(np.median(rates)),
+        page_bytes=1 << ensemble.policies[policy].page_bits,
+        large_pages_mean=float(np.mean(rows["large_pages"].to_numpy())),
+        large_pages_missing_mean=float(np.mean(rows["large_pages_missing"].to_numpy())),
         conflict_share_median=float(np.median(rows["conflict_share"].to_numpy())),
         correlations=[
             Correlation(

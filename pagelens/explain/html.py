@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
+from pagelens.explain.terminal import large_page_note
 from pagelens.units import format_binary_size, format_count, format_share, format_time
 
 MOST_OBJECTS = 25  # rows of the table of objects
@@ -46,6 +47,7 @@ def render_html(e: Explanation) -> str:
         drawings=draw_all(e),
         objects=[o for o in e.objects if o.policy == e.baseline and o.accesses > 0][:MOST_OBJECTS],
         collisions=[c for c in e.collisions if c.policy == e.baseline],
+        large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         resamples=BOOTSTRAP_RESAMPLES,
     )
 

@@ -113,6 +113,13 @@ class Distribution(_Record):
     conflict_share_median: float = Field(
         description="counted: share of resident pages whose slot holds another page of the job"
     )
+    page_bytes: int = Field(description="stated: of the policy's pages; what is too small for one has 4 KiB")
+    large_pages_mean: float = Field(
+        description="counted: pages of more than 4 KiB handed out in the whole run, on all ranks"
+    )
+    large_pages_missing_mean: float = Field(
+        description="counted: large pages wanted when the node had none; 4 KiB pages took their place"
+    )
     correlations: list[Correlation]
     times_s: list[float] = Field(description="by node, from node 0")
     misses: list[float] = Field(description="counted: lines missed in the memory-side cache, by node")

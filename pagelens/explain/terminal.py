@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pagelens.explain.model import Distribution, Explanation
+from pagelens.machine.schema import FRAME_BYTES
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
 
 WIDTH = 80
@@ -51,6 +52,23 @@ def _distributions(e: Explanation) -> Iterator[str]:
             f"{format_share(d.slower_20_percent):>5}  {_bars(d)}{modes}"
         )
     yield ">10%, >20%: share of nodes that much slower than the best run of all."
+    for d in e.distributions:
+        if note := large_page_note(d):
+            yield from textwrap.wrap(note, WIDTH)
+
+
+def large_page_note(d: Distribution) -> str:
+    """Where a policy's large pages fell back on small ones; empty where they did not."""
+    if d.page_bytes == FRAME_BYTES:
+        return ""
+    size = format_binary_size(d.page_bytes)
+    wanted = d.large_pages_mean + d.large_pages_missing_mean
+    if wanted == 0:
+        return f"'{d.policy}': no part of the memory is large enough for {size} pages; all have 4 KiB."
+    missing = format_share(d.large_pages_missing_mean / wanted)
+    if d.large_pages_missing_mean == 0:
+        return ""
+    return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
 
 
 def _bars(d: Distribution) -> str:

@@ -99,6 +99,7 @@ def ensemble(
                 key = {"node": node, "policy": policy, "phase": name}
                 rows["placements"].append(
                     key | counts
+                    | {"large_pages": float(policy == "2m"), "large_pages_missing": 0.0}
                     | {"conflict_share": shared, "time_s": t.time_s[0], "serial_time_s": t.serial_time_s[0]}
                 )  # fmt: skip
                 for thing, share in objects.items():

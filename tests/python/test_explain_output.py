@@ -1,5 +1,6 @@
 """The explanation as text, as a report and as data."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import polars as pl
 import pytest
 import synthetic
 
@@ -164,3 +166,24 @@ def test_outputs_are_whole_files(explanation: Explanation, tmp_path: Path) -> No
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"report.html", "explanation.json"} | {f"{name}.parquet" for name in synthetic.TABLES}
     assert report.read_text().endswith("</html>\n") or report.read_text().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    ("given", "missing", "said"),
+    [
+        (0, 0, "no part of the memory is large enough for 2 MiB pages"),
+        (3, 1, "25% of the 2 MiB pages wanted were not to be had"),
+        (3, 0, ""),
+    ],
+)
+def test_large_pages_that_fell_back_are_said(given: float, missing: float, said: str) -> None:
+    ensemble = synthetic.ensemble(nodes=2)
+    pages = {"large_pages": given, "large_pages_missing": missing}
+    placements = ensemble.tables.placements.with_columns(
+        pl.when(pl.col("policy") == "2m").then(float(count)).otherwise(0.0).alias(name)
+        for name, count in pages.items()
+    )
+    tables = dataclasses.replace(ensemble.tables, placements=placements)
+    text = " ".join(render_terminal(explain(dataclasses.replace(ensemble, tables=tables))).split())
+    assert said in text
+    assert ("4 KiB pages instead" in text or "all have 4 KiB" in text) == bool(said)
