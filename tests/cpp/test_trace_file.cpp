@@ -152,7 +152,8 @@ TEST_CASE("trace: stamps hold across chunks") {
     ThreadStream stream = reader.stream(0);
     std::uint64_t last = 0;
     while (const auto batch = stream.next()) {
-        for (const Event& event : batch->events) CHECK(batch->instructions == stamp_grain * event.address);
+        for (const Event& event : batch->events)
+            CHECK(batch->instructions == stamp_grain * event.address);
         last = batch->until;
     }
     CHECK(last == 4 * stamp_grain + 9);

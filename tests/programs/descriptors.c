@@ -1,4 +1,5 @@
-/* Counts on the numbers of its descriptors, closes all as a daemon does, and opens others instead. */
+/* Counts on the numbers of its descriptors, closes all as a daemon does, and opens others instead.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
