@@ -14,6 +14,7 @@ from pagelens.machine import Machine
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
 SAMPLED_LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
+FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
 
@@ -32,9 +33,11 @@ def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
     )
 
 
-def sampled_slots(machine: Machine) -> int:
-    """One slot in how many is simulated: of a small cache more, so that 1024 remain."""
-    return min(SAMPLED_SLOTS, machine.slots // 1024) if machine.mode == "cache" else SAMPLED_SLOTS
+def sampled_slots(machine: Machine, job_pages: int) -> int:
+    """One slot in how many is simulated: of a small cache or job more, so that enough remain."""
+    fewest = min(machine.slots, job_pages) if machine.mode == "cache" else job_pages
+    enough = max(1, fewest // FEWEST_SAMPLED)
+    return min(SAMPLED_SLOTS, 1 << (enough.bit_length() - 1))
 
 
 def replay(
@@ -47,15 +50,17 @@ def replay(
     seed: int,
     node: int,
     ideal: bool = False,
+    sampled: int | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
 
     `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
     also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
+    One slot in `sampled` is simulated; without it, as for a job that fills the machine.
     """
     below = hierarchy(machine, page_bits)
-    modulus = sampled_slots(machine)
+    modulus = sampled or sampled_slots(machine, machine.frames)
     l2_colours = machine.l2.sets // 64  # pages that lie in different sets of it
     colour_bits = min(MOST_COLOUR_BITS, l2_colours.bit_length() - 1, modulus.bit_length() - 1)
     try:

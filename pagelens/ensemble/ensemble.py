@@ -51,7 +51,8 @@ def run_ensemble(
         if scaled.factor < 1
         else min(machine.cores.count.value, ranks * workload.threads)
     )
-    setup = Setup(workload, machine, policies, mix, seed, ranks, cores_used)
+    sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
+    setup = Setup(workload, machine, policies, mix, seed, ranks, cores_used, sampled)
     key = key_of(
         {
             "version": pagelens.__version__,
@@ -62,7 +63,7 @@ def run_ensemble(
             "ranks": ranks,
             "mix": asdict(mix),
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled_slots(machine), SAMPLED_LINES],
+            "sampling": [sampled, SAMPLED_LINES],
         }
     )
     tables = run_nodes(range(nodes), setup.simulate, ShardStore(output, key), executor, progress)
@@ -75,7 +76,7 @@ def run_ensemble(
         seed=seed,
         ranks=ranks,
         cores_used=cores_used,
-        sampling=sampled_slots(machine),
+        sampling=sampled,
         phase=phase,
         scaled=scaled.factor if scaled.factor < 1 else None,
     )

@@ -31,6 +31,7 @@ class Setup:
     seed: int
     ranks: int
     cores_used: int
+    sampled: int  # one slot in so many is simulated
 
     def simulate(self, node: int, cancel: _core.CancelFlag) -> Tables:
         """The rows of one node; depends on nothing but the setup and the node."""
@@ -48,6 +49,7 @@ class Setup:
             seed=self.seed,
             node=state.node,
             ideal=True,
+            sampled=self.sampled,
             cancel=cancel,
         )
         key = {"node": state.node, "policy": policy.name}

@@ -13,7 +13,7 @@ from pagelens.accesses.declared import declared
 from pagelens.errors import UsageError
 from pagelens.frames import NodeState, age_node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay import COUNTERS, by_phase, hierarchy, replay
+from pagelens.replay import COUNTERS, SAMPLED_SLOTS, by_phase, hierarchy, replay, sampled_slots
 
 KNL = load_machine("cori-knl-cache")
 SMALL = 10**8  # bytes: a job whose replay takes a moment
@@ -143,3 +143,17 @@ def test_a_replay_can_be_cancelled_from_another_thread() -> None:
     cancel.set()
     thread.join()
     assert outcome == [_core.Cancelled]
+
+
+def test_of_small_jobs_and_small_caches_more_slots_are_simulated() -> None:
+    assert sampled_slots(KNL, KNL.frames) == SAMPLED_SLOTS
+    assert sampled_slots(KNL, 1024 * 10) == 8
+    assert sampled_slots(KNL, 35) == 1
+    workload = declared("cg", 5 * 2**20, 1)  # nine arrays, most of them of few pages
+    program = workload.compile(KNL, 12)
+    state = age_node(KNL, 1, 0)
+    counters = replay(
+        program, KNL, policies["random"].place(KNL, state), 12, ranks=1, seed=1, node=0, sampled=1
+    )
+    seen = counters.table[:, :, COUNTERS.index("l2_accesses")].sum(axis=0)
+    assert (seen[1:] > 0).all()
