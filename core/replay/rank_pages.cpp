@@ -8,28 +8,45 @@
 
 namespace pagelens {
 
-RankPages::RankPages(std::span<const VirtualPage> pages, const Placement& placement,
-                     std::uint32_t ranks, const Sampling& sampling, Listed listed,
-                     SlotPopulation population)
+namespace {
+
+// [page] 1 if the program ever writes it.
+std::vector<std::uint8_t> written_pages(const Program& program) {
+    std::vector<std::uint8_t> written(program.pages().size());
+    const auto cursor = program.open();
+    for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+        for (const Op& op : ops) {
+            if (op.kind() == OpKind::map_write) written[op.page] = 1;
+        }
+    }
+    return written;
+}
+
+}  // namespace
+
+RankPages::RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
+                     const Sampling& sampling, Listed listed, SlotPopulation population)
     : ranks_(ranks),
       sampling_(sampling),
       listed_(listed),
       order_(placement.page_order()),
       node_frames_(placement.frames()),
       population_(std::move(population)),
-      frames_(pages.size() * ranks, none),
-      mapped_(pages.size()),
-      lists_(pages.size()) {
-    if (order_ > small_order) find_blocks(pages);
+      frames_(program.pages().size() * ranks, none),
+      mapped_(program.pages().size()),
+      lists_(program.pages().size()) {
+    if (order_ > small_order) find_blocks(program);
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
-    source_ = placement.open({ranks, static_cast<std::uint32_t>(pages.size()),
+    source_ = placement.open({ranks, static_cast<std::uint32_t>(mapped_.size()),
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
 // Groups the pages by the large page that they would lie in, and keeps the groups that are worth
 // one.
-void RankPages::find_blocks(std::span<const VirtualPage> pages) {
+void RankPages::find_blocks(const Program& program) {
+    const std::span<const VirtualPage> pages = program.pages();
+    const std::vector<std::uint8_t> written = written_pages(program);
     const auto count = static_cast<std::uint32_t>(pages.size());
     std::vector<std::uint32_t> by_address(count);
     std::iota(by_address.begin(), by_address.end(), 0u);
@@ -39,9 +56,10 @@ void RankPages::find_blocks(std::span<const VirtualPage> pages) {
     offset_of_.resize(count);
     for (std::uint32_t begin = 0; begin < count;) {
         const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
-        std::uint32_t end = begin;
-        while (end < count && pages[by_address[end]].raw() >> order_ == virtual_block) ++end;
-        if ((end - begin) * least_share >= 1u << order_) {
+        std::uint32_t end = begin, stored_to = 0;
+        for (; end < count && pages[by_address[end]].raw() >> order_ == virtual_block; ++end)
+            stored_to += written[by_address[end]];
+        if (stored_to * least_share >= 1u << order_) {
             const auto first = static_cast<std::uint32_t>(block_pages_.size());
             for (std::uint32_t i = begin; i < end; ++i) {
                 const std::uint32_t page = by_address[i];

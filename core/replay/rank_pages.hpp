@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
 #include "core/replay/residency.hpp"
 #include "core/replay/sampling.hpp"
@@ -29,7 +30,7 @@ class RankPages {
     enum class Listed : std::uint8_t { covered, coloured };
 
     // `cleared` below is called for each frame that the kernel hands out, and so clears.
-    RankPages(std::span<const VirtualPage> pages, const Placement& placement, std::uint32_t ranks,
+    RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
               const Sampling& sampling, Listed listed, SlotPopulation population);
 
     // The first write of a page: every rank gets a frame, in turn; where the policy gives large
@@ -61,8 +62,9 @@ class RankPages {
 
   private:
     static constexpr std::uint32_t none = ~0u;
-    // A mapping that touches less than this share of a large page is too small for one, as a stack
-    // or a program's data segment would be (assumed).
+    // Where less than this share of a large page is ever written, the mapping is too small for one,
+    // as a stack or a program's data segment would be (assumed). Pages that are only read do not
+    // count: they are a file's, or the zero page.
     static constexpr std::uint32_t least_share = 8;
 
     struct List {
@@ -74,7 +76,7 @@ class RankPages {
         std::uint32_t mapped = 0;  // of these
     };
 
-    void find_blocks(std::span<const VirtualPage> pages);
+    void find_blocks(const Program& program);
     template <class Cleared>
     void open_block(std::uint32_t block, Cleared&& cleared);
     void close_block(std::uint32_t block);

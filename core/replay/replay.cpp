@@ -46,7 +46,7 @@ class Replay {
         : program_(program),
           options_(o),
           sampling_(o.sampling),
-          pages_(program.pages(), placement, o.ranks, sampling_,
+          pages_(program, placement, o.ranks, sampling_,
                  h.l2_sets == 0 ? RankPages::Listed::covered : RankPages::Listed::coloured,
                  SlotPopulation(h.slots, std::min(o.map_bins, h.slots))),
           owners_(placement.frames(), sampling_),

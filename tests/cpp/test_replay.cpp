@@ -259,7 +259,15 @@ TEST_CASE("large pages are taken whole at the first touch, for mappings that are
     std::vector<Op> ops = {make_op(OpKind::map_write, 3, 0, 1),
                            make_op(OpKind::map_write, 512, 0, 1)};
     const auto placement = place_by_buddy(Buddy(node_frames, 1), huge_order);
-    const ListedProgram first(ops, addresses, 2, 1, 1);
+    const auto program_of = [&](std::vector<Op> all, std::uint32_t written) {
+        // Later writes decide, too, whether the block is worth a large page.
+        for (std::uint32_t p = 448; p < 448 + written; ++p)
+            all.push_back(make_op(OpKind::map_write, p, 0, 1));
+        return ListedProgram(all, addresses, 2, 1, 1);
+    };
+    const ListedProgram hardly_written = program_of(ops, 62);
+    CHECK(replay(hardly_written, *placement, small_machine, unscaled(2), run_on).huge_pages == 0);
+    const ListedProgram first = program_of(ops, 63);
     const auto counters = replay(first, *placement, small_machine, unscaled(2), run_on);
     CHECK(counters.huge_pages == 2);
     CHECK(counters.residency.pages == 2 * 512 + 2);
@@ -271,7 +279,7 @@ TEST_CASE("large pages are taken whole at the first touch, for mappings that are
     ops.push_back(make_op(OpKind::unmap, 4, 1));  // now it goes
     ops.push_back(make_op(OpKind::fetch, 4, ~0ull, 1));
     ops.push_back(make_op(OpKind::map_write, 5, 0, 1));
-    const ListedProgram second(ops, addresses, 2, 1, 1);
+    const ListedProgram second = program_of(ops, 61);  // and pages 3, 4 and 5
     const auto later = replay(second, *placement, small_machine, unscaled(2), run_on);
     CHECK(later.huge_pages == 4);
     CHECK(later.at(0, 1, Component::l2_accesses) == 2 * 64);
