@@ -17,19 +17,25 @@ namespace pagelens {
 struct Block {
     static constexpr std::size_t capacity = 16384;  // 128 KiB: stays in the caches on its way
     std::uint32_t thread = 0;
+    bool last = false;  // of its thread
     std::size_t size = 0;
     std::array<Record, capacity> records;
 };
 
 class BlockQueue {
   public:
-    // At most `limit` blocks exist, `reserve` grows it: every thread holds one.
+    // At most `limit` blocks exist, and one more for each thread: every thread holds one.
     explicit BlockQueue(std::size_t limit) : limit_(limit) {}
 
     void reserve_one_more() {
         const std::lock_guard lock(mutex_);
         ++limit_;
         freed_.notify_one();
+    }
+
+    void reserve_one_less() {
+        const std::lock_guard lock(mutex_);
+        --limit_;
     }
 
     // An empty block; waits for the writer if there is none.
@@ -43,6 +49,7 @@ class BlockQueue {
         Block* block = free_.back();
         free_.pop_back();
         block->size = 0;
+        block->last = false;
         return block;
     }
 

@@ -20,7 +20,18 @@ Session::Session(std::string path, const TraceHeader& header)
 
 std::uint32_t Session::begin_thread() {
     queue_.reserve_one_more();
-    return threads_.fetch_add(1);
+    const std::lock_guard lock(mutex_);
+    if (ended_.empty()) return threads_++;
+    return ended_.extract(ended_.begin()).value();
+}
+
+void Session::end_thread(Block* block) {
+    const std::uint32_t number = block->thread;
+    block->last = true;
+    queue_.put(block);
+    queue_.reserve_one_less();
+    const std::lock_guard lock(mutex_);
+    ended_.insert(number);  // its blocks are before those of who gets it next
 }
 
 Block* Session::take(std::uint32_t thread) {
@@ -36,6 +47,10 @@ void Session::write_blocks() {
             filter = filters_.try_emplace(block->thread, writer_.thread(block->thread)).first;
         }
         filter->second.take(std::span(block->records).first(block->size));
+        if (block->last) {
+            filters_.erase(filter);
+            writer_.end_thread(block->thread);
+        }
         queue_.give_back(block);
     }
 }

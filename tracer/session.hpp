@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -21,8 +23,11 @@ class Session {
     Session(std::string path, const TraceHeader& header);
     ~Session() = default;
 
-    // A thread of the program begins; returns its number in the file.
+    // A thread of the program begins; returns its number in the file, which may have been that of a
+    // thread that ended. From any thread, as is the rest.
     std::uint32_t begin_thread();
+    // It ends; `block` holds its last records.
+    void end_thread(Block* block);
 
     Block* take(std::uint32_t thread);
     void put(Block* block) { queue_.put(block); }
@@ -45,7 +50,11 @@ class Session {
     TraceWriter writer_;
     BlockQueue queue_{64};
     std::map<std::uint32_t, Filter<ThreadEncoder>> filters_;  // the writer thread's own
-    std::atomic<std::uint32_t> threads_{0};
+    std::mutex mutex_;                                        // of what follows
+    std::uint32_t threads_ = 0;
+    // Numbers free again. The lowest is taken first, not the one that ended last: that depends on
+    // the host's scheduling.
+    std::set<std::uint32_t> ended_;
     std::atomic<std::uint64_t> syncs_{1};
     std::unique_ptr<std::thread> thread_;
 };

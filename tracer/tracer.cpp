@@ -102,7 +102,8 @@ void Tracer::end_thread(unsigned index) {
     if (vcpu.thread == nullptr) return;
     if (vcpu.block != nullptr) {
         sync(vcpu);
-        session_->put(vcpu.block);
+        vcpu.block->size = static_cast<std::size_t>(vcpu.at - vcpu.block->records.data());
+        session_->end_thread(vcpu.block);
     }
     const std::lock_guard lock(mutex_);
     threads_.fetch_sub(1);

@@ -56,6 +56,8 @@ class TraceWalk {
         while (const auto batch = merged_.next()) {
             if (poll && ++batches % 4096 == 0) poll();
             const unsigned thread = batch->thread;
+            // A count that goes back is that of another thread, which has the id of one that ended.
+            if (reached[thread] > batch->instructions) reached[thread] = batch->instructions;
             for (const Event& event : batch->events) {
                 // a phase comes last in its batch: what was executed before belongs to the old one
                 if (event.kind == EventKind::phase) advance(visitor, reached, *batch);
@@ -83,14 +85,13 @@ class TraceWalk {
     }
 
   private:
-    static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+    static constexpr std::uint64_t unknown = ~std::uint64_t{0};      // more than any count
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0} - 1;  // no page has this number
 
     template <class Visitor>
     void advance(Visitor& visitor, std::vector<std::uint64_t>& reached,
                  const MergedTrace::Batch& batch) {
         std::uint64_t& last = reached[batch.thread];
-        if (last == unknown) last = batch.instructions;
         if (batch.until > last) visitor.progress(batch.thread, batch.until - last);
         last = std::max(last, batch.until);
     }

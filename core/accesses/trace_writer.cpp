@@ -338,6 +338,15 @@ ThreadEncoder& TraceWriter::thread(std::uint32_t id) {
     return *encoder;
 }
 
+void TraceWriter::end_thread(std::uint32_t id) {
+    decltype(encoders_)::node_type ended;
+    {
+        const std::lock_guard lock(mutex_);
+        ended = encoders_.extract(id);
+    }
+    if (ended) ended.mapped()->flush();
+}
+
 void TraceWriter::define(const ModuleDefinition& module) {
     Bytes body;
     append_text(body, module.path);

@@ -65,6 +65,10 @@ class TraceWriter {
     // The encoder of thread `id`, made on first use; valid as long as the writer. Thread-safe.
     ThreadEncoder& thread(std::uint32_t id);
 
+    // Thread `id` is over: what its encoder held is written, and the encoder gone. The id may be
+    // used again. Thread-safe.
+    void end_thread(std::uint32_t id);
+
     // Thread-safe. A definition reaches the file before any event put after it.
     void define(const ModuleDefinition& module);
     void define(const CallSiteDefinition& site);

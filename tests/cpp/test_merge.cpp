@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/accesses/merge.hpp"
+#include "core/accesses/survey.hpp"
 #include "core/accesses/trace_writer.hpp"
 #include "tests/cpp/temporary_file.hpp"
 
@@ -66,4 +67,31 @@ TEST_CASE("merge: a thread that never syncs holds nobody up, nor does a missing 
     CHECK(merged({{0, 1 * k, 0}, {0, 2 * k, 1}, {0, 3 * k, 0}, {1, 1 * k, 0}, {1, 9 * k, 0}}) ==
           Order{0, 3, 2, 4});
     CHECK(merged({{0, 2 * k, 7}, {0, 3 * k, 0}, {1, 4 * k, 5}, {1, 5 * k, 0}}) == Order{3, 1});
+}
+
+TEST_CASE("merge: a thread that has the id of one that ended goes on from its first sync") {
+    const TemporaryFile file;
+    TraceWriter writer(file.path, {});
+    const auto put = [&](std::uint64_t line, std::uint64_t count, std::uint64_t sync) {
+        writer.thread(1).stamp(count);
+        writer.thread(1).put(sync == 0 ? Event{EventKind::read, line, 0, 0}
+                                       : Event{EventKind::sync, 0, count, sync});
+    };
+    writer.thread(0).put({EventKind::sync, 0, 0, 1});
+    put(0, 50 * k, 0);
+    put(0, 90 * k, 2);
+    writer.end_thread(1);
+    put(0, 0, 3);
+    put(1, 10 * k, 0);
+    put(1, 30 * k, 4);
+    writer.finish({});
+    const TraceReader reader(file.path);
+    CHECK(reader.threads().size() == 2);
+    std::vector<std::uint64_t> order;
+    MergedTrace trace(reader);
+    while (const auto batch = trace.next())
+        for (const Event& event : batch->events)
+            if (event.kind == EventKind::read) order.push_back(event.address);
+    CHECK(order == std::vector<std::uint64_t>{0, 1});
+    CHECK(survey(reader).instructions[0] == 120 * k);
 }

@@ -81,13 +81,13 @@ def test_counts_are_exact(pagelens: Run, built: Callable[..., Path], tmp_path: P
 
 def test_static_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     workload = traced(pagelens, tmp_path, built("threads", "-static"))
-    assert workload.threads == 9
+    assert workload.threads == 5
     assert {item.name for item in workload.objects} >= {"[heap]", "[stack]"}
 
 
 def test_threads(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     workload = traced(pagelens, tmp_path, built("threads"))
-    assert workload.threads == 9  # vCPUs are used again, threads are not
+    assert workload.threads == 5  # at most at a time: ended threads' numbers are used again
     [arrays] = [item for item in workload.objects if item.births == 8]
     assert arrays.lines == pytest.approx(8 * MIB_LINES * 2, rel=0.05)  # filled, then read
     assert first_writes(workload) >= 8 * MIB_PAGES
