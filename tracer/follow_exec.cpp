@@ -59,7 +59,8 @@ T* guest_pointer(std::uint64_t guest_base, std::uint64_t address) {
 
 }  // namespace
 
-ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base) {
+ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
+                         const std::string& running) {
     ExecRequest request;
     const bool at = call.number == nr::execveat;
     const auto& argument = call.argument;
@@ -72,6 +73,8 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base) {
             directory == -100 ? "." : "/proc/self/fd/" + std::to_string(directory);
         request.path = request.path.empty() ? base : base + "/" + request.path;
     }
+    // For the kernel that would be the emulator.
+    if (request.path == "/proc/self/exe") request.path = running;
     request.arguments = guest_pointer<char* const>(guest_base, argument[at ? 2 : 1]);
     request.environment = guest_pointer<char* const>(guest_base, argument[at ? 3 : 2]);
     request.runs = executable(request.path);

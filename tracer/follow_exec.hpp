@@ -21,7 +21,9 @@ struct ExecRequest {
     char* const* environment = nullptr;
 };
 
-ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base);
+// `running`: the file of the program that makes the call.
+ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
+                         const std::string& running);
 
 // Returns only if it fails.
 void exec_traced(const ExecRequest& request, const Options& options);

@@ -259,7 +259,7 @@ void on_thread_end(qemu_plugin_id_t, unsigned index) {
 }
 
 void on_exec(const SystemCall& call) {
-    const ExecRequest request = exec_request(call, guest_base);
+    const ExecRequest request = exec_request(call, guest_base, tracer->program());
     if (!request.runs) return;  // the call fails and the program goes on
     tracer->finish(0);
     if (request.traceable && !options.child_output.empty()) exec_traced(request, options);

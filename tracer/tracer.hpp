@@ -26,6 +26,7 @@ class Tracer {
     const Options& options() const { return options_; }
     Vcpu& vcpu(unsigned index) { return vcpus_[index]; }
     unsigned vcpus_used() const { return used_; }
+    const std::string& program() const { return command_.front(); }
     Modules& modules() { return *modules_; }
     // Of the function of --from-function; 0 until its file is mapped and runs.
     std::uint64_t begin_address() const { return begin_address_; }
