@@ -4,7 +4,9 @@ import sys
 
 import typer
 
+from pagelens.accesses.trace_command import EXAMPLES as TRACE_EXAMPLES
 from pagelens.accesses.trace_command import trace
+from pagelens.accesses.trace_info import EXAMPLES as INFO_EXAMPLES
 from pagelens.accesses.trace_info import trace_info
 from pagelens.errors import PagelensError
 from pagelens.explain.command import EXAMPLES, explain_command
@@ -24,9 +26,9 @@ def _commands() -> None:
     pass
 
 
-app.command(context_settings={"allow_interspersed_args": False})(trace)
+app.command(context_settings={"allow_interspersed_args": False}, epilog=TRACE_EXAMPLES)(trace)
 app.command("explain", epilog=EXAMPLES)(explain_command)
-app.command("trace-info")(trace_info)
+app.command("trace-info", epilog=INFO_EXAMPLES)(trace_info)
 
 
 def main() -> None:

@@ -10,6 +10,15 @@ import typer
 
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
 
+EXAMPLES = """Examples:
+
+  pagelens trace -o app.trace -- ./app args
+
+  pagelens trace -o app.trace --from-function solve --accesses 200000000 -- ./app args
+
+  mpirun -n 4 pagelens trace -o app.%r.trace -- ./app args
+"""
+
 
 def trace(
     command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],

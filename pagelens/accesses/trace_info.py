@@ -19,6 +19,14 @@ _OBJECTS_SHOWN = 20
 _RANGES_SHOWN = 40
 
 
+EXAMPLES = """Examples:
+
+  pagelens trace-info app.trace
+
+  pagelens trace-info app.trace --json | jq .objects
+"""
+
+
 def trace_info(
     file: Annotated[Path, typer.Argument(help="A trace file, from `pagelens trace -o FILE`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,

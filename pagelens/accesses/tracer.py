@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,19 +156,30 @@ def _child_output(output: Path) -> Path:
 
 
 def _function(program: GuestProgram, name: str) -> tuple[Path, int]:
-    """The file and the address in it where function `name` begins."""
+    """The file, program or library, and the address in it where function `name` begins."""
     path = program.path.resolve()
-    elf = ElfFile(path)
-    try:
-        symbol = elf.function_named(name)
-    finally:
-        elf.close()
-    if symbol is None:
-        raise UsageError(
-            f"--from-function {name}: {path.name} has no such function; "
-            "see `nm -C`, and give names of C++ and Fortran as the linker has them"
-        )
-    return path, symbol.address
+    for file in [path, *_libraries(path)]:
+        elf = ElfFile(file)
+        try:
+            symbol = elf.function_named(name)
+        finally:
+            elf.close()
+        if symbol is not None and symbol.address != 0:  # 0: defined elsewhere
+            return file, symbol.address
+    raise UsageError(
+        f"--from-function {name}: neither {path.name} nor its libraries have such a function; "
+        "see `nm -C`, and give names of C++ and Fortran as the linker has them"
+    )
+
+
+def _libraries(path: Path) -> list[Path]:
+    """The shared libraries that the loader finds for a program; none for a static one."""
+    loader = shutil.which("ldd")
+    if loader is None:
+        return []
+    listed = subprocess.run([loader, path], capture_output=True, text=True, check=False).stdout
+    found = (line.partition("=>")[2].split(" (")[0].strip() for line in listed.splitlines())
+    return [Path(name).resolve() for name in found if name.startswith("/")]
 
 
 @contextmanager

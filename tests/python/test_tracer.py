@@ -199,6 +199,18 @@ def test_a_budget_with_threads(
     assert workload.share_seen < 0.5
 
 
+def test_from_function_of_a_library(pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    program = compile_c(
+        "#include <stdlib.h>\nvolatile double v[4096];\nstatic int less(const void* a, const void* b)"
+        "{ return *(double*)a < *(double*)b; }\n"
+        "int main(void) { for (int i = 0; i < 4096; i++) v[i] = i;"
+        " qsort((void*)v, 4096, 8, less); return 0; }"
+    )
+    whole = traced(pagelens, tmp_path, program).trace.summary
+    part = traced(pagelens, tmp_path, program, options=("--from-function", "qsort")).trace.summary
+    assert 4096 * 10 < part.accesses < whole.accesses
+
+
 def test_from_function(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     program = built("stream_stores")
     whole = traced(pagelens, tmp_path, program).trace.summary
@@ -266,7 +278,7 @@ def test_what_cannot_be_traced(pagelens: Run, tmp_path: Path) -> None:
         (["-o", "/dev/null", "--", "/bin/true"], "not a plain file"),
         (["-o", "no/such/app.trace", "--", "/bin/true"], "there is no folder"),
         (["-o", "app.%r.trace", "--", "/bin/true"], "%r is the MPI rank"),
-        (["--from-function", "nowhere", "--", "/bin/true"], "no such function"),
+        (["--from-function", "nowhere", "--", "/bin/true"], "have such a function"),
     ]:
         done = pagelens("trace", *arguments)
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr
