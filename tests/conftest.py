@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,9 @@ ROOT = Path(__file__).parent.parent
 # No test depends on the clock: a busy machine must not fail an example for being slow.
 settings.register_profile("pagelens", deadline=None, print_blob=True)
 settings.load_profile("pagelens")
+
+# A shell's background jobs ignore Ctrl-C, and programs that they start inherit that; ours must not here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -54,8 +54,6 @@ std::atomic<Stage> stage{Stage::tracing};
 std::atomic<std::uint64_t> left_to_skip{0};
 int exit_status = 0;  // as the program gave it to exit_group
 
-constexpr std::uint64_t return_address_bits = 48;
-
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
 bool is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
 
