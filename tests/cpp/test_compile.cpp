@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t pages = 48;  // of the random programs, from page 1000 on
 constexpr std::uint64_t first_page = 1000;
-constexpr std::uint16_t heap = 1, mapping = 3, first_site = 4;  // objects, without modules
+constexpr std::uint16_t mapping = 3, first_site = 4;  // objects, without modules
 
 struct Stamped {
     std::uint64_t instructions;
