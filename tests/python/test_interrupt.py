@@ -29,7 +29,10 @@ def emulator_runs(session: int, _: Path) -> bool:
 
 
 def trace_grows(_: int, folder: Path) -> bool:
-    return any(path.stat().st_size > 50_000 for path in folder.glob("**/*.trace.partial"))
+    try:
+        return any(path.stat().st_size > 50_000 for path in folder.glob("**/*.trace.partial"))
+    except FileNotFoundError:  # the trace got its final name meanwhile
+        return False
 
 
 def nodes_are_simulated(_: int, folder: Path) -> bool:
@@ -37,7 +40,10 @@ def nodes_are_simulated(_: int, folder: Path) -> bool:
 
 
 def report_is_next(_: int, folder: Path) -> bool:
-    return len(list(folder.glob("**/nodes/**/*.parquet"))) >= 6
+    try:
+        return len(list(folder.glob("**/nodes/**/*.parquet"))) >= 6
+    except FileNotFoundError:  # a shard got its final name meanwhile
+        return False
 
 
 Moment = Callable[[int, Path], bool]
