@@ -73,18 +73,15 @@ def main() -> None:
         "# Long tests",
         "",
         "Written by `make test-long`. The fuzz targets and the C++ tests run under",
-        "",
-    ]
-    lines[-1:] = [
         "AddressSanitizer and UndefinedBehaviorSanitizer.",
         "",
         "| test | result | detail | seconds |",
+        "|---|---|---|---:|",
     ]
-    lines += ["|---|---|---|---:|"]
-    for row in results:
-        lines.append(
-            f"| {row.name} | {'passed' if row.passed else 'FAILED'} | {row.detail} | {row.seconds:.0f} |"
-        )
+    lines += [
+        f"| {row.name} | {'passed' if row.passed else 'FAILED'} | {row.detail} | {row.seconds:.0f} |"
+        for row in results
+    ]
     partial = arguments.output.with_suffix(".partial")
     partial.parent.mkdir(parents=True, exist_ok=True)
     partial.write_text("\n".join(lines) + "\n")
