@@ -67,10 +67,10 @@ test-cpp: build/tests/build.ninja
 	@cmake --build build/tests
 	@build/tests/tests/cpp/pagelens_tests
 
-test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test examples
+test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
 	@pytest -n $(JOBS) -m "not long" $(PYTEST_ARGS)
 
-test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-test build/fuzz/build.ninja examples
+test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz
 	@python scripts/test_long.py --build build/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
 

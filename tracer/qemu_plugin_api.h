@@ -1,5 +1,5 @@
 /*
- * The part of QEMU's TCG plugin interface, version 1, that the tracer uses. Debian's qemu-user
+ * The part of QEMU's TCG plugin interface, version 1, that the tracer and the lab use. Debian's QEMU
  * exports it but ships no header; declared here from the documented interface
  * (https://www.qemu.org/docs/master/devel/tcg-plugins.html). Version 1 is that of QEMU 6.0 to 8.2;
  * the behaviour relied on below was tried with 7.2.
@@ -87,6 +87,14 @@ struct qemu_plugin_insn* qemu_plugin_tb_get_insn(const struct qemu_plugin_tb* tb
 const void* qemu_plugin_insn_data(const struct qemu_plugin_insn* insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn* insn);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn* insn);
+
+/* System mode, and only in the callback of the very access: where it went; null if unknown. In 7.2
+ * the "physical address" of memory is its place among all of QEMU's memory blocks, *not* the
+ * guest's physical address. */
+struct qemu_plugin_hwaddr;
+struct qemu_plugin_hwaddr* qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t vaddr);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr* address);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr* address);
 
 const char* qemu_plugin_path_to_binary(void); /* to be freed by g_free */
 uint64_t qemu_plugin_entry_code(void);

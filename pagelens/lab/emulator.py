@@ -1,0 +1,73 @@
+"""qemu-system-x86_64: its command line for one guest, and where the parts of this package lie."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pagelens import _core
+from pagelens.errors import Failure, UsageError
+
+FEWEST_BYTES = 256 << 20  # of guest memory: Debian's kernel and the root file system, with room to work
+_INSTALL = "install Debian's package: apt-get install qemu-system-x86"
+_VERSIONS = ((7, 2), (8, 2))  # whose plugin interface is known (tracer/qemu_plugin_api.h)
+# All that TCG can do, but for fast `rep stosb`: the kernel would clear pages by the byte.
+_CPU = "max,-erms,-fsrm"
+_ALIGNMENT = 2 << 20  # of a node's memory: the kernel's own granularity of memory maps
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The guest's machine."""
+
+    memory_bytes: int
+    nodes: int = 1  # NUMA nodes, each with an equal share of memory and processors
+    cpus: int = 1  # at least one a node
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= 8:
+            raise UsageError(f"--numa {self.nodes}: from 1 to 8 nodes")
+        if self.memory_bytes < FEWEST_BYTES or self.memory_bytes % (_ALIGNMENT * self.nodes):
+            least = f"{FEWEST_BYTES >> 20}MiB"
+            raise UsageError(
+                f"--memory {self.memory_bytes >> 20}MiB: at least {least}, a multiple of 2 MiB for each node"
+            )
+
+    def options(self) -> list[str]:
+        """What QEMU has to be told of it."""
+        cpus = max(self.cpus, self.nodes)
+        words = ["-machine", "pc,usb=off", "-cpu", _CPU, "-smp", str(cpus)]
+        words += ["-m", f"{self.memory_bytes >> 20}M"]
+        if self.nodes == 1:
+            return words
+        for node in range(self.nodes):
+            size = (self.memory_bytes // self.nodes) >> 20
+            first, last = (cpus * at // self.nodes for at in (node, node + 1))
+            words += ["-object", f"memory-backend-ram,id=memory{node},size={size}M"]
+            words += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last - 1}"]
+        return words
+
+
+@cache
+def find_qemu() -> Path:
+    """The system emulator in PATH. Raises Failure if there is none, or one of another plugin interface."""
+    found = shutil.which("qemu-system-x86_64")
+    if found is None:
+        raise Failure(f"qemu-system-x86_64 is not in PATH; {_INSTALL}")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"version (\d+)\.(\d+)", said)
+    if match is None or not _VERSIONS[0] <= (int(match[1]), int(match[2])) <= _VERSIONS[1]:
+        raise Failure(f"{found}: QEMU 7.2 to 8.2 is needed, not {said.splitlines()[:1]}; {_INSTALL}")
+    return Path(found)
+
+
+def built(name: str) -> Path:
+    """A file of this package that was compiled with it."""
+    path = Path(_core.__file__).parent / "lib" / name
+    if not path.is_file():
+        raise Failure(f"{path} is missing; install pagelens again: pip install .")
+    return path

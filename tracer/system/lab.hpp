@@ -1,0 +1,58 @@
+// What the lab counts in a guest: phases, their counters, and the report of each.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/replay/live.hpp"
+
+namespace pagelens {
+
+struct LabOptions {
+    std::string results;  // file that a line of JSON is added to at the end of each phase
+    LiveMachine machine;
+};
+
+// "results=FILE", "cores=4", "l1=8" (ways), "l2=1024:16:2" (sets, ways, cores), "cache=32768:1"
+// (slots of a node, ways), "nodes=0:262144" (first frames), "frames=1048576". Throws
+// std::invalid_argument.
+LabOptions parse_lab_options(int argc, const char* const* argv);
+
+class Lab {
+  public:
+    explicit Lab(const LabOptions& options);
+
+    LiveCaches caches;
+    std::uint64_t instructions = 0;  // of all cores, since the last report, pauses included
+    std::uint64_t accesses = 0;
+    bool paused = false;
+
+    // Counting begins; regions of the program may divide the phase.
+    void begin(const std::string& phase);
+    void begin_region(const std::string& name);
+    void end_region(const std::string& name);
+    // Counting ends: reports the phase and its regions.
+    void end();
+    // Instructions from here to resume() are the lab's own.
+    void pause();
+    void resume();
+    void report_address(std::uint64_t address, std::uint32_t frame);
+
+  private:
+    struct Phase {
+        LiveCaches::Counts counts{};
+        std::uint64_t instructions = 0, accesses = 0;
+    };
+    void settle();  // what was counted since the last time belongs to the innermost region
+
+    std::ofstream results_;
+    std::vector<std::string> open_;  // the phase and its open regions, innermost last
+    std::vector<std::string> order_;
+    std::map<std::string, Phase> phases_;
+    std::uint64_t instructions_at_pause_ = 0;
+};
+
+}  // namespace pagelens
