@@ -28,14 +28,16 @@ static void fail(const char* what) {
     exit(1);
 }
 
+// With an M at the end: MiB.
 static uint64_t number(const char* text) {
     char* end;
     uint64_t value = strtoull(text, &end, 0);
-    if (*end || end == text) {
+    unsigned shift = *end == 'M' ? 20 : 0;
+    if (end == text || end[shift != 0]) {
         errno = EINVAL;
         fail(text);
     }
-    return value;
+    return value << shift;
 }
 
 // xorshift64*: a sequence of its own for each seed.

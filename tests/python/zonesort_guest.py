@@ -1,0 +1,60 @@
+"""A guest with zonesort in it, for the tests of the module."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from pagelens.lab.guest import Guest
+from pagelens.lab.kernels import Kernel, find_kernel
+from pagelens.lab.modules import build_module
+
+ROOT = Path(__file__).parents[2]
+INTERFACE = "/sys/kernel/zone_sort_free_pages"
+PARAMETERS = "/sys/module/zonesort_module/parameters"
+DEBUGFS = "/sys/kernel/debug/zonesort"
+# What a kernel writes when something is wrong; a module from elsewhere taints it, which is no fault.
+COMPLAINTS = ("BUG", "WARNING", "Oops", "Call Trace", "list_add", "list_del", "Bad page", "PFNs busy")
+
+
+@cache
+def guest_program(folder: Path) -> Path:
+    program = folder / "guest"
+    source = ROOT / "tests" / "zonesort" / "guest.c"
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
+    subprocess.run(["gcc", "-O2", "-static", *warnings, "-o", program, source], check=True)
+    return program
+
+
+def zonesort_guest(kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, append: str = "") -> Guest:
+    """Boots with /lab/zonesort_module.ko and /lab/guest."""
+    found = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
+    files = {
+        "/lab/zonesort_module.ko": build_module(ROOT / "zonesort", found),
+        "/lab/guest": guest_program(folder),
+    }
+    return Guest(kernel=found, memory=memory, cpus=cpus, append=append, files=files)
+
+
+def shell(guest: Guest, script: str) -> str:
+    return guest.shell(script).checked().strip()
+
+
+def statistics(guest: Guest) -> dict[str, int]:
+    lines = shell(guest, f"cat {DEBUGFS}/stats").splitlines()
+    return {name: int(value) for name, value in (line.split() for line in lines)}
+
+
+def conflict_share(guest: Guest, region_bytes: int, cache_bytes: int) -> float:
+    """Of a fresh region's pages, those whose slot holds another of them."""
+    pages, conflicts = map(int, shell(guest, f"/lab/guest share {region_bytes} {cache_bytes}").split())
+    assert pages == region_bytes // 4096
+    return conflicts / pages
+
+
+def largest_blocks(guest: Guest) -> int:
+    """Free blocks of order 10."""
+    return sum(int(line.split()[-1]) for line in shell(guest, "cat /proc/buddyinfo").splitlines())
+
+
+def complaints(guest: Guest) -> list[str]:
+    return [line for line in shell(guest, "dmesg").splitlines() if any(word in line for word in COMPLAINTS)]
