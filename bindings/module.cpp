@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
     pagelens::register_accesses(m);
     pagelens::register_sweeps(m);
     pagelens::register_frames(m);
+    pagelens::register_memory(m);
     pagelens::register_machine(m);
     pagelens::register_replay(m);
 }

@@ -7,6 +7,7 @@ namespace pagelens {
 void register_accesses(nanobind::module_& m);
 void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);
+void register_memory(nanobind::module_& m);
 void register_machine(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 

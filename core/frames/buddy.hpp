@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "core/address/units.hpp"
+#include "core/frames/migrate_type.hpp"
 
 namespace pagelens {
-
-inline constexpr unsigned max_order = 10;  // 4 MiB, the largest free block of Linux on x86-64
 
 class Buddy {
   public:

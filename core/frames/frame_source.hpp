@@ -5,17 +5,16 @@
 #include <optional>
 
 #include "core/address/units.hpp"
+#include "core/frames/migrate_type.hpp"
 
 namespace pagelens {
 
-inline constexpr unsigned small_order = 0;      // a 4 KiB page
-inline constexpr unsigned huge_order = 9;       // a 2 MiB page
-inline constexpr unsigned gigantic_order = 18;  // a 1 GiB page
-
-// Who asks, and for how much. (The memory node and the migrate type join when there are zones.)
+// Who asks, and for how much.
 struct Request {
-    unsigned cpu;
-    unsigned order;  // small_order, huge_order or gigantic_order
+    unsigned cpu = 0;
+    unsigned order = small_order;
+    MigrateType type = MigrateType::movable;
+    std::uint64_t numas = ~0ull;  // bit n: NUMA node n may serve it; the CPU's own comes first
 };
 
 class FrameSource {

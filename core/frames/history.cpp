@@ -8,8 +8,6 @@
 namespace pagelens {
 namespace {
 
-constexpr unsigned huge_order = 9;  // 2 MiB
-
 struct Block {
     Frame frame;
     unsigned order;

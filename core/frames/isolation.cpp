@@ -1,0 +1,112 @@
+#include "core/frames/isolation.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace pagelens {
+namespace {
+
+template <class Visit>
+void for_pageblocks(const Memmap& map, UnitRange range, Visit&& visit) {
+    for (Unit unit = range.begin; unit < range.end; unit += map.pageblock_units()) visit(unit);
+}
+
+// What is allocated in the range.
+std::vector<Unit> allocated_units(const Memmap& map, UnitRange range) {
+    std::vector<Unit> found;
+    for (Unit unit = range.begin; unit < range.end;) {
+        if (map.is_free(unit)) {
+            unit += 1u << map.free_level(unit);
+        } else {
+            found.push_back(unit++);
+        }
+    }
+    return found;
+}
+
+void set_types(Memory& memory, UnitRange range, MigrateType type) {
+    Memmap& map = memory.map();
+    Zone& zone = memory.zone_of(range.begin);
+    for_pageblocks(map, range, [&](Unit block) {
+        map.set_type(block, type);
+        zone.move_free_blocks(map, block, type);
+    });
+}
+
+bool isolate_and_empty(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& moves) {
+    const Memmap& map = memory.map();
+    const std::vector<Unit> pages = allocated_units(map, range);
+    if (!std::all_of(pages.begin(), pages.end(), [&](Unit u) { return map.is_movable(u); })) {
+        return false;
+    }
+    set_types(memory, range, MigrateType::isolate);
+    for (const Unit unit : pages) {
+        const auto target = memory.alloc({cpu, small_order}, Memory::Mark::min);
+        if (!target) return false;
+        moves.push_back({map.frame_of(unit), *target});
+        memory.free(cpu, map.frame_of(unit), small_order);
+    }
+    return true;
+}
+
+UnitRange range_of(const Memory& memory, Frame begin, Frame end) {
+    const Memmap& map = memory.map();
+    constexpr std::uint32_t block = 1u << max_order;
+    const UnitRange range{map.unit_of(begin), map.unit_of(end)};
+    const auto inside = [&](const Zone& zone) {
+        return range.begin >= zone.begin() && range.end <= zone.end();
+    };
+    if (begin.raw() % block != 0 || end.raw() % block != 0 || begin >= end ||
+        std::none_of(memory.zones().begin(), memory.zones().end(), inside)) {
+        throw std::invalid_argument("range: [" + std::to_string(begin.raw()) + ", " +
+                                    std::to_string(end.raw()) +
+                                    ") must be multiples of 1024 frames inside one zone");
+    }
+    return range;
+}
+
+}  // namespace
+
+bool evacuate(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& moves) {
+    memory.drain(cpu);  // of what the move before this one left
+    const bool empty = isolate_and_empty(memory, range, cpu, moves);
+    set_types(memory, range, MigrateType::movable);
+    return empty;
+}
+
+bool take_offline(Memory& memory, Frame begin, Frame end, unsigned cpu, std::vector<Move>& moves) {
+    const UnitRange range = range_of(memory, begin, end);
+    Memmap& map = memory.map();
+    Zone& zone = memory.zone_of(range.begin);
+    memory.drain();
+    if (!isolate_and_empty(memory, range, cpu, moves)) {
+        set_types(memory, range, MigrateType::movable);
+        return false;
+    }
+    memory.drain();
+    for (Unit unit = range.begin; unit < range.end;) {
+        const unsigned level = map.free_level(unit);
+        zone.remove(map, unit, level);
+        for (const Unit stop = unit + (1u << level); unit < stop; ++unit) map.set_hole(unit);
+    }
+    return true;
+}
+
+void bring_online(Memory& memory, Frame begin, Frame end) {
+    const UnitRange range = range_of(memory, begin, end);
+    Memmap& map = memory.map();
+    Zone& zone = memory.zone_of(range.begin);
+    const unsigned top = map.levels() - 1;
+    for (Unit unit = range.begin; unit < range.end; unit += 1u << top) {
+        for (Unit i = unit; i < unit + (1u << top); ++i) {
+            if (!map.is_hole(i)) throw std::invalid_argument("range: is not offline");
+        }
+        for (Unit i = unit; i < unit + (1u << top); ++i) map.set_inside(i);
+        for_pageblocks(map, {unit, unit + (1u << top)},
+                       [&](Unit block) { map.set_type(block, MigrateType::movable); });
+        zone.give(map, unit, top, MigrateType::movable, Zone::Place::tail);
+    }
+}
+
+}  // namespace pagelens

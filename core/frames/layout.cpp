@@ -1,0 +1,99 @@
+#include "core/frames/layout.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/frames/migrate_type.hpp"
+
+namespace pagelens {
+namespace {
+
+constexpr std::uint32_t dma_end = 4096;           // 16 MiB
+constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
+constexpr std::uint32_t block = 1u << max_order;
+
+// Free memory that Linux 6.1 keeps, in frames: the square root rule of init_per_zone_wmark_min(),
+// raised by khugepaged (set_recommended_min_free_kbytes()) to what mobility grouping needs.
+double kept_free_frames(const Layout& layout) {
+    double frames = 0;
+    for (const ZoneSpec& zone : layout.zones) frames += zone.end - zone.begin;
+    const double kilobytes = std::clamp(std::floor(std::sqrt(frames * 4 * 16)), 128.0, 262144.0);
+    const double pageblock = 1u << pageblock_order;
+    const auto zones = static_cast<double>(layout.zones.size());
+    const double recommended =
+        std::min(pageblock * zones * (2 + pcp_types * pcp_types), std::floor(frames / 20));
+    return std::max(kilobytes / 4, recommended);
+}
+
+// zone_batchsize() of Linux 6.1.
+std::uint32_t batch_frames(std::uint32_t managed) {
+    const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, 256u) / 4);
+    return std::max(1u, std::bit_floor(quarter + quarter / 2) - 1);
+}
+
+// sysctl_lowmem_reserve_ratio: a zone keeps this part of the zones above it.
+std::uint32_t reserve_ratio(ZoneKind kind) { return kind == ZoneKind::normal ? 32 : 256; }
+
+}  // namespace
+
+void fill_in_sizes(Layout& layout) {
+    double all = 0;
+    for (const ZoneSpec& zone : layout.zones) all += zone.end - zone.begin;
+    const double kept = kept_free_frames(layout);
+    for (ZoneSpec& zone : layout.zones) {
+        const std::uint32_t managed = zone.end - zone.begin;
+        zone.min = static_cast<std::uint32_t>(kept * managed / all);
+        const std::uint32_t step =
+            std::max(zone.min / 4, managed / 1000);  // watermark_scale_factor
+        zone.low = zone.min + step;
+        zone.high = zone.low + step;
+        std::uint32_t above = 0;
+        for (const ZoneSpec& other : layout.zones) {
+            if (other.numa == zone.numa && other.kind > zone.kind) above += other.end - other.begin;
+        }
+        zone.protection = above / reserve_ratio(zone.kind);
+        zone.pcp_batch = batch_frames(managed);
+        const auto cpus = static_cast<std::uint32_t>(
+            std::count(layout.cpu_numa.begin(), layout.cpu_numa.end(), zone.numa));
+        const auto sharers = cpus == 0 ? static_cast<std::uint32_t>(layout.cpu_numa.size()) : cpus;
+        zone.pcp_high = std::max(zone.low / sharers, 4 * zone.pcp_batch);
+    }
+}
+
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
+    if (numas == 0 || numas > 64) {
+        throw std::invalid_argument("numas: " + std::to_string(numas) + " is not from 1 to 64");
+    }
+    if (cpus == 0) throw std::invalid_argument("cpus: must be at least 1");
+    if (frames / numas < block) {
+        throw std::invalid_argument("frames: " + std::to_string(frames) +
+                                    " is less than 4 MiB for each of " + std::to_string(numas) +
+                                    " NUMA nodes");
+    }
+    Layout layout;
+    layout.frames = frames;
+    const std::uint32_t share = frames / numas / block * block;
+    for (unsigned numa = 0; numa < numas; ++numa) {
+        const std::uint32_t begin = numa * share, end = numa + 1 == numas ? frames : begin + share;
+        const std::uint32_t borders[] = {0, dma_end, dma32_end, ~0u};
+        for (unsigned kind = 0; kind < 3; ++kind) {
+            const std::uint32_t from = std::max(begin, borders[kind]);
+            const std::uint32_t to = std::min(end, borders[kind + 1]);
+            if (from >= to) continue;
+            layout.zones.push_back({static_cast<ZoneKind>(kind), numa, from, to, 0, 0, 0, 0, 0, 0});
+        }
+    }
+    for (unsigned cpu = 0; cpu < cpus; ++cpu) {
+        layout.cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
+    }
+    fill_in_sizes(layout);
+    return layout;
+}
+
+Layout bare_layout(std::uint32_t frames) {
+    return {frames, {{ZoneKind::normal, 0, 0, frames, 0, 0, 0, 0, 0, 0}}, {0}};
+}
+
+}  // namespace pagelens

@@ -1,0 +1,36 @@
+// Which memory a node has: its zones, with what Linux derives from their sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pagelens {
+
+enum class ZoneKind : std::uint8_t { dma, dma32, normal };
+
+// A zone as /proc/zoneinfo shows it; all in frames.
+struct ZoneSpec {
+    ZoneKind kind;
+    unsigned numa;
+    std::uint32_t begin, end;           // first frame, and one past the last
+    std::uint32_t min, low, high;       // watermarks
+    std::uint32_t protection;           // kept free of requests that a higher zone could serve
+    std::uint32_t pcp_high, pcp_batch;  // of each CPU's lists
+};
+
+struct Layout {
+    std::uint32_t frames = 0;            // numbers run from 0 to here
+    std::vector<ZoneSpec> zones;         // ascending, without overlap
+    std::vector<std::uint8_t> cpu_numa;  // [cpu] its NUMA node
+};
+
+// `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes; DMA below 16 MiB, DMA32
+// below 4 GiB, Normal above, without holes. Throws std::invalid_argument for sizes that do not fit.
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus);
+// The same sizes on given spans (kind, numa, begin, end are taken; the rest is filled in).
+void fill_in_sizes(Layout& layout);
+// One zone, no watermarks, no per-cpu lists: the bare buddy system, for tests and yardsticks.
+Layout bare_layout(std::uint32_t frames);
+
+}  // namespace pagelens

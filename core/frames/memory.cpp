@@ -1,0 +1,256 @@
+#include "core/frames/memory.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace pagelens {
+namespace {
+
+std::uint32_t lists_of(const Layout& layout) {
+    return static_cast<std::uint32_t>(
+        layout.zones.size() *
+        ((max_order + 1) * migrate_types + layout.cpu_numa.size() * PerCpuLists::lists_per_cpu));
+}
+
+void check(const Layout& layout) {
+    std::uint32_t end = 0;
+    for (const ZoneSpec& zone : layout.zones) {
+        if (zone.begin < end || zone.begin >= zone.end || zone.end > layout.frames ||
+            zone.begin % (1u << pageblock_order) != 0) {
+            throw std::invalid_argument(
+                "zones: [" + std::to_string(zone.begin) + ", " + std::to_string(zone.end) +
+                ") overlaps another, is empty, ends past the memory or does not begin on 2 MiB");
+        }
+        end = zone.end;
+    }
+    if (layout.zones.empty() || layout.zones.size() > 255 || layout.cpu_numa.empty()) {
+        throw std::invalid_argument("zones: needs 1 to 255 zones and at least one CPU");
+    }
+}
+
+}  // namespace
+
+Memory::Memory(Layout layout, std::uint32_t grain, Empty)
+    : layout_((check(layout), std::move(layout))),
+      map_(grain == 0 ? layout_.frames : layout_.frames / grain * grain, grain, lists_of(layout_)) {
+    Memmap::List lists = 0;
+    zone_of_.resize((map_.units() >> map_.pageblock_level()) + 1);
+    unsigned numa_count = 0;
+    for (ZoneSpec& spec : layout_.zones) {
+        spec.end = spec.end / grain * grain;
+        const auto index = static_cast<std::uint8_t>(zones_.size());
+        zones_.emplace_back(spec, map_, lists);
+        lists += Zone::list_count(map_);
+        per_cpu_.emplace_back(spec, map_, lists, cpus());
+        lists += cpus() * PerCpuLists::lists_per_cpu;
+        numa_count = std::max(numa_count, spec.numa + 1);
+        for (Unit unit = zones_.back().begin(); unit < zones_.back().end();
+             unit += map_.pageblock_units()) {
+            zone_of_[unit >> map_.pageblock_level()] = index;
+        }
+    }
+    for (unsigned numa = 0; numa < numa_count; ++numa) {
+        auto& zonelist = zonelists_.emplace_back();
+        for (unsigned step = 0; step < numa_count; ++step) {
+            for (std::size_t zone = zones_.size(); zone-- > 0;) {
+                if (zones_[zone].spec().numa != (numa + step) % numa_count) continue;
+                zonelist.push_back(static_cast<std::uint8_t>(zone));
+            }
+        }
+    }
+}
+
+Memory::Memory(Layout layout, std::uint32_t grain) : Memory(std::move(layout), grain, Empty{}) {
+    for (Zone& zone : zones_) {
+        for (Unit unit = zone.begin(); unit < zone.end();) {
+            unsigned level = map_.levels() - 1;
+            while (unit % (1u << level) != 0 || zone.end() - unit < (1u << level)) --level;
+            for (Unit i = unit; i < unit + (1u << level); ++i) map_.set_inside(i);
+            zone.append(map_, unit, level, MigrateType::movable);
+            unit += 1u << level;
+        }
+    }
+}
+
+Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
+                          std::span<const CachedBlock> cached, std::span<const FrameUse> use,
+                          std::span<const MigrateType> pageblocks) {
+    Memory memory(std::move(layout), 1, Empty{});
+    Memmap& map = memory.map_;
+    if (use.size() != map.units() || pageblocks.size() * map.pageblock_units() < map.units()) {
+        throw std::invalid_argument("use: needs an entry for each of " +
+                                    std::to_string(map.units()) +
+                                    " frames, and pageblocks one for each 512");
+    }
+    std::vector<bool> in_zone(map.units());
+    for (const Zone& zone : memory.zones_) {
+        for (Unit unit = zone.begin(); unit < zone.end(); ++unit) {
+            in_zone[unit] = true;
+            if (unit % map.pageblock_units() == 0) {
+                map.set_type(unit, pageblocks[unit / map.pageblock_units()]);
+            }
+            if (use[unit] == FrameUse::hole) continue;
+            map.set_allocated(
+                unit, 0,
+                use[unit] == FrameUse::movable ? MigrateType::movable : MigrateType::unmovable);
+        }
+    }
+    std::vector<bool> taken(map.units());
+    const auto claim = [&](const FreeBlock& block) {
+        const std::uint64_t size = 1ull << block.order, first = block.first.raw();
+        bool good = block.order <= max_order && first % size == 0 && first + size <= map.units();
+        for (std::uint64_t unit = first; good && unit < first + size; ++unit) {
+            good = in_zone[unit] && !taken[unit];
+            taken[unit] = true;
+        }
+        if (!good) {
+            throw std::invalid_argument("free: the block of order " + std::to_string(block.order) +
+                                        " at frame " + std::to_string(first) +
+                                        " is misaligned, overlaps another or lies in no zone");
+        }
+        for (Unit unit = block.first.raw(); unit < first + size; ++unit) map.set_inside(unit);
+    };
+    for (const FreeBlock& block : free) {
+        claim(block);
+        memory.zone_of(block.first.raw()).append(map, block.first.raw(), block.order, block.type);
+    }
+    for (const CachedBlock& of : cached) {
+        const std::size_t zone = memory.zone_index(of.block.first.raw());
+        if (of.cpu >= memory.cpus() || !memory.per_cpu_[zone].serves(of.block.order)) {
+            throw std::invalid_argument("cached: CPU " + std::to_string(of.cpu) +
+                                        " has no list of order " + std::to_string(of.block.order));
+        }
+        claim(of.block);
+        map.set_allocated(of.block.first.raw(), of.block.order, of.block.type);
+        memory.per_cpu_[zone].append(map, of.cpu, of.block.first.raw(), of.block.order,
+                                     of.block.type);
+    }
+    return memory;
+}
+
+std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
+    assert(request.order <= max_order && request.type != MigrateType::isolate);
+    const unsigned local = layout_.cpu_numa[request.cpu];
+    const std::span<const std::uint8_t> zonelist = zonelists_[local];
+    const auto allowed = [&](std::uint8_t zone) {
+        return (request.numas >> zones_[zone].spec().numa & 1) != 0;
+    };
+    const auto preferred = std::find_if(zonelist.begin(), zonelist.end(), allowed);
+    if (preferred == zonelist.end()) return std::nullopt;
+    const ZoneSpec& first = zones_[*preferred].spec();
+    const unsigned level = map_.level_of(request.order);
+    // As long as DMA32 has memory, Normal's pageblocks are kept to their types
+    // (alloc_flags_nofragment()).
+    for (bool no_fragment = first.kind == ZoneKind::normal;; no_fragment = false) {
+        for (auto at = preferred; at != zonelist.end(); ++at) {
+            if (!allowed(*at)) continue;
+            if (no_fragment && zones_[*at].spec().numa != first.numa) break;
+            if (!above(zones_[*at], first.kind, level, mark)) continue;
+            const Unit unit = take(*at, request, no_fragment);
+            if (unit != no_unit) return map_.frame_of(unit);
+        }
+        if (!no_fragment) return std::nullopt;
+    }
+}
+
+Unit Memory::take(std::size_t zone, const Request& request, bool no_fragment) {
+    if (per_cpu_[zone].serves(request.order)) {
+        return per_cpu_[zone].take(map_, zones_[zone], request.cpu, request.order, request.type,
+                                   no_fragment);
+    }
+    return zones_[zone].take(map_, map_.level_of(request.order), request.type, no_fragment);
+}
+
+// zone_watermark_ok(); that blocks of the level exist shows when one is taken.
+bool Memory::above(const Zone& zone, ZoneKind preferred, unsigned level, Mark mark) const {
+    if (mark == Mark::none) return true;
+    const ZoneSpec& spec = zone.spec();
+    const std::uint64_t least = std::uint64_t{mark == Mark::low ? spec.low : spec.min} +
+                                (spec.kind < preferred ? spec.protection : 0);
+    const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
+    return left > least + (1ull << (level + map_.grain_order())) - 1;
+}
+
+void Memory::free(unsigned cpu, Frame frame, unsigned order) {
+    const Unit unit = map_.unit_of(frame);
+    assert(unit < map_.units() && !map_.is_free(unit) && !map_.is_hole(unit));
+    const std::size_t zone = zone_index(unit);
+    const MigrateType type = map_.type_of(unit);
+    if (per_cpu_[zone].serves(order) && type != MigrateType::isolate) {
+        return per_cpu_[zone].give(map_, zones_[zone], cpu, unit, order, type);
+    }
+    zones_[zone].give(map_, unit, map_.level_of(order), type);
+}
+
+void Memory::drain(unsigned cpu) {
+    for (std::size_t zone = 0; zone < zones_.size(); ++zone) {
+        per_cpu_[zone].drain(map_, zones_[zone], cpu);
+    }
+}
+
+void Memory::drain() {
+    for (unsigned cpu = 0; cpu < cpus(); ++cpu) drain(cpu);
+}
+
+template <class Below>
+bool Memory::all_below(std::uint64_t numas, Below&& below) const {
+    return std::all_of(zones_.begin(), zones_.end(), [&](const Zone& zone) {
+        return (numas >> zone.spec().numa & 1) == 0 || below(zone);
+    });
+}
+
+bool Memory::below_low(std::uint64_t numas) const {
+    return all_below(
+        numas, [this](const Zone& zone) { return !above(zone, ZoneKind::normal, 0, Mark::low); });
+}
+
+bool Memory::below_high(std::uint64_t numas) const {
+    return all_below(numas, [this](const Zone& zone) {
+        const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
+        const ZoneSpec& spec = zone.spec();
+        return left <= spec.high + (spec.kind < ZoneKind::normal ? spec.protection : 0);
+    });
+}
+
+std::uint32_t Memory::free_frames() const {
+    std::uint32_t units = 0;
+    for (const Zone& zone : zones_) units += zone.free_units();
+    return units << map_.grain_order();
+}
+
+std::uint32_t Memory::cached_frames() const {
+    std::uint32_t units = 0;
+    for (const PerCpuLists& lists : per_cpu_) {
+        for (unsigned cpu = 0; cpu < lists.cpus(); ++cpu) units += lists.units(cpu);
+    }
+    return units << map_.grain_order();
+}
+
+std::vector<Frame> Memory::free_list(std::size_t zone, unsigned order, MigrateType type) const {
+    std::vector<Frame> frames;
+    if (order < map_.grain_order()) return frames;
+    for (const Unit unit : map_.elements(zones_[zone].list(order - map_.grain_order(), type))) {
+        frames.push_back(map_.frame_of(unit));
+    }
+    return frames;
+}
+
+std::vector<FreeBlock> Memory::free_blocks() const {
+    std::vector<FreeBlock> blocks;
+    for (std::size_t zone = 0; zone < zones_.size(); ++zone) {
+        for (unsigned order = map_.grain_order(); order <= max_order; ++order) {
+            for (unsigned type = 0; type < migrate_types; ++type) {
+                const auto of = static_cast<MigrateType>(type);
+                for (const Frame first : free_list(zone, order, of)) {
+                    blocks.push_back({first, order, of});
+                }
+            }
+        }
+    }
+    return blocks;
+}
+
+}  // namespace pagelens

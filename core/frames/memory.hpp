@@ -1,0 +1,113 @@
+// All memory of a node as Linux's page allocator keeps it: zones, per-cpu lists, and which zone a
+// request is served from. A plain value: copying it is a snapshot, and copies go on independently.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/frames/frame_source.hpp"
+#include "core/frames/layout.hpp"
+#include "core/frames/memmap.hpp"
+#include "core/frames/per_cpu_lists.hpp"
+#include "core/frames/zone.hpp"
+
+namespace pagelens {
+
+struct FreeBlock {
+    Frame first;
+    unsigned order;
+    MigrateType type;
+    friend bool operator==(const FreeBlock&, const FreeBlock&) = default;
+};
+
+struct CachedBlock {  // in a per-cpu list
+    unsigned cpu;
+    FreeBlock block;
+};
+
+// What a page frame of a running kernel holds, where that is taken over.
+enum class FrameUse : std::uint8_t { pinned, movable, hole };
+
+class Memory {
+  public:
+    // How far a request may lower a zone's free memory: to its low watermark as at first, to its
+    // min watermark once reclaim did what it could, or to nothing, instead of killing a process.
+    enum class Mark : std::uint8_t { low, min, none };
+
+    // Fresh from boot: all free, every list in order of address. The frames of a last, incomplete
+    // unit belong to nobody.
+    // Throws std::invalid_argument for a grain that is not a power of two from 1 to 512, or zones
+    // that are out of order or do not begin on a 2 MiB boundary.
+    Memory(Layout layout, std::uint32_t grain);
+
+    // The state of a running machine, at grain 1. `free` holds the blocks of all free lists, each
+    // list's head first (how the lists are interleaved does not matter); `cached` those of the
+    // per-cpu lists likewise. `use` has an entry a frame and says what the others are; `pageblocks`
+    // the type of each 2 MiB. Throws std::invalid_argument where a block is misaligned, overlaps
+    // another or lies outside of every zone, or an array has another length.
+    static Memory taken_over(Layout layout, std::span<const FreeBlock> free,
+                             std::span<const CachedBlock> cached, std::span<const FrameUse> use,
+                             std::span<const MigrateType> pageblocks);
+
+    // The first of 2^order neighbouring frames (of a whole unit if that is more), aligned to their
+    // number; nothing if no zone has such a block above the mark.
+    // Precondition: order <= max_order, the type is not isolate, the CPU exists.
+    std::optional<Frame> alloc(const Request& request, Mark mark);
+    // Gives back what an alloc of this order gave, through the lists of `cpu`.
+    void free(unsigned cpu, Frame frame, unsigned order);
+    // Empties the per-cpu lists, of one CPU or of all.
+    void drain(unsigned cpu);
+    void drain();
+
+    // Whether every zone that may serve `numas` is below its low (or high) watermark, so that page
+    // cache has to go.
+    [[nodiscard]] bool below_low(std::uint64_t numas) const;
+    [[nodiscard]] bool below_high(std::uint64_t numas) const;
+
+    [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }
+    [[nodiscard]] std::uint32_t grain() const { return map_.grain(); }
+    [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(layout_.cpu_numa.size()); }
+    [[nodiscard]] unsigned numas() const { return static_cast<unsigned>(zonelists_.size()); }
+    // Free frames in the lists of all zones; per-cpu lists are apart, as in /proc/meminfo.
+    [[nodiscard]] std::uint32_t free_frames() const;
+    [[nodiscard]] std::uint32_t cached_frames() const;
+    // The blocks of one free list, head first. (Orders below the grain have none.)
+    [[nodiscard]] std::vector<Frame> free_list(std::size_t zone, unsigned order,
+                                               MigrateType type) const;
+    // The blocks of all zones' free lists: zone by zone, order by order, type by type, head first.
+    [[nodiscard]] std::vector<FreeBlock> free_blocks() const;
+    // The zones in the order in which a NUMA node's requests try them.
+    [[nodiscard]] std::span<const std::uint8_t> zonelist(unsigned numa) const {
+        return zonelists_[numa];
+    }
+
+    // For what else changes memory: compaction, sorting, hotplug.
+    [[nodiscard]] Memmap& map() { return map_; }
+    [[nodiscard]] const Memmap& map() const { return map_; }
+    [[nodiscard]] std::vector<Zone>& zones() { return zones_; }
+    [[nodiscard]] const std::vector<Zone>& zones() const { return zones_; }
+    [[nodiscard]] Zone& zone_of(Unit unit) { return zones_[zone_index(unit)]; }
+
+  private:
+    struct Empty {};
+    Memory(Layout layout, std::uint32_t grain, Empty);
+
+    [[nodiscard]] std::size_t zone_index(Unit unit) const {
+        return zone_of_[unit >> map_.pageblock_level()];
+    }
+    Unit take(std::size_t zone, const Request& request, bool no_fragment);
+    [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, unsigned level, Mark mark) const;
+    template <class Below>
+    [[nodiscard]] bool all_below(std::uint64_t numas, Below&& below) const;
+
+    Layout layout_;
+    Memmap map_;
+    std::vector<Zone> zones_;
+    std::vector<PerCpuLists> per_cpu_;                  // [zone]
+    std::vector<std::vector<std::uint8_t>> zonelists_;  // [numa]
+    std::vector<std::uint8_t> zone_of_;                 // [pageblock]
+};
+
+}  // namespace pagelens

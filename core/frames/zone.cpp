@@ -1,0 +1,171 @@
+#include "core/frames/zone.hpp"
+
+#include <algorithm>
+
+namespace pagelens {
+namespace {
+
+// Whom a type that has run dry takes from, in this order (Linux 6.1, `fallbacks`).
+constexpr std::array<std::array<MigrateType, 2>, pcp_types> fallbacks = {{
+    {MigrateType::reclaimable, MigrateType::movable},    // unmovable
+    {MigrateType::reclaimable, MigrateType::unmovable},  // movable
+    {MigrateType::unmovable, MigrateType::movable},      // reclaimable
+}};
+
+}  // namespace
+
+Zone::Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists)
+    : spec_(spec),
+      begin_(map.unit_of(Frame(spec.begin))),
+      end_(map.unit_of(Frame(spec.end))),
+      lists_(lists) {}
+
+Unit Zone::take(Memmap& map, unsigned level, MigrateType type, bool no_fragment) {
+    while (true) {
+        const Unit unit = take_smallest(map, level, type);
+        if (unit != no_unit || !steal(map, level, type, no_fragment)) return unit;
+    }
+}
+
+Unit Zone::take_smallest(Memmap& map, unsigned wanted, MigrateType type) {
+    unsigned level = wanted;
+    while (level < map.levels() && map.empty(list(level, type))) ++level;
+    if (level == map.levels()) return no_unit;
+    const Unit unit = map.first(list(level, type));
+    remove(map, unit, level);
+    while (level > wanted) {
+        --level;
+        const Unit upper = unit + (1u << level);
+        map.set_free(upper, level);
+        map.push_head(list(level, type), upper);
+        ++free_blocks_[level];
+        free_units_ += 1u << level;
+    }
+    map.set_allocated(unit, wanted, type);
+    return unit;
+}
+
+void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place) {
+    const unsigned top = map.levels() - 1;
+    free_units_ += 1u << level;
+    for (; level < top; ++level) {
+        const Unit buddy = unit ^ (1u << level);
+        if (!has_free(map, buddy, level)) break;
+        if (level >= map.pageblock_level()) {  // an isolated pageblock merges with its like only
+            const MigrateType other = map.type_of(buddy);
+            if (other != type && (other == MigrateType::isolate || type == MigrateType::isolate)) {
+                break;
+            }
+        }
+        map.unlink(buddy);
+        --free_blocks_[level];
+        map.set_inside(buddy);
+        map.set_inside(unit);
+        unit &= ~(1u << level);
+    }
+    map.set_free(unit, level);
+    ++free_blocks_[level];
+    bool to_tail = place == Place::tail;
+    if (!to_tail) {
+        to_tail = shuffling_ && level == top ? (shuffling_->bits32() & 1) != 0
+                                             : merge_likely(map, unit, level);
+    }
+    if (to_tail) {
+        map.push_tail(list(level, type), unit);
+    } else {
+        map.push_head(list(level, type), unit);
+    }
+}
+
+// Whether the block would merge twice if its buddy came back now (buddy_merge_likely()).
+bool Zone::merge_likely(const Memmap& map, Unit unit, unsigned level) const {
+    if (level >= map.pageblock_level()) return false;
+    const Unit parent = unit & ~(1u << level);
+    return has_free(map, parent ^ (2u << level), level + 1);
+}
+
+void Zone::remove(Memmap& map, Unit unit, unsigned level) {
+    map.unlink(unit);
+    map.set_inside(unit);
+    --free_blocks_[level];
+    free_units_ -= 1u << level;
+}
+
+void Zone::append(Memmap& map, Unit unit, unsigned level, MigrateType type) {
+    map.set_free(unit, level);
+    map.push_tail(list(level, type), unit);
+    ++free_blocks_[level];
+    free_units_ += 1u << level;
+}
+
+Zone::Moved Zone::move_free_blocks(Memmap& map, Unit pageblock, MigrateType type) {
+    Moved moved;
+    const Unit stop = std::min(pageblock + map.pageblock_units(), end_);
+    for (Unit unit = std::max(pageblock, begin_); unit < stop;) {
+        if (!map.is_free(unit)) {
+            if (map.is_movable(unit)) ++moved.movable;
+            ++unit;
+            continue;
+        }
+        const unsigned level = map.free_level(unit);
+        map.unlink(unit);
+        map.push_tail(list(level, type), unit);
+        moved.free += 1u << level;
+        unit += 1u << level;
+    }
+    return moved;
+}
+
+std::optional<Zone::Fallback> Zone::fallback(const Memmap& map, unsigned level,
+                                             MigrateType type) const {
+    if (free_blocks_[level] == 0) return std::nullopt;
+    for (const MigrateType other : fallbacks[static_cast<unsigned>(type)]) {
+        if (map.empty(list(level, other))) continue;
+        return Fallback{other, level + map.grain_order() >= pageblock_order / 2 ||
+                                   type != MigrateType::movable};
+    }
+    return std::nullopt;
+}
+
+// The largest block of another type; but where its pageblock cannot be claimed whole, the smallest.
+bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
+    const unsigned least = no_fragment ? std::max(wanted, map.pageblock_level()) : wanted;
+    std::optional<Fallback> found;
+    unsigned level = map.levels();
+    while (!found && level-- > least) found = fallback(map, level, type);
+    if (!found) return false;
+    if (!found->whole && level > wanted) {
+        found.reset();
+        for (level = wanted; !found; ++level) found = fallback(map, level, type);
+        --level;
+    }
+    steal_block(map, map.first(list(level, found->type)), type, found->whole);
+    return true;
+}
+
+void Zone::steal_block(Memmap& map, Unit unit, MigrateType type, bool whole) {
+    const unsigned level = map.free_level(unit);
+    const auto to_own_list = [&] {
+        map.unlink(unit);
+        map.push_tail(list(level, type), unit);
+    };
+    if (level >= map.pageblock_level()) {
+        for (Unit at = unit; at < unit + (1u << level); at += map.pageblock_units()) {
+            map.set_type(at, type);
+        }
+        return to_own_list();
+    }
+    if (!whole) return to_own_list();
+    const Unit pageblock = map.pageblock_begin(unit);
+    const MigrateType old_type = map.type_of(unit);
+    const Moved moved = move_free_blocks(map, pageblock, type);
+    std::uint32_t alike = 0;  // allocated units that suit the type
+    if (type == MigrateType::movable) {
+        alike = moved.movable;
+    } else if (old_type == MigrateType::movable) {
+        alike = map.pageblock_units() - moved.free - moved.movable;
+    }
+    if (moved.free + alike >= std::max(1u, map.pageblock_units() / 2)) map.set_type(unit, type);
+}
+
+}  // namespace pagelens

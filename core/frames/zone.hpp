@@ -1,0 +1,78 @@
+// One zone's buddy system, as mm/page_alloc.c of Linux 6.1 has it: a free list an order and migrate
+// type, taken from the head; a larger block is split and its upper halves go to the heads; a type
+// that has run dry steals from another; a freed block merges with its buddies and goes to the head,
+// or to the tail where it is likely to merge again soon.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "core/frames/layout.hpp"
+#include "core/frames/memmap.hpp"
+#include "core/frames/philox.hpp"
+
+namespace pagelens {
+
+class Zone {
+  public:
+    // Where a freed block goes in its list; memory that comes online goes to the tail.
+    enum class Place : std::uint8_t { usual, tail };
+
+    // `lists`: the first of the Memmap's lists that are this zone's, list_count() in all.
+    Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists);
+    static std::uint32_t list_count(const Memmap& map) { return map.levels() * migrate_types; }
+
+    [[nodiscard]] const ZoneSpec& spec() const { return spec_; }
+    [[nodiscard]] Unit begin() const { return begin_; }
+    [[nodiscard]] Unit end() const { return end_; }
+    [[nodiscard]] std::uint32_t free_units() const { return free_units_; }
+    [[nodiscard]] std::uint32_t free_blocks(unsigned level) const { return free_blocks_[level]; }
+    [[nodiscard]] Memmap::List list(unsigned level, MigrateType type) const {
+        return lists_ + level * migrate_types + static_cast<unsigned>(type);
+    }
+
+    // A block of this level, or no_unit. `no_fragment`: steal nothing smaller than a pageblock.
+    Unit take(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
+    // Gives a block back, for allocation as `type`.
+    void give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place = Place::usual);
+
+    // Takes a free block out of its list; the caller answers for its frames from now on.
+    void remove(Memmap& map, Unit unit, unsigned level);
+    // Puts a block that belongs to nobody at the tail of a list as it is, without merging.
+    void append(Memmap& map, Unit unit, unsigned level, MigrateType type);
+    // Moves the free blocks of a pageblock to the lists of `type`, as move_freepages() does; the
+    // units moved, and of the others those that are movable.
+    struct Moved {
+        std::uint32_t free = 0, movable = 0;
+    };
+    Moved move_free_blocks(Memmap& map, Unit pageblock, MigrateType type);
+
+    // From now on blocks of the largest order are freed to head or tail at random
+    // (page_alloc.shuffle=1).
+    void shuffle_on_free(const Random& random) { shuffling_ = random; }
+
+  private:
+    Unit take_smallest(Memmap& map, unsigned level, MigrateType type);
+    bool steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
+    struct Fallback {
+        MigrateType type;
+        bool whole;  // its pageblock may be claimed whole
+    };
+    [[nodiscard]] std::optional<Fallback> fallback(const Memmap& map, unsigned level,
+                                                   MigrateType type) const;
+    void steal_block(Memmap& map, Unit unit, MigrateType type, bool whole);
+    [[nodiscard]] bool merge_likely(const Memmap& map, Unit unit, unsigned level) const;
+    [[nodiscard]] bool has_free(const Memmap& map, Unit unit, unsigned level) const {
+        return unit >= begin_ && unit < end_ && map.is_free(unit, level);
+    }
+
+    ZoneSpec spec_;
+    Unit begin_, end_;
+    Memmap::List lists_;
+    std::uint32_t free_units_ = 0;
+    std::array<std::uint32_t, max_order + 1> free_blocks_{};  // [level]
+    std::optional<Random> shuffling_;
+};
+
+}  // namespace pagelens
