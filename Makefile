@@ -5,6 +5,7 @@
 #   make sanitize   C++ tests under ASan and UBSan
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
+#   make zonesort   the kernel module, for both of its kernels
 #   make examples   the programs of examples/                    make lock        renew requirements.lock
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -24,7 +25,7 @@ NATIVE := core bindings tracer hooks machines
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-wheel test-long lint format sanitize bench docs picture examples lock clean
+.PHONY: help demo test test-cpp test-python test-wheel test-long lint format sanitize bench docs picture examples zonesort lock clean
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -96,6 +97,10 @@ sanitize: build/sanitize/build.ninja
 bench: $(STAMPS)/package $(STAMPS)/debian-run build/bench/build.ninja examples
 	@cmake --build build/bench
 	@python bench/run.py --binaries build/bench/bench --output docs/results/bench.md
+
+# For Debian 12's kernel and that of its backports; their headers are fetched. Elsewhere: make -C zonesort
+zonesort: $(STAMPS)/package
+	@python scripts/build_zonesort.py build/zonesort
 
 picture: demo
 	@python scripts/picture.py build/demo/explanation.json

@@ -1,7 +1,9 @@
 """A guest with zonesort in it, for the tests of the module."""
 
+import re
 import subprocess
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from pagelens.lab.guest import Guest
@@ -25,14 +27,14 @@ def guest_program(folder: Path) -> Path:
     return program
 
 
-def zonesort_guest(kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, append: str = "") -> Guest:
+def zonesort_guest(kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, nodes: int = 1) -> Guest:
     """Boots with /lab/zonesort_module.ko and /lab/guest."""
     found = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
     files = {
         "/lab/zonesort_module.ko": build_module(ROOT / "zonesort", found),
         "/lab/guest": guest_program(folder),
     }
-    return Guest(kernel=found, memory=memory, cpus=cpus, append=append, files=files)
+    return Guest(kernel=found, memory=memory, cpus=cpus, nodes=nodes, files=files)
 
 
 def shell(guest: Guest, script: str) -> str:
@@ -58,3 +60,16 @@ def largest_blocks(guest: Guest) -> int:
 
 def complaints(guest: Guest) -> list[str]:
     return [line for line in shell(guest, "dmesg").splitlines() if any(word in line for word in COMPLAINTS)]
+
+
+def free_lists(guest: Guest) -> tuple[list[int], list[int]]:
+    """Free blocks of each zone and order: as the allocator counts them, and as walking its lists does."""
+    counted, walked = shell(guest, "cat /proc/buddyinfo; echo =; cat /proc/pagetypeinfo").split("=")
+    blocks = {tuple(line.split()[:4]): [*map(int, line.split()[4:])] for line in counted.splitlines()}
+    found = {zone: [0] * len(of_orders) for zone, of_orders in blocks.items()}
+    for line in walked.splitlines():
+        match = re.fullmatch(r"Node +(\d+), zone +(\w+), type +\w+ +([\d ]+)", line)
+        if match and len(numbers := match[3].split()) == 11:
+            zone = ("Node", f"{match[1]},", "zone", match[2])
+            found[zone] = [a + int(b) for a, b in zip(found[zone], numbers, strict=True)]
+    return [*chain(*blocks.values())], [*chain(*found.values())]
