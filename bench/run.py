@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+from results import write_table
+
 
 def figures(command: list[str]) -> list[dict[str, object]]:
     """Runs one benchmark and returns the figures that it printed; its other output goes through."""
@@ -31,6 +34,13 @@ def processor() -> str:
     return platform.machine()
 
 
+def shown(row: dict[str, object]) -> list[str]:
+    """The cells of one figure."""
+    value = row["value"]
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return [str(row["name"]), text, str(row["unit"]), str(row.get("required", "")), str(row.get("note", ""))]
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -49,25 +59,14 @@ def main() -> None:
         print(f"== {name}", flush=True)
         rows += figures(commands[name])
 
-    lines = [
-        "# Benchmarks",
-        "",
-        f"{processor()}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}",
+    write_table(
+        arguments.output,
+        "Benchmarks",
+        f"{processor()}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}\n"
         "(five minutes); written by `make bench`. Compare the ratios, not the absolute figures.",
-        "",
-        "| figure | value | unit | required | note |",
-        "|---|---:|---|---|---|",
-    ]
-    for row in rows:
-        value = row["value"]
-        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-        lines.append(
-            f"| {row['name']} | {shown} | {row['unit']} | {row.get('required', '')} | {row.get('note', '')} |"
-        )
-    partial = arguments.output.with_suffix(".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text("\n".join(lines) + "\n")
-    partial.rename(arguments.output)
+        ("figure", ">value", "unit", "required", "note"),
+        map(shown, rows),
+    )
     print(f"bench: wrote {arguments.output}")
 
 

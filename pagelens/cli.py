@@ -1,9 +1,11 @@
 """The command line: routes to the commands, and turns our errors into one line and an exit status."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+import pagelens
 from pagelens.accesses.trace_command import EXAMPLES as TRACE_EXAMPLES
 from pagelens.accesses.trace_command import trace
 from pagelens.accesses.trace_info import EXAMPLES as INFO_EXAMPLES
@@ -20,15 +22,33 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"pagelens {pagelens.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
-    # Keeps the name of a command even while it is the only one.
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 
 app.command(context_settings={"allow_interspersed_args": False}, epilog=TRACE_EXAMPLES)(trace)
 app.command("explain", epilog=EXAMPLES)(explain_command)
 app.command("trace-info", epilog=INFO_EXAMPLES)(trace_info)
+
+
+def _given(error: typer.TyperException) -> str:
+    """The value that was refused, where the message has only its range."""
+    from pydantic import ValidationError  # what typer checks ranges with
+
+    if not isinstance(error.__cause__, ValidationError):
+        return ""
+    return f", not {error.__cause__.errors()[0]['input']}"
 
 
 def main() -> None:
@@ -41,6 +61,6 @@ def main() -> None:
     except typer.TyperException as error:  # the command line itself is wrong
         message = error.format_message().rstrip(".")  # empty where the help has been shown instead
         if message:
-            print(f"pagelens: {message}; see pagelens --help", file=sys.stderr)
+            print(f"pagelens: {message}{_given(error)}; see pagelens --help", file=sys.stderr)
         status = error.exit_code
     sys.exit(status)

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from results import write_table
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -69,23 +71,17 @@ def main() -> None:
     pytest = [sys.executable, "-m", "pytest", "-m", "long", "-q"]
     results.append(run("Python tests marked long", pytest, r"(\d+ passed.*?) in "))
 
-    lines = [
-        "# Long tests",
-        "",
-        "Written by `make test-long`. The fuzz targets and the C++ tests run under",
+    write_table(
+        arguments.output,
+        "Long tests",
+        "Written by `make test-long`. The fuzz targets and the C++ tests run under\n"
         "AddressSanitizer and UndefinedBehaviorSanitizer.",
-        "",
-        "| test | result | detail | seconds |",
-        "|---|---|---|---:|",
-    ]
-    lines += [
-        f"| {row.name} | {'passed' if row.passed else 'FAILED'} | {row.detail} | {row.seconds:.0f} |"
-        for row in results
-    ]
-    partial = arguments.output.with_suffix(".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text("\n".join(lines) + "\n")
-    partial.rename(arguments.output)
+        ("test", "result", "detail", ">seconds"),
+        (
+            (row.name, "passed" if row.passed else "FAILED", row.detail, f"{row.seconds:.0f}")
+            for row in results
+        ),
+    )
     print(f"test-long: wrote {arguments.output}")
     if not all(row.passed for row in results):
         sys.exit(1)

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "core/accesses/op.hpp"
 #include "core/address/units.hpp"
@@ -30,6 +32,13 @@ class Program {
     [[nodiscard]] virtual unsigned threads() const = 0;
     // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
     [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;
+
+    // [page] 1 if the program ever writes it; found once, by a pass over the ops.
+    [[nodiscard]] std::span<const std::uint8_t> written() const;
+
+  private:
+    mutable std::once_flag written_known_;
+    mutable std::vector<std::uint8_t> written_;
 };
 
 }  // namespace pagelens

@@ -94,13 +94,23 @@ class SweepCursor final : public Cursor {
             if (sweep_ == phase_end_) {
                 finish_round();
             } else {
-                emit_turn(program_.loops().sweeps[sweep_]);
+                emit_turn();
             }
         }
         return batch_;
     }
 
   private:
+    // One thread's way through its part of a stream's array: of `pages` pages it has reached number
+    // floor(turn * pages / turns), which never grows by more than one a turn.
+    struct Walk {
+        std::uint64_t first;  // page of the array
+        std::uint64_t pages;
+        std::uint64_t at = 0;         // of the part
+        std::uint64_t remainder = 0;  // turn * pages - at * turns
+        unsigned stream, thread;
+    };
+
     void start_phase(unsigned phase) {
         const auto& sweeps = program_.loops().sweeps;
         phase_ = phase;
@@ -108,45 +118,58 @@ class SweepCursor final : public Cursor {
         announce_ = true;
         phase_begin_ = phase_end_;
         while (phase_end_ < sweeps.size() && sweeps[phase_end_].phase == phase) ++phase_end_;
-        sweep_ = phase_begin_;
-        turn_ = 0;
+        start_sweep(phase_begin_);
     }
 
     void finish_round() {
         if (++round_ < program_.loops().phase_repeats[phase_] && phase_begin_ != phase_end_) {
-            sweep_ = phase_begin_;
+            start_sweep(phase_begin_);
         } else {
             start_phase(phase_ + 1);
         }
     }
 
-    void emit_turn(const Sweep& sweep) {
-        const std::uint64_t turns = program_.turns(sweep);
-        for (unsigned t = 0; t < program_.threads(); ++t) {
-            for (const SweepStream& s : sweep.streams) visit(sweep, s, t, turns);
-        }
-        // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
-        if (++turn_ > turns) {
-            turn_ = 0;
-            ++sweep_;
+    void start_sweep(std::size_t number) {
+        sweep_ = number;
+        turn_ = 0;
+        walks_.clear();
+        if (sweep_ == phase_end_) return;
+        const Sweep& sweep = program_.loops().sweeps[sweep_];
+        turns_ = program_.turns(sweep);
+        for (unsigned thread = 0; thread < program_.threads(); ++thread) {
+            for (unsigned stream = 0; stream < sweep.streams.size(); ++stream) {
+                const auto [begin, end] = program_.part(sweep.streams[stream].array, thread);
+                walks_.push_back(
+                    {.first = begin, .pages = end - begin, .stream = stream, .thread = thread});
+            }
         }
     }
 
-    // A stream of n pages visits page floor(turn * n / turns) when that number changes.
-    void visit(const Sweep& sweep, const SweepStream& s, unsigned thread, std::uint64_t turns) {
-        const auto [begin, end] = program_.part(s.array, thread);
-        const std::uint64_t n = end - begin;
-        const auto at = [&](std::uint64_t turn) { return turn * n / turns; };
-        if (s.kind == StreamKind::write && turn_ > 0) {
-            const std::uint64_t before = at(turn_ - 1);
-            if (turn_ == turns ? before < n : before != at(turn_)) {
-                emit(OpKind::write_back, s, begin + before, thread);
+    void emit_turn() {
+        const Sweep& sweep = program_.loops().sweeps[sweep_];
+        for (Walk& walk : walks_) visit(sweep, walk);
+        // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
+        if (++turn_ > turns_) start_sweep(sweep_ + 1);
+    }
+
+    void visit(const Sweep& sweep, Walk& walk) {
+        const SweepStream& s = sweep.streams[walk.stream];
+        const std::uint64_t before = walk.at;
+        bool moved = turn_ == 0;
+        if (turn_ > 0) {
+            walk.remainder += walk.pages;
+            moved = walk.remainder >= turns_;
+            if (moved) {
+                walk.remainder -= turns_;
+                ++walk.at;
             }
+            if (s.kind == StreamKind::write && (turn_ == turns_ ? before < walk.pages : moved))
+                emit(OpKind::write_back, s, walk.first + before, walk.thread);
         }
-        if (turn_ < turns && n > 0 && (turn_ == 0 || at(turn_) != at(turn_ - 1))) {
-            if (sweep.first_touch) emit(OpKind::map_write, s, begin + at(turn_), thread);
+        if (turn_ < turns_ && walk.pages > 0 && moved) {
+            if (sweep.first_touch) emit(OpKind::map_write, s, walk.first + walk.at, walk.thread);
             emit(s.kind == StreamKind::stream_store ? OpKind::stream_store : OpKind::fetch, s,
-                 begin + at(turn_), thread);
+                 walk.first + walk.at, walk.thread);
         }
     }
 
@@ -161,14 +184,15 @@ class SweepCursor final : public Cursor {
     }
 
     const SweepProgram& program_;
-    std::vector<Op> batch_;  // keeps its capacity: no allocation once the first turns are done
+    std::vector<Op> batch_;    // keeps its capacity: no allocation once the first turns are done
+    std::vector<Walk> walks_;  // of the sweep: thread by thread, stream by stream
     unsigned phase_ = 0;
     unsigned round_ = 0;
     bool announce_ = false;
     std::size_t phase_begin_ = 0;
     std::size_t phase_end_ = 0;
     std::size_t sweep_ = 0;
-    std::uint64_t turn_ = 0;
+    std::uint64_t turn_ = 0, turns_ = 0;
 };
 
 std::unique_ptr<Cursor> SweepProgram::open() const { return std::make_unique<SweepCursor>(*this); }

@@ -1,5 +1,6 @@
 // Sources of frames that are not the kernel's allocator: contiguous, random, coloured.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include "core/frames/cpu_batches.hpp"
 #include "core/frames/philox.hpp"
 #include "core/frames/placement.hpp"
+#include "core/machine/huge_array.hpp"
 
 namespace pagelens {
 namespace {
@@ -55,26 +57,42 @@ class ContiguousFrames : public FrameSource {
 class RandomFrames : public FrameSource {
   public:
     RandomFrames(std::uint32_t frames, Random random)
-        : frames_(frames), left_(frames), taken_(frames, false), random_(random) {}
+        : frames_(frames), left_(frames), taken_((frames + 63) / 64 * 8), random_(random) {
+        for (std::uint32_t& draw : ahead_) draw = drawn();
+    }
 
     std::optional<Frame> alloc(Request) override {
         if (left_ == 0) return std::nullopt;
         std::uint32_t frame;
-        do frame = random_.below(frames_);
-        while (taken_.has(frame));
-        taken_.add(frame);
+        do {
+            frame = std::exchange(ahead_[next_], drawn());
+            next_ = (next_ + 1) % ahead_.size();
+        } while ((word(frame) >> (frame % 64) & 1) != 0);
+        word(frame) |= 1ull << (frame % 64);
         --left_;
         return Frame(frame);
     }
     void free(Request, Frame frame) override {
-        taken_.remove(frame.raw());
+        word(frame.raw()) &= ~(1ull << (frame.raw() % 64));
         ++left_;
     }
 
   private:
+    std::uint64_t& word(std::uint32_t frame) {
+        return reinterpret_cast<std::uint64_t*>(taken_.data())[frame / 64];
+    }
+    // The next draw; whether it is free is looked up when it is used, by when its bit has arrived.
+    std::uint32_t drawn() {
+        const std::uint32_t frame = random_.below(frames_);
+        __builtin_prefetch(&word(frame), 1);
+        return frame;
+    }
+
     std::uint32_t frames_, left_;
-    FrameSet taken_;
+    HugeArray taken_;  // one bit a frame
     Random random_;
+    std::array<std::uint32_t, 16> ahead_;
+    std::size_t next_ = 0;
 };
 
 // Walks the slots in order, one population level after the other: at level L only slots with L of

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/frames/philox.hpp"
+#include "core/machine/huge_array.hpp"
 
 namespace pagelens {
 
@@ -57,7 +58,7 @@ class FullyAssociativeCache {
         return dirty;
     }
 
-    std::vector<Page> state_;
+    HugeVector<Page> state_;
     std::vector<std::uint32_t> held_;  // page * 64 + line of every resident line
     std::uint32_t capacity_;
     Random random_;

@@ -1,45 +1,80 @@
-// A zeroed byte array in huge pages where the host gives them: the simulated caches' state is up to
-// 256 MiB and is hit at random, so the host's TLB decides the speed.
+// Large arrays in huge pages where the host gives them: the simulated caches' state and what is
+// kept of a job's pages is up to 256 MiB and is hit at random, so the host's TLB decides the speed.
+//
+// A thread keeps the blocks that it gave back for its next replay: to hand out fresh pages and to
+// clear them takes the kernel as long as a short replay.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace pagelens {
 
+struct HugeBlock {
+    static constexpr std::size_t page = std::size_t{2} << 20;
+
+    void* memory;
+    std::size_t bytes;  // whole pages
+    bool fresh;         // all zero
+
+    // At least `bytes` bytes, aligned to a page. Throws std::bad_alloc.
+    static HugeBlock take(std::size_t bytes);
+    // Keeps it for this thread's next take() of about that size.
+    static void give_back(HugeBlock block);
+};
+
+// A zeroed byte array.
 class HugeArray {
   public:
-    explicit HugeArray(std::size_t bytes) : bytes_(bytes), mapped_(bytes + alignment) {
-        base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base_ == MAP_FAILED) throw std::bad_alloc();
-        const auto address = reinterpret_cast<std::uintptr_t>(base_);
-        data_ = reinterpret_cast<std::uint8_t*>((address + alignment - 1) / alignment * alignment);
-        madvise(data_, bytes, MADV_HUGEPAGE);  // advice: nothing is lost if it is refused
+    explicit HugeArray(std::size_t bytes) : bytes_(bytes), block_(HugeBlock::take(bytes)) {
+        if (!block_.fresh) std::memset(block_.memory, 0, bytes);
     }
     ~HugeArray() {
-        if (base_ != nullptr) munmap(base_, mapped_);
+        if (block_.memory != nullptr) HugeBlock::give_back(block_);
     }
     HugeArray(HugeArray&& other) noexcept
         : bytes_(other.bytes_),
-          mapped_(other.mapped_),
-          base_(std::exchange(other.base_, nullptr)),
-          data_(other.data_) {}
+          block_{std::exchange(other.block_.memory, nullptr), other.block_.bytes, false} {}
     HugeArray(const HugeArray&) = delete;
     HugeArray& operator=(const HugeArray&) = delete;
     HugeArray& operator=(HugeArray&&) = delete;
 
-    [[nodiscard]] std::uint8_t* data() { return data_; }
+    [[nodiscard]] std::uint8_t* data() { return static_cast<std::uint8_t*>(block_.memory); }
     [[nodiscard]] std::size_t size() const { return bytes_; }
 
   private:
-    static constexpr std::size_t alignment = std::size_t{2} << 20;
-    std::size_t bytes_, mapped_;
-    void* base_;
-    std::uint8_t* data_;
+    std::size_t bytes_;
+    HugeBlock block_;
 };
+
+// The same for vectors; what is small shares its pages with others.
+template <class T>
+struct HugeAllocator {
+    using value_type = T;
+    HugeAllocator() = default;
+    template <class U>
+    HugeAllocator(const HugeAllocator<U>& /*other*/) {}
+
+    T* allocate(std::size_t n) {
+        if (n > (~std::size_t{0} - HugeBlock::page) / sizeof(T)) throw std::bad_array_new_length();
+        if (n * sizeof(T) < HugeBlock::page) return static_cast<T*>(::operator new(n * sizeof(T)));
+        return static_cast<T*>(HugeBlock::take(n * sizeof(T)).memory);
+    }
+    void deallocate(T* memory, std::size_t n) {
+        if (n * sizeof(T) < HugeBlock::page) {
+            ::operator delete(memory);
+        } else {
+            HugeBlock::give_back({memory, n * sizeof(T), false});
+        }
+    }
+    friend bool operator==(const HugeAllocator&, const HugeAllocator&) { return true; }
+};
+
+template <class T>
+using HugeVector = std::vector<T, HugeAllocator<T>>;
 
 }  // namespace pagelens

@@ -1,9 +1,10 @@
-// A set-associative, write-back, write-allocate LRU cache: L1, L2, and any cache of few megabytes.
+// A set-associative, write-back, write-allocate LRU cache, line by line: what a program is compiled
+// with. (The L2s of a node, for many ranks at a time: lru_bank.hpp.)
 //
-// A set is a row of 32-bit entries kept in recency order (most recent first), 16 entries to one
-// cache line of the host: a hit moves its entry to the front, a miss pushes the last one out.
-// An entry is tag + 1 with the dirty flag in the top bit; 0 is empty. The slow, obvious version
-// that this one must equal is in tests/cpp/reference_caches.hpp.
+// A set is a row of 32-bit entries kept in recency order (most recent first): a hit moves its entry
+// to the front, a miss pushes the last one out. An entry is tag + 1 with the dirty flag in the top
+// bit; 0 is empty. The slow, obvious version that this one must equal is in
+// tests/cpp/reference_caches.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include "core/machine/lru_kernels.hpp"
 
 namespace pagelens {
 
@@ -30,8 +29,7 @@ class SetAssociativeCache {
     SetAssociativeCache(std::uint32_t sets, std::uint32_t ways)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           ways_(ways),
-          stride_((ways + lru_row - 1) / lru_row * lru_row),
-          rows_(std::size_t{sets} * stride_ + lru_row) {
+          rows_(std::size_t{sets} * ways) {
         assert(std::has_single_bit(sets) && ways >= 1);
     }
 
@@ -84,21 +82,6 @@ class SetAssociativeCache {
         return dirty;
     }
 
-    // Several lines of one page (line = page * 64 + 0..63), as access() in any order of the lines:
-    // they lie in different sets. victim_page() tells where a dirty victim came from.
-    // Preconditions: at least 64 sets, at most 16 ways.
-    LruResult access_page(std::uint64_t page, std::uint64_t lines, bool write) {
-        assert(set_bits_ >= 6 && ways_ <= lru_row);
-        const std::uint64_t first_set = (page << 6) & (sets() - 1);
-        const auto entry = static_cast<std::uint32_t>(page >> (set_bits_ - 6)) + 1;
-        return kernel_(row(first_set), ways_, lines, entry | (write ? dirty_bit : 0), evicted_);
-    }
-    // The page of the dirty victim that `line` of `page` pushed out in the last access_page().
-    [[nodiscard]] std::uint64_t victim_page(std::uint64_t page, int line) const {
-        const std::uint64_t sets_of_pages = sets() >> 6;
-        return ((evicted_[line] & entry_tag) - 1) * sets_of_pages + (page & (sets_of_pages - 1));
-    }
-
   private:
     [[nodiscard]] std::uint32_t entry_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_) + 1;
@@ -109,18 +92,14 @@ class SetAssociativeCache {
         return way;
     }
 
-    // Rows begin one row in: the AVX2 kernel reads the word before a row.
-    std::uint32_t* row(std::uint64_t set) { return &rows_[lru_row + set * stride_]; }
+    std::uint32_t* row(std::uint64_t set) { return &rows_[set * ways_]; }
 
-    static constexpr std::uint32_t dirty_bit = lru_dirty;
-    static constexpr std::uint32_t entry_tag = lru_tag;
+    static constexpr std::uint32_t dirty_bit = 1u << 31;
+    static constexpr std::uint32_t entry_tag = dirty_bit - 1;
 
     unsigned set_bits_;
     std::uint32_t ways_;
-    std::uint32_t stride_;  // entries of a row: ways rounded up to whole cache lines of the host
     std::vector<std::uint32_t> rows_;
-    LruKernel kernel_ = lru_kernel();
-    std::uint32_t evicted_[64] = {};  // [line] the entry pushed out by the last access_page()
 };
 
 }  // namespace pagelens

@@ -121,7 +121,7 @@ class MemorySide {
     Counters& counters_;
     std::optional<Indexed> main_, two_way_;
     std::optional<FullyAssociativeCache> ideal_;
-    std::vector<std::uint64_t> used_;  // lines of each sampled frame that were ever used
+    HugeVector<std::uint64_t> used_;  // lines of each sampled frame that were ever used
 };
 
 }  // namespace pagelens

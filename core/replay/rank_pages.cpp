@@ -8,22 +8,6 @@
 
 namespace pagelens {
 
-namespace {
-
-// [page] 1 if the program ever writes it.
-std::vector<std::uint8_t> written_pages(const Program& program) {
-    std::vector<std::uint8_t> written(program.pages().size());
-    const auto cursor = program.open();
-    for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-        for (const Op& op : ops) {
-            if (op.kind() == OpKind::map_write) written[op.page] = 1;
-        }
-    }
-    return written;
-}
-
-}  // namespace
-
 RankPages::RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
                      const Sampling& sampling, Listed listed, SlotPopulation population)
     : ranks_(ranks),
@@ -33,12 +17,18 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
       node_frames_(placement.frames()),
       population_(std::move(population)),
       frames_(program.pages().size() * ranks, none),
-      mapped_(program.pages().size()),
-      lists_(program.pages().size()) {
+      states_(program.pages().size()),
+      lists_(program.pages().size(), none) {
     if (order_ > small_order) find_blocks(program);
+    // Room for as many as independent frames would list; what is not used costs nothing.
+    const double members = sampling.members();
+    const double of_all = listed == Listed::covered ? sampling.period() : sampling.colours();
+    const double of_page = ranks * members / of_all;
+    pool_.reserve(static_cast<std::size_t>(static_cast<double>(states_.size()) *
+                                           (1.1 * of_page + std::min(members, of_page))));
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
-    source_ = placement.open({ranks, static_cast<std::uint32_t>(mapped_.size()),
+    source_ = placement.open({ranks, static_cast<std::uint32_t>(states_.size()),
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
@@ -46,12 +36,13 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
 // one.
 void RankPages::find_blocks(const Program& program) {
     const std::span<const VirtualPage> pages = program.pages();
-    const std::vector<std::uint8_t> written = written_pages(program);
+    const std::span<const std::uint8_t> written = program.written();
     const auto count = static_cast<std::uint32_t>(pages.size());
     std::vector<std::uint32_t> by_address(count);
     std::iota(by_address.begin(), by_address.end(), 0u);
-    std::sort(by_address.begin(), by_address.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; });
+    const auto before = [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; };
+    if (!std::is_sorted(by_address.begin(), by_address.end(), before))
+        std::sort(by_address.begin(), by_address.end(), before);
     block_of_.assign(count, none);
     offset_of_.resize(count);
     for (std::uint32_t begin = 0; begin < count;) {
@@ -76,8 +67,8 @@ void RankPages::find_blocks(const Program& program) {
 
 void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page) {
-        if (mapped_[page] == 0) continue;
-        mapped_[page] = 0;
+        if (states_[page] == State::unmapped) continue;
+        states_[page] = State::unmapped;
         const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             if (in_large_page(block, rank)) continue;
@@ -86,7 +77,6 @@ void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
             source_->free({rank, small_order}, Frame(frame));
             frame = none;
         }
-        list_sampled(page);
         if (block != none && --blocks_[block].mapped == 0) close_block(block);
     }
 }
@@ -102,7 +92,13 @@ void RankPages::close_block(std::uint32_t block) {
         large = none;
         for (const std::uint32_t page : pages) frame_of(page, rank) = none;
     }
-    for (const std::uint32_t page : pages) list_sampled(page);
+}
+
+std::size_t RankPages::list_length(std::uint32_t page) const {
+    const RankPage* const begin = pool_.data() + lists_[page];
+    const RankPage* at = begin;
+    for (bool last = false; !last; at += at->frame + 1) last = at->watched != 0;
+    return static_cast<std::size_t>(at - begin);
 }
 
 void RankPages::list_sampled(std::uint32_t page) {
@@ -119,24 +115,29 @@ void RankPages::list_sampled(std::uint32_t page) {
         const std::uint32_t member = member_of(frames[rank]);
         if (member != Sampling::none) length += counts[member]++ == 0 ? 2 : 1;
     }
-    List& list = lists_[page];
-    list.count = length;
-    if (length > list.capacity) {  // a longer list moves to the end of the pool
-        list.capacity = length;
-        list.offset = static_cast<std::uint32_t>(pool_.size());
+    states_[page] = length == 0 ? State::unlisted : State::listed;
+    if (length == 0) return;
+    if (lists_[page] == none || length > list_length(page)) {  // to the end of the pool
+        lists_[page] = static_cast<std::uint32_t>(pool_.size());
         pool_.resize(pool_.size() + length);
     }
-    std::array<SampledPage*, counts.size()> next{};
-    SampledPage* at = pool_.data() + list.offset;
+    std::array<RankPage*, counts.size()> next;  // of each member that counts
+    RankPage* at = pool_.data() + lists_[page];
+    RankPage* head = at;
     for (std::uint32_t member = 0; member < sampling_.members(); ++member) {
         if (counts[member] == 0) continue;
-        *at = {member, counts[member]};
+        head = at;
+        *head = {counts[member], static_cast<std::uint16_t>(member), 0};
         next[member] = at + 1;
         at += counts[member] + 1;
     }
+    head->watched = 1;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         const std::uint32_t member = member_of(frames[rank]);
-        if (member != Sampling::none) *next[member]++ = {rank, frames[rank]};
+        if (member == Sampling::none) continue;
+        const bool watched = sampling_.covers(frames[rank]);
+        *next[member]++ = {frames[rank], static_cast<std::uint16_t>(rank),
+                           static_cast<std::uint16_t>(watched ? 1 : 0)};
     }
 }
 

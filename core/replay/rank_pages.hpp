@@ -10,6 +10,8 @@
 
 #include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
+#include "core/machine/huge_array.hpp"
+#include "core/machine/lru_bank.hpp"
 #include "core/replay/residency.hpp"
 #include "core/replay/sampling.hpp"
 
@@ -17,11 +19,6 @@ namespace pagelens {
 
 class OutOfMemory : public std::runtime_error {
     using std::runtime_error::runtime_error;
-};
-
-struct SampledPage {
-    std::uint32_t rank;
-    std::uint32_t frame;
 };
 
 class RankPages {
@@ -40,21 +37,27 @@ class RankPages {
     // The pages' frames go back; a large page goes when the last of its pages does.
     void unmap(std::uint32_t first, std::uint64_t count);
 
-    [[nodiscard]] bool mapped(std::uint32_t page) const { return mapped_[page] != 0; }
-    // visit(SampledPage, lines) for each listed frame of a page of which some of `lines` are in
-    // the sample.
+    [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
+    // visit(std::span<const RankPage>, lines) for the listed frames of a page, colour by colour, of
+    // which some of `lines` are in the sample. The frames that are in it are marked as watched.
     template <class Visit>
     void for_sampled(std::uint32_t page, std::uint64_t lines, Visit&& visit) const {
-        const SampledPage* at = pool_.data() + lists_[page].offset;
-        const SampledPage* const end = at + lists_[page].count;
-        while (at != end) {
-            const auto [member, frames] = *at++;
-            const std::uint64_t of_member = lines & sampling_.member_lines(member);
-            if (of_member != 0) {
-                for (std::uint32_t i = 0; i < frames; ++i) visit(at[i], of_member);
-            }
-            at += frames;
+        if (states_[page] != State::listed) return;
+        const RankPage* at = pool_.data() + lists_[page];
+        for (bool last = false; !last;) {
+            const RankPage head = *at++;
+            last = head.watched != 0;
+            const std::uint64_t of_member = lines & sampling_.member_lines(head.rank);
+            if (of_member != 0) visit(std::span(at, head.frame), of_member);
+            at += head.frame;
         }
+    }
+    // Two steps ahead of for_sampled(), the second some time after the first.
+    void prefetch_list(std::uint32_t page) const {
+        if (states_[page] == State::listed) __builtin_prefetch(&lists_[page]);
+    }
+    void prefetch_frames(std::uint32_t page) const {
+        if (states_[page] == State::listed) __builtin_prefetch(pool_.data() + lists_[page]);
     }
     Residency peak() { return population_.peak(); }
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
@@ -67,9 +70,8 @@ class RankPages {
     // count: they are a file's, or the zero page.
     static constexpr std::uint32_t least_share = 8;
 
-    struct List {
-        std::uint32_t offset = 0, count = 0, capacity = 0;  // in pool_
-    };
+    enum class State : std::uint8_t { unmapped, unlisted, listed };  // listed: has a list in pool_
+
     struct Block {
         std::uint32_t first;       // into block_pages_
         std::uint32_t pages;       // that the program ever touches
@@ -80,7 +82,8 @@ class RankPages {
     template <class Cleared>
     void open_block(std::uint32_t block, Cleared&& cleared);
     void close_block(std::uint32_t block);
-    void list_sampled(std::uint32_t page);
+    [[nodiscard]] std::size_t list_length(std::uint32_t page) const;
+    void list_sampled(std::uint32_t page);  // of a page that has just been mapped
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
         return block != none && large_[std::size_t{block} * ranks_ + rank] != none;
     }
@@ -96,11 +99,13 @@ class RankPages {
     std::uint32_t node_frames_;
     std::unique_ptr<FrameSource> source_;
     SlotPopulation population_;
-    std::vector<std::uint32_t> frames_;  // [page][rank]
-    std::vector<std::uint8_t> mapped_;   // [page]
-    std::vector<List> lists_;            // [page]
-    // The lists: colour by colour, a header {member, how many} and then the frames of it.
-    std::vector<SampledPage> pool_;
+    HugeVector<std::uint32_t> frames_;  // [page][rank]
+    HugeVector<State> states_;          // [page]
+    HugeVector<std::uint32_t>
+        lists_;  // [page] where in pool_ its list begins; none: it never had one
+    // The lists: colour by colour, a head {frame: how many, rank: the member, watched: 1 if it is
+    // the last colour} and then its frames.
+    HugeVector<RankPage> pool_;
     // Large pages: empty unless order_ > small_order.
     std::vector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
     std::vector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
@@ -112,8 +117,7 @@ class RankPages {
 
 template <class Cleared>
 void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
-    if (mapped_[page] != 0) return;
-    mapped_[page] = 1;
+    if (states_[page] != State::unmapped) return;
     const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
     if (block != none && blocks_[block].mapped++ == 0) open_block(block, cleared);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -147,7 +151,6 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
         for (const std::uint32_t page : pages)
             frame_of(page, rank) = given->raw() + offset_of_[page];
     }
-    for (const std::uint32_t page : pages) list_sampled(page);
 }
 
 }  // namespace pagelens

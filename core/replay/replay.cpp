@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <string>
 
-#include "core/machine/set_associative.hpp"
 #include "core/replay/memory_side.hpp"
 
 namespace pagelens {
 namespace {
 
 constexpr std::uint16_t page_clearing = 0;  // the kernel's object
+constexpr std::uint32_t most_cores = 65535;
 
 void require(bool holds, const std::string& message) {
     if (!holds) throw std::invalid_argument(message);
@@ -19,7 +20,8 @@ void require(bool holds, const std::string& message) {
 
 void check(const Program& program, const Placement& placement, const Hierarchy& h,
            const ReplayOptions& o) {
-    require(o.ranks >= 1, "ranks: must be at least 1");
+    require(o.ranks >= 1 && o.ranks * std::uint64_t{program.threads()} <= most_cores,
+            "ranks: at least 1, and with their threads at most 65535");
     const std::uint32_t period = o.sampling.period();
     if (h.l2_sets != 0) {
         require(std::has_single_bit(h.l2_sets) && h.l2_sets >= 64 && h.l2_ways >= 1 &&
@@ -52,20 +54,28 @@ class Replay {
           owners_(placement.frames(), sampling_),
           counters_(program.phases(), program.objects()),
           memory_(placement.frames(), h, o, owners_, counters_),
-          l2_shared_by_(h.l2_shared_by),
           seen_(std::size_t{program.phases()} * program.objects()),
           simulated_(seen_.size()) {
         if (h.l2_sets == 0) return;
-        const std::uint32_t cores = o.ranks * program.threads();
-        l2_.assign((cores + l2_shared_by_ - 1) / l2_shared_by_,
-                   SetAssociativeCache(h.l2_sets, h.l2_ways));
+        const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
+        l2_.emplace(h.l2_sets, h.l2_ways, (cores + h.l2_shared_by - 1) / h.l2_shared_by);
+        for (std::uint32_t thread = 0; thread < threads; ++thread) {
+            for (std::uint32_t rank = 0; rank < o.ranks; ++rank) {
+                l2_of_.push_back(
+                    static_cast<std::uint16_t>((rank * threads + thread) / h.l2_shared_by));
+            }
+        }
     }
 
     Counters run(const std::atomic<bool>& cancel) {
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
             if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
-            for (const Op& op : ops) step(op);
+            for (std::size_t i = 0; i < ops.size(); ++i) {
+                if (i + far < ops.size()) prefetch(ops[i + far], &RankPages::prefetch_list);
+                if (i + near < ops.size()) prefetch(ops[i + near], &RankPages::prefetch_frames);
+                step(ops[i]);
+            }
         }
         if (options_.scaled) scale();
         counters_.residency = pages_.peak();
@@ -75,6 +85,12 @@ class Replay {
     }
 
   private:
+    static constexpr std::size_t far = 16, near = 8;  // ops between a prefetch and its use
+
+    void prefetch(const Op& op, void (RankPages::*what)(std::uint32_t) const) {
+        if (op.kind() != OpKind::phase) (pages_.*what)(op.page);
+    }
+
     void step(const Op& op) {
         switch (op.kind()) {
             case OpKind::fetch:
@@ -99,63 +115,86 @@ class Replay {
         const std::size_t key = std::size_t{phase_} * counters_.objects + op.object;
         seen_[key] +=
             std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
-        pages_.for_sampled(op.page, op.lines, [&](SampledPage page, std::uint64_t lines) {
-            const bool counted = sampling_.covers(page.frame);
-            if (counted) {
-                owners_.set(page.frame, op.object);
-                simulated_[key] += static_cast<unsigned>(std::popcount(lines));
-            }
-            if (!l2_.empty() && op.kind() != OpKind::stream_store)
-                return through_l2(op, page, lines, counted);
-            if (!l2_.empty()) past_l2(op, page, lines, counted);
-            if (counted)
-                memory_.access(phase_, op.object, page.frame, lines, op.kind() != OpKind::fetch);
-        });
+        pages_.for_sampled(op.page, op.lines,
+                           [&](std::span<const RankPage> pages, std::uint64_t lines) {
+                               if (!l2_) {
+                                   for (const RankPage& page : pages) {
+                                       use(op, page, lines, key);
+                                       memory_.access(phase_, op.object, page.frame, lines,
+                                                      op.kind() != OpKind::fetch);
+                                   }
+                               } else if (op.kind() == OpKind::stream_store) {
+                                   for (const RankPage& page : pages) past_l2(op, page, lines, key);
+                               } else {
+                                   through_l2(op, pages, lines, key);
+                               }
+                           });
     }
 
-    SetAssociativeCache& l2_of(const Op& op, SampledPage page) {
-        const std::uint32_t core = page.rank * program_.threads() + op.thread;
-        return l2_[core / l2_shared_by_];
+    // A page of the sample is used.
+    void use(const Op& op, const RankPage& page, std::uint64_t lines, std::size_t key) {
+        owners_.set(page.frame, op.object);
+        simulated_[key] += static_cast<unsigned>(std::popcount(lines));
+    }
+
+    // Which L2 each rank's thread of this op has.
+    [[nodiscard]] const std::uint16_t* l2_of(const Op& op) const {
+        return &l2_of_[std::size_t{op.thread} * options_.ranks];
     }
 
     // A non-temporal store takes the line out of the cache, as the compiler has it do above.
-    void past_l2(const Op& op, SampledPage page, std::uint64_t lines, bool counted) {
-        SetAssociativeCache& l2 = l2_of(op, page);
+    void past_l2(const Op& op, const RankPage& page, std::uint64_t lines, std::size_t key) {
         std::uint64_t dirty = 0;
         for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1) {
             const auto line = static_cast<unsigned>(std::countr_zero(rest));
-            if (l2.remove(std::uint64_t{page.frame} * lines_per_page + line)) dirty |= 1ull << line;
+            if (l2_->remove(l2_of(op)[page.rank], page.frame, line)) dirty |= 1ull << line;
         }
-        if (dirty == 0 || !counted) return;
-        count(op.object, Component::l2_write_backs, dirty);
-        memory_.access(phase_, op.object, page.frame, dirty, true);
+        if (page.watched == 0) return;
+        use(op, page, lines, key);
+        if (dirty != 0) {
+            count(op.object, Component::l2_write_backs, dirty);
+            memory_.access(phase_, op.object, page.frame, dirty, true);
+        }
+        memory_.access(phase_, op.object, page.frame, lines, true);
     }
 
     // A dirty line from above that misses is kept without a fetch: it is whole.
-    void through_l2(const Op& op, SampledPage page, std::uint64_t lines, bool counted) {
-        SetAssociativeCache& l2 = l2_of(op, page);
+    void through_l2(const Op& op, std::span<const RankPage> pages, std::uint64_t lines,
+                    std::size_t key) {
         const bool write = op.kind() == OpKind::write_back;
-        const LruResult result = l2.access_page(page.frame, lines, write);
-        if (counted) {
-            count(op.object, Component::l2_accesses, lines);
-            if (!write && result.missed != 0) {
-                count(op.object, Component::l2_misses, result.missed);
-                memory_.access(phase_, op.object, page.frame, result.missed, false);
+        const auto events = l2_->access(pages, l2_of(op), lines, write);
+        for (auto at = events.begin(); at != events.end();) {
+            const RankPage& page = pages[at->page];
+            const auto end = std::find_if(at, events.end(),
+                                          [&](const LruEvent& e) { return e.page != at->page; });
+            if (page.watched != 0) {
+                use(op, page, lines, key);
+                count(op.object, Component::l2_accesses, lines);
+                std::uint64_t missed = 0;
+                for (auto event = at; event != end; ++event)
+                    missed |= std::uint64_t{event->missed} << event->line;
+                if (!write && missed != 0) {
+                    count(op.object, Component::l2_misses, missed);
+                    memory_.access(phase_, op.object, page.frame, missed, false);
+                }
             }
+            write_back_victims(page.frame, {at, end});
+            at = end;
         }
-        for (std::uint64_t rest = result.dirty; rest != 0;) {
-            const std::uint64_t victim = l2.victim_page(page.frame, std::countr_zero(rest));
-            std::uint64_t same = 0;  // the lines whose victims are of this one page, mostly all
-            for (std::uint64_t others = rest; others != 0; others &= others - 1) {
-                const int line = std::countr_zero(others);
-                if (l2.victim_page(page.frame, line) == victim) same |= 1ull << line;
-            }
-            rest &= ~same;
-            const auto frame = static_cast<std::uint32_t>(victim);
-            if (!sampling_.covers(frame)) continue;
-            const std::uint16_t owner = owners_.of(frame);
-            count(owner, Component::l2_write_backs, same);
-            memory_.access(phase_, owner, frame, same, true);
+    }
+
+    // The dirty lines that the lines of one page pushed out.
+    void write_back_victims(std::uint32_t frame, std::span<const LruEvent> events) {
+        for (std::size_t i = 0; i < events.size();) {
+            const std::uint32_t victim = events[i].victim;
+            std::uint64_t lines = 0;  // whose victims are neighbours of one page, mostly all
+            for (; i < events.size() && events[i].victim == victim; ++i)
+                lines |= 1ull << events[i].line;
+            if (victim == 0) continue;
+            const std::uint32_t from = l2_->victim_frame(frame, victim);
+            const std::uint16_t owner = owners_.of(from);
+            count(owner, Component::l2_write_backs, lines);
+            memory_.access(phase_, owner, from, lines, true);
         }
     }
 
@@ -208,8 +247,8 @@ class Replay {
     FrameOwners owners_;
     Counters counters_;
     MemorySide memory_;
-    std::uint32_t l2_shared_by_;
-    std::vector<SetAssociativeCache> l2_;
+    std::optional<LruBank> l2_;
+    std::vector<std::uint16_t> l2_of_;  // [thread][rank]
     unsigned phase_ = 0;
     std::vector<std::uint64_t> seen_;       // [phase][object] lines moved by all ranks
     std::vector<std::uint64_t> simulated_;  // of these, in the sample

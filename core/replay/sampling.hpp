@@ -59,6 +59,7 @@ class Sampling {
     }
 
     [[nodiscard]] unsigned colour_bits() const { return colour_bits_; }
+    [[nodiscard]] std::uint32_t colours() const { return 1u << colour_bits_; }
     // The slots repeat their pattern every so many.
     [[nodiscard]] std::uint32_t period() const { return 1u << group_bits_; }
 
@@ -112,7 +113,6 @@ class Sampling {
         assert(std::has_single_bit(period) && colour_bits <= most_colour_bits &&
                colour_bits <= group_bits_);
     }
-    [[nodiscard]] std::uint32_t colours() const { return 1u << colour_bits_; }
     void take(std::uint32_t colour, std::uint32_t place, std::uint64_t lines) {
         lines_[members_] = lines;
         classes_[colour] = {members_++, place};

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
 
 EXAMPLES = """Examples:
@@ -50,14 +51,8 @@ def trace(
     request = TraceRequest(
         command, output or f"{Path(command[0]).name}.trace", accesses, skip, from_function, follow_exec
     )
-    terminal = sys.stderr.isatty()
-    result = trace_program(request, _show_progress if terminal else None)
-    if terminal:
-        print("\r\x1b[K", end="", file=sys.stderr)
+    with trace_progress() as progress:
+        result = trace_program(request, progress)
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
     raise typer.Exit(end_like(result))
-
-
-def _show_progress(seconds: float, size: int) -> None:
-    print(f"\r\x1b[Ktracing: {seconds:.0f} s, {size / 1e6:.1f} MB", end="", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses import Workload
 from pagelens.ensemble.result import COLLISIONS, OBJECTS, PLACEMENTS, SLOTS, Tables
+from pagelens.errors import Failure, UsageError
 from pagelens.frames import JobMix, NodeState, Policy, age_node
 from pagelens.machine import Machine, cache_mode_times, flat_memory, flat_mode_times
 from pagelens.replay import COUNTERS, by_phase, replay
@@ -40,18 +41,26 @@ class Setup:
 
     def _place(self, policy: Policy, state: NodeState, cancel: _core.CancelFlag) -> Tables:
         program = self.workload.compile(self.machine, policy.page_bits)
-        counters = replay(
-            program,
-            self.machine,
-            policy.place(self.machine, state),
-            policy.page_bits,
-            ranks=self.ranks,
-            seed=self.seed,
-            node=state.node,
-            ideal=True,
-            sampled=self.sampled,
-            cancel=cancel,
-        )
+        try:
+            counters = replay(
+                program,
+                self.machine,
+                policy.place(self.machine, state),
+                policy.page_bits,
+                ranks=self.ranks,
+                seed=self.seed,
+                node=state.node,
+                ideal=True,
+                sampled=self.sampled,
+                cancel=cancel,
+            )
+        except UsageError as error:
+            raise UsageError(f"policy '{policy.name}', node {state.node}: {error}") from None
+        except MemoryError:
+            raise Failure(
+                f"policy '{policy.name}', node {state.node}: this computer's memory does not suffice to "
+                f"simulate --ranks {self.ranks}; name fewer, or run on fewer cores, as with taskset -c 0"
+            ) from None
         key = {"node": state.node, "policy": policy.name}
         return Tables(
             placements=self._placements(key, program, counters),

@@ -322,6 +322,7 @@ def _remedies(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: 
                 gain_median_low=low,
                 gain_median_high=high,
                 gain_p95=tail,
+                gain_worst=float(before.max() / after.max()),
                 root=data.costs.root,
                 memory=data.costs.memory,
                 code=data.costs.code,

@@ -11,10 +11,10 @@ from typer import Argument, Option
 
 from pagelens.accesses.declared import DECLARED
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
-from pagelens.ensemble import check_fits, run_ensemble
+from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
-from pagelens.explain.outputs import make_directory, write_outputs
+from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
@@ -97,6 +97,14 @@ FromFunction = Annotated[
     str | None,
     Option(metavar="NAME", help="Begin when the program first calls NAME.", rich_help_panel=_TRACING),
 ]
+FollowExec = Annotated[
+    bool,
+    Option(
+        "--follow-exec",
+        help="Trace children too, and explain the process with the most accesses: for wrapper scripts.",
+        rich_help_panel=_TRACING,
+    ),
+]
 
 
 def explain_command(
@@ -117,6 +125,7 @@ def explain_command(
     accesses: Accesses = DEFAULT_BUDGET,
     skip: Skip = 0,
     from_function: FromFunction = None,
+    follow_exec: FollowExec = False,
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     stated = load_machine(machine)
@@ -125,25 +134,32 @@ def explain_command(
     chosen = choose_policies(policy_names)
     if workload is not None:
         _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
-        source = declare(workload, size, stated, ranks, output)
+        found = declare(workload, size, stated, ranks, output)
     elif target:
         _refuse("a program or trace", {"--size": size})
-        request = TraceRequest(target, "", accesses=accesses, skip=skip, from_function=from_function)
-        source = trace_or_open(target, stated, ranks, full_size, output, request)
+        request = TraceRequest(
+            target, "", accesses=accesses, skip=skip, from_function=from_function, follow_exec=follow_exec
+        )
+        found = trace_or_open(target, stated, ranks, full_size, output, request, quiet)
     else:
         raise UsageError(
             "nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
-    program, scaled, directory = source.program, source.scaled, source.directory
-    chosen_phase = choose_phase(phase, program)
-    check_fits(program, scaled.machine, scaled.ranks)
-    make_directory(directory)
-    with progress_bar(quiet) as progress:
-        ensemble = run_ensemble(
-            program, scaled, chosen, nodes, seed, directory / "nodes", chosen_phase, progress=progress
-        )
-    explanation = explain(ensemble, shlex.join(["pagelens", *sys.argv[1:]]))
-    report = write_outputs(explanation, ensemble, directory)
+    with found as source:
+        chosen_phase = choose_phase(phase, source.program)
+        with progress_bar(quiet) as progress:
+            ensemble = run_ensemble(
+                source.program,
+                source.scaled,
+                chosen,
+                nodes,
+                seed,
+                source.directory / "nodes",
+                chosen_phase,
+                progress=progress,
+            )
+        explanation = explain(ensemble, shlex.join(["pagelens", *sys.argv[1:]]))
+        report = write_outputs(explanation, ensemble, source.directory)
     if json:
         print(explanation.model_dump_json(indent=1))
     elif not quiet:

@@ -49,7 +49,8 @@ def conclude(
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(cause, [c for c in collisions if c.policy == baseline])
-    sentences += [_advice(remedies), *_harm(remedies)]
+    order = other_order(remedies)
+    sentences += [_advice(remedies), *([order] if order else []), *_harm(remedies)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -111,6 +112,44 @@ def _advice(remedies: Sequence[Remedy]) -> str:
     if first.root and own is not None:
         text += f"; without root: {_gain(own)}"
     return text + "."
+
+
+def other_order(remedies: Sequence[Remedy]) -> str:
+    """Where another remedy than the one best in the median is best on the slow nodes; else empty."""
+    if not remedies:
+        return ""
+    first = remedies[0]
+    slow = max(remedies, key=lambda r: r.gain_p95)
+    worst = max(remedies, key=lambda r: r.gain_worst)
+    parts = []
+    if slow.gain_p95 > MATTERS * first.gain_p95:
+        parts.append(
+            f"on the slow nodes (95th percentile) '{slow.policy}' gains more: {_times(slow.gain_p95)} "
+            f"against {_times(first.gain_p95)}"
+        )
+    if worst.gain_worst > MATTERS * first.gain_worst:
+        parts.append(
+            f"the worst node is best helped by '{worst.policy}': {_times(worst.gain_worst)} "
+            f"against {_times(first.gain_worst)}"
+        )
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def interaction_in_words(a: AttributionRecord) -> str:
+    """What the interaction of an attribution means; empty where it is less than 2% of the time."""
+    if abs(a.interaction_s) <= (MATTERS - 1) * a.time_s:
+        return ""
+    share = _percent(abs(a.interaction_s) / a.time_s)
+    if a.interaction_s > 0:
+        return (
+            f"Changed together, the three save {share} of the time more than the sum of each alone: "
+            "what one saves shows only where the others no longer hold the program up."
+        )
+    return (
+        f"Changed together, the three save {share} of the time less than the sum of each alone: "
+        "in part they save the same time, which can be saved but once."
+    )
 
 
 def _where_it_lies(machine: MachineRecord) -> list[str]:

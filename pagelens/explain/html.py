@@ -5,6 +5,7 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from pagelens.explain.conclusion import interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
@@ -48,6 +49,12 @@ def render_html(e: Explanation) -> str:
         objects=[o for o in e.objects if o.policy == e.baseline and o.accesses > 0][:MOST_OBJECTS],
         collisions=[c for c in e.collisions if c.policy == e.baseline],
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
+        interaction=" ".join(
+            f"Under '{a.policy}': {words}"
+            for a in e.attributions
+            if a.nodes == "mean" and a.policy == e.baseline and (words := interaction_in_words(a))
+        ),
+        other_order=other_order(e.remedies),
         resamples=BOOTSTRAP_RESAMPLES,
     )
 

@@ -192,6 +192,7 @@ class Remedy(_Record):
     gain_median_low: float = Field(description="95% paired bootstrap interval")
     gain_median_high: float
     gain_p95: float = Field(description="the same for the 95th percentile: the slow nodes")
+    gain_worst: float = Field(description="the same for the worst node of each")
     root: str = Field(description="what a system administrator must do; empty: nothing")
     memory: str = Field(description="memory it costs; empty: none")
     code: str = Field(description="change to the program or its start; empty: none")

@@ -2,16 +2,19 @@
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pagelens import _core
 from pagelens.accesses import Workload, is_trace, open_trace
 from pagelens.accesses.declared import declared
+from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import TraceRequest, describe, trace_program
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import UsageError
-from pagelens.explain.outputs import make_directory
+from pagelens.explain.outputs import claim_directory
 from pagelens.machine import Machine
 from pagelens.units import parse_size
 
@@ -28,16 +31,24 @@ class Source:
     directory: Path
 
 
-def declare(name: str, size: str | None, machine: Machine, ranks: int | None, output: Path | None) -> Source:
-    """A declared workload of `size` on the whole node, divided among the ranks (one, if not stated)."""
+@contextmanager
+def declare(
+    name: str, size: str | None, machine: Machine, ranks: int | None, output: Path | None
+) -> Iterator[Source]:
+    """A declared workload of `size` on the whole node, divided among the ranks (one, if not stated).
+
+    Within, the directory of the results is this process's alone.
+    """
     if size is None:
         raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, as --size 17.6GB")
-    copies, cores = ranks or 1, machine.cores.count.value
+    cores = machine.cores.count.value
+    copies = _check_ranks(ranks, machine, 1) or 1
     program = declared(name, parse_size(size, "--size") // copies, max(1, cores // copies))
-    directory = output or OUTPUT / f"{name}-{''.join(size.split())}"
-    return Source(program, Scaled(machine, copies), directory)
+    with claim_directory(output or OUTPUT / f"{name}-{''.join(size.split())}") as directory:
+        yield Source(program, Scaled(machine, copies), directory)
 
 
+@contextmanager
 def trace_or_open(
     target: Sequence[str],
     machine: Machine,
@@ -45,23 +56,23 @@ def trace_or_open(
     full_size: str | None,
     output: Path | None,
     request: TraceRequest,
-) -> Source:
+    quiet: bool,
+) -> Iterator[Source]:
     """A trace if `target` is one, else the program that it names, traced as `request` says.
 
-    The new trace is kept in the directory of the results.
+    A new trace is kept in the directory of the results, which within is this process's alone. Progress of
+    the tracing is shown on a terminal, unless `quiet`.
     """
     path = Path(target[0])
     if len(target) == 1 and is_trace(path):
         program = open_trace(path)
-        directory = output or OUTPUT / program.name
-    else:
-        directory = make_directory(output or OUTPUT / path.name)
-        program = open_trace(_trace(request, directory / f"{path.name}.trace"))
-    copies = ranks or max(1, machine.cores.count.value // program.threads)
-    if full_size is None:
-        return Source(program, Scaled(machine, copies), directory)
-    size = parse_size(full_size, "--full-size")
-    return Source(program, scale_to(machine, program.footprint_bytes, size, copies), directory)
+        with claim_directory(output or OUTPUT / program.name) as directory:
+            yield _fill(program, machine, ranks, full_size, directory)
+        return
+    _check_ranks(ranks, machine, 1)  # before the program runs: some threads more, and it is too many anyway
+    with claim_directory(output or OUTPUT / path.name) as directory:
+        program = open_trace(_trace(request, directory / f"{path.name}.trace", quiet))
+        yield _fill(program, machine, ranks, full_size, directory)
 
 
 def choose_phase(name: str | None, program: Workload) -> str | None:
@@ -80,10 +91,59 @@ def choose_phase(name: str | None, program: Workload) -> str | None:
     return name
 
 
-def _trace(request: TraceRequest, path: Path) -> Path:
+def _fill(
+    program: Workload, machine: Machine, ranks: int | None, full_size: str | None, directory: Path
+) -> Source:
+    """Copies of the traced process on as many cores as the machine has, or as many as `ranks` says."""
+    copies = _check_ranks(ranks, machine, program.threads) or max(
+        1, machine.cores.count.value // program.threads
+    )
+    if full_size is None:
+        return Source(program, Scaled(machine, copies), directory)
+    size = parse_size(full_size, "--full-size")
+    return Source(program, scale_to(machine, program.footprint_bytes, size, copies), directory)
+
+
+def _check_ranks(ranks: int | None, machine: Machine, threads: int) -> int | None:
+    """`ranks`, if the machine has a core for every thread of every rank: the model knows no others."""
+    cores = machine.cores.count.value
+    most = max(1, cores // threads)
+    if ranks is not None and ranks > most:
+        each = "one thread" if threads == 1 else f"{threads} threads"
+        raise UsageError(
+            f"--ranks: {ranks} x {each} is more than the {cores} cores of {machine.name}; name 1 to {most}"
+        )
+    return ranks
+
+
+def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
     """Traces the program; what the user should know of its run goes to standard error."""
     request = replace(request, output=str(path))
-    result = trace_program(request)
+    before = _traces(path)
+    with trace_progress(not quiet) as progress:
+        result = trace_program(request, progress)
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
-    return result.path
+    if not request.follow_exec:
+        return result.path
+    made = [name for name, written in _traces(path).items() if before.get(name) != written]
+    busiest = max(sorted(made), key=_weight)
+    if len(made) > 1:
+        print(
+            f"pagelens: of {len(made)} processes traced, the one with the most accesses is explained: "
+            f"{Path(_core.Trace(str(busiest)).program).name} ({busiest})",
+            file=sys.stderr,
+        )
+    return busiest
+
+
+def _traces(path: Path) -> dict[Path, int]:
+    """The trace `path` and those of children beside it, each with the time of its last change."""
+    found = [path, *path.parent.glob(f"{path.stem}.*{path.suffix}")]
+    return {name: name.stat().st_mtime_ns for name in found if name.exists()}
+
+
+def _weight(path: Path) -> tuple[int, int]:
+    """What a trace says of its process's size: accesses (0 if it was killed), bytes of the file."""
+    trace = _core.Trace(str(path))
+    return (trace.summary.accesses if trace.summary else 0), trace.file_bytes

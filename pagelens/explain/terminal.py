@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
+from pagelens.explain.conclusion import interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.machine.schema import FRAME_BYTES
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
@@ -100,7 +101,8 @@ def _attribution(e: Explanation) -> Iterator[str]:
     yield line("a 2-way cache", mean.two_way_s)
     yield line("a fully associative cache (no conflicts)", mean.without_conflicts_s)
     yield line("no write-backs", mean.without_write_backs_s)
-    yield line("interaction: saved by all, not by each alone", mean.interaction_s)
+    yield line("all three: only compulsory misses are left", mean.unburdened_s)
+    yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _objects(e: Explanation) -> Iterator[str]:
@@ -132,13 +134,14 @@ def _remedies(e: Explanation) -> Iterator[str]:
     if not e.remedies:
         return
     yield f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):"
-    yield f"  {'policy':<14} {'median':>7} {'95% interval':>14} {'slow nodes':>11}  costs"
+    yield f"  {'policy':<14} {'median':>7} {'95% interval':>13} {'p95':>6} {'worst':>6}  costs"
     for r in e.remedies:
         costs = {"root": r.root, "memory": r.memory, "code": r.code}
         text = "; ".join(f"{name}: {cost}" for name, cost in costs.items() if cost) or "nothing"
         start = (
             f"  {_cut(r.policy, 14):<14} {r.gain_median:>6.2f}x "
-            f"{f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>14} {r.gain_p95:>10.2f}x  "
+            f"{f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>13} {r.gain_p95:>5.2f}x "
+            f"{r.gain_worst:>5.2f}x  "
         )
         indent = " " * len(start)
         yield from textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)

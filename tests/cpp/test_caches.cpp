@@ -64,56 +64,6 @@ TEST_CASE("set-associative cache: the largest line numbers keep their tags apart
     CHECK(last.victim_dirty);
 }
 
-TEST_CASE("set-associative cache: a page at a time equals line by line") {
-    for (const unsigned ways : {1u, 4u, 12u, 16u}) {
-        Random random(ways, 1, 0, Stream::history);
-        SetAssociativeCache paged(256, ways), single(256, ways);
-        for (int i = 0; i < 5000; ++i) {
-            const std::uint64_t page = random.below(8 * ways);
-            const std::uint64_t lines = some_lines(random);
-            const bool write = random.below(3) == 0;
-            const LruResult got = paged.access_page(page, lines, write);
-            for (int line = 0; line < 64; ++line) {
-                if ((lines >> line & 1) == 0) continue;
-                const CacheAccess want =
-                    single.access(page * 64 + static_cast<unsigned>(line), write);
-                REQUIRE((got.missed >> line & 1) == (want.hit ? 0 : 1));
-                REQUIRE((got.dirty >> line & 1) == (want.victim_dirty ? 1 : 0));
-                if (want.victim_dirty) {
-                    REQUIRE(paged.victim_page(page, line) * 64 + static_cast<unsigned>(line) ==
-                            want.victim);
-                }
-            }
-        }
-    }
-}
-
-TEST_CASE("every version of the LRU kernel gives the same rows and results") {
-    for (const char* version : {"avx2", "avx512"}) {
-        const LruKernel fast = lru_kernel(version);
-        if (fast == nullptr) continue;  // this host cannot run it
-        CAPTURE(version);
-        const LruKernel slow = lru_kernel("scalar");
-        for (unsigned ways = 1; ways <= lru_row; ++ways) {
-            Random random(ways, 2, 0, Stream::history);
-            std::vector<std::uint32_t> a(lru_row * 65), b(lru_row * 65);
-            std::uint32_t evicted_a[64] = {}, evicted_b[64] = {};
-            for (int i = 0; i < 2000; ++i) {
-                const std::uint32_t entry = 1 + random.below(2 * ways) + (random.below(2) << 31);
-                const std::uint64_t lines = some_lines(random);
-                const LruResult x = fast(&a[lru_row], ways, lines, entry, evicted_a);
-                const LruResult y = slow(&b[lru_row], ways, lines, entry, evicted_b);
-                REQUIRE(x.missed == y.missed);
-                REQUIRE(x.dirty == y.dirty);
-                REQUIRE(a == b);
-                for (std::uint64_t rest = x.dirty; rest != 0; rest &= rest - 1) {
-                    REQUIRE(evicted_a[std::countr_zero(rest)] == evicted_b[std::countr_zero(rest)]);
-                }
-            }
-        }
-    }
-}
-
 TEST_CASE("every version of the memory-side kernel gives the same rows and results") {
     for (const char* version : {"avx2", "avx512"}) {
         const RowKernel fast = row_kernel(version);

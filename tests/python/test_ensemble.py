@@ -9,9 +9,9 @@ import pytest
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.ensemble import Ensemble, Scaled, run_ensemble, scale_to
+from pagelens.ensemble import Ensemble, Scaled, run_ensemble, scale_to, simulate
 from pagelens.ensemble.result import TABLES
-from pagelens.errors import Interrupted, UsageError
+from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import explain
 from pagelens.explain.figures import draw_all
 from pagelens.explain.terminal import render_terminal
@@ -238,3 +238,21 @@ def test_associativity_and_the_ideal_twin_take_the_conflicts_away(tmp_path: Path
     assert [a.conflicts_s for a in explanation.attributions] == [0, 0]
     assert "1 node." in render_terminal(explanation)
     assert "slots" not in draw_all(explanation)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (MemoryError(), Failure, "this computer's memory does not suffice to simulate --ranks 1"),
+        (UsageError("--ranks: 1 on small: no frames left"), UsageError, "--ranks: 1 on small"),
+    ],
+)
+def test_a_policy_that_runs_out_of_memory_is_named(
+    error: Exception, kind: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(simulate, "replay", fail)
+    with pytest.raises(kind, match=f"policy 'random', node 0: {said}"):
+        run(tmp_path, nodes=1, names=("random",))

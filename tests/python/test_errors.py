@@ -1,10 +1,11 @@
 """Errors reach the user as one line and an exit status, never as a traceback."""
 
+import subprocess
 import sys
 
 import pytest
 
-from pagelens import cli
+from pagelens import __version__, cli
 from pagelens.errors import Failure, PagelensError, UsageError
 
 
@@ -32,7 +33,7 @@ def test_one_line_and_the_status(
     ("arguments", "says"),
     [
         (["explian"], "No such command 'explian'"),
-        (["explain", "--nodes", "0"], "--nodes"),
+        (["explain", "--nodes", "0"], "'--nodes': Input should be greater than or equal to 1, not 0"),
         (["explain", "--nods", "3"], "--nods"),
         (["trace"], "PROGRAM"),
     ],
@@ -47,3 +48,17 @@ def test_a_wrong_command_line_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("pagelens: ")
     assert says in line
+
+
+def test_only_the_report_waits_for_its_figures() -> None:
+    """Starting takes a third of a second; the modules that draw would double it."""
+    code = "import sys, pagelens.cli; sys.exit(any(m in sys.modules for m in ('matplotlib', 'jinja2')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_version_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["pagelens", "--version"])
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main()
+    assert not exit_info.value.code
+    assert capsys.readouterr().out == f"pagelens {__version__}\n"

@@ -8,6 +8,7 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
+from pagelens.explain.conclusion import interaction_in_words, other_order
 from pagelens.explain.model import Explanation
 
 
@@ -142,3 +143,34 @@ def test_a_best_run_of_another_policy_is_found() -> None:
     )
     assert (found.best.policy, found.best.node) == ("2m", 3)
     assert found.distribution("contiguous").slower_20_percent == 1
+
+
+def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: Explanation) -> None:
+    first, second = explanation.remedies
+    level = {"gain_median": 2.0, "gain_p95": 2.0, "gain_worst": 2.0}
+    first = first.model_copy(update=level)
+    for update, said in (
+        ({"gain_median": 1.5, "gain_p95": 2.0, "gain_worst": 2.0}, ""),
+        (
+            {"gain_median": 1.5, "gain_p95": 3.0, "gain_worst": 2.0},
+            "On the slow nodes (95th percentile) '2m' gains more: 3.0x against 2.0x.",
+        ),
+        (
+            {"gain_median": 1.5, "gain_p95": 2.0, "gain_worst": 4.0},
+            "The worst node is best helped by '2m': 4.0x against 2.0x.",
+        ),
+    ):
+        assert other_order([first, second.model_copy(update=update)]) == said
+
+
+def test_the_worst_node_has_a_gain_of_its_own(explanation: Explanation) -> None:
+    for remedy in explanation.remedies:
+        worst = [explanation.distribution(policy).worst_s for policy in ("aged", remedy.policy)]
+        assert remedy.gain_worst == pytest.approx(worst[0] / worst[1])
+
+
+def test_the_interaction_is_said_in_words(explanation: Explanation) -> None:
+    mean = next(a for a in explanation.attributions if (a.policy, a.nodes) == ("aged", "mean"))
+    for share, said in ((0.5, "save 50% of the time more than"), (-0.25, "save 25% of the time less than")):
+        assert said in interaction_in_words(mean.model_copy(update={"interaction_s": share * mean.time_s}))
+    assert interaction_in_words(mean.model_copy(update={"interaction_s": 0.01 * mean.time_s})) == ""

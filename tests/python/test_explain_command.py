@@ -1,5 +1,6 @@
 """`pagelens explain` as a user meets it: what it prints, what it writes, and how it refuses."""
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 
 from pagelens.cli import main
+from pagelens.explain.outputs import claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -131,6 +133,63 @@ def test_a_program_is_traced_and_then_explained_again_from_its_trace(
     assert json.loads(again.stdout)["distributions"] == data["distributions"]
 
 
+def test_through_a_wrapper_script_the_process_with_the_most_accesses_is_explained(
+    explain: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <stdlib.h>
+        int main(void) {
+            enum { n = 1 << 19 };
+            volatile double* field = malloc(n * sizeof *field);
+            for (int sweep = 0; sweep < 8; ++sweep)
+                for (int i = 0; i < n; ++i) field[i] = i + sweep;
+            return 0;
+        }
+    """)
+    script = tmp_path / "wrapper"
+    script.write_text(f"#!/bin/sh\necho begin\n{program}\ntrue\n")
+    script.chmod(0o755)
+    options = ("--nodes", "1", "--policies", "contiguous", "--output", "out")
+    untraced = explain(*options, "--", script)
+    assert "--follow-exec" in untraced.stderr  # the remedy is one that this command has
+    done = explain(*options, "--follow-exec", "--", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("begin\n")
+    assert f"the one with the most accesses is explained: {program.name} (out/wrapper." in done.stderr
+    data = json.loads((tmp_path / "out" / "explanation.json").read_text())
+    assert data["program"]["name"] == program.name
+    assert data["program"]["footprint_bytes"] > 4 << 20
+
+
+def test_tracing_shows_its_progress_on_a_terminal(
+    pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("#include <unistd.h>\nint main(void) { usleep(1500000); return 0; }")
+    (tmp_path / "small.toml").write_text(MACHINE)
+    screen, terminal = os.openpty()
+    command = [pagelens_command, "explain", "--machine", "small.toml", "--nodes", "1", "--policies", "random"]
+    with os.fdopen(screen, "rb", buffering=0) as shown:
+        subprocess.run(
+            [*command, "--", program], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=terminal, check=True
+        )
+        os.close(terminal)
+        text = b""
+        with contextlib.suppress(OSError):  # what a terminal without writers says at its end
+            while part := shown.read(4096):
+                text += part
+    assert b"tracing: 1 s" in text or b"tracing: 0 s" in text
+    assert b"nodes" in text[text.rindex(b"tracing:") :]  # after it, the bar of the nodes
+
+
+def test_of_two_runs_into_one_directory_the_second_says_so(explain: Run, tmp_path: Path) -> None:
+    with claim_directory(tmp_path / "out"):
+        refused = explain(*DECLARED, "--output", "out")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert f"--output: process {os.getpid()} is writing to out;" in refused.stderr
+    assert explain(*DECLARED, "--output", "out", "--quiet").returncode == 0
+    assert explain(*DECLARED, "--output", "out", "--quiet").returncode == 0
+
+
 def test_help_has_examples(explain: Run) -> None:
     text = explain("--help").stdout
     assert "pagelens explain -- ./app args" in text
@@ -152,6 +211,11 @@ def test_help_has_examples(explain: Run) -> None:
             ("--workload", "stream-triad", "--size", "1GB"),
             "--ranks: 1 x 1 GB is more than the 403 MB of small",
         ),
+        (
+            (*DECLARED, "--ranks", "5"),
+            "5 x one thread is more than the 4 cores of small; name 1 to 4",
+        ),
+        (("--workload", "cg", "--size", "1GB", "--nodes", "0"), "greater than or equal to 1, not 0"),
         ((*DECLARED, "--phase", "tried"), "--phase: 'tried' is unknown; stream-triad has triad"),
         (("./no-such-program",), "no-such-program"),
     ],
@@ -165,7 +229,7 @@ def test_wrong_usage_is_one_line_and_status_2(
     assert done.stderr.startswith("pagelens: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
-    assert not list(tmp_path.rglob("report.html*"))
+    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
 
 
 def test_an_unknown_machine_names_the_nearest(explain: Run) -> None:
