@@ -7,6 +7,7 @@ from zonesort_guest import (
     DEBUGFS,
     INTERFACE,
     PARAMETERS,
+    clear_messages,
     complaints,
     conflict_share,
     largest_blocks,
@@ -106,6 +107,7 @@ def has_the_interface_of_the_first_zonesort(guest: Guest) -> None:
 @pytest.mark.parametrize("kernel", ["6.1", "6.12"])
 def test_the_module_sorts_a_guest(kernel: str, tmp_path: Path) -> None:
     with zonesort_guest(kernel, tmp_path, "512MiB") as guest:
+        clear_messages(guest)
         refuses_bad_parameters(guest)
         shell(guest, f"insmod {MODULE} cache_bytes={CACHE}")
         spreads_the_next_job(guest)

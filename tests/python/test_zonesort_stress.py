@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from zonesort_guest import (
     INTERFACE,
+    clear_messages,
     complaints,
     free_lists,
     shell,
@@ -52,6 +53,7 @@ wait $stress; status=$?; cat /tmp/stress; exit $status
 @pytest.mark.parametrize("kernel", ["6.1", "6.12"])
 def test_no_frame_is_lost_or_handed_out_twice(kernel: str, tmp_path: Path) -> None:
     with zonesort_guest(kernel, tmp_path, "768MiB", cpus=4, nodes=2) as guest:
+        clear_messages(guest)
         guest.put("/lab/disturb", DISTURB.encode())
         shell(guest, f"insmod {MODULE}")
         output = shell(guest, SORT_EVERY_100_MS)

@@ -58,6 +58,11 @@ def largest_blocks(guest: Guest) -> int:
     return sum(int(line.split()[-1]) for line in shell(guest, "cat /proc/buddyinfo").splitlines())
 
 
+def clear_messages(guest: Guest) -> None:
+    """What the kernel said while it booted is not about the module."""
+    shell(guest, "dmesg -c > /dev/null")
+
+
 def complaints(guest: Guest) -> list[str]:
     return [line for line in shell(guest, "dmesg").splitlines() if any(word in line for word in COMPLAINTS)]
 
