@@ -27,6 +27,7 @@ class Hardware:
     memory_bytes: int
     nodes: int = 1  # NUMA nodes, each with an equal share of memory and processors
     cpus: int = 1  # at least one a node
+    cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 8:
@@ -40,16 +41,29 @@ class Hardware:
     def options(self) -> list[str]:
         """What QEMU has to be told of it."""
         cpus = max(self.cpus, self.nodes)
-        words = ["-machine", "pc,usb=off", "-cpu", _CPU, "-smp", str(cpus)]
+        machine = "pc,usb=off,hmat=on" if self.cache_bytes else "pc,usb=off"
+        words = ["-machine", machine, "-cpu", _CPU, "-smp", str(cpus)]
         words += ["-m", f"{self.memory_bytes >> 20}M"]
-        if self.nodes == 1:
+        if self.nodes == 1 and not self.cache_bytes:
             return words
         for node in range(self.nodes):
             size = (self.memory_bytes // self.nodes) >> 20
             first, last = (cpus * at // self.nodes for at in (node, node + 1))
             words += ["-object", f"memory-backend-ram,id=memory{node},size={size}M"]
             words += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last - 1}"]
+        if self.cache_bytes:
+            words += [word for node in range(self.nodes) for word in self._cache_options(node)]
         return words
+
+    def _cache_options(self, node: int) -> list[str]:
+        """A direct-mapped cache in ACPI's HMAT, which must also state some latency and bandwidth."""
+        path = f"hmat-lb,initiator={node},target={node},hierarchy=memory"
+        cache = f"hmat-cache,node-id={node},size={self.cache_bytes},level=1,line=64"
+        return [
+            *("-numa", f"{path},data-type=access-latency,latency=100"),
+            *("-numa", f"{path},data-type=access-bandwidth,bandwidth=100G"),
+            *("-numa", f"{cache},associativity=direct,policy=write-back"),
+        ]
 
 
 @cache

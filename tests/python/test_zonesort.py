@@ -71,9 +71,21 @@ def reports_what_it_did(guest: Guest) -> None:
     assert seen["drains"] > seen["blocks_evacuated"]
     assert 0 < seen["last_slots_allocated"] <= seen["last_slots"] == CACHE // 4096
     node, allocated, free = (line.split() for line in shell(guest, f"cat {DEBUGFS}/slots").splitlines())
-    assert node == f"node 0 cache_bytes {CACHE} source parameter slots {CACHE // 4096}".split()
+    assert node == f"node 0 cache_bytes {CACHE} source firmware slots {CACHE // 4096}".split()
     for histogram in (allocated, free):
         assert sum(map(int, histogram[1:])) == CACHE // 4096
+
+
+def takes_the_cache_from_parameters(guest: Guest) -> None:
+    shell(
+        guest, f"cd {PARAMETERS}; echo {12 * MIB} > cache_bytes; echo 3 > slices; echo 0x10000 > slot_bytes"
+    )
+    node = shell(guest, f"head -1 {DEBUGFS}/slots")
+    assert node == f"node 0 cache_bytes {4 * MIB} source parameter slots 1024"
+    fails_with(guest, f"echo 2 > {PARAMETERS}/slices", "")
+    shell(guest, f"echo 0 > {INTERFACE}/nodeid")
+    assert statistics(guest)["last_slots"] == 1024
+    assert statistics(guest)["last_slots_allocated"] % 16 == 0  # slots of 64 KiB
 
 
 def keeps_holds_short(guest: Guest) -> None:
@@ -106,13 +118,14 @@ def has_the_interface_of_the_first_zonesort(guest: Guest) -> None:
 
 @pytest.mark.parametrize("kernel", ["6.1", "6.12"])
 def test_the_module_sorts_a_guest(kernel: str, tmp_path: Path) -> None:
-    with zonesort_guest(kernel, tmp_path, "512MiB") as guest:
+    with zonesort_guest(kernel, tmp_path, "512MiB", described_cache=CACHE) as guest:
         clear_messages(guest)
         refuses_bad_parameters(guest)
-        shell(guest, f"insmod {MODULE} cache_bytes={CACHE}")
+        shell(guest, f"insmod {MODULE}")
         spreads_the_next_job(guest)
         reports_what_it_did(guest)
         keeps_holds_short(guest)
+        takes_the_cache_from_parameters(guest)
         has_the_interface_of_the_first_zonesort(guest)
         shell(guest, "rmmod zonesort_module")
         assert complaints(guest) == []

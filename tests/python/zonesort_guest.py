@@ -27,14 +27,18 @@ def guest_program(folder: Path) -> Path:
     return program
 
 
-def zonesort_guest(kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, nodes: int = 1) -> Guest:
+def zonesort_guest(
+    kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, nodes: int = 1, described_cache: int = 0
+) -> Guest:
     """Boots with /lab/zonesort_module.ko and /lab/guest."""
     found = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
     files = {
         "/lab/zonesort_module.ko": build_module(ROOT / "zonesort", found),
         "/lab/guest": guest_program(folder),
     }
-    return Guest(kernel=found, memory=memory, cpus=cpus, nodes=nodes, files=files)
+    return Guest(
+        kernel=found, memory=memory, cpus=cpus, nodes=nodes, described_cache=described_cache, files=files
+    )
 
 
 def shell(guest: Guest, script: str) -> str:
