@@ -12,7 +12,7 @@ RUNS = [
     *(("cg", arguments) for arguments in (["1"], ["2"], ["17"], ["12", "3"])),
     ("cg-omp", ["17"]),
     *(("fe", arguments) for arguments in (["1"], ["2"], ["13"])),
-    *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"])),
+    *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"], ["15", "150"])),
     *(("heat", arguments) for arguments in (["1", "1"], ["50", "100"])),
 ]
 
@@ -29,6 +29,8 @@ def test_the_answer_is_right(examples: Path, name: str, arguments: list[str]) ->
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.startswith(f"{name.removesuffix('-omp')}: ")
     assert result.stdout.rstrip().endswith(": ok")
+    if name == "hydro" and arguments != ["1", "1"]:
+        assert "shock at" in result.stdout  # and where it should be
 
 
 @pytest.mark.parametrize("name", ["triad", "cg", "fe", "hydro", "heat"])
