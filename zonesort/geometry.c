@@ -37,12 +37,11 @@ static int set_cache_bytes(const char *text, const struct kernel_param *paramete
 	if (error)
 		return error;
 	if (!cache_fits(bytes, slices)) {
-		pr_err("cache_bytes=%llu: 0 (as the firmware says), or a multiple of slices x 4 "
-		       "MiB = %llu up to 16 TiB\n",
+		pr_err("cache_bytes=%llu: 0 (as the firmware says), or a multiple of slices x 4 MiB = %llu up to 16 TiB\n",
 		       bytes, slices * UNIT);
 		return -EINVAL;
 	}
-	WRITE_ONCE(*(unsigned long long *)parameter->arg, bytes);
+	*(unsigned long long *)parameter->arg = bytes;
 	return 0;
 }
 
@@ -58,7 +57,7 @@ static int set_slices(const char *text, const struct kernel_param *parameter)
 		       parts);
 		return -EINVAL;
 	}
-	WRITE_ONCE(*(unsigned int *)parameter->arg, parts);
+	*(unsigned int *)parameter->arg = parts;
 	return 0;
 }
 
@@ -140,11 +139,12 @@ void zs_geometry_exit(void)
 
 u64 zs_cache_bytes(int nid)
 {
-	u64 bytes = READ_ONCE(cache_bytes);
+	u64 bytes;
 
-	if (bytes)
-		return bytes / READ_ONCE(slices);
-	return firmware_bytes[nid] ?: DEFAULT_CACHE_BYTES;
+	kernel_param_lock(THIS_MODULE); /* the two are valid together */
+	bytes = cache_bytes / slices;
+	kernel_param_unlock(THIS_MODULE);
+	return bytes ?: firmware_bytes[nid] ?: DEFAULT_CACHE_BYTES;
 }
 
 u64 zs_granule(void)

@@ -11,10 +11,12 @@ from zonesort_guest import (
     complaints,
     conflict_share,
     largest_blocks,
+    lists_after_sort,
     shell,
     statistics,
     zonesort_guest,
 )
+from zonesort_rule import sorted_zones
 
 from pagelens.lab.guest import Guest
 
@@ -88,6 +90,19 @@ def takes_the_cache_from_parameters(guest: Guest) -> None:
     assert statistics(guest)["last_slots_allocated"] % 16 == 0  # slots of 64 KiB
 
 
+def leaves_the_lists_as_the_rule_has_them(guest: Guest) -> None:
+    """Block by block, in every list of every zone; the rule starts from the kernel's own picture."""
+    shell(guest, "insmod /lab/pagelens_state.ko")
+    for _ in range(3):  # the kernel may have allocated between the sort and the picture
+        frames, zones = lists_after_sort(guest)
+        assert sum(len(blocks) for zone in zones for blocks in zone.values()) > 100
+        expected = sorted_zones(CACHE // 4096, {frame % (CACHE // 4096) for frame in frames}, zones)
+        if zones == expected:
+            break
+    assert zones == expected
+    shell(guest, "rmmod pagelens_state")
+
+
 def keeps_holds_short(guest: Guest) -> None:
     """With one block a hold, there are as many holds as blocks."""
     before = statistics(guest)
@@ -124,6 +139,7 @@ def test_the_module_sorts_a_guest(kernel: str, tmp_path: Path) -> None:
         shell(guest, f"insmod {MODULE}")
         spreads_the_next_job(guest)
         reports_what_it_did(guest)
+        leaves_the_lists_as_the_rule_has_them(guest)
         keeps_holds_short(guest)
         takes_the_cache_from_parameters(guest)
         has_the_interface_of_the_first_zonesort(guest)

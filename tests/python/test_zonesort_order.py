@@ -1,4 +1,4 @@
-"""zonesort/order.c, compiled outside the kernel, against the rule of docs/zonesort.md said slowly."""
+"""zonesort/order.c, compiled outside the kernel, against the rule said slowly and every permutation."""
 
 import ctypes
 import itertools
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zonesort_rule import rule, slots_of
 
 ROOT = Path(__file__).parents[2]
 BLOCK = 1024  # frames of the largest free block
@@ -59,30 +60,6 @@ def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
         return list(frames), {slot for slot in range(slots) if mine[slot // 64] >> slot % 64 & 1}
 
     return call
-
-
-def slots_of(block: int, at_order: int, slots: int) -> set[int]:
-    return {frame % slots for frame in range(block, block + (1 << at_order))}
-
-
-def rule(slots: int, allocated: set[int], own: set[int], at_order: int, blocks: Sequence[int]) -> list[int]:
-    """docs/zonesort.md, step 4."""
-
-    def group(block: int) -> int:
-        return block % slots >> at_order
-
-    def gain(block: int) -> int:
-        vacant = slots_of(block, at_order, slots) - own
-        return len(vacant) + len(vacant - allocated)
-
-    first: dict[int, int] = {}
-    for block in sorted(blocks):
-        first.setdefault(group(block), block)
-    later = [block for block in blocks if first[group(block)] != block]
-    return [
-        *sorted(first.values(), key=lambda block: (-gain(block), group(block), block)),
-        *sorted(later, key=lambda block: (gain(block), group(block), block)),
-    ]
 
 
 @st.composite

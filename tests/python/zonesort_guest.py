@@ -1,10 +1,13 @@
 """A guest with zonesort in it, for the tests of the module."""
 
 import re
+import struct
 import subprocess
 from functools import cache
 from itertools import chain
 from pathlib import Path
+
+from zonesort_rule import LISTS, Zone
 
 from pagelens.lab.guest import Guest
 from pagelens.lab.kernels import Kernel, find_kernel
@@ -13,6 +16,7 @@ from pagelens.lab.modules import build_module
 ROOT = Path(__file__).parents[2]
 INTERFACE = "/sys/kernel/zone_sort_free_pages"
 PARAMETERS = "/sys/module/zonesort_module/parameters"
+DMA_FRAMES = 4096  # zone DMA: the first 16 MiB
 DEBUGFS = "/sys/kernel/debug/zonesort"
 # What a kernel writes when something is wrong; a module from elsewhere taints it, which is no fault.
 COMPLAINTS = ("BUG", "WARNING", "Oops", "Call Trace", "list_add", "list_del", "Bad page", "PFNs busy")
@@ -34,6 +38,7 @@ def zonesort_guest(
     found = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
     files = {
         "/lab/zonesort_module.ko": build_module(ROOT / "zonesort", found),
+        "/lab/pagelens_state.ko": build_module(ROOT / "tracer" / "guest" / "state", found),
         "/lab/guest": guest_program(folder),
     }
     return Guest(
@@ -82,3 +87,24 @@ def free_lists(guest: Guest) -> tuple[list[int], list[int]]:
             zone = ("Node", f"{match[1]},", "zone", match[2])
             found[zone] = [a + int(b) for a, b in zip(found[zone], numbers, strict=True)]
     return [*chain(*blocks.values())], [*chain(*found.values())]
+
+
+def lists_after_sort(guest: Guest) -> tuple[set[int], list[Zone]]:
+    """Sorts and takes the lab's picture of the allocator at once: allocated frames, then zones DMA32 and DMA.
+
+    For a guest with one node and less than 3 GiB. Lists that are not sorted (atomic reserve) are left out.
+    """
+    shell(guest, f"echo 0 > {INTERFACE}/nodeid; echo 1 > /proc/pagelens_state")
+    zones: list[dict[tuple[int, int], list[int]]] = [{}, {}]
+    allocated = set(range(1, guest.memory_bytes // 4096))
+    for (word,) in struct.iter_unpack("<Q", guest.get("/proc/pagelens_state")):
+        what, order, kind, frames, frame = (
+            word >> at & (1 << bits) - 1 for at, bits in ((60, 4), (52, 8), (44, 8), (32, 12), (0, 32))
+        )
+        if what == 1:
+            if (order, kind) in LISTS:
+                zones[frame < DMA_FRAMES].setdefault((order, kind), []).append(frame)
+            allocated.difference_update(range(frame, frame + (1 << order)))
+        elif what == 5:  # no memory
+            allocated.difference_update(range(frame, frame + frames))
+    return allocated, list(zones)
