@@ -105,6 +105,7 @@ void exec_traced(const ExecRequest& request, const Options& given) {
     options.output = options.child_output;
     options.function_file.clear();  // the region of interest is the first program's
     options.skip = 0;
+    ++options.program;
 
     std::vector<std::string> words{options.qemu, "-plugin", plugin_argument(options)};
     std::vector<std::string> environment;

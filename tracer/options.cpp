@@ -25,8 +25,10 @@ const struct {
     {"status", &Options::status},
     {"skip", &Options::skip},
     {"accesses", &Options::accesses},
+    {"region", &Options::region},
     {"function_file", &Options::function_file},
     {"function_address", &Options::function_address},
+    {"program", &Options::program},
 };
 
 std::uint64_t number(std::string_view text) {
@@ -81,9 +83,10 @@ std::string plugin_argument(const Options& options) {
     return all;
 }
 
-std::string with_process_id(std::string name) {
+std::string with_process_id(std::string name, std::uint64_t program) {
+    std::string id = std::to_string(::getpid());
+    if (program > 1) id.append("-").append(std::to_string(program));
     for (std::size_t at = 0; (at = name.find("%p", at)) != name.npos;) {
-        const std::string id = std::to_string(::getpid());
         name.replace(at, 2, id);
         at += id.size();
     }

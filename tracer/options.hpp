@@ -15,8 +15,10 @@ struct Options {
     std::string status;          // file that the driver reads afterwards: a line a fact
     std::uint64_t skip = 0;      // accesses before tracing begins
     std::uint64_t accesses = 0;  // accesses after which tracing stops; 0: never
+    std::string region;          // only what happens in the region of this name, if given
     std::string function_file;   // tracing begins at this address of this file, if given
     std::uint64_t function_address = 0;
+    std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };
 
 // Throws std::invalid_argument naming the argument.
@@ -25,7 +27,8 @@ Options parse_options(int argc, const char* const* argv);
 // The options as QEMU's -plugin takes them, for a child: commas are doubled.
 std::string plugin_argument(const Options& options);
 
-// NAME with every %p replaced by the process id.
-std::string with_process_id(std::string name);
+// NAME with every %p replaced by the process id, and from the process's second program on also by
+// its number: 123, 123-2, ...
+std::string with_process_id(std::string name, std::uint64_t program);
 
 }  // namespace pagelens

@@ -3,7 +3,8 @@
 //
 // It goes through stages; between two of them QEMU drops its translations (qemu_plugin_reset), so
 // that each stage pays for its own callbacks only:
-//   waiting   until the function of --from-function is called: calls, returns, doorbells
+//   waiting   until the function of --from-function is called, and outside the region of --region:
+//             calls, returns, doorbells
 //   skipping  --skip accesses are counted
 //   tracing   every access
 //   finishing the budget is used up: instructions are counted in line
@@ -13,19 +14,25 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tracer/decode.hpp"
 #include "tracer/doorbell.hpp"
 #include "tracer/follow_exec.hpp"
+#include "tracer/guest_memory.hpp"
 #include "tracer/qemu_plugin_api.h"
+#include "tracer/self_test.hpp"
+#include "tracer/status.hpp"
 #include "tracer/tracer.hpp"
 
 extern "C" {
@@ -52,7 +59,8 @@ Options options;
 Tracer* tracer = nullptr;  // from the first translation on; never deleted
 std::atomic<Stage> stage{Stage::tracing};
 std::atomic<std::uint64_t> left_to_skip{0};
-int exit_status = 0;  // as the program gave it to exit_group
+SelfTest* self_test = nullptr;  // likewise
+int exit_status = 0;            // as the program gave it to exit_group
 
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
 bool is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
@@ -66,6 +74,11 @@ void* as_data(std::uint64_t value) { return reinterpret_cast<void*>(value); }
 std::uint64_t as_number(void* data) { return reinterpret_cast<std::uint64_t>(data); }
 
 void register_callbacks(qemu_plugin_id_t id);
+
+[[noreturn]] void give_up(const std::string& why) {
+    report(options.status, "error " + why);
+    std::_Exit(1);
+}
 
 // QEMU before 8.0 may leave a CPU with a pointer to the callbacks of an instruction that has left
 // its block half-way, and follows it after the translations, and the callbacks with them, are gone.
@@ -151,18 +164,56 @@ void on_return(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address
     if (stage == Stage::tracing) access(vcpu, address, info);
 }
 
+// Until the self-test has passed calls have these callbacks, the first before the call runs.
+void expect(const char* fault) {
+    if (fault == nullptr) return;
+    give_up(std::string("this QEMU does not report what the tracer needs (") + fault +
+            "); use QEMU 7.2, as Debian 12 has it in qemu-user");
+}
+
+void on_tested_call_begins(unsigned, void*) { expect(self_test->call_begins()); }
+
+void on_tested_call(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    if (!self_test->passed()) expect(self_test->accessed(info, address, as_number(data)));
+    on_call(index, info, address, data);
+}
+
+// Tracing is on while a thread is in the region of --region.
+void enter_or_leave(const pagelens_record& record) {
+    static std::mutex mutex;  // the stage follows the count
+    static unsigned inside = 0;
+    const std::lock_guard lock(mutex);
+    if (record.kind == PAGELENS_REGION_BEGIN) {
+        if (inside++ == 0) go_to(Stage::waiting, Stage::tracing);
+    } else if (inside > 0 && --inside == 0) {
+        go_to(Stage::tracing, Stage::waiting);
+    }
+}
+
 void on_doorbell(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void*) {
-    tracer->doorbell(tracer->vcpu(index), address);
+    const pagelens_record record = read_record(guest_base, address);
+    tracer->doorbell(tracer->vcpu(index), record);
+    const bool marker = record.kind == PAGELENS_REGION_BEGIN || record.kind == PAGELENS_REGION_END;
+    if (marker && !options.region.empty() && region_name(guest_base, record) == options.region) {
+        enter_or_leave(record);
+    }
 }
 
 void on_begin_function(unsigned, void*) {
     go_to(Stage::waiting, options.skip > 0 ? Stage::skipping : Stage::tracing);
 }
 
+// The bytes are read anew: QEMU stops reading an instruction where it ceases to know it.
 void on_avx512(unsigned, void* address) {
+    std::array<std::byte, 15> bytes;  // the longest instruction
+    const std::size_t count = read_guest(guest_base, as_number(address), bytes);
     char text[64];
-    std::snprintf(text, sizeof text, "avx512 %p", address);
-    tracer->report(text);
+    int length = std::snprintf(text, sizeof text, "avx512 %lx ", as_number(address));
+    for (std::size_t i = 0; i < count; ++i) {
+        length += std::snprintf(text + length, sizeof text - static_cast<std::size_t>(length),
+                                "%02x", static_cast<unsigned>(bytes[i]));
+    }
+    report(options.status, text);
 }
 
 // --- translation --------------------------------------------------------------------------------
@@ -227,7 +278,14 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
             on_memory(instruction, on_doorbell);
         } else if (const Branch branch = classify_branch(bytes.data(), bytes.size());
                    branch == Branch::call) {
-            on_memory(instruction, on_call, as_data(address + bytes.size()));
+            void* const return_address = as_data(address + bytes.size());
+            if (self_test->passed()) {
+                on_memory(instruction, on_call, return_address);
+            } else {
+                qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_tested_call_begins,
+                                                       QEMU_PLUGIN_CB_NO_REGS, nullptr);
+                on_memory(instruction, on_tested_call, return_address);
+            }
         } else if (branch == Branch::ret) {
             on_memory(instruction, on_return, counted);
         } else if (ours) {
@@ -260,8 +318,10 @@ void on_exec(const SystemCall& call) {
     const ExecRequest request = exec_request(call, guest_base, tracer->program());
     if (!request.runs) return;  // the call fails and the program goes on
     tracer->finish(0);
-    if (request.traceable && !options.child_output.empty()) exec_traced(request, options);
-    tracer->report("exec " + request.path);
+    if (request.traceable && !options.child_output.empty()) {
+        exec_traced(request, tracer->options());
+    }
+    report(options.status, "exec " + request.path);
 }
 
 void on_system_call(qemu_plugin_id_t, unsigned index, std::int64_t number, std::uint64_t a1,
@@ -284,7 +344,7 @@ void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number
         if (!options.child_output.empty()) {
             tracer->begin_in_child(index);
         } else {
-            tracer->report("fork");
+            report(options.status, "fork");
             go_to(stage, Stage::idle);
         }
         return;
@@ -321,12 +381,12 @@ std::vector<std::string> guest_command() {
 // At the first translation: only now is it known where guest memory is.
 void start() try {
     tracer = new Tracer(options, guest_command(), guest_base);
+    self_test = new SelfTest(guest_base);
     tracer->begin_thread(0);
     tracer->vcpu(0).cpu = current_cpu;
     pthread_atfork(nullptr, nullptr, [] { tracer->forked(); });
 } catch (const std::exception& error) {
-    std::fprintf(stderr, "pagelens: cannot write the trace: %s\n", error.what());
-    std::_Exit(1);
+    give_up(std::string("cannot write the trace: ") + error.what());
 }
 
 int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) try {
@@ -344,7 +404,7 @@ int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv)
     }
     options = parse_options(argc, argv);
     left_to_skip = options.skip;
-    if (!options.function_file.empty()) {
+    if (!options.function_file.empty() || !options.region.empty()) {
         stage = Stage::waiting;
     } else if (options.skip > 0) {
         stage = Stage::skipping;

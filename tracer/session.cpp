@@ -59,8 +59,11 @@ int Session::finish(const TraceSummary& summary) {
     queue_.close();
     thread_->join();
     writer_.finish(summary);
-    if (writer_.error() != 0) return writer_.error();
-    return std::rename((path_ + ".partial").c_str(), path_.c_str()) == 0 ? 0 : errno;
+    const std::string partial = path_ + ".partial";
+    int error = writer_.error();
+    if (error == 0 && std::rename(partial.c_str(), path_.c_str()) != 0) error = errno;
+    if (error != 0) std::remove(partial.c_str());
+    return error;
 }
 
 void Session::abandon() {

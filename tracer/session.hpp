@@ -37,7 +37,8 @@ class Session {
     // Where threads of the program meet: numbers them in the order of their meeting.
     std::uint64_t next_sync() { return syncs_.fetch_add(1, std::memory_order_relaxed); }
 
-    // Writes what was put, the summary, and gives the file its name. Returns errno or 0.
+    // Writes what was put, the summary, and gives the file its name. Returns 0, or errno and no
+    // file.
     int finish(const TraceSummary& summary);
 
     // In a forked child, where the writer's thread is not: leaves the file alone.

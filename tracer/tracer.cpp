@@ -1,6 +1,5 @@
 #include "tracer/tracer.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <fstream>
 
 #include "tracer/doorbell.hpp"
+#include "tracer/status.hpp"
 
 namespace pagelens {
 
@@ -64,7 +64,9 @@ void Tracer::open_session() {
         header.arguments.assign(command_.begin() + 1, command_.end());
     }
     const std::string& name = in_child() ? options_.child_output : options_.output;
-    session_ = std::make_unique<Session>(with_process_id(name), header);
+    const std::string path = with_process_id(name, options_.program);
+    session_ = std::make_unique<Session>(path, header);
+    report(options_.status, "begun " + path);
     modules_ = std::make_unique<Modules>(guest_base_, [this](const ModuleDefinition& module) {
         if (module.path == options_.function_file) {
             begin_address_ = module.base + options_.function_address;
@@ -77,7 +79,8 @@ void Tracer::open_session() {
 
 void Tracer::begin_thread(unsigned index) {
     if (index >= max_vcpus) {
-        report("error the program has more than " + std::to_string(max_vcpus) + " threads");
+        report(options_.status,
+               "error the program has more than " + std::to_string(max_vcpus) + " threads");
         ::_exit(1);
     }
     Vcpu& vcpu = vcpus_[index];
@@ -166,10 +169,9 @@ bool Tracer::budget_used(Vcpu& vcpu) {
     return false;
 }
 
-void Tracer::doorbell(Vcpu& vcpu, std::uint64_t address) {
+void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
     if (vcpu.block == nullptr) return;
     make_room(vcpu, event_words);
-    const pagelens_record record = read_record(guest_base_, address);
     std::vector<std::uint64_t>& phases = vcpu.thread->phases;
     switch (record.kind) {
         case PAGELENS_BIRTH:
@@ -324,9 +326,10 @@ void Tracer::finish(std::int32_t exit_status) {
     summary.total_instructions = summary.instructions + untraced_instructions;
     summary.exit_status = exit_status;
     const int error = session_->finish(summary);
-    report("finished " + std::to_string(error) + " " + std::to_string(summary.accesses) + " " +
-           std::to_string(summary.instructions) + " " +
-           std::to_string(*summary.total_instructions));
+    report(options_.status, "finished " + std::to_string(error) + " " +
+                                std::to_string(summary.accesses) + " " +
+                                std::to_string(summary.instructions) + " " +
+                                std::to_string(*summary.total_instructions));
 }
 
 void Tracer::forked() {
@@ -338,6 +341,7 @@ void Tracer::forked() {
 
 void Tracer::begin_in_child(unsigned index) {
     // What the parent's threads had stays behind: their memory is a copy, and they are not here.
+    options_.program = 1;  // of a new process
     session_.release();
     sites_.release();
     modules_.release();
@@ -350,15 +354,6 @@ void Tracer::begin_in_child(unsigned index) {
     finished_ = false;
     open_session();
     begin_thread(index);
-}
-
-void Tracer::report(const std::string& line) const {
-    if (options_.status.empty()) return;
-    const int file = ::open(options_.status.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file < 0) return;
-    const std::string text = std::to_string(::getpid()) + " " + line + "\n";
-    [[maybe_unused]] const ::ssize_t written = ::write(file, text.data(), text.size());
-    ::close(file);
 }
 
 }  // namespace pagelens

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "hooks/pagelens.h"
 #include "tracer/options.hpp"
 #include "tracer/session.hpp"
 #include "tracer/vcpu.hpp"
@@ -40,7 +41,7 @@ class Tracer {
     // An access of `size` bytes that the strip did not hide. True once the budget is used up.
     bool pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
     bool stream_store(Vcpu& vcpu, std::uint64_t address);
-    void doorbell(Vcpu& vcpu, std::uint64_t address);
+    void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
     void system_call(Vcpu& vcpu, const SystemCall& call);
@@ -54,9 +55,6 @@ class Tracer {
     // In a forked child: nothing more is recorded, or from here on into a file of its own.
     void forked();
     void begin_in_child(unsigned index);
-
-    // A line for the driver.
-    void report(const std::string& line) const;
 
     // Instructions that ran without being traced. Counted in line, so that threads may lose some.
     std::uint64_t untraced_instructions = 0;
@@ -72,7 +70,7 @@ class Tracer {
     bool budget_used(Vcpu& vcpu);
     std::uint64_t phase_id(const std::string& name);
 
-    const Options options_;
+    Options options_;
     const std::vector<std::string> command_;
     const std::uint64_t guest_base_;
     static Vcpu vcpus_[max_vcpus];

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from pagelens import _core
@@ -36,9 +37,13 @@ def find_emulator() -> Emulator:
     match = re.search(r"version (\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
         raise Failure(f"{qemu} is too old: {version.splitlines()[:1]}, QEMU 7.2 to 8.2 is needed; {_INSTALL}")
-    with qemu.open("rb") as file:
-        if not any(ELFFile(file).iter_segments("PT_INTERP")):
-            raise Failure(f"{qemu} is linked statically and loads no plugins; {_INSTALL}")
+    try:
+        with qemu.open("rb") as file:
+            dynamic = any(ELFFile(file).iter_segments("PT_INTERP"))
+    except (OSError, ELFError):
+        raise Failure(f"{qemu} is not a program that can be looked into (a script?); {_INSTALL}") from None
+    if not dynamic:
+        raise Failure(f"{qemu} is linked statically and loads no plugins; {_INSTALL}")
     libraries = Path(_core.__file__).parent / "lib"
     emulator = Emulator(qemu, libraries / "libpagelens_tracer.so", libraries / "libpagelens_hooks.so")
     for library in (emulator.plugin, emulator.hooks):

@@ -40,6 +40,12 @@ def trace(
         str | None,
         typer.Option(metavar="NAME", help="Begin when the program first calls NAME (then --skip counts)."),
     ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Trace only between the markers of region NAME (hooks/pagelens.h)."
+        ),
+    ] = None,
     follow_exec: Annotated[
         bool, typer.Option("--follow-exec", help="Trace children too, each into FILE with its process id.")
     ] = False,
@@ -49,7 +55,13 @@ def trace(
     The program's output, exit status and folder are as if it ran alone.
     """
     request = TraceRequest(
-        command, output or f"{Path(command[0]).name}.trace", accesses, skip, from_function, follow_exec
+        command,
+        output or f"{Path(command[0]).name}.trace",
+        accesses,
+        skip,
+        from_function,
+        region,
+        follow_exec,
     )
     with trace_progress() as progress:
         result = trace_program(request, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -10,14 +11,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 from pagelens.accesses.elf_file import ElfFile
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
-from pagelens.errors import Failure, UsageError
+from pagelens.accesses.unsupported import Unsupported
+from pagelens.errors import Failure, Interrupted, UsageError
 
 DEFAULT_BUDGET = 500_000_000  # accesses
 
@@ -36,6 +38,7 @@ class TraceRequest:
     accesses: int = DEFAULT_BUDGET  # 0: no limit
     skip: int = 0
     from_function: str | None = None
+    region: str | None = None  # its markers switch tracing on and off
     follow_exec: bool = False
 
 
@@ -50,7 +53,8 @@ class TraceResult:
     instructions: int = 0
     total_instructions: int = 0
     untraced_children: dict[int, str] = field(default_factory=dict)  # process id: program
-    avx512_address: int | None = None
+    unsupported: Unsupported | None = None  # the instruction that the emulator does not execute
+    interrupted: bool = False  # Ctrl-C was pressed meanwhile, whatever the program made of it
 
     @property
     def share_seen(self) -> float | None:
@@ -66,28 +70,35 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     `progress(seconds, bytes)` is called now and then. Raises UsageError or Failure before the program runs,
     and Failure after it if the trace could not be written.
     """
+    _check_region_of_interest(request)
     program = find_program(request.command)
     emulator = find_emulator()
     output = _expand_rank(request.output, os.environ)
     path = _checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
         words = _command_line(request, program, emulator, output, Path(status.name))
-        with _signals_handed_on() as begin:
+        with _SignalsHandedOn() as signals:
             process = subprocess.Popen(
                 words, env=_environment(emulator), close_fds=False
             )  # MPICH hands one down
-            begin(process)
+            signals.begin(process, begun=lambda: Path(status.name).stat().st_size > 0)
             exit_status = _wait(process, path, progress)
-        # %p: the emulator runs as the process that was started.
-        path = Path(str(path).replace("%p", str(process.pid)))
-        result = TraceResult(path, exit_status)
-        error = _read_status(Path(status.name).read_text(), process.pid, result)
-    if error:
-        _partial(path).unlink(missing_ok=True)
-        raise Failure(f"trace {path}: {os.strerror(error)}; free some space or lower --accesses")
-    if not result.complete:
-        _keep_partial(path, result)
+        text = Path(status.name).read_text(errors="surrogateescape")
+    # %p: the emulator runs as the process that was started.
+    result = TraceResult(Path(str(path).replace("%p", str(process.pid))), exit_status)
+    result.interrupted = signal.SIGINT in signals.seen
+    _read_status(text, process.pid, result)
     return result
+
+
+def _check_region_of_interest(request: TraceRequest) -> None:
+    if request.region is None:
+        return
+    if not request.region:
+        raise UsageError("--region '': a region has a name; give that of pagelens_region_begin(\"name\")")
+    for option, value in {"--from-function": request.from_function, "--skip": request.skip}.items():
+        if value:
+            raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
 
 
 def _command_line(
@@ -105,6 +116,8 @@ def _command_line(
     }
     if request.follow_exec:
         options["child_output"] = _child_output(Path(output).absolute())
+    if request.region is not None:
+        options["region"] = request.region
     if request.from_function is not None:
         file, address = _function(program, request.from_function)
         options |= {"function_file": file, "function_address": address}
@@ -182,38 +195,47 @@ def _libraries(path: Path) -> list[Path]:
     return [Path(name).resolve() for name in found if name.startswith("/")]
 
 
-@contextmanager
-def _signals_handed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """From here on signals are the program's, which the caller starts and then names to what is yielded.
+class _SignalsHandedOn:
+    """While it is entered signals are the program's, which the caller starts and then names to `begin`.
 
-    The terminal's reach the program directly, others are handed on; so are all that came before it ran.
+    The terminal's reach the program directly, others are handed on; so are all that came before it was
+    started. While the emulator still prepares itself there is no program that could mind: Ctrl-C ends it.
     """
-    running: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []
 
-    def hand_on(number: int, _: object) -> None:
-        if not running:
-            early.append(number)
-        elif number not in (signal.SIGINT, signal.SIGQUIT):
-            running[0].send_signal(number)
+    _NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
-    def begin(process: subprocess.Popen[bytes]) -> None:
-        running.append(process)
-        for number in early:
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun: Callable[[], bool] = lambda: True
+        self._early: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        # What is ignored (nohup, a shell's background job) stays so, here and for the program.
+        for number in self._NUMBERS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._hand_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def begin(self, process: subprocess.Popen[bytes], begun: Callable[[], bool]) -> None:
+        """`process` runs the program, whose first instruction has run once `begun` is true."""
+        self._process, self._begun = process, begun
+        for number in self._early:
             process.send_signal(number)
 
-    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-    # What is ignored (nohup, a shell's background job) stays so, here and for the program.
-    before = {
-        number: signal.signal(number, hand_on)
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield begin
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _hand_on(self, number: int, _: object) -> None:
+        self.seen.add(number)
+        if self._process is None:
+            self._early.append(number)
+        elif number not in (signal.SIGINT, signal.SIGQUIT):
+            self._process.send_signal(number)
+        elif not self._begun():
+            self._process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], path: Path, progress: Callable[[float, int], None] | None) -> int:
@@ -233,42 +255,71 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _read_status(text: str, pid: int, result: TraceResult) -> int:
-    """Takes in what the plugin reported; returns the errno of writing, or 0."""
-    error = 0
-    for line in text.splitlines():
-        process, what, *rest = line.split(maxsplit=2)
-        details = rest[0] if rest else ""
-        if what == "finished" and int(process) == pid:
-            error, result.accesses, result.instructions, result.total_instructions = map(int, details.split())
-            result.complete = error == 0
+def _read_status(text: str, pid: int, result: TraceResult) -> None:
+    """Takes in what the plugin reported (tracer/status.hpp); files of killed programs get their names.
+
+    Raises Failure, or Interrupted if the program did not come to run.
+    """
+    facts = [line.split(" ", 2) for line in text.split("\n") if line]
+    begun = [(int(process), Path(rest[0])) for process, what, *rest in facts if what == "begun"]
+    trace_of = dict(begun)  # the last one of each process
+    finished: set[int] = set()
+    for process_id, what, *rest in facts:
+        process, details = int(process_id), " ".join(rest)
+        if what == "finished":
+            error, *counts = map(int, details.split())
+            if error:
+                raise Failure(f"trace {result.path}: {os.strerror(error)}; {_remedy(error)}")
+            # Programs that the process executed afterwards have traces of their own.
+            if process == pid and pid not in finished:
+                result.accesses, result.instructions, result.total_instructions = counts
+                result.complete = True
+            finished.add(process)
         elif what == "avx512":
-            result.avx512_address = int(details, 16)
+            result.unsupported = Unsupported.parse(details, trace_of.get(process))
         elif what == "error":
+            for _, path in begun:
+                _partial(path).unlink(missing_ok=True)
             raise Failure(f"tracing stopped: {details}")
         elif what == "exec":
-            result.untraced_children[int(process)] = details
+            result.untraced_children[process] = details
         elif what == "fork":
-            result.untraced_children[int(process)] = "a fork of the program"
-    return error
-
-
-def _keep_partial(path: Path, result: TraceResult) -> None:
-    partial = _partial(path)
-    if not partial.exists():
+            result.untraced_children[process] = "a fork of the program"
+    if not begun:
+        if result.interrupted:
+            raise Interrupted("interrupted before the program began; nothing was traced")
         raise Failure(
             f"the emulator ended with status {result.exit_status} before the program began; "
             "see its message above"
         )
-    partial.rename(path)
+    for process, path in begun:
+        if _partial(path).exists() and _has_ended(process):
+            _partial(path).rename(path)
+
+
+def _remedy(error: int) -> str:
+    return {
+        errno.ENOSPC: "free some space, choose another folder or lower --accesses",
+        errno.EDQUOT: "free some of your quota, choose another folder or lower --accesses",
+        errno.EFBIG: "raise the limit of a file's size (ulimit -f) or lower --accesses",
+        errno.EIO: "the disk or its file system failed; choose another folder",
+    }.get(error, "choose another folder")
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in "ZX"
 
 
 def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """What the user should know of the run, a line each."""
-    if result.exit_status == -signal.SIGILL and result.avx512_address is not None:
+    if result.exit_status == -signal.SIGILL and result.unsupported is not None:
         yield (
-            f"{request.command[0]} has an AVX-512 instruction at {result.avx512_address:#x}, which QEMU does "
-            "not execute; compile it with -march=x86-64-v3"
+            f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
+            "compile it with -march=x86-64-v3"
         )
     elif result.exit_status < 0:
         name = signal.Signals(-result.exit_status).name
@@ -279,6 +330,11 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
             f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
             "the program's instructions; --accesses N sets the budget, 0 is none"
         )
+    if result.complete and result.accesses == 0:
+        if request.region is not None:
+            yield f"--region {request.region}: the program never began it; {result.path} holds no accesses"
+        elif request.from_function is not None:
+            yield f"--from-function {request.from_function}: never called; {result.path} holds no accesses"
     if result.untraced_children and not request.follow_exec:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""

@@ -105,6 +105,10 @@ FollowExec = Annotated[
         rich_help_panel=_TRACING,
     ),
 ]
+Region = Annotated[
+    str | None,
+    Option(metavar="NAME", help="Trace only between the markers of region NAME.", rich_help_panel=_TRACING),
+]
 
 
 def explain_command(
@@ -126,6 +130,7 @@ def explain_command(
     skip: Skip = 0,
     from_function: FromFunction = None,
     follow_exec: FollowExec = False,
+    region: Region = None,
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     stated = load_machine(machine)
@@ -138,7 +143,13 @@ def explain_command(
     elif target:
         _refuse("a program or trace", {"--size": size})
         request = TraceRequest(
-            target, "", accesses=accesses, skip=skip, from_function=from_function, follow_exec=follow_exec
+            target,
+            "",
+            accesses=accesses,
+            skip=skip,
+            from_function=from_function,
+            region=region,
+            follow_exec=follow_exec,
         )
         found = trace_or_open(target, stated, ranks, full_size, output, request, quiet)
     else:

@@ -13,7 +13,7 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import TraceRequest, describe, trace_program
 from pagelens.ensemble import Scaled, scale_to
-from pagelens.errors import UsageError
+from pagelens.errors import Interrupted, UsageError
 from pagelens.explain.outputs import claim_directory
 from pagelens.machine import Machine
 from pagelens.units import parse_size
@@ -122,6 +122,8 @@ def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
     before = _traces(path)
     with trace_progress(not quiet) as progress:
         result = trace_program(request, progress)
+    if result.interrupted:
+        raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
     if not request.follow_exec:

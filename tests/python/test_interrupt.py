@@ -47,12 +47,10 @@ def report_is_next(_: int, folder: Path) -> bool:
 
 
 Moment = Callable[[int, Path], bool]
-# docs/decisions/tracer.md, "Known": a Ctrl-C in the emulator's first moments is at times lost.
-LOST_AT_TIMES = pytest.mark.xfail(strict=False, reason="a Ctrl-C while the emulator starts may be lost")
 CASES = [
-    pytest.param("trace", emulator_runs, marks=LOST_AT_TIMES),
+    ("trace", emulator_runs),
     ("trace", trace_grows),
-    pytest.param("explain", emulator_runs, marks=LOST_AT_TIMES),
+    ("explain", emulator_runs),
     ("explain", nodes_are_simulated),
     ("explain", report_is_next),
 ]

@@ -1,5 +1,6 @@
 """Real programs under the tracer: they run as alone, and their traces hold what they did."""
 
+import errno
 import os
 import shutil
 import signal
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.tracer import _signals_handed_on
+from pagelens.accesses.tracer import TraceResult, _read_status, _SignalsHandedOn
+from pagelens.accesses.unsupported import Unsupported
+from pagelens.errors import Failure
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
+HEADERS = Path(__file__).parent.parent.parent / "hooks"
 MIB_PAGES = 256
 MIB_LINES = 1 << 14
 
@@ -114,11 +118,24 @@ def test_what_a_killed_program_did_is_kept(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_the_program_begins_is_not_lost(number: signal.Signals) -> None:
-    with _signals_handed_on() as begin:
+    with _SignalsHandedOn() as signals:
         os.kill(os.getpid(), number)
         process = subprocess.Popen(["sleep", "60"])
-        begin(process)
+        signals.begin(process, begun=lambda: True)
         assert process.wait() == -number
+    assert signals.seen == {number}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_ends_an_emulator_that_has_not_begun_whatever_it_makes_of_it(begun: bool) -> None:
+    with _SignalsHandedOn() as signals:
+        process = subprocess.Popen(["sleep", "60"])
+        signals.begin(process, begun=lambda: begun)
+        os.kill(os.getpid(), signal.SIGINT)  # here only: it does not reach the process by itself
+        if begun:
+            assert process.poll() is None
+            process.terminate()
+        assert process.wait() == -(signal.SIGTERM if begun else signal.SIGKILL)
 
 
 @pytest.mark.parametrize("way", ["free", "discard", "brk", "remap"])
@@ -128,6 +145,14 @@ def test_temporaries_give_their_frames_back(
     workload = traced(pagelens, tmp_path, built("temporaries"), way)
     assert first_writes(workload) >= 20 * MIB_PAGES
     assert workload.survey.peak_pages < 3.5 * MIB_PAGES
+
+
+@pytest.mark.parametrize(("flags", "times"), [((), 500), (("-DKEEP",), 1)])
+def test_pages_given_back_by_one_thread_are_new_to_others(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, flags: tuple[str, ...], times: int
+) -> None:
+    workload = traced(pagelens, tmp_path, built("give_back", *flags))
+    assert 4 * times <= first_writes(workload) < 4 * times + MIB_PAGES  # and the program's own
 
 
 def test_non_temporal_stores_are_told_apart(
@@ -178,6 +203,29 @@ def test_follow_exec_through_a_script(pagelens: Run, built: Callable[..., Path],
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_programs_that_one_process_executes_have_a_trace_each(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A shell that becomes a program: exec keeps the process id."""
+    command = f"exec {built('copy')} 1"
+    done = pagelens("trace", "--follow-exec", "-o", "app.%p.trace", "--", "/bin/sh", "-c", command)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "131071\n", "")
+    first, second = sorted(tmp_path.glob("*.trace"), key=lambda path: len(path.name))
+    assert second.name == first.name.replace(".trace", "-2.trace")
+    assert open_trace(first).name in ("sh", "dash", "bash")
+    assert open_trace(second).name == "copy_gcc"
+
+
+def test_children_that_are_killed_leave_whole_files(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    script = f"{built('signals')} 9; exit 3"
+    done = pagelens("trace", "--follow-exec", "-o", "app.trace", "--", "/bin/sh", "-c", script)
+    assert done.returncode == 3
+    assert not list(tmp_path.glob("*.partial"))
+    assert "signals_gcc" in {open_trace(file).name for file in tmp_path.glob("*.trace")}
+
+
 def test_the_budget_ends_the_trace_not_the_program(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -221,6 +269,26 @@ def test_from_function(pagelens: Run, built: Callable[..., Path], tmp_path: Path
     assert after.trace.summary.accesses == pytest.approx(part.accesses - 1000, abs=64)
 
 
+def test_a_region_alone_is_traced(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    program = built("regions", f"-I{HEADERS}")
+    for visits in (1, 3):
+        workload = traced(pagelens, tmp_path, program, str(visits), options=("--region", "fill"))
+        inside, outside = (item for item in workload.objects if item.bytes == 1 << 20)
+        assert inside.stored == pytest.approx(MIB_LINES * visits, abs=visits)
+        assert outside.stored == 0
+        summary = workload.trace.summary
+        assert visits << 17 <= summary.accesses < (visits << 17) * 1.02
+        assert workload.share_seen == pytest.approx(0.5, abs=0.1)
+        assert workload.phases == ["(outside regions)", "fill"]
+
+
+def test_a_region_that_is_never_begun_is_told(pagelens: Run, built: Callable[..., Path]) -> None:
+    done = pagelens("trace", "--region", "nowhere", "--", built("regions", f"-I{HEADERS}"))
+    assert done.returncode == 0
+    assert "--region nowhere: the program never began it" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
 def test_mpi(built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str) -> None:
     mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpicc.{launcher}")
@@ -259,8 +327,15 @@ def test_avx512_is_told(pagelens: Run, compile_c: Callable[[str], Path]) -> None
     program = compile_c('int main(void) { __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0"); return 0; }')
     done = pagelens("trace", "--", program)
     assert done.returncode == -signal.SIGILL
-    assert "has an AVX-512 instruction at 0x" in done.stderr
-    assert "-march=x86-64-v3" in done.stderr
+    assert "has the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main (program" in done.stderr, (
+        done.stderr
+    )
+    assert "compile it with -march=x86-64-v3\n" in done.stderr
+
+
+def test_an_instruction_that_no_disassembler_knows_is_told_by_its_bytes() -> None:
+    unknown = Unsupported.parse("401000 62ffffffff", None)
+    assert str(unknown) == "the AVX-512 instruction '62 ff ff ff ff ...' in ?+0x401000"
 
 
 def test_what_cannot_be_traced(pagelens: Run, tmp_path: Path) -> None:
@@ -279,6 +354,8 @@ def test_what_cannot_be_traced(pagelens: Run, tmp_path: Path) -> None:
         (["-o", "no/such/app.trace", "--", "/bin/true"], "there is no folder"),
         (["-o", "app.%r.trace", "--", "/bin/true"], "%r is the MPI rank"),
         (["--from-function", "nowhere", "--", "/bin/true"], "have such a function"),
+        (["--region", "", "--", "/bin/true"], "a region has a name"),
+        (["--region", "solve", "--skip", "5", "--", "/bin/true"], "cannot stand beside --skip"),
     ]:
         done = pagelens("trace", *arguments)
         assert (done.returncode, told in done.stderr) == (2, True), done.stderr
@@ -297,5 +374,30 @@ def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: 
     command = f"ulimit -f 8; exec {pagelens_command} trace -o app.trace -- {built('copy')} 4"
     ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1, ended.stderr
-    assert "free some space" in ended.stderr
+    assert "File too large; raise the limit of a file's size (ulimit -f)" in ended.stderr
+    assert ended.stderr.count("\n") == 1
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; free some space"),
+        (errno.EDQUOT, "Disk quota exceeded; free some of your quota"),
+        (errno.EIO, "Input/output error; the disk"),
+        (errno.EROFS, "Read-only file system; choose another folder"),
+    ],
+)
+def test_why_the_trace_could_not_be_written(number: int, told: str) -> None:
+    with pytest.raises(Failure) as failed:
+        _read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
+    assert told in str(failed.value)
+
+
+def test_what_the_plugin_cannot_go_on_with_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    partial = tmp_path / "a.trace.partial"
+    partial.touch()
+    status = f"7 begun {tmp_path}/a.trace\n7 error this QEMU does not report what the tracer needs\n"
+    with pytest.raises(Failure, match="tracing stopped: this QEMU does not"):
+        _read_status(status, 7, TraceResult(tmp_path / "a.trace", 1))
+    assert not partial.exists()

@@ -1,0 +1,131 @@
+// What the tracer reads from an instruction's bytes. The bytes are those that GNU as gives.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tracer/decode.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+struct Case {
+    const char* text;
+    std::vector<std::uint8_t> bytes;
+};
+
+Instruction decoded(const Case& c) { return decode(c.bytes); }
+
+}  // namespace
+
+TEST_CASE("instructions that make exactly one access") {
+    const Case cases[] = {
+        {"mov (%rdi),%rax", {0x48, 0x8b, 0x07}},
+        {"mov %eax,(%rdi)", {0x89, 0x07}},
+        {"movl $1,(%rdi)", {0xc7, 0x07, 1, 0, 0, 0}},
+        {"add (%rdi),%rax", {0x48, 0x03, 0x07}},
+        {"cmp %rax,(%rdi)", {0x48, 0x39, 0x07}},
+        {"cmpb $3,(%rdi)", {0x80, 0x3f, 3}},
+        {"testb $1,(%rdi)", {0xf6, 0x07, 1}},
+        {"divl (%rdi)", {0xf7, 0x37}},
+        {"movslq (%rdi),%rax", {0x48, 0x63, 0x07}},
+        {"imul $3,(%rdi),%eax", {0x6b, 0x07, 3}},
+        {"imul (%rdi),%rax", {0x48, 0x0f, 0xaf, 0x07}},
+        {"movzbl (%rdi),%eax", {0x0f, 0xb6, 0x07}},
+        {"cmove (%rdi),%rax", {0x48, 0x0f, 0x44, 0x07}},
+        {"movsd (%rdi),%xmm0", {0xf2, 0x0f, 0x10, 0x07}},
+        {"movss %xmm0,(%rdi)", {0xf3, 0x0f, 0x11, 0x07}},
+        {"mulsd (%rdi),%xmm0", {0xf2, 0x0f, 0x59, 0x07}},
+        {"cvtsi2sd (%rdi),%xmm0", {0xf2, 0x0f, 0x2a, 0x07}},
+        {"vaddsd (%rdi),%xmm0,%xmm0", {0xc5, 0xfb, 0x58, 0x07}},
+        {"vmovss (%r8),%xmm0", {0xc4, 0xc1, 0x7a, 0x10, 0x00}},
+        {"push %rbp", {0x55}},
+        {"pop %r12", {0x41, 0x5c}},
+        {"ret", {0xc3}},
+        {"mov %fs:0x28,%rax", {0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0}},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.text);
+        CHECK(decoded(c).one_access);
+        CHECK(!decoded(c).non_temporal_store);
+        CHECK(!decoded(c).avx512);
+    }
+}
+
+TEST_CASE("instructions that make none, several, or an unknown number of accesses") {
+    const Case cases[] = {
+        {"mov %rdi,%rax", {0x48, 0x89, 0xf8}},
+        {"lea (%rdi),%rax", {0x48, 0x8d, 0x07}},
+        {"add %rax,(%rdi)", {0x48, 0x01, 0x07}},   // reads and writes
+        {"notl (%rdi)", {0xf7, 0x17}},             // likewise
+        {"negl (%rdi)", {0xf7, 0x1f}},             // likewise
+        {"addl $1,(%rdi)", {0x83, 0x07, 1}},       // likewise
+        {"xchg %rax,(%rdi)", {0x48, 0x87, 0x07}},  // likewise
+        {"movaps (%rdi),%xmm0", {0x0f, 0x28, 0x07}},
+        {"movups (%rdi),%xmm0", {0x0f, 0x10, 0x07}},  // 16 bytes: two callbacks
+        {"mulpd (%rdi),%xmm0", {0x66, 0x0f, 0x59, 0x07}},
+        {"vmovupd (%rdi),%ymm0", {0xc5, 0xfd, 0x10, 0x07}},
+        {"vfmadd231sd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0x07}},  // other map
+        {"movsd %xmm1,%xmm0", {0xf2, 0x0f, 0x10, 0xc1}},
+        {"nopl (%rax)", {0x0f, 0x1f, 0x00}},
+        {"prefetcht0 (%rdi)", {0x0f, 0x18, 0x0f}},
+        {"rep stos", {0xf3, 0x48, 0xab}},
+        {"nop", {0x90}},
+        {"nothing", {}},
+        {"a lone prefix", {0x66}},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.text);
+        CHECK(!decoded(c).one_access);
+        CHECK(!decoded(c).non_temporal_store);
+        CHECK(!decoded(c).avx512);
+    }
+}
+
+TEST_CASE("non-temporal stores") {
+    const Case stores[] = {
+        {"movnti %rax,(%rdi)", {0x48, 0x0f, 0xc3, 0x07}},
+        {"movntps %xmm0,(%rdi)", {0x0f, 0x2b, 0x07}},
+        {"movntpd %xmm0,(%rdi)", {0x66, 0x0f, 0x2b, 0x07}},
+        {"movntdq %xmm0,(%rdi)", {0x66, 0x0f, 0xe7, 0x07}},
+        {"movntq %mm0,(%rdi)", {0x0f, 0xe7, 0x07}},
+        {"movntdq %xmm8,(%r8)", {0x66, 0x45, 0x0f, 0xe7, 0x00}},
+        {"vmovntpd %ymm0,(%rdi)", {0xc5, 0xfd, 0x2b, 0x07}},
+        {"vmovntps %ymm0,(%r8)", {0xc4, 0xc1, 0x7c, 0x2b, 0x00}},
+        {"vmovntdq %ymm0,(%rdi)", {0xc5, 0xfd, 0xe7, 0x07}},
+    };
+    for (const Case& c : stores) {
+        CAPTURE(c.text);
+        CHECK(decoded(c).non_temporal_store);
+        CHECK(!decoded(c).one_access);
+    }
+    const Case others[] = {
+        {"cvtdq2pd (%rdi),%xmm0", {0xf3, 0x0f, 0xe6, 0x07}},
+        {"movntdqa (%rdi),%xmm0", {0x66, 0x0f, 0x38, 0x2a, 0x07}},  // a load
+        {"movaps %xmm0,(%rdi)", {0x0f, 0x29, 0x07}},
+        {"vmovdqu %ymm0,(%rdi)", {0xc5, 0xfe, 0x7f, 0x07}},
+    };
+    for (const Case& c : others) {
+        CAPTURE(c.text);
+        CHECK(!decoded(c).non_temporal_store);
+    }
+}
+
+TEST_CASE("AVX-512: by EVEX, and the mask instructions, which have VEX") {
+    const Case cases[] = {
+        {"vpxorq %zmm0,%zmm0,%zmm0", {0x62, 0xf1, 0xfd, 0x48, 0xef, 0xc0}},
+        {"vmovupd (%rdi),%zmm0", {0x62, 0xf1, 0xfd, 0x48, 0x10, 0x07}},
+        {"kmovw %eax,%k1", {0xc5, 0xf8, 0x92, 0xc8}},
+        {"kandw %k1,%k2,%k3", {0xc5, 0xec, 0x41, 0xd9}},
+        {"kortestw %k0,%k0", {0xc5, 0xf8, 0x98, 0xc0}},
+        {"kmovq %k1,(%rdi)", {0xc4, 0xe1, 0xf8, 0x91, 0x0f}},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.text);
+        CHECK(decoded(c).avx512);
+    }
+    // Opcodes of masks without VEX are cmov and set.
+    CHECK(!decode(std::vector<std::uint8_t>{0x0f, 0x92, 0xc0}).avx512);  // setb %al
+}

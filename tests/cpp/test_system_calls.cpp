@@ -1,0 +1,142 @@
+// What system calls do to pages, as events.
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "tracer/system_calls.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+struct Seen {
+    EventKind kind;
+    std::uint64_t first, count, extra;
+    bool operator==(const Seen&) const = default;
+};
+
+struct Kernel {
+    std::uint64_t program_break = 0, guest_base = 0;
+
+    std::vector<Seen> returned(std::int64_t number, std::initializer_list<std::uint64_t> arguments,
+                               std::int64_t result) {
+        SystemCall call{number, {}};
+        std::copy(arguments.begin(), arguments.end(), call.argument);
+        std::vector<Seen> seen;
+        page_events(call, result, program_break, guest_base, [&](const Event& event) {
+            seen.push_back({event.kind, event.address, event.count, event.extra});
+        });
+        return seen;
+    }
+};
+
+using Events = std::vector<Seen>;
+std::uint64_t guest(const void* host) { return reinterpret_cast<std::uint64_t>(host); }
+
+}  // namespace
+
+namespace doctest {
+template <>
+struct StringMaker<Events> {
+    static String convert(const Events& events) {
+        String text = "[";
+        for (const Seen& e : events) {
+            text += toString(static_cast<int>(e.kind)) + ":" + toString(e.first) + "+" +
+                    toString(e.count) + "/" + toString(e.extra) + " ";
+        }
+        return text + "]";
+    }
+};
+}  // namespace doctest
+
+TEST_CASE("unmapping takes whole pages, also those of a part") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::munmap, {5 * page, 2 * page}, 0) ==
+          Events{{EventKind::unmap, 5, 2, 0}});
+    CHECK(kernel.returned(nr::munmap, {5 * page, page + 1}, 0) ==
+          Events{{EventKind::unmap, 5, 2, 0}});
+}
+
+TEST_CASE("a call that failed did nothing") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::munmap, {5 * page, page}, -EINVAL).empty());
+    CHECK(kernel.returned(nr::read, {0, 5 * page, 100}, -EINTR).empty());
+    CHECK(kernel.returned(nr::madvise, {5 * page, page, MADV_DONTNEED}, -ENOMEM).empty());
+}
+
+TEST_CASE("a mapping at a fixed place ends what was there, another one nothing") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::mmap, {7 * page, 3 * page, 3, MAP_PRIVATE | MAP_FIXED}, 7 * page) ==
+          Events{{EventKind::unmap, 7, 3, 0}});
+    CHECK(kernel.returned(nr::mmap, {0, 3 * page, 3, MAP_PRIVATE}, 7 * page).empty());
+}
+
+TEST_CASE("the program break gives pages back when it falls") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::brk, {0}, 100 * page).empty());  // asked where it is
+    CHECK(kernel.returned(nr::brk, {110 * page}, 110 * page).empty());
+    CHECK(kernel.returned(nr::brk, {103 * page + 1}, 103 * page + 1) ==
+          Events{{EventKind::unmap, 104, 6, 0}});  // the page that it is in stays
+    CHECK(kernel.program_break == 103 * page + 1);
+}
+
+TEST_CASE("mremap cuts, moves, or both") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::mremap, {10 * page, 4 * page, 8 * page}, 10 * page).empty());
+    CHECK(kernel.returned(nr::mremap, {10 * page, 4 * page, page}, 10 * page) ==
+          Events{{EventKind::unmap, 11, 3, 0}});
+    CHECK(kernel.returned(nr::mremap, {10 * page, 4 * page, 8 * page}, 50 * page) ==
+          Events{{EventKind::remap, 10, 4, 50}});
+    CHECK(kernel.returned(nr::mremap, {10 * page, 4 * page, 2 * page}, 50 * page) ==
+          Events{{EventKind::unmap, 12, 2, 0}, {EventKind::remap, 10, 2, 50}});
+}
+
+TEST_CASE("advice that gives pages back, and advice that does not") {
+    Kernel kernel;
+    for (const int advice : {MADV_DONTNEED, MADV_FREE, MADV_REMOVE}) {
+        CHECK(kernel.returned(nr::madvise, {9 * page, page, std::uint64_t(advice)}, 0) ==
+              Events{{EventKind::discard, 9, 1, 0}});
+    }
+    CHECK(kernel.returned(nr::madvise, {9 * page, page, MADV_HUGEPAGE}, 0).empty());
+}
+
+TEST_CASE("the kernel writes what was read, and no more of the buffer") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::read, {0, 5 * page + 10, 9 * page}, page) ==
+          Events{{EventKind::page_write, 5, 2, 0}});
+    CHECK(kernel.returned(nr::pread64, {0, 5 * page, 9 * page, 0}, 1) ==
+          Events{{EventKind::page_write, 5, 1, 0}});
+    CHECK(kernel.returned(nr::read, {0, 5 * page, 100}, 0).empty());  // end of file
+}
+
+TEST_CASE("buffers of readv and recvmsg are filled in their order, found in guest memory") {
+    const auto at = [](std::uint64_t address) { return reinterpret_cast<void*>(address); };
+    iovec buffers[] = {{at(3 * page), 2 * page}, {at(90 * page), 0}, {at(20 * page), 4 * page}};
+    Kernel kernel;
+    kernel.guest_base = 1 << 20;  // the arrays lie where the guest sees them 1 MiB lower
+    const std::uint64_t array = guest(buffers) - kernel.guest_base;
+    const Events both{{EventKind::page_write, 3, 2, 0}, {EventKind::page_write, 20, 1, 0}};
+    CHECK(kernel.returned(nr::readv, {0, array, 3}, 2 * page + 5) == both);
+    CHECK(kernel.returned(nr::readv, {0, array, 3}, page) ==
+          Events{{EventKind::page_write, 3, 1, 0}});
+
+    msghdr message{};
+    message.msg_iov = reinterpret_cast<iovec*>(array);
+    message.msg_iovlen = 3;
+    CHECK(kernel.returned(nr::recvmsg, {0, guest(&message) - kernel.guest_base}, 2 * page + 5) ==
+          both);
+}
+
+TEST_CASE("a call that moves no pages") {
+    Kernel kernel;
+    CHECK(kernel.returned(nr::futex, {5 * page, 1}, 0).empty());
+}
