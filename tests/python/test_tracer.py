@@ -370,6 +370,15 @@ def test_no_emulator(pagelens: Run, tmp_path: Path) -> None:
     assert "apt-get install qemu-user" in done.stderr
 
 
+def test_an_emulator_that_is_a_script(pagelens: Run, tmp_path: Path) -> None:
+    script = tmp_path / "qemu-x86_64"
+    script.write_text("#!/bin/sh\necho qemu-x86_64 version 7.2.0\n")
+    script.chmod(0o755)
+    done = pagelens("trace", "--", "/bin/true", env={"PATH": f"{tmp_path}:/bin"})
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "is not a program that can be looked into" in done.stderr
+
+
 def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: Path) -> None:
     command = f"ulimit -f 8; exec {pagelens_command} trace -o app.trace -- {built('copy')} 4"
     ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
