@@ -49,7 +49,7 @@ def _distribution(e: Explanation) -> Drawing:
         "Run time over the nodes, by policy",
         f"Each dot is one of {e.sample.nodes} nodes; the shape is their density, the bar spans the 5th to "
         "the 95th percentile, the white mark is the median. Time is modelled, relative to the best run of "
-        f"all ({e.best.policy}, node {e.best.node}); the dashed lines are 10% and 20% slower.",
+        f"all ({e.best.policy}, node {e.best.node}); the dashed lines are 10% and 20% slower.{_off_scale(e)}",
         lambda: plots.distribution(e),
     )
 
@@ -68,7 +68,7 @@ def _misses(e: Explanation) -> Drawing:
         "misses",
         "Misses against performance",
         "One dot a node and policy. Misses are counted, on modelled frames; performance is modelled: the "
-        f"best time over the node's time.{correlation}",
+        f"best time over the node's time.{_left_out(e)}{correlation}",
         lambda: plots.misses(e),
     )
 
@@ -78,9 +78,19 @@ def _attribution(e: Explanation) -> Drawing:
         "attribution",
         "What the time is made of, by mechanism",
         "Mean over the nodes; modelled. The parts are exact Shapley values of the time model and add up to "
-        "the time (black mark). A hatched part is negative: it is taken off again, from the right.",
+        "the time (black mark). A hatched part is negative: it is taken off again, from the right."
+        + _off_scale(e),
         lambda: plots.attribution(e),
     )
+
+
+def _off_scale(e: Explanation) -> str:
+    return " An arrow points to what lies beyond the scale." if e.off_scale() else ""
+
+
+def _left_out(e: Explanation) -> str:
+    names = ", ".join(d.policy for d in e.distributions if d.policy in e.off_scale())
+    return f" Left out, because it lies far beyond: {names}." if names else ""
 
 
 def _objects(e: Explanation) -> Drawing:

@@ -229,3 +229,11 @@ class Explanation(_Record):
     def distribution(self, policy: str) -> Distribution:
         """The distribution of one policy."""
         return next(d for d in self.distributions if d.policy == policy)
+
+    def off_scale(self) -> frozenset[str]:
+        """Policies all of whose nodes take more than twice the baseline's worst time.
+
+        Figures leave them out of their axes, where they would press all others into a corner.
+        """
+        most = 2 * self.distribution(self.baseline).worst_s
+        return frozenset(d.policy for d in self.distributions if d.best_s > most)

@@ -51,7 +51,8 @@ def distribution(e: Explanation) -> Figure:
     """A ridge a policy: density, nodes, percentiles, median."""
     rows, unit = len(e.distributions), e.best.time_s
     figure, axes = _rows(rows, 0.62, [d.policy for d in e.distributions])
-    worst = max(d.worst_s for d in e.distributions) / unit
+    off_scale = e.off_scale()
+    worst = max(d.worst_s for d in e.distributions if d.policy not in off_scale) / unit
     margin = 0.03 * max(worst - 1, 0.02)
     low, high = 1 - margin, max(worst, 1.02) + margin
     for slower in (1.1, 1.2):
@@ -62,6 +63,11 @@ def distribution(e: Explanation) -> Figure:
     for row, d in enumerate(e.distributions):
         y = rows - 1 - row
         colour = _colours(e)[d.policy]
+        modes = f", {d.modes} modes" if d.modes > 1 else ""
+        _beside(axes, y, f"median {d.median_s / unit:.2f}{modes}", colour)
+        if d.policy in off_scale:
+            axes.plot([high], [y], ">", color=colour, markersize=6, clip_on=False)
+            continue
         times = np.asarray(d.times_s) / unit
         ridge = y + 0.05 + 0.6 * _density(times, grid)
         seen = ridge > y + 0.053
@@ -71,8 +77,6 @@ def distribution(e: Explanation) -> Figure:
                   markeredgewidth=0, alpha=0.55)  # fmt: skip
         axes.plot([d.p5_s / unit, d.p95_s / unit], [y, y], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot([d.median_s / unit], [y], "o", color="white", markeredgecolor=colour, markersize=4.5)
-        modes = f", {d.modes} modes" if d.modes > 1 else ""
-        _beside(axes, y, f"median {d.median_s / unit:.2f}{modes}", colour)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(low, high)
     axes.set_ylim(-0.4, rows - 0.25)
@@ -85,9 +89,10 @@ def misses(e: Explanation) -> Figure:
     figure = Figure((WIDTH, 3.4), layout="constrained")
     axes = figure.add_subplot()
     colours = _colours(e)
-    unit, lines = _lines(max(max(d.misses) for d in e.distributions))
+    shown = [d for d in e.distributions if d.policy not in e.off_scale()]
+    unit, lines = _lines(max(max(d.misses) for d in shown))
     labels = []
-    for d in e.distributions:
+    for d in shown:
         x, y = np.asarray(d.misses) / unit, e.best.time_s / np.asarray(d.times_s)
         axes.plot(x, y, "o", color=colours[d.policy], markersize=4, markeredgewidth=0.3,
                   markeredgecolor="white", alpha=0.75)  # fmt: skip
@@ -119,7 +124,8 @@ def attribution(e: Explanation) -> Figure:
     """A stacked bar a policy; negative parts are taken off from the right."""
     means = [a for a in e.attributions if a.nodes == "mean"]
     figure, axes = _rows(len(means), 0.4, [a.policy for a in means], head=0.25)
-    longest = max(a.time_s for a in means)
+    off_scale = e.off_scale()
+    longest = max(a.time_s for a in means if a.policy not in off_scale)
     for row, a in enumerate(means):
         y, end = len(means) - 1 - row, 0.0
         seconds = (a.unburdened_s, a.capacity_s, a.conflicts_s, a.write_backs_s)
@@ -130,16 +136,18 @@ def attribution(e: Explanation) -> Figure:
             else:
                 axes.barh(y, part, left=end, height=0.62, facecolor="white", edgecolor=MECHANISMS[name],
                           hatch="////", linewidth=0.8)  # fmt: skip
-            if abs(part) > 0.06 * longest:
+            if abs(part) > 0.06 * longest and end + part < 1.1 * longest:
                 share = f"{100 * part / a.time_s:.0f}%"
                 axes.text(end + part / 2, y, share, ha="center", va="center", fontsize=7.5)
             end += part
+        if a.policy in off_scale:
+            axes.plot([1.1 * longest], [y], ">", color=INK, markersize=6, clip_on=False)
         axes.plot([a.time_s] * 2, [y - 0.38, y + 0.38], color=INK, linewidth=1.6)
         _beside(axes, y, format_time(a.time_s), INK)
     scale, unit = (1.0, "s") if longest >= 1 else (1e3, "ms")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{scale * seconds:g}"))
     axes.set_xlabel(f"time ({unit}, modelled)")
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.1 * longest)
     _key(axes, MECHANISMS)
     return figure
 

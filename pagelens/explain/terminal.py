@@ -40,17 +40,20 @@ def _distributions(e: Explanation) -> Iterator[str]:
         f"{format_time(e.best.time_s)}.",
         WIDTH,
     )
-    low, high = e.distributions[0].histogram.edges[0], e.distributions[0].histogram.edges[-1]
+    off_scale = e.off_scale()
+    worst = max(d.worst_s for d in e.distributions if d.policy not in off_scale)
+    low, high = 1.0, max(worst / e.best.time_s, 1.02)
     digits = 1 if high >= 1.1 else 2
     axis = f"{low:.{digits}f}x".ljust(_BINS - 5) + f"{high:.{digits}f}x".rjust(5)
     yield f"{'policy':<14} {'median':>6} {'p5':>5} {'p95':>5} {'worst':>6} {'>10%':>5} {'>20%':>5}  {axis}"
     for d in e.distributions:
         unit = e.best.time_s
         modes = f" {d.modes} modes" if d.modes > 1 else ""
+        bars = "beyond the scale" if d.policy in off_scale else _bars(d, unit, high) + modes
         yield (
             f"{_cut(d.policy, 14):<14} {d.median_s / unit:>6.2f} {d.p5_s / unit:>5.2f} "
             f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {format_share(d.slower_10_percent):>5} "
-            f"{format_share(d.slower_20_percent):>5}  {_bars(d)}{modes}"
+            f"{format_share(d.slower_20_percent):>5}  {bars}"
         )
     yield ">10%, >20%: share of nodes that much slower than the best run of all."
     for d in e.distributions:
@@ -72,13 +75,12 @@ def large_page_note(d: Distribution) -> str:
     return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
 
 
-def _bars(d: Distribution) -> str:
-    """The histogram in eighths of a block; a bin with any node shows."""
-    nodes = d.histogram.nodes
-    bins = [0.0] * _BINS
-    for i, count in enumerate(nodes):
-        bins[i * _BINS // len(nodes)] += count
-    most = max(bins) or 1
+def _bars(d: Distribution, unit: float, high: float) -> str:
+    """The histogram from 1 to `high` times `unit`, in eighths of a block; a bin with any node shows."""
+    bins = [0] * _BINS
+    for seconds in d.times_s:
+        bins[min(_BINS - 1, int((seconds / unit - 1) / (high - 1) * _BINS))] += 1
+    most = max(bins)
     return "".join(_BLOCKS[0 if not b else max(1, round(b / most * 8))] for b in bins)
 
 

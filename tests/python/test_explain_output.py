@@ -55,6 +55,26 @@ def test_every_node_shows_in_the_histogram(explanation: Explanation) -> None:
     assert len(re.findall("[▁▂▃▄▅▆▇█]", row)) >= 2
 
 
+def test_a_policy_far_off_does_not_squeeze_the_others() -> None:
+    ensemble = synthetic.ensemble(nodes=12)
+    far = pl.when(pl.col("policy") == "2m").then(pl.col("time_s") * 9).otherwise(pl.col("time_s"))
+    tables = dataclasses.replace(
+        ensemble.tables, placements=ensemble.tables.placements.with_columns(far.alias("time_s"))
+    )
+    before = render_terminal(explain(ensemble))
+    squeezed = explain(dataclasses.replace(ensemble, tables=tables))
+    assert squeezed.off_scale() == {"2m"}
+    old, rows = (
+        {line.split()[0]: line for line in text.splitlines() if line and line[0] != " "}
+        for text in (before, render_terminal(squeezed))
+    )
+    assert rows["2m"].endswith("beyond the scale")
+    assert rows["aged"] == old["aged"]
+    drawn = draw_all(squeezed)
+    assert "beyond the scale" in drawn["distribution"].caption
+    assert "Left out, because it lies far beyond: 2m." in drawn["misses"].caption
+
+
 class Fetches(HTMLParser):
     """Collects whatever would make a browser fetch something, or run something."""
 
