@@ -50,7 +50,7 @@ def conclude(
     if cause is not None:
         sentences += _causes(cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
-    sentences += [_advice(remedies), *([order] if order else []), *_harm(remedies)]
+    sentences += [advice(remedies), *([order] if order else []), *_harm(remedies)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -102,7 +102,8 @@ def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> 
     return [text + "."]
 
 
-def _advice(remedies: Sequence[Remedy]) -> str:
+def advice(remedies: Sequence[Remedy]) -> str:
+    """The remedy that gains most in the median, and the best of those that need no root."""
     useful = [r for r in remedies if max(r.gain_median, r.gain_p95) > MATTERS]
     if not useful:
         return "None of the remedies simulated gains 2%."
@@ -173,10 +174,12 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
 
 
 def _gain(remedy: Remedy) -> str:
-    """What a remedy wins at the median, and on the slow nodes where that is more."""
+    """What a remedy wins at the median, and on the slow nodes where that is something else."""
     text = f"'{remedy.policy}' ({remedy.title}) wins {_times(remedy.gain_median)}"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
         text += f", {_times(remedy.gain_p95)} on the slow nodes"
+    elif MATTERS * remedy.gain_p95 < remedy.gain_median:
+        text += f", but {_times(remedy.gain_p95)} on the slow nodes (95th percentile)"
     return text
 
 

@@ -180,7 +180,8 @@ def slots(e: Explanation) -> Figure:
     rows = -(-len(e.slot_maps) // columns)
     figure = Figure((WIDTH, 1.7 * rows + 0.3), layout="constrained")
     panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    highest = max(1.0, *(max(m.pages_per_slot) for m in e.slot_maps))
+    off_scale = e.off_scale()
+    highest = max([1.0, *(max(m.pages_per_slot) for m in e.slot_maps if m.policy not in off_scale)])
     image = None
     for axes, m in zip(panels, e.slot_maps, strict=False):
         cells = np.asarray(m.pages_per_slot)
@@ -197,7 +198,9 @@ def slots(e: Explanation) -> Figure:
     for axes in panels[len(e.slot_maps) :]:
         axes.set_visible(False)
     if image is not None:
-        bar = figure.colorbar(image, ax=panels, shrink=0.9, aspect=30)
+        bar = figure.colorbar(
+            image, ax=panels, shrink=0.9, aspect=30, extend="max" if off_scale else "neither"
+        )
         bar.set_label("pages of the job a slot (counted)")
         bar.locator = MaxNLocator(5)
         bar.update_ticks()

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import interaction_in_words, other_order
+from pagelens.explain.conclusion import advice, interaction_in_words, other_order
 from pagelens.explain.model import Explanation
 
 
@@ -161,6 +161,13 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
         ),
     ):
         assert other_order([first, second.model_copy(update=update)]) == said
+
+
+def test_a_gain_that_slow_nodes_do_not_have_is_said_so(explanation: Explanation) -> None:
+    first = explanation.remedies[0].model_copy(update={"gain_median": 1.3})
+    for slow, said in ((1.05, ", but 1.05x on the slow"), (1.5, ", 1.50x on the slow"), (1.3, "wins 1.30x")):
+        assert said in advice([first.model_copy(update={"gain_p95": slow})])
+    assert "slow nodes" not in advice([first.model_copy(update={"gain_p95": 1.3})])
 
 
 def test_the_worst_node_has_a_gain_of_its_own(explanation: Explanation) -> None:
