@@ -65,8 +65,8 @@ void Tracer::open_session() {
     }
     const std::string& name = in_child() ? options_.child_output : options_.output;
     const std::string path = with_process_id(name, options_.program);
+    report(options_.status, "begun " + path);  // before the file, so that none is unknown
     session_ = std::make_unique<Session>(path, header);
-    report(options_.status, "begun " + path);
     modules_ = std::make_unique<Modules>(guest_base_, [this](const ModuleDefinition& module) {
         if (module.path == options_.function_file) {
             begin_address_ = module.base + options_.function_address;

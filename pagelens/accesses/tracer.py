@@ -87,7 +87,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     # %p: the emulator runs as the process that was started.
     result = TraceResult(Path(str(path).replace("%p", str(process.pid))), exit_status)
     result.interrupted = signal.SIGINT in signals.seen
-    _read_status(text, process.pid, result)
+    _read_status(text, process.pid, result, began=not signals.ended_early)
     return result
 
 
@@ -206,6 +206,7 @@ class _SignalsHandedOn:
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
+        self.ended_early = False  # the emulator, before the program began
         self._process: subprocess.Popen[bytes] | None = None
         self._begun: Callable[[], bool] = lambda: True
         self._early: list[int] = []
@@ -235,6 +236,7 @@ class _SignalsHandedOn:
         elif number not in (signal.SIGINT, signal.SIGQUIT):
             self._process.send_signal(number)
         elif not self._begun():
+            self.ended_early = True
             self._process.kill()
 
 
@@ -255,7 +257,7 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _read_status(text: str, pid: int, result: TraceResult) -> None:
+def _read_status(text: str, pid: int, result: TraceResult, began: bool = True) -> None:
     """Takes in what the plugin reported (tracer/status.hpp); files of killed programs get their names.
 
     Raises Failure, or Interrupted if the program did not come to run.
@@ -285,7 +287,10 @@ def _read_status(text: str, pid: int, result: TraceResult) -> None:
             result.untraced_children[process] = details
         elif what == "fork":
             result.untraced_children[process] = "a fork of the program"
-    if not begun:
+    began = began and (pid in finished or any(_partial(path).exists() for _, path in begun))
+    if not began:
+        for _, path in begun:
+            _partial(path).unlink(missing_ok=True)
         if result.interrupted:
             raise Interrupted("interrupted before the program began; nothing was traced")
         raise Failure(
@@ -314,6 +319,17 @@ def _has_ended(process: int) -> bool:
     return state in "ZX"
 
 
+def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
+    """Why a program that ran to its end has an empty trace; none if it has not."""
+    if not result.complete or result.accesses > 0:
+        return None
+    if request.region is not None:
+        return f"--region {request.region}: the program never began it; its markers name the regions"
+    if request.from_function is not None:
+        return f"--from-function {request.from_function}: the program never called it"
+    return f"--skip {request.skip}: the program made fewer accesses"
+
+
 def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """What the user should know of the run, a line each."""
     if result.exit_status == -signal.SIGILL and result.unsupported is not None:
@@ -330,11 +346,8 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
             f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
             "the program's instructions; --accesses N sets the budget, 0 is none"
         )
-    if result.complete and result.accesses == 0:
-        if request.region is not None:
-            yield f"--region {request.region}: the program never began it; {result.path} holds no accesses"
-        elif request.from_function is not None:
-            yield f"--from-function {request.from_function}: never called; {result.path} holds no accesses"
+    if (why := nothing_traced(result, request)) is not None:
+        yield f"{why}; {result.path} holds no accesses"
     if result.untraced_children and not request.follow_exec:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""

@@ -11,9 +11,9 @@ from pagelens import _core
 from pagelens.accesses import Workload, is_trace, open_trace
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace_progress import trace_progress
-from pagelens.accesses.tracer import TraceRequest, describe, trace_program
+from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
 from pagelens.ensemble import Scaled, scale_to
-from pagelens.errors import Interrupted, UsageError
+from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain.outputs import claim_directory
 from pagelens.machine import Machine
 from pagelens.units import parse_size
@@ -124,6 +124,8 @@ def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
         result = trace_program(request, progress)
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
+    if not request.follow_exec and (why := nothing_traced(result, request)) is not None:
+        raise Failure(f"{why}; there is nothing to explain")
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
     if not request.follow_exec:

@@ -14,7 +14,7 @@ import pytest
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceResult, _read_status, _SignalsHandedOn
 from pagelens.accesses.unsupported import Unsupported
-from pagelens.errors import Failure
+from pagelens.errors import Failure, Interrupted
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
@@ -135,6 +135,7 @@ def test_ctrl_c_ends_an_emulator_that_has_not_begun_whatever_it_makes_of_it(begu
         if begun:
             assert process.poll() is None
             process.terminate()
+        assert signals.ended_early is not begun
         assert process.wait() == -(signal.SIGTERM if begun else signal.SIGKILL)
 
 
@@ -287,6 +288,9 @@ def test_a_region_that_is_never_begun_is_told(pagelens: Run, built: Callable[...
     assert done.returncode == 0
     assert "--region nowhere: the program never began it" in done.stderr
     assert done.stderr.count("\n") == 1
+    refused = pagelens("explain", "--region", "nowhere", "--", built("regions", f"-I{HEADERS}"))
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "there is nothing to explain" in refused.stderr
 
 
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
@@ -401,6 +405,15 @@ def test_why_the_trace_could_not_be_written(number: int, told: str) -> None:
     with pytest.raises(Failure) as failed:
         _read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
     assert told in str(failed.value)
+
+
+def test_ctrl_c_while_the_trace_is_created_leaves_nothing(tmp_path: Path) -> None:
+    partial = tmp_path / "a.trace.partial"
+    partial.touch()
+    result = TraceResult(tmp_path / "a.trace", -9, interrupted=True)
+    with pytest.raises(Interrupted, match="nothing was traced"):
+        _read_status(f"7 begun {tmp_path}/a.trace\n", 7, result, began=False)
+    assert os.listdir(tmp_path) == []
 
 
 def test_what_the_plugin_cannot_go_on_with_is_told_and_leaves_nothing(tmp_path: Path) -> None:
