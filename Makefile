@@ -71,7 +71,7 @@ test-cpp: build/tests/build.ninja
 test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
 	@pytest -n $(JOBS) -m "not long" $(PYTEST_ARGS)
 
-test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test build/fuzz/build.ninja examples
+test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz
 	@python scripts/test_long.py --build build/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
 

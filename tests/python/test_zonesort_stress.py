@@ -50,7 +50,7 @@ wait $stress; status=$?; cat /tmp/stress; exit $status
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", ["6.1", "6.12", "6.1-debug", "6.12-debug"])
 def test_no_frame_is_lost_or_handed_out_twice(kernel: str, tmp_path: Path) -> None:
     with zonesort_guest(kernel, tmp_path, "768MiB", cpus=4, nodes=2) as guest:
         clear_messages(guest)

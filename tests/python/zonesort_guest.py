@@ -3,6 +3,7 @@
 import re
 import struct
 import subprocess
+import sys
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from zonesort_rule import LISTS, Zone
 
 from pagelens.lab.guest import Guest
-from pagelens.lab.kernels import Kernel, find_kernel
+from pagelens.lab.kernels import find_kernel
 from pagelens.lab.modules import build_module
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,10 @@ PARAMETERS = "/sys/module/zonesort_module/parameters"
 DMA_FRAMES = 4096  # zone DMA: the first 16 MiB
 DEBUGFS = "/sys/kernel/debug/zonesort"
 # What a kernel writes when something is wrong; a module from elsewhere taints it, which is no fault.
-COMPLAINTS = ("BUG", "WARNING", "Oops", "Call Trace", "list_add", "list_del", "Bad page", "PFNs busy")
+COMPLAINTS = (
+    *("BUG", "WARNING", "Oops", "Call Trace", "list_add", "list_del", "Bad page", "PFNs busy", "INFO: task"),
+    *("possible circular", "possible recursive", "possible irq", "inconsistent lock", "suspicious RCU"),
+)
 
 
 @cache
@@ -32,18 +36,23 @@ def guest_program(folder: Path) -> Path:
 
 
 def zonesort_guest(
-    kernel: str | Kernel, folder: Path, memory: str, cpus: int = 2, nodes: int = 1, described_cache: int = 0
+    kernel: str, folder: Path, memory: str, cpus: int = 2, nodes: int = 1, described_cache: int = 0
 ) -> Guest:
-    """Boots with /lab/zonesort_module.ko and /lab/guest."""
-    found = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
-    files = {
-        "/lab/zonesort_module.ko": build_module(ROOT / "zonesort", found),
-        "/lab/pagelens_state.ko": build_module(ROOT / "tracer" / "guest" / "state", found),
-        "/lab/guest": guest_program(folder),
-    }
-    return Guest(
-        kernel=found, memory=memory, cpus=cpus, nodes=nodes, described_cache=described_cache, files=files
-    )
+    """Boots with zonesort, the lab's picture of the allocator and the program `guest` in /lab.
+
+    `kernel` is 6.1 or 6.12, Debian's, or that with `-debug` behind it: built here, and checking itself.
+    """
+    series, _, debug = kernel.partition("-")
+    if debug:
+        built = ROOT / "build" / "debug-kernel"
+        subprocess.run([sys.executable, ROOT / "scripts" / "debug_kernel.py", series, built], check=True)
+        found = find_kernel(str(built / series / "bzImage"))
+        modules = [built / series / name for name in ("zonesort_module.ko", "pagelens_state.ko")]
+    else:
+        found = find_kernel(kernel)
+        modules = [build_module(ROOT / name, found) for name in ("zonesort", "tracer/guest/state")]
+    files = {f"/lab/{file.name}": file for file in (*modules, guest_program(folder))}
+    return Guest(found, memory, files, cpus=cpus, nodes=nodes, described_cache=described_cache)
 
 
 def shell(guest: Guest, script: str) -> str:
