@@ -63,7 +63,7 @@ SelfTest* self_test = nullptr;  // likewise
 int exit_status = 0;            // as the program gave it to exit_group
 
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
-bool is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
+unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
 
 // Of an atomic instruction the info says both. Where such an instruction has no callback of its own
 // (Stage::waiting), 7.2 may call that of the call or ret before it.
@@ -102,8 +102,12 @@ void go_to(Stage from, Stage to) {
 
 // --- accesses -----------------------------------------------------------------------------------
 
-[[gnu::noinline]] void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info) {
-    if (tracer->pass(vcpu, address, is_store(info), size_of(info))) {
+[[gnu::noinline]] void pass(Vcpu& vcpu, std::uint64_t address, bool store) {
+    if (tracer->pass(vcpu, address, store)) go_to(Stage::tracing, Stage::finishing);
+}
+
+[[gnu::noinline]] void crossing(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info) {
+    if (tracer->crossing(vcpu, address, is_store(info), size_of(info))) {
         go_to(Stage::tracing, Stage::finishing);
     }
 }
@@ -113,9 +117,11 @@ void go_to(Stage from, Stage to) {
     // No access is larger than 8 bytes: larger ones come in pieces.
     const std::uint64_t offset = address % line_bytes;
     const bool one_line = offset <= line_bytes - 8 || offset + size_of(info) <= line_bytes;
-    if (one_line && vcpu.strip.hides(address, is_store(info))) [[likely]]
+    if (!one_line) [[unlikely]]
+        return crossing(vcpu, address, info);
+    if (vcpu.strip.hides(address, is_store(info))) [[likely]]
         return;
-    pass(vcpu, address, info);
+    pass(vcpu, address, is_store(info));
 }
 
 void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {

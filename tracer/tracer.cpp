@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 
 #include "tracer/doorbell.hpp"
 #include "tracer/status.hpp"
@@ -47,7 +48,7 @@ bool wakes(std::uint64_t futex_operation) {
 
 }  // namespace
 
-Vcpu Tracer::vcpus_[max_vcpus];
+constinit Tracer::VcpuTable Tracer::table_;
 
 Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base)
     : options_(std::move(options)), command_(std::move(command)), guest_base_(guest_base) {
@@ -83,9 +84,9 @@ void Tracer::begin_thread(unsigned index) {
                "error the program has more than " + std::to_string(max_vcpus) + " threads");
         ::_exit(1);
     }
-    Vcpu& vcpu = vcpus_[index];
+    Vcpu& vcpu = table_.vcpus[index];
     if (vcpu.thread != nullptr) end_thread(index);
-    vcpu = Vcpu{};
+    std::construct_at(&vcpu);
     {
         const std::lock_guard lock(mutex_);
         used_ = std::max(used_, index + 1);
@@ -94,19 +95,16 @@ void Tracer::begin_thread(unsigned index) {
     }
     if (finished_) return;
     vcpu.thread = new Thread(session_->begin_thread(), *sites_, *modules_);
-    vcpu.block = session_->take(vcpu.thread->number);
-    vcpu.at = vcpu.block->records.data();
-    vcpu.end = vcpu.at + Block::capacity;
+    vcpu.write_to(session_->take(vcpu.thread->number));
     sync(vcpu);
 }
 
 void Tracer::end_thread(unsigned index) {
-    Vcpu& vcpu = vcpus_[index];
+    Vcpu& vcpu = table_.vcpus[index];
     if (vcpu.thread == nullptr) return;
     if (vcpu.block != nullptr) {
         sync(vcpu);
-        vcpu.block->size = static_cast<std::size_t>(vcpu.at - vcpu.block->records.data());
-        session_->end_thread(vcpu.block);
+        session_->end_thread(vcpu.take_block());
     }
     const std::lock_guard lock(mutex_);
     threads_.fetch_sub(1);
@@ -114,47 +112,63 @@ void Tracer::end_thread(unsigned index) {
     ended_instructions_ += vcpu.instructions;
     delete vcpu.thread;
     vcpu.thread = nullptr;
-    vcpu.block = nullptr;
 }
 
 void Tracer::submit(Vcpu& vcpu) {
-    vcpu.block->size = static_cast<std::size_t>(vcpu.at - vcpu.block->records.data());
-    session_->put(vcpu.block);
-    vcpu.block = session_->take(vcpu.thread->number);
-    vcpu.at = vcpu.block->records.data();
-    vcpu.end = vcpu.at + Block::capacity;
+    session_->put(vcpu.take_block());
+    vcpu.write_to(session_->take(vcpu.thread->number));
 }
 
 void Tracer::make_room(Vcpu& vcpu, std::size_t records) {
-    if (static_cast<std::size_t>(vcpu.end - vcpu.at) < records) submit(vcpu);
+    if (!vcpu.has_room(records)) submit(vcpu);
 }
 
-bool Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size) {
+inline bool Tracer::ready(Vcpu& vcpu) {
+    const bool told = vcpu.forgotten == given_back_size_.load(std::memory_order_acquire);
+    return (vcpu.has_room(access_records) && told) || prepare(vcpu);
+}
+
+// False: nothing is recorded.
+[[gnu::noinline]] bool Tracer::prepare(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return false;
     if (vcpu.forgotten != given_back_size_.load(std::memory_order_acquire)) forget_pages(vcpu);
     make_room(vcpu, access_records);
-    if (vcpu.instructions >= vcpu.stamp_at) {
-        vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
-        vcpu.stamp_at = vcpu.instructions + instructions_per_stamp;
+    return true;
+}
+
+bool Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store) {
+    if (!ready(vcpu)) [[unlikely]]
+        return false;
+    vcpu.at = vcpu.strip.pass(address, store, vcpu.at);
+    return vcpu.instructions >= vcpu.attend_at && attend(vcpu);
+}
+
+bool Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size) {
+    bool over = false;
+    for (const std::uint64_t part : {address, address + size - 1}) {
+        if (!vcpu.strip.hides(part, store)) over |= pass(vcpu, part, store);
     }
-    const auto push = [&vcpu](Record record) { vcpu.push(record); };
-    if (!vcpu.strip.hides(address, store)) vcpu.strip.pass(address, store, push);
-    const std::uint64_t last = address + size - 1;
-    if ((address ^ last) >= line_bytes && !vcpu.strip.hides(last, store)) {
-        vcpu.strip.pass(last, store, push);
-    }
-    return vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu);
+    return over;
 }
 
 bool Tracer::stream_store(Vcpu& vcpu, std::uint64_t address) {
-    if (vcpu.block == nullptr) return false;
-    if (vcpu.forgotten != given_back_size_.load(std::memory_order_acquire)) forget_pages(vcpu);
-    make_room(vcpu, access_records);
-    vcpu.strip.stream_store(address, [&vcpu](Record record) { vcpu.push(record); });
-    return vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu);
+    if (!ready(vcpu)) return false;
+    vcpu.at = vcpu.strip.stream_store(address, vcpu.at);
+    return vcpu.instructions >= vcpu.attend_at && attend(vcpu);
 }
 
-// Looked at now and then by each thread; close to the end, at every access that the strip passes.
+// From time to time, at a record: stamps the records with the instruction count, and looks whether
+// the budget is used up.
+[[gnu::noinline]] bool Tracer::attend(Vcpu& vcpu) {
+    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
+    if (vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu)) return true;
+    // Few instructions make more than one access.
+    vcpu.attend_at =
+        vcpu.instructions + std::min(vcpu.check_at - vcpu.strip.accesses(), instructions_per_stamp);
+    return false;
+}
+
+// Sets when the thread looks next, the sooner the less is left.
 bool Tracer::budget_used(Vcpu& vcpu) {
     if (options_.accesses == 0) {
         vcpu.check_at = ~std::uint64_t{0};
@@ -162,10 +176,12 @@ bool Tracer::budget_used(Vcpu& vcpu) {
     }
     const std::lock_guard lock(mutex_);
     std::uint64_t seen = ended_accesses_;
-    for (unsigned i = 0; i < used_; ++i) seen += vcpus_[i].strip.accesses();
+    for (unsigned i = 0; i < used_; ++i) {
+        if (table_.vcpus[i].thread != nullptr) seen += table_.vcpus[i].strip.accesses();
+    }
     if (seen >= options_.accesses) return true;
     const std::uint64_t left = (options_.accesses - seen) / std::max(threads_.load(), 1u);
-    vcpu.check_at = vcpu.strip.accesses() + std::min(left, accesses_per_check);
+    vcpu.check_at = vcpu.strip.accesses() + std::clamp(left, std::uint64_t{1}, accesses_per_check);
     return false;
 }
 
@@ -271,15 +287,14 @@ void Tracer::given_back(Vcpu& vcpu, const Event& event) {
     const unsigned count = event.kind == EventKind::remap ? 2 : 1;
     for (unsigned i = 0; i < count; ++i) {
         make_room(vcpu, Strip::records_per_forget + event_words);
-        vcpu.strip.forget(ranges[i].page, ranges[i].count,
-                          [&](Record record) { vcpu.push(record); });
+        vcpu.at = vcpu.strip.forget(ranges[i].page, ranges[i].count, vcpu.at);
         if (threads_ > 1) {
             const std::lock_guard lock(mutex_);
             if (vcpu.forgotten == given_back_.size()) ++vcpu.forgotten;  // this one is done here
             given_back_.push_back(ranges[i]);
             for (unsigned other = 0; other < used_; ++other) {
-                if (&vcpus_[other] != &vcpu)
-                    vcpus_[other].strip.revoke(ranges[i].page, ranges[i].count);
+                if (&table_.vcpus[other] != &vcpu)
+                    table_.vcpus[other].strip.revoke(ranges[i].page, ranges[i].count);
             }
             given_back_size_.store(given_back_.size(), std::memory_order_release);
         }
@@ -293,7 +308,7 @@ void Tracer::forget_pages(Vcpu& vcpu) {
     for (; vcpu.forgotten < given_back_.size(); ++vcpu.forgotten) {
         const Range range = given_back_[vcpu.forgotten];
         make_room(vcpu, Strip::records_per_forget + 2);
-        vcpu.strip.forget(range.page, range.count, [&](Record record) { vcpu.push(record); });
+        vcpu.at = vcpu.strip.forget(range.page, range.count, vcpu.at);
         vcpu.push(make_record(RecordKind::forget, range.page));
         vcpu.push(range.count);
     }
@@ -301,13 +316,11 @@ void Tracer::forget_pages(Vcpu& vcpu) {
 
 void Tracer::stop_recording() {
     for (unsigned i = 0; i < used_; ++i) {
-        Vcpu& vcpu = vcpus_[i];
+        Vcpu& vcpu = table_.vcpus[i];
         if (vcpu.block == nullptr) continue;
         make_room(vcpu, 1);
         vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
-        vcpu.block->size = static_cast<std::size_t>(vcpu.at - vcpu.block->records.data());
-        session_->put(vcpu.block);
-        vcpu.block = nullptr;
+        session_->put(vcpu.take_block());
     }
 }
 
@@ -319,9 +332,9 @@ void Tracer::finish(std::int32_t exit_status) {
     summary.instructions = ended_instructions_;
     summary.accesses = ended_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
-        if (vcpus_[i].thread == nullptr) continue;
-        summary.instructions += vcpus_[i].instructions;
-        summary.accesses += vcpus_[i].strip.accesses();
+        if (table_.vcpus[i].thread == nullptr) continue;
+        summary.instructions += table_.vcpus[i].instructions;
+        summary.accesses += table_.vcpus[i].strip.accesses();
     }
     summary.total_instructions = summary.instructions + untraced_instructions;
     summary.exit_status = exit_status;
@@ -336,7 +349,9 @@ void Tracer::forked() {
     in_child_ = true;
     finished_ = true;
     session_->abandon();
-    for (unsigned i = 0; i < used_; ++i) vcpus_[i].block = nullptr;
+    for (unsigned i = 0; i < used_; ++i) {
+        if (table_.vcpus[i].block != nullptr) table_.vcpus[i].take_block();
+    }
 }
 
 void Tracer::begin_in_child(unsigned index) {
@@ -345,7 +360,7 @@ void Tracer::begin_in_child(unsigned index) {
     session_.release();
     sites_.release();
     modules_.release();
-    for (unsigned i = 0; i < used_; ++i) vcpus_[i] = Vcpu{};
+    for (unsigned i = 0; i < used_; ++i) std::construct_at(&table_.vcpus[i]);
     ended_accesses_ = ended_instructions_ = untraced_instructions = 0;
     threads_ = 0;
     met_ = false;

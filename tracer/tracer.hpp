@@ -19,13 +19,13 @@ namespace pagelens {
 
 class Tracer {
   public:
-    static constexpr unsigned max_vcpus = 16384;  // address space only: pages come with the threads
+    static constexpr unsigned max_vcpus = 16384;
 
     // Throws std::system_error if the trace cannot be created.
     Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base);
 
     const Options& options() const { return options_; }
-    Vcpu& vcpu(unsigned index) { return vcpus_[index]; }
+    static Vcpu& vcpu(unsigned index) { return table_.vcpus[index]; }
     unsigned vcpus_used() const { return used_; }
     const std::string& program() const { return command_.front(); }
     Modules& modules() { return *modules_; }
@@ -38,8 +38,11 @@ class Tracer {
 
     // The rest is called by the thread itself.
 
-    // An access of `size` bytes that the strip did not hide. True once the budget is used up.
-    bool pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
+    // An access within a line that the strip did not hide. True once the budget is used up; so are
+    // the next two.
+    bool pass(Vcpu& vcpu, std::uint64_t address, bool store);
+    // An access of `size` bytes that crosses into the next line.
+    bool crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
     bool stream_store(Vcpu& vcpu, std::uint64_t address);
     void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
@@ -61,6 +64,9 @@ class Tracer {
 
   private:
     void open_session();
+    bool ready(Vcpu& vcpu);
+    bool prepare(Vcpu& vcpu);
+    bool attend(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
     void sync(Vcpu& vcpu);
@@ -70,10 +76,17 @@ class Tracer {
     bool budget_used(Vcpu& vcpu);
     std::uint64_t phase_id(const std::string& name);
 
+    // Pages of address space, which become memory with the threads: begin_thread makes the Vcpu.
+    union VcpuTable {
+        constexpr VcpuTable() : none(0) {}
+        char none;
+        Vcpu vcpus[max_vcpus];
+    };
+
     Options options_;
     const std::vector<std::string> command_;
     const std::uint64_t guest_base_;
-    static Vcpu vcpus_[max_vcpus];
+    static VcpuTable table_;
     std::atomic<std::uint64_t> begin_address_{0};
     std::unique_ptr<Session> session_;
     std::unique_ptr<Modules> modules_;

@@ -1,7 +1,9 @@
 // A thread of the traced program, as the callbacks see it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/accesses/record.hpp"
@@ -29,17 +31,33 @@ struct Thread {
 
 // One a vCPU index, at a power of two from the last, so that a callback finds it in two
 // instructions.
-struct alignas(4096) Vcpu {
+struct alignas(8192) Vcpu {
     Strip strip;
     std::uint64_t instructions = 0;
     Record* at = nullptr;  // the next record of the block
     Record* end = nullptr;
-    Block* block = nullptr;      // null: nothing is recorded (no thread, or tracing is over)
-    std::uint64_t stamp_at = 0;  // instruction count of the next stamp
-    std::uint64_t check_at = 0;  // access count at which the budget is looked at
-    std::size_t forgotten = 0;   // of the tracer's list of pages given back
+    Block* block = nullptr;       // null, as then the two above: nothing is recorded (no thread, or
+                                  // tracing is over)
+    std::uint64_t attend_at = 0;  // instruction count of the next stamp and look at the budget
+    std::uint64_t check_at = 0;   // access count at which the budget is looked at
+    std::size_t forgotten = 0;    // of the tracer's list of pages given back
     Thread* thread = nullptr;
     void* cpu = nullptr;  // QEMU's
+
+    [[nodiscard]] bool has_room(std::size_t records) const {
+        return static_cast<std::size_t>(end - at) >= records;
+    }
+    void write_to(Block* next) {
+        block = next;
+        at = block->records.data();
+        end = at + Block::capacity;
+    }
+    // The block, whole; nothing is recorded from here on.
+    Block* take_block() {
+        block->size = static_cast<std::size_t>(at - block->records.data());
+        at = end = nullptr;
+        return std::exchange(block, nullptr);
+    }
 
     void push(Record record) { *at++ = record; }
     void push(const Event& event) {
@@ -49,6 +67,6 @@ struct alignas(4096) Vcpu {
         push(event.extra);
     }
 };
-static_assert(sizeof(Vcpu) == 4096);
+static_assert(sizeof(Vcpu) == 8192);
 
 }  // namespace pagelens

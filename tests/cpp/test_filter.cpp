@@ -97,26 +97,27 @@ std::vector<Event> filtered(const std::vector<Access>& accesses) {
     Strip strip;
     Filter filter(sink);
     std::vector<Record> records;
-    const auto push = [&](Record record) { records.push_back(record); };
+    std::array<Record, Strip::records_per_pass> room;
+    const auto keep = [&](Record* end) { records.insert(records.end(), room.data(), end); };
     for (const Access& access : accesses) {
-        const std::size_t before = records.size();
         switch (access.kind) {
             case Access::load:
             case Access::store:
                 if (!strip.hides(access.address, access.kind == Access::store)) {
-                    strip.pass(access.address, access.kind == Access::store, push);
+                    Record* const end =
+                        strip.pass(access.address, access.kind == Access::store, room.data());
+                    CHECK(end <= room.data() + room.size());
+                    keep(end);
                 }
-                CHECK(records.size() - before <= Strip::records_per_pass);
                 break;
             case Access::stream:
-                strip.stream_store(access.address, push);
+                keep(strip.stream_store(access.address, room.data()));
                 break;
             case Access::unmap:
-                strip.forget(access.address, access.count, push);
-                push(make_record(RecordKind::event, static_cast<std::uint64_t>(EventKind::unmap)));
-                push(access.address);
-                push(access.count);
-                push(0);
+                keep(strip.forget(access.address, access.count, room.data()));
+                records.push_back(
+                    make_record(RecordKind::event, static_cast<std::uint64_t>(EventKind::unmap)));
+                records.insert(records.end(), {access.address, access.count, 0});
                 break;
         }
     }
