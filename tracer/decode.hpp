@@ -11,6 +11,9 @@ struct Instruction {
     // It makes exactly one memory callback each time it runs. Only for common forms, where it is
     // certain: vector accesses come in pieces of 8 bytes, read-modify-writes make two.
     bool one_access = false;
+    // It makes none, for certain. A callback on such an instruction is never called, but where QEMU
+    // calls a helper for the instruction (floating point, division, flags) it costs time even so.
+    bool no_access = false;
     bool non_temporal_store = false;
     bool avx512 = false;  // no QEMU up to 8.2 executes it
 };
@@ -50,7 +53,36 @@ constexpr bool one_access_0f(std::uint8_t opcode, bool scalar) {
     }
 }
 
+// Opcodes of the one-byte map that touch no memory when their operand is a register.
+constexpr bool operand_only_primary(std::uint8_t opcode) {
+    switch (opcode) {
+        case 0x63: case 0x69: case 0x6b: case 0x80: case 0x81: case 0x83: case 0xc0: case 0xc1:
+        case 0xf6: case 0xf7:
+            return true;
+        default:
+            return (opcode < 0x40 && opcode % 8 < 4) || (opcode >= 0x84 && opcode <= 0x8b) ||
+                   (opcode >= 0xd0 && opcode <= 0xd3);
+    }
+}
+
+// The same of the 0f map: moves, arithmetic, comparisons; maskmovdqu (f7) stores at (%rdi).
+constexpr bool operand_only_0f(std::uint8_t opcode) {
+    switch (opcode) {
+        case 0xaf: case 0xb6: case 0xb7: case 0xbe: case 0xbf: case 0xc2: case 0xf7:
+            return opcode != 0xf7;
+        default:
+            return (opcode >= 0x10 && opcode <= 0x17) || (opcode >= 0x28 && opcode <= 0x2f) ||
+                   (opcode >= 0x40 && opcode <= 0x76) || (opcode >= 0x7c && opcode <= 0x7f) ||
+                   (opcode >= 0xc4 && opcode <= 0xc6) || (opcode >= 0xd0 && opcode <= 0xfe);
+    }
+}
+
 // clang-format on
+
+// Branches to a constant, and lea.
+constexpr bool touches_nothing(std::uint8_t opcode) {
+    return (opcode >= 0x70 && opcode <= 0x7f) || opcode == 0xe9 || opcode == 0xeb || opcode == 0x8d;
+}
 
 // AVX-512's moves and operations on mask registers are encoded by VEX.
 constexpr bool is_mask_instruction(std::uint8_t opcode) {
@@ -91,6 +123,7 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         const unsigned prefix = at(i + (three ? 2 : 1)) & 3;  // none, 66, f3, f2
         const std::uint8_t opcode = at(i + (three ? 3 : 2));
         const bool memory = in_memory(i + (three ? 4 : 3));
+        result.no_access = !memory && !(map == 1 && opcode == 0xf7);
         if (map != 1) return result;
         result.avx512 = is_mask_instruction(opcode);
         result.non_temporal_store =
@@ -98,12 +131,18 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         result.one_access = memory && prefix >= 2 && one_access_0f(opcode, true);
     } else if (at(i) == 0x0f) {
         const std::uint8_t opcode = at(i + 1);
-        if (!in_memory(i + 2)) return result;
+        const bool longer = opcode == 0x38 || opcode == 0x3a;  // an opcode of three bytes
+        if (!in_memory(i + (longer ? 3 : 2))) {
+            result.no_access = longer || operand_only_0f(opcode);
+            return result;
+        }
         result.non_temporal_store = (opcode == 0xc3 && !operand_size && repeat == 0) ||  // movnti
                                     opcode == 0x2b ||                 // movntps, -pd, -ss, -sd
                                     (opcode == 0xe7 && repeat == 0);  // movntq, movntdq
         result.one_access = one_access_0f(opcode, repeat != 0);
     } else {
+        result.no_access =
+            touches_nothing(at(i)) || (!in_memory(i + 1) && operand_only_primary(at(i)));
         result.one_access = is_push_pop(at(i)) ||
                             (in_memory(i + 1) && one_access_primary(at(i), at(i + 1) >> 3 & 7));
     }

@@ -294,7 +294,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
             }
         } else if (branch == Branch::ret) {
             on_memory(instruction, on_return, counted);
-        } else if (ours) {
+        } else if (ours || decoded.no_access) {
             continue;
         } else if (now == Stage::skipping) {
             on_memory(instruction, on_skipped_access);

@@ -49,6 +49,7 @@ TEST_CASE("instructions that make exactly one access") {
     for (const Case& c : cases) {
         CAPTURE(c.text);
         CHECK(decoded(c).one_access);
+        CHECK(!decoded(c).no_access);
         CHECK(!decoded(c).non_temporal_store);
         CHECK(!decoded(c).avx512);
     }
@@ -128,4 +129,59 @@ TEST_CASE("AVX-512: by EVEX, and the mask instructions, which have VEX") {
     }
     // Opcodes of masks without VEX are cmov and set.
     CHECK(!decode(std::vector<std::uint8_t>{0x0f, 0x92, 0xc0}).avx512);  // setb %al
+}
+
+TEST_CASE("instructions that make no access for certain") {
+    const Case cases[] = {
+        {"mov %rdi,%rax", {0x48, 0x89, 0xf8}},
+        {"lea (%rdi),%rax", {0x48, 0x8d, 0x07}},
+        {"add %eax,%ecx", {0x01, 0xc1}},
+        {"add $1,%rax", {0x48, 0x83, 0xc0, 0x01}},
+        {"shl $4,%rax", {0x48, 0xc1, 0xe0, 0x04}},
+        {"div %ecx", {0xf7, 0xf1}},
+        {"test %eax,%eax", {0x85, 0xc0}},
+        {"jne", {0x75, 0x10}},
+        {"jmp", {0xeb, 0x10}},
+        {"imul %rdi,%rax", {0x48, 0x0f, 0xaf, 0xc7}},
+        {"cmove %rdi,%rax", {0x48, 0x0f, 0x44, 0xc7}},
+        {"addsd %xmm1,%xmm0", {0xf2, 0x0f, 0x58, 0xc1}},
+        {"mulpd %xmm1,%xmm0", {0x66, 0x0f, 0x59, 0xc1}},
+        {"movq %xmm0,%rax", {0x66, 0x48, 0x0f, 0x7e, 0xc0}},
+        {"pxor %xmm0,%xmm0", {0x66, 0x0f, 0xef, 0xc0}},
+        {"pmulld %xmm1,%xmm0", {0x66, 0x0f, 0x38, 0x40, 0xc1}},
+        {"roundsd $0,%xmm1,%xmm0", {0x66, 0x0f, 0x3a, 0x0b, 0xc1, 0x00}},
+        {"vaddsd %xmm1,%xmm0,%xmm0", {0xc5, 0xfb, 0x58, 0xc1}},
+        {"vfmadd231sd %xmm2,%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0xc2}},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.text);
+        CHECK(decoded(c).no_access);
+        CHECK(!decoded(c).one_access);
+    }
+}
+
+TEST_CASE("instructions whose accesses are not in their operands are not taken to make none") {
+    const Case cases[] = {
+        {"maskmovdqu %xmm1,%xmm0", {0x66, 0x0f, 0xf7, 0xc1}},
+        {"vmaskmovdqu %xmm1,%xmm0", {0xc5, 0xf9, 0xf7, 0xc1}},
+        {"push %rbp", {0x55}},
+        {"ret", {0xc3}},
+        {"leave", {0xc9}},
+        {"call *%rax", {0xff, 0xd0}},
+        {"push %rax", {0xff, 0xf0}},
+        {"movsb", {0xa4}},
+        {"rep stosq", {0xf3, 0x48, 0xab}},
+        {"xlat", {0xd7}},
+        {"fxsave (%rdi)", {0x0f, 0xae, 0x07}},
+        {"cmpxchg16b (%rdi)", {0x48, 0x0f, 0xc7, 0x0f}},
+        {"vgatherdpd %ymm2,(%rdi,%xmm1,8),%ymm0", {0xc4, 0xe2, 0xed, 0x92, 0x04, 0xcf}},
+        {"addpd (%rdi),%xmm0", {0x66, 0x0f, 0x58, 0x07}},
+        {"pmulld (%rdi),%xmm0", {0x66, 0x0f, 0x38, 0x40, 0x07}},
+        {"add %eax,(%rdi)", {0x01, 0x07}},
+        {"mov 0x1122334455667788,%al", {0xa0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11}},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.text);
+        CHECK(!decoded(c).no_access);
+    }
 }
