@@ -1,6 +1,7 @@
 // Strip::revoke: another thread gave pages back, so their lines are no longer hidden; others are.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,8 @@ std::uint64_t line_in(std::uint64_t page, std::uint64_t line) {
 }
 
 void use(Strip& strip, std::uint64_t address) {
-    if (!strip.hides(address, true)) strip.pass(address, true, [](Record) {});
+    std::array<Record, Strip::records_per_pass> records;
+    if (!strip.hides(address, true)) strip.pass(address, true, records.data());
 }
 
 }  // namespace
@@ -46,7 +48,8 @@ TEST_CASE("a thread that goes on using other sets sees each revocation at its ne
         for (int round = 0; round < rounds; ++round) {
             while (turn < 2 * round + 1) use(*strip, line_in(kept, 9));
             if (round > 0 && strip->hides(line_in(gone, 3), true)) ++hidden;
-            strip->forget(gone, 1, [](Record) {});
+            std::array<Record, Strip::records_per_forget> records;
+            strip->forget(gone, 1, records.data());
             use(*strip, line_in(gone, 3));
             turn = 2 * round + 2;
         }
