@@ -12,6 +12,7 @@ from pagelens.accesses.trace_info import EXAMPLES as INFO_EXAMPLES
 from pagelens.accesses.trace_info import trace_info
 from pagelens.errors import PagelensError
 from pagelens.explain.command import EXAMPLES, explain_command
+from pagelens.fix.command import app as fix_app
 
 app = typer.Typer(
     name="pagelens",
@@ -40,6 +41,7 @@ def _commands(
 app.command(context_settings={"allow_interspersed_args": False}, epilog=TRACE_EXAMPLES)(trace)
 app.command("explain", epilog=EXAMPLES)(explain_command)
 app.command("trace-info", epilog=INFO_EXAMPLES)(trace_info)
+app.add_typer(fix_app, name="fix")
 
 
 def _given(error: typer.TyperException) -> str:

@@ -1,0 +1,1 @@
+"""Remedies that change where frames lie, without a kernel module."""

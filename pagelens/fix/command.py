@@ -1,0 +1,66 @@
+"""`pagelens fix`: frames in a better order, without a kernel module."""
+
+from typing import Annotated
+
+import typer
+
+from pagelens.errors import UsageError
+from pagelens.fix.hugepages import TOOL, conflict_share, order_pool, pool_frames
+from pagelens.fix.offline import turn_memory
+from pagelens.fix.system import ThisMachine, require_real_frames
+from pagelens.lab.emulator import built
+from pagelens.units import format_binary_size, parse_size
+
+EXAMPLES = """Examples:
+
+  pagelens fix hugepages --cache 16GiB
+
+  pagelens fix offline --cache 16GiB --node 1
+"""
+
+app = typer.Typer(
+    no_args_is_help=True, epilog=EXAMPLES, help="Put free frames in a better order, without a module."
+)
+
+_Cache = Annotated[str, typer.Option(help="The direct-mapped cache in front of the node's memory: 16GiB.")]
+_Node = Annotated[int, typer.Option(min=0, max=1023, help="NUMA node.")]
+_Virtual = Annotated[bool, typer.Option("--virtual", help="In a virtual machine, too.")]
+
+
+@app.command(epilog="  pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
+def hugepages(
+    cache: _Cache,
+    page: Annotated[str, typer.Option(help="Size of the pool's pages.")] = "2MiB",
+    node: _Node = 0,
+    virtual: _Virtual = False,
+) -> None:
+    """Order the pool of huge pages, so that a job's pages lie in slots of their own."""
+    page_bytes, cache_bytes = parse_size(page, "--page"), parse_size(cache, "--cache")
+    if page_bytes not in (2 << 20, 1 << 30):
+        raise UsageError(f"--page {page}: 2MiB or 1GiB")
+    require_real_frames(virtual)
+    machine, tool = ThisMachine(), built(TOOL)
+    before = pool_frames(machine, tool, page_bytes, node)
+    if not before:
+        raise UsageError(f"--node {node}: its pool has no free page of {page}; reserve some by nr_hugepages")
+    after = order_pool(machine, tool, page_bytes, cache_bytes, node)
+    was, now = (100 * conflict_share(frames, page_bytes, cache_bytes) for frames in (before, after))
+    typer.echo(f"{len(after)} free pages of {page} on node {node} ordered for {cache} of cache")
+    typer.echo(f"in conflict, of the first pages that fill the cache: {was:.1f}% before, {now:.1f}% now")
+
+
+@app.command(epilog="  pagelens fix offline --cache 16GiB --node 0")
+def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
+    """Take memory offline and bring it back in order, where the kernel can empty it.
+
+    Works on blocks of 128 MiB or more; what cannot be emptied is still used first.
+    """
+    cache_bytes = parse_size(cache, "--cache")
+    if cache_bytes < 4096:
+        raise UsageError(f"--cache {cache}: at least 4KiB")
+    require_real_frames(virtual)
+    turned = turn_memory(ThisMachine(), cache_bytes, node)
+    done, stuck = (
+        format_binary_size(len(blocks) * turned.block_bytes) for blocks in (turned.order, turned.stuck)
+    )
+    typer.echo(f"node {node}: {done} of memory put in order, {stuck} in use by what cannot move")

@@ -1,0 +1,40 @@
+"""The pool of huge pages in an order in which a job's pages do not share slots of a memory-side cache."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from pagelens.errors import Failure, UsageError
+from pagelens.fix.system import System
+from pagelens.machine.schema import FRAME_BYTES
+
+TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a guest as well
+
+
+def pool_frames(system: System, tool: Path, page_bytes: int, node: int) -> list[int]:
+    """The first frame of each free page of a node's pool, in the order in which they will be handed out."""
+    return _run(system, tool, page_bytes, 0, node)
+
+
+def order_pool(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
+    """Orders a node's pool by the rule of docs/zonesort.md; returns its frames as pool_frames() does.
+
+    Raises UsageError if the cache does not hold whole pages, Failure with the tool's words.
+    """
+    if cache_bytes <= 0 or cache_bytes % page_bytes:
+        raise UsageError(f"--cache {cache_bytes}: a multiple of the page size, {page_bytes} bytes")
+    return _run(system, tool, page_bytes, cache_bytes, node)
+
+
+def conflict_share(frames: Sequence[int], page_bytes: int, cache_bytes: int) -> float:
+    """Of a job that fills the cache with the pool's first pages, those that share slots with another."""
+    first = [frame * FRAME_BYTES % cache_bytes for frame in frames[: cache_bytes // page_bytes]]
+    pages_at = Counter(first)
+    return sum(pages_at[at] > 1 for at in first) / len(first) if first else 0.0
+
+
+def _run(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
+    done = system.run(str(tool), str(page_bytes), str(cache_bytes), str(node))
+    if done.status != 0:
+        raise Failure(f"the pool of huge pages of node {node} cannot be ordered: {done.output.strip()}")
+    return [int(line) for line in done.output.split()]

@@ -1,0 +1,101 @@
+"""`pagelens fix`: the pool of huge pages, and blocks of memory, put in order from user space."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from zonesort_guest import clear_messages, complaints, conflict_share, guest_program, largest_blocks, shell
+from zonesort_rule import rule
+
+from pagelens.errors import Failure, UsageError
+from pagelens.fix import hugepages, offline
+from pagelens.fix.system import require_real_frames
+from pagelens.lab.emulator import built
+from pagelens.lab.guest import Guest
+
+MIB = 1 << 20
+PAGE = 2 * MIB
+POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+TOOL = Path("/lab") / hugepages.TOOL
+
+
+def orders_the_pool(guest: Guest) -> None:
+    cache, pages = 64 * MIB, 100
+    shell(guest, f"echo {pages} > {POOL}/nr_hugepages")
+    # In the order for another cache the pool is a bad one for this cache.
+    other = hugepages.order_pool(guest, TOOL, PAGE, 2 * PAGE, 0)
+    assert hugepages.pool_frames(guest, TOOL, PAGE, 0) == other
+    assert len(other) == pages
+    assert hugepages.conflict_share(other, PAGE, cache) > 0.5
+
+    ordered = hugepages.order_pool(guest, TOOL, PAGE, cache, 0)
+    assert hugepages.pool_frames(guest, TOOL, PAGE, 0) == ordered
+    assert sorted(ordered) == sorted(other)
+    assert hugepages.conflict_share(ordered, PAGE, cache) == 0
+    assert len({frame % (cache // 4096) for frame in ordered[:32]}) == 32
+    counts = shell(guest, f"cat {POOL}/free_hugepages {POOL}/surplus_hugepages {POOL}/resv_hugepages")
+    assert counts.split() == [str(pages), "0", "0"]
+    shell(guest, f"echo 0 > {POOL}/nr_hugepages")
+
+
+def sorts_by_turning_memory(guest: Guest) -> None:
+    cache, region = 512 * MIB, 400 * MIB
+    shell(guest, "/lab/guest age 800M 0")
+    before, whole = conflict_share(guest, region, cache), largest_blocks(guest)
+    turned = offline.turn_memory(guest, cache, 0)
+    assert turned.block_bytes == 128 * MIB
+    assert sorted(turned.order + turned.stuck) == list(range(8))
+    assert len(turned.order) >= 5
+    assert 0 in turned.stuck  # the kernel's own
+    assert shell(guest, "cat /sys/devices/system/memory/memory*/state").split() == ["online"] * 8
+    after = conflict_share(guest, region, cache)
+    assert before > 0.2
+    assert after < before / 2
+    assert largest_blocks(guest) >= whole
+
+
+def test_user_space_orders_frames_in_a_guest(tmp_path: Path) -> None:
+    files = {str(TOOL): built(hugepages.TOOL), "/lab/guest": guest_program(tmp_path)}
+    with Guest("6.1", "1GiB", files) as guest:
+        clear_messages(guest)
+        orders_the_pool(guest)
+        sorts_by_turning_memory(guest)
+        with pytest.raises(Failure, match="node 1"):
+            offline.turn_memory(guest, 64 * MIB, 1)
+        with pytest.raises(Failure, match="node 5"):
+            hugepages.pool_frames(guest, TOOL, PAGE, 5)
+        assert complaints(guest) == []
+
+
+@given(st.sets(st.integers(0, 19), max_size=12), st.integers(1, 8), st.sets(st.integers(0, 20 * 64 - 1)))
+def test_blocks_of_memory_follow_the_rule(blocks: set[int], cache_blocks: int, used: set[int]) -> None:
+    frames, slots = 64, 64 * cache_blocks
+    found = offline.best_order(sorted(blocks), frames, slots, np.array(sorted(used)))
+    own = {frame % slots for frame in used}
+    assert found == [block // frames for block in rule(slots, set(), own, 6, [b * frames for b in blocks])]
+
+
+def test_conflicts_of_the_first_pages() -> None:
+    share = hugepages.conflict_share
+    assert share([], PAGE, 4 * PAGE) == 0
+    assert share([0, 512, 1024, 1536, 2048], PAGE, 4 * PAGE) == 0  # the fifth is beyond the cache
+    assert share([0, 2048, 512, 1024], PAGE, 4 * PAGE) == 0.5
+
+
+def test_a_cache_that_holds_no_whole_pages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a multiple of the page size"):
+        hugepages.order_pool(None, TOOL, PAGE, 3 * MIB, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is asked for first")
+def test_a_virtual_machine_is_refused(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor : 0\nflags\t\t: fpu sse2 hypervisor avx2\n")
+    with pytest.raises(UsageError, match="virtual machine"):
+        require_real_frames(False, cpuinfo)
+    require_real_frames(True, cpuinfo)
+    cpuinfo.write_text("processor : 0\nflags\t\t: fpu sse2 avx2\n")
+    require_real_frames(False, cpuinfo)
