@@ -47,7 +47,6 @@ template <class Sink>
 class Filter {
   public:
     explicit Filter(Sink& sink) : sink_(sink) {
-        for (Set& set : sets_) set.line.fill(no_line);
         pages_.fill(PageEntry{no_page, 0, 0});
         combining_.fill(no_line);
     }
@@ -95,9 +94,15 @@ class Filter {
     static constexpr std::uint64_t no_line = dirty - 1;  // a ghost too
     static constexpr std::uint64_t no_page = ~std::uint64_t{0};
 
-    struct Set {                                 // most recently used first
-        std::array<std::uint64_t, ways> line;    // dirty: every member has it dirty, if it has it
-        std::array<std::uint64_t, ways> told{};  // when the line last had an event
+    struct alignas(16) Line {
+        std::uint64_t line = no_line;  // dirty: every member has it dirty, if it has it
+        std::uint64_t told = 0;        // when it last had an event
+    };
+    struct Set {
+        std::array<Line, ways> lines;  // most recently used first: F
+        // 0: the lines were told of in this order, D is F. Else that many have to enter until it is
+        // so again for certain.
+        unsigned disorder = 0;
     };
     struct PageEntry {
         std::uint64_t page;
@@ -115,51 +120,64 @@ class Filter {
         first_use(slot, store);
         Set& set = sets_[line % sets_.size()];
         unsigned way = 0;
-        unsigned younger = 0;  // lines of the same 512-set used since
-        while (way < ways && (set.line[way] & ~dirty) != line) {
-            younger += same_small_set(set.line[way], line);
-            ++way;
-        }
-        if (way < ways && younger <= 1) {
-            const bool was_dirty = set.line[way] & dirty;
-            const std::uint64_t told = set.told[way];
-            move_to_front(set, way, line | (store || was_dirty ? dirty : 0), told);
-            if (store && !was_dirty) {
-                set.told[0] = tell(EventKind::first_store, line, slot);
-            } else if (slot == entering_) {
-                tell(EventKind::page_touch, line, slot);
+        while (way < ways && (set.lines[way].line & ~dirty) != line) ++way;
+        if (way < ways && vouched_for(set, way)) {
+            Line held = set.lines[way];
+            if (store && !(held.line & dirty)) {
+                held = Line{line | dirty, tell(EventKind::first_store, line, slot)};
+            } else {
+                if (way > 0) set.disorder = ways;
+                if (slot == entering_) tell(EventKind::page_touch, line, slot);
             }
+            move_to_front(set, way, held);
         } else {
-            leave_combining([line](std::uint64_t combined) { return combined == line; });
-            repair(set, line, way == ways);
-            move_to_front(set, way == ways ? ways - 1 : way, line | (store ? dirty : 0),
-                          tell(store ? EventKind::write : EventKind::read, line, slot));
+            if (combining_[0] != no_line) {
+                leave_combining([line](std::uint64_t combined) { return combined == line; });
+            }
+            const bool enters = way == ways;
+            if (set.disorder > 0) repair(set, line, enters);
+            const EventKind kind = store ? EventKind::write : EventKind::read;
+            const Line told{line | (store ? dirty : 0), tell(kind, line, slot)};
+            if (enters) {
+                enter(set, told);
+            } else {
+                move_to_front(set, way, told);
+            }
         }
         entering_ = page_slots;
+    }
+
+    // The line at `way` is, in every member, among those that LRU has kept.
+    static bool vouched_for(const Set& set, unsigned way) {
+        unsigned younger = 0;  // lines of the same 512-set used since
+        for (unsigned other = 0; other < way; ++other) {
+            younger += same_small_set(set.lines[other].line, set.lines[way].line);
+        }
+        return younger <= 1;
     }
 
     // `line` comes into the set, or back into its 512-set.
     void repair(Set& set, std::uint64_t line, bool enters) {
         unsigned first = ways;
-        for (unsigned way = 0; way < ways && set.line[way] != no_line; ++way) {
-            const std::uint64_t other = set.line[way] & ~dirty;
+        for (unsigned way = 0; way < ways && set.lines[way].line != no_line; ++way) {
+            const std::uint64_t other = set.lines[way].line & ~dirty;
             if (other == line || !same_small_set(other, line)) continue;
             if (first == ways) {
                 first = way;
             } else {
-                if (!is_ghost(set.line[first]) && !is_ghost(other) &&
-                    set.told[first] < set.told[way]) {
+                if (!is_ghost(set.lines[first].line) && !is_ghost(other) &&
+                    set.lines[first].told < set.lines[way].told) {
                     touch(set, first);
                 }
                 break;
             }
         }
-        if (!enters || is_ghost(set.line[ways - 1])) return;
+        if (!enters || is_ghost(set.lines[ways - 1].line)) return;
         unsigned touched = 0;  // 512-sets, whose younger lines must stay younger
         for (unsigned way = ways - 1; way-- > 0;) {
-            if (is_ghost(set.line[way])) continue;
-            const unsigned small_set = 1u << (set.line[way] >> 6 & 7);
-            if (set.told[way] < set.told[ways - 1] || (touched & small_set)) {
+            if (is_ghost(set.lines[way].line)) continue;
+            const unsigned small_set = 1u << (set.lines[way].line >> 6 & 7);
+            if (set.lines[way].told < set.lines[ways - 1].told || (touched & small_set)) {
                 touch(set, way);
                 touched |= small_set;
             }
@@ -167,24 +185,29 @@ class Filter {
     }
 
     void touch(Set& set, unsigned way) {
-        sink_.put(Event{EventKind::touch, set.line[way] & ~dirty});
-        set.told[way] = ++time_;
+        sink_.put(Event{EventKind::touch, set.lines[way].line & ~dirty});
+        set.lines[way].told = ++time_;
+        set.disorder = ways;
     }
 
-    static void move_to_front(Set& set, unsigned way, std::uint64_t line, std::uint64_t told) {
-        for (; way > 0; --way) {
-            set.line[way] = set.line[way - 1];
-            set.told[way] = set.told[way - 1];
-        }
-        set.line[0] = line;
-        set.told[0] = told;
+    // A line just told of takes the place of the last one.
+    static void enter(Set& set, Line line) {
+        for (unsigned way = ways - 1; way > 0; --way) set.lines[way] = set.lines[way - 1];
+        set.lines[0] = line;
+        if (set.disorder > 0) --set.disorder;
+    }
+
+    static void move_to_front(Set& set, unsigned way, Line line) {
+        for (; way > 0; --way) set.lines[way] = set.lines[way - 1];
+        set.lines[0] = line;
     }
 
     void recency(std::uint64_t line) {
         Set& set = sets_[line % sets_.size()];
         for (unsigned way = 0; way < ways; ++way) {
-            if ((set.line[way] & ~dirty) == line) {
-                move_to_front(set, way, set.line[way], set.told[way]);
+            if ((set.lines[way].line & ~dirty) == line) {
+                if (way > 0) set.disorder = ways;
+                move_to_front(set, way, set.lines[way]);
                 return;
             }
         }
@@ -221,8 +244,8 @@ class Filter {
 
     template <class Gone>
     static void drop_if(Set& set, Gone gone) {
-        for (std::uint64_t& held : set.line) {
-            if (!is_ghost(held) && gone(held)) held = (held & ~dirty) | ghost;
+        for (Line& held : set.lines) {
+            if (!is_ghost(held.line) && gone(held.line)) held.line = (held.line & ~dirty) | ghost;
         }
     }
 
