@@ -8,9 +8,8 @@
 #include "order.h"
 
 #define DRAIN_TRIES 8
-#define KEY_SHIFT                                                                                  \
-	48 /* a sort key: a count of at most ZS_MAX_BLOCK over a frame or block number             \
-	    */
+/* A sort key: a count of at most ZS_MAX_BLOCK, above the number of a frame or block. */
+#define KEY_SHIFT 48
 #define KEY_MASK ((1ULL << KEY_SHIFT) - 1)
 
 /* The block is ours, its allocated frames were moved elsewhere, the per-cpu lists are empty. */
@@ -29,8 +28,7 @@ static void give_block_back(unsigned long pfn)
 	unsigned long i;
 
 	if (!ZS_CONTIG_COMPOUND) {
-		/* Single frames become the tails of one block: only the head keeps its reference.
-		 */
+		/* Frames become the tails of one block: only the first keeps its reference. */
 		for (i = 1; i < ZS_MAX_BLOCK; i++)
 			if (!page_ref_freeze(page + i, 1))
 				break;
@@ -165,7 +163,7 @@ static void mend_blocks(struct zone *zone, const u64 *mendable, size_t n, s64 ro
 int zs_evacuate(struct zone *zone, unsigned int hold_blocks, const bool *stop,
 		struct zs_evacuation *done, struct zs_holds *holds)
 {
-	struct surveys surveys = {.first = zone->zone_start_pfn / ZS_MAX_BLOCK};
+	struct surveys surveys = { .first = zone->zone_start_pfn / ZS_MAX_BLOCK };
 	u64 *mendable, *spare;
 	size_t i, n = 0;
 	s64 room = 0;

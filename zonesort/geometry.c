@@ -76,11 +76,11 @@ static int set_slot_bytes(const char *text, const struct kernel_param *parameter
 	return 0;
 }
 
-static const struct kernel_param_ops cache_bytes_ops = {.set = set_cache_bytes,
-							.get = param_get_ullong};
-static const struct kernel_param_ops slices_ops = {.set = set_slices, .get = param_get_uint};
-static const struct kernel_param_ops slot_bytes_ops = {.set = set_slot_bytes,
-						       .get = param_get_uint};
+static const struct kernel_param_ops cache_bytes_ops = { .set = set_cache_bytes,
+							 .get = param_get_ullong };
+static const struct kernel_param_ops slices_ops = { .set = set_slices, .get = param_get_uint };
+static const struct kernel_param_ops slot_bytes_ops = { .set = set_slot_bytes,
+							.get = param_get_uint };
 
 module_param_cb(cache_bytes, &cache_bytes_ops, &cache_bytes, 0644);
 MODULE_PARM_DESC(cache_bytes, "Bytes of direct-mapped memory-side cache; 0: as the firmware says");
@@ -127,7 +127,7 @@ int zs_geometry_init(void)
 	firmware_bytes = kvcalloc(MAX_NUMNODES, sizeof(*firmware_bytes), GFP_KERNEL);
 	if (!firmware_bytes)
 		return -ENOMEM;
-	for_each_online_node (nid)
+	for_each_online_node(nid)
 		firmware_bytes[nid] = described_bytes(nid);
 	return 0;
 }

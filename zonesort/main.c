@@ -52,7 +52,7 @@ static void sort_all(struct work_struct *work)
 	unsigned long seconds;
 	int nid;
 
-	for_each_online_node (nid) {
+	for_each_online_node(nid) {
 		int error = try_sort(nid);
 
 		if (error)
@@ -109,9 +109,9 @@ static ssize_t sort_interval_store(struct kobject *kobj, struct kobj_attribute *
 static struct kobj_attribute nodeid_attribute = __ATTR(nodeid, 0664, nodeid_show, nodeid_store);
 static struct kobj_attribute sort_interval_attribute =
 	__ATTR(sort_interval, 0664, sort_interval_show, sort_interval_store);
-static struct attribute *attributes[] = {&nodeid_attribute.attr, &sort_interval_attribute.attr,
-					 NULL};
-static const struct attribute_group attribute_group = {.attrs = attributes};
+static struct attribute *attributes[] = { &nodeid_attribute.attr, &sort_interval_attribute.attr,
+					  NULL };
+static const struct attribute_group attribute_group = { .attrs = attributes };
 
 /*
  * Memory goes offline: the sort that runs ends early, and before struct pages can vanish, which is
@@ -133,7 +133,7 @@ static int on_memory_change(struct notifier_block *block, unsigned long action, 
 	return NOTIFY_OK;
 }
 
-static struct notifier_block memory_notifier = {.notifier_call = on_memory_change};
+static struct notifier_block memory_notifier = { .notifier_call = on_memory_change };
 
 void zs_read_sums(struct zs_sums *copy)
 {

@@ -83,7 +83,7 @@ static int slots_show(struct seq_file *file, void *unused)
 {
 	int nid;
 
-	for_each_online_node (nid) {
+	for_each_online_node(nid) {
 		u64 bytes = zs_cache_bytes(nid), slots = bytes >> PAGE_SHIFT;
 		u8 *count = kvzalloc(2 * slots, GFP_KERNEL);
 

@@ -26,8 +26,8 @@ static int set_hold_blocks(const char *text, const struct kernel_param *paramete
 	return param_set_uint_minmax(text, parameter, 1, MAX_HOLD_BLOCKS);
 }
 
-static const struct kernel_param_ops hold_blocks_ops = {.set = set_hold_blocks,
-							.get = param_get_uint};
+static const struct kernel_param_ops hold_blocks_ops = { .set = set_hold_blocks,
+							 .get = param_get_uint };
 module_param_cb(hold_blocks, &hold_blocks_ops, &hold_blocks, 0644);
 MODULE_PARM_DESC(hold_blocks, "Most free blocks moved in one hold of zone->lock, 1 to 4096");
 
@@ -69,12 +69,14 @@ static void sort_list(struct zone *zone, unsigned int order, int type, struct zs
 	zs_to_head(zone, order, type, list->blocks, list->count, zs_hold_blocks(), holds);
 }
 
-/* In the order in which a job's pages use the lists up: its own from the smallest blocks on, then
- * those of the other types from the largest on. */
+/*
+ * In the order in which a job's pages use the lists up: its own from the smallest blocks on, then
+ * those of the other types from the largest on.
+ */
 static int sort_zone(struct zone *zone, struct zs_cache *cache, const bool *stop,
 		     struct zs_holds *holds)
 {
-	static const int fallbacks[] = {MIGRATE_RECLAIMABLE, MIGRATE_UNMOVABLE};
+	static const int fallbacks[] = { MIGRATE_RECLAIMABLE, MIGRATE_UNMOVABLE };
 	struct zs_lists lists;
 	int order, i, error = zs_gather(zone, &lists);
 

@@ -42,22 +42,32 @@ def test_the_build_names_the_options_it_needs(version: tuple[int, int, int], tmp
     assert "needs CONFIG_X86_64" in built_for(version, "-DCONFIG_X86_64", tmp_path)
 
 
+def changed(old: str, new: str, folder: Path) -> Path:
+    """zonesort's sources with one thing changed in selfcheck.c: as if the kernel were different in it."""
+    shutil.copytree(ROOT / "zonesort", folder)
+    source = folder / "selfcheck.c"
+    assert old in source.read_text()
+    source.write_text(source.read_text().replace(old, new))
+    return folder
+
+
 def test_a_running_kernel_that_is_another_is_refused(tmp_path: Path) -> None:
-    """As if by force: the kernel itself refuses modules of another version."""
-    shutil.copytree(ROOT / "zonesort", tmp_path / "zonesort")
-    source = tmp_path / "zonesort" / "selfcheck.c"
-    source.write_text(source.read_text().replace("UTS_RELEASE", '"6.10.3-amd64"'))
+    """As if loaded by force: the kernel itself refuses modules of another version, which is tried, too."""
     kernel = find_kernel("6.1")
-    module = build_module(tmp_path / "zonesort", kernel)
-    other = build_module(ROOT / "zonesort", find_kernel("6.12"))
-    with Guest(kernel, "256MiB", {"/lab/zonesort_module.ko": module, "/lab/other.ko": other}) as guest:
+    built = {
+        "/lab/series.ko": changed("UTS_RELEASE", '"6.10.3-amd64"', tmp_path / "series"),
+        "/lab/lists.ko": changed("page_private(page) != order", "order == 10", tmp_path / "lists"),
+    }
+    files = {name: build_module(sources, kernel) for name, sources in built.items()}
+    files["/lab/other.ko"] = build_module(ROOT / "zonesort", find_kernel("6.12"))
+    with Guest(kernel, "256MiB", files) as guest:
         clear_messages(guest)
-        done = guest.run("insmod", "/lab/zonesort_module.ko")
-        assert done.status != 0
-        assert "not supported" in done.output
-        release = shell(guest, "uname -r")
-        assert f"built for Linux 6.10, this is {release}: rebuild the module for it" in shell(guest, "dmesg")
-        assert guest.run("insmod", "/lab/other.ko").status != 0
+        for name in files:
+            assert guest.run("insmod", name).status != 0
+        release, said = shell(guest, "uname -r"), shell(guest, "dmesg")
+        assert f"built for Linux 6.10, this is {release}: rebuild the module for it" in said
+        assert f"unsupported kernel {release}: a free list holds a block of another order" in said
+        assert "not supported" in guest.run("insmod", "/lab/lists.ko").output
         assert guest.run("test", "-e", "/sys/kernel/zone_sort_free_pages").status != 0
 
 
