@@ -12,7 +12,8 @@ enum pagelens_lab_kind {
     PAGELENS_LAB_END = 65,    /* report what was counted, and count no more */
     PAGELENS_LAB_PAUSE = 66,  /* what follows is the lab's own work ... */
     PAGELENS_LAB_RESUME = 67, /* ... up to here */
-    PAGELENS_LAB_ADDRESS = 68 /* report the physical address of `address`: a self-test */
+    PAGELENS_LAB_DATA = 68, /* hands `size` bytes at `address` to the lab; all have been touched */
+    PAGELENS_LAB_ADDRESS = 69 /* report the frame that this record lies in: a self-test */
 };
 
 static inline void pagelens_lab_ring(enum pagelens_lab_kind kind, const void* address,

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "core/address/units.hpp"
 
@@ -19,14 +19,13 @@ namespace pagelens {
 // bits above the page shift that 4-level paging has), a dirty flag (27) and the frame (0 to 26).
 class VirtualL1 {
   public:
+    static constexpr std::uint32_t most_ways = 16;
     static constexpr std::uint32_t most_frames = 1u << 27;
     static constexpr std::uint64_t none = ~std::uint64_t{0};
 
-    explicit VirtualL1(std::uint32_t ways)
-        : ways_(ways),
-          stride_((std::max(ways, 2u) + 7) / 8 * 8),
-          rows_(lines_per_page * stride_, empty) {
-        assert(ways >= 1);
+    explicit VirtualL1(std::uint32_t ways) : ways_(ways), stride_(ways > 8 ? 16 : 8) {
+        assert(ways >= 1 && ways <= most_ways);
+        rows_.fill(empty);
     }
 
     // Whether the line is the most recent one of its set or the one before: then all is done.
@@ -110,7 +109,7 @@ class VirtualL1 {
 
     std::uint32_t ways_;
     std::uint32_t stride_;  // entries of a row; a one-way cache's second one stays empty
-    std::vector<Entry> rows_;
+    alignas(64) std::array<Entry, lines_per_page * most_ways> rows_;
 };
 
 }  // namespace pagelens

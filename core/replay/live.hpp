@@ -41,6 +41,8 @@ class LiveCaches {
             (sets == 0 || machine.frames / sets >= MemorySideCache::most_tags))
             throw std::invalid_argument(
                 "memory-side cache: more than 126 frames would share a slot");
+        if (machine.l1_ways < 1 || machine.l1_ways > VirtualL1::most_ways)
+            throw std::invalid_argument("l1: from 1 to 16 ways");
         if (machine.frames > VirtualL1::most_frames)
             throw std::invalid_argument("memory: more than 512 GiB");
         l1_.assign(machine.cores, VirtualL1(machine.l1_ways));

@@ -17,6 +17,9 @@ _INSTALL = "install Debian's package: apt-get install qemu-system-x86"
 _VERSIONS = ((7, 2), (8, 2))  # whose plugin interface is known (tracer/qemu_plugin_api.h)
 # All that TCG can do, but for fast `rep stosb`: the kernel would clear pages by the byte.
 _CPU = "max,-erms,-fsrm"
+# QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more goes on at 4 GiB, from its third GiB on.
+_MOST_WITHOUT_HOLE, _HOLE = 0xE0000000, 3 << 30
+_FRAME_BYTES = 4096
 _ALIGNMENT = 2 << 20  # of a node's memory: the kernel's own granularity of memory maps
 
 
@@ -37,6 +40,21 @@ class Hardware:
             raise UsageError(
                 f"--memory {self.memory_bytes >> 20}MiB: at least {least}, a multiple of 2 MiB for each node"
             )
+
+    @property
+    def node_begins(self) -> list[int]:
+        """The first frame of each node."""
+        share = self.memory_bytes // self.nodes
+        return [self._address(node * share) // _FRAME_BYTES for node in range(self.nodes)]
+
+    @property
+    def frames_end(self) -> int:
+        """One past the last frame of memory."""
+        return (self._address(self.memory_bytes - 1) + 1) // _FRAME_BYTES
+
+    def _address(self, place: int) -> int:
+        """Where the `place`th byte of memory lies: QEMU's `pc` leaves a hole below 4 GiB for devices."""
+        return place if self.memory_bytes < _MOST_WITHOUT_HOLE or place < _HOLE else place + (4 << 30) - _HOLE
 
     def options(self) -> list[str]:
         """What QEMU has to be told of it."""

@@ -6,6 +6,7 @@
 // memory is laid out in larger parts than that.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,22 @@ class GuestFrames {
   public:
     // The frame of `address`, from the callback of an access to it; no_frame for a device.
     std::uint32_t of(qemu_plugin_meminfo_t info, std::uint64_t address) {
+        Known& known = known_[(address >> page_bits) % known_.size()];
+        if (known.page != address >> page_bits)
+            known = {address >> page_bits, look_up(info, address)};
+        return known.frame;
+    }
+
+    // A translation may have changed.
+    void forget() { known_.fill({}); }
+
+  private:
+    struct Known {
+        std::uint64_t page = ~std::uint64_t{0};
+        std::uint32_t frame = LiveCaches::no_frame;
+    };
+
+    std::uint32_t look_up(qemu_plugin_meminfo_t info, std::uint64_t address) {
         const qemu_plugin_hwaddr* where = qemu_plugin_get_hwaddr(info, address);
         if (where == nullptr || qemu_plugin_hwaddr_is_io(where)) return LiveCaches::no_frame;
         const std::uint64_t place = qemu_plugin_hwaddr_phys_addr(where) >> page_bits;
@@ -39,9 +56,9 @@ class GuestFrames {
         return static_cast<std::uint32_t>(static_cast<std::int64_t>(place) + offsets_[part]);
     }
 
-  private:
     static constexpr unsigned part_bits = 9;  // 2 MiB of frames
     static constexpr std::int64_t unknown = INT64_MIN;
+    std::array<Known, 256> known_;
     std::vector<std::int64_t> offsets_;  // of each 2 MiB of QEMU's blocks: frame - place there
 };
 

@@ -46,8 +46,8 @@ LabOptions parse_lab_options(int argc, const char* const* argv) {
         const std::size_t equals = word.find('=');
         const std::string_view name = word.substr(0, equals);
         const std::string_view value = equals == word.npos ? "" : word.substr(equals + 1);
-        if (name == "results") {
-            options.results = value;
+        if (name == "results" || name == "data") {
+            (name == "data" ? options.data : options.results) = value;
             continue;
         }
         const std::vector<std::uint32_t> n = numbers(name, value);
@@ -71,8 +71,12 @@ LabOptions parse_lab_options(int argc, const char* const* argv) {
 }
 
 Lab::Lab(const LabOptions& options)
-    : caches(options.machine), results_(options.results, std::ios::app) {
-    if (!results_) throw std::runtime_error("cannot write " + options.results);
+    : caches(options.machine),
+      results_(options.results, std::ios::app),
+      data_(options.data, std::ios::app | std::ios::binary) {
+    if (!results_ || !data_) {
+        throw std::runtime_error("cannot write " + options.results + " and " + options.data);
+    }
 }
 
 void Lab::begin(const std::string& phase) {
@@ -122,6 +126,11 @@ void Lab::pause() {
 void Lab::resume() {
     if (paused) instructions = instructions_at_pause_;
     paused = false;
+}
+
+void Lab::keep(const std::vector<char>& bytes) {
+    data_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    data_.flush();
 }
 
 void Lab::report_address(std::uint64_t address, std::uint32_t frame) {

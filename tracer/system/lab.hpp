@@ -12,13 +12,14 @@
 namespace pagelens {
 
 struct LabOptions {
-    std::string results;  // file that a line of JSON is added to at the end of each phase
+    std::string results;  // a file: a line of JSON for each phase that ended
+    std::string data;     // a file: the bytes that the guest handed over
     LiveMachine machine;
 };
 
-// "results=FILE", "cores=4", "l1=8" (ways), "l2=1024:16:2" (sets, ways, cores), "cache=32768:1"
-// (slots of a node, ways), "nodes=0:262144" (first frames), "frames=1048576". Throws
-// std::invalid_argument.
+// "results=FILE", "data=FILE", "cores=4", "l1=8" (ways), "l2=1024:16:2" (sets, ways, cores),
+// "cache=32768:1" (slots of a node, ways), "nodes=0:262144" (first frames), "frames=1048576".
+// Throws std::invalid_argument.
 LabOptions parse_lab_options(int argc, const char* const* argv);
 
 class Lab {
@@ -39,6 +40,8 @@ class Lab {
     // Instructions from here to resume() are the lab's own.
     void pause();
     void resume();
+    // Bytes that the guest hands over.
+    void keep(const std::vector<char>& bytes);
     void report_address(std::uint64_t address, std::uint32_t frame);
 
   private:
@@ -48,7 +51,7 @@ class Lab {
     };
     void settle();  // what was counted since the last time belongs to the innermost region
 
-    std::ofstream results_;
+    std::ofstream results_, data_;
     std::vector<std::string> open_;  // the phase and its open regions, innermost last
     std::vector<std::string> order_;
     std::map<std::string, Phase> phases_;

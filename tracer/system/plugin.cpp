@@ -6,12 +6,14 @@
 //   waiting    doorbells alone
 //   counting   every access; what may change translations empties L1
 // All that runs on the guest's processors counts: its kernel, and other processes if there are any.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "hooks/pagelens_lab.h"
 #include "tracer/decode.hpp"
@@ -37,7 +39,7 @@ namespace {
 
 qemu_plugin_id_t plugin_id;
 Lab* lab = nullptr;  // never deleted; one thread runs all processors (-accel tcg,thread=single)
-GuestFrames frames;
+std::vector<GuestFrames> frames;  // of each processor
 bool counting = false;
 std::set<void*> processors;  // QEMU's, that rang a doorbell or translated
 
@@ -68,7 +70,7 @@ void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, 
     if (lab->paused) [[unlikely]]
         return;
     ++lab->accesses;
-    const auto frame = [&] { return frames.of(info, address); };
+    const auto frame = [&] { return frames[cpu].of(info, address); };
     lab->caches.access(cpu, address, is_store(info), frame);
     // What crosses a line counts in both; across pages, in the first (its callback knows no other).
     const std::uint64_t last = address + size_of(info) - 1;
@@ -79,10 +81,13 @@ void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, 
 void on_stream_store(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     if (lab->paused) return;
     ++lab->accesses;
-    lab->caches.stream_store(cpu, address, [&] { return frames.of(info, address); });
+    lab->caches.stream_store(cpu, address, [&] { return frames[cpu].of(info, address); });
 }
 
-void on_translation_change(unsigned cpu, void*) { lab->caches.flush(cpu); }
+void on_translation_change(unsigned cpu, void*) {
+    lab->caches.flush(cpu);
+    frames[cpu].forget();
+}
 
 // --- doorbells ----------------------------------------------------------------------------------
 
@@ -95,7 +100,7 @@ std::string name_of(const pagelens_record& record) {
     return read_guest(record.address, name.data(), name.size()) ? name : "?";
 }
 
-void on_doorbell(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+void on_doorbell(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     processors.insert(current_cpu);
     pagelens_record record;
     if (!read_guest(address, &record, sizeof record)) return;
@@ -114,8 +119,13 @@ void on_doorbell(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, vo
         case PAGELENS_LAB_RESUME:
             lab->resume();
             break;
+        case PAGELENS_LAB_DATA: {
+            std::vector<char> bytes(record.size);
+            if (read_guest(record.address, bytes.data(), bytes.size())) lab->keep(bytes);
+            break;
+        }
         case PAGELENS_LAB_ADDRESS:
-            lab->report_address(address, frames.of(info, address));
+            lab->report_address(address, frames[cpu].of(info, address));
             break;
         case PAGELENS_REGION_BEGIN:
             lab->begin_region(name_of(record));
@@ -170,7 +180,9 @@ int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv)
         std::fprintf(stderr, "pagelens: the lab needs qemu-system-x86_64 7.2 to 8.2\n");
         return 1;
     }
-    lab = new Lab(parse_lab_options(argc, argv));
+    const LabOptions options = parse_lab_options(argc, argv);
+    lab = new Lab(options);
+    frames.resize(options.machine.cores);
     plugin_id = id;
     register_callbacks(id);
     return 0;

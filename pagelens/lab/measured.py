@@ -1,0 +1,141 @@
+"""A guest whose every access feeds the caches of a machine while one of its programs is measured."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.errors import Failure, UsageError
+from pagelens.lab.emulator import Hardware, built
+from pagelens.lab.guest import Guest
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.kernels import Kernel
+from pagelens.machine import Machine
+from pagelens.machine.schema import FRAME_BYTES
+
+TOOL = "/bin/lab"  # tracer/guest/lab.c, in the guest
+_OPTIONS = "no5lvl"  # the plugin's L1 keeps the page numbers of 4-level paging
+
+Frames = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySide:
+    """The memory-side cache: of `slots` pages on each node, `ways` of them to a set."""
+
+    slots: int
+    ways: int = 1
+
+    def conflicts(self, frames: Frames, node_begins: Sequence[int] = (0,)) -> int:
+        """How many of these frames share their slot with another of them (decision 4), one way or more."""
+        node = np.searchsorted(np.asarray(node_begins), frames, side="right") - 1
+        _, inverse, counts = np.unique(
+            node * self.slots + frames % self.slots, return_inverse=True, return_counts=True
+        )
+        return int((counts[inverse] > 1).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What was counted from one marker to the next: columns as in `Ensemble.placements`."""
+
+    name: str
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A program that ran in the guest as a phase."""
+
+    status: int  # exit status, as a shell's
+    output: str
+    phases: list[Phase]  # the phase itself, then regions that the program marks
+    frames: Frames = field(repr=False)  # that it held when it held most, ascending
+
+
+class MeasuredGuest(Guest):
+    """A guest with the plugin loaded and /bin/lab in it; parameters as Guest's, and a machine.
+
+    `machine` gives the private caches, `memory_side` the size of what lies behind them.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        memory_side: MemorySide,
+        hardware: Hardware,
+        kernel: str | Kernel,
+        root: Initramfs,
+        append: str = "",
+    ) -> None:
+        root.add(TOOL, built("pagelens_guest_lab"), 0o755)
+        self._outputs = tempfile.TemporaryDirectory(prefix="pagelens-lab-")
+        folder = Path(self._outputs.name)
+        self._results, self._data = folder / "results", folder / "data"
+        self._results_read = self._data_read = 0
+        self.machine, self.memory_side, self.hardware = machine, memory_side, hardware
+        super().__init__(
+            kernel,
+            hardware.memory_bytes,
+            root,
+            f"{_OPTIONS} {append}",
+            hardware.nodes,
+            hardware.cpus,
+            self._plugin_option(),
+        )
+
+    def close(self) -> None:
+        """Ends the emulator and removes what the plugin wrote."""
+        super().close()
+        self._outputs.cleanup()
+
+    def job(self, phase: str, command: Sequence[str], on_output: Callable[[bytes], None] | None = None) -> Job:
+        """Runs a program of the guest to its end, and counts its accesses."""
+        self.reports(), self.handed_over()  # what was there before is not this job's
+        done = self.run(TOOL, "job", phase, *command, on_output=on_output)
+        if done.status in (125, 126, 127) and not (reports := self.reports()):
+            raise UsageError(f"{command[0]} does not run in the guest: {done.output.strip()}")
+        reports = self.reports()
+        phases = [Phase(report.pop("phase"), report) for report in reports if "phase" in report]
+        bits = np.unpackbits(np.frombuffer(self.handed_over(), dtype=np.uint8), bitorder="little")
+        return Job(done.status, done.output, phases, np.flatnonzero(bits).astype(np.int64))
+
+    def reports(self) -> list[dict[str, Any]]:
+        """What the plugin reported since this was last asked."""
+        text = self._results.read_bytes()[self._results_read :]
+        self._results_read += len(text)
+        return [json.loads(line) for line in text.decode(errors="replace").splitlines()]
+
+    def handed_over(self) -> bytes:
+        """The bytes that programs of the guest handed over since this was last asked."""
+        data = self._data.read_bytes()[self._data_read :]
+        self._data_read += len(data)
+        return data
+
+    def _plugin_option(self) -> str:
+        l1, l2 = self.machine.private_caches
+        if l1.sets != FRAME_BYTES // 64:
+            raise UsageError(
+                f"--machine {self.machine.name}: its L1 has {l1.sets} sets; the lab needs 64, those of a page"
+            )
+        memory = self.memory_side
+        options = {
+            "file": built("libpagelens_lab.so"),
+            "results": self._results,
+            "data": self._data,
+            "cores": max(self.hardware.cpus, self.hardware.nodes),
+            "l1": l1.ways.value,
+            "l2": f"{l2.sets}:{l2.ways.value}:{l2.shared_by.value}",
+            "cache": f"{memory.slots}:{memory.ways}",
+            "nodes": ":".join(map(str, self.hardware.node_begins)),
+            "frames": self.hardware.frames_end,
+        }
+        return ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())

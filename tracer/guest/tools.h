@@ -1,0 +1,32 @@
+/* The parts of /bin/lab, the program by which the lab works inside the guest. */
+#ifndef PAGELENS_TOOLS_H
+#define PAGELENS_TOOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Prints the words and errno's meaning to stderr, and ends with status 125. */
+_Noreturn void fail(const char* what);
+
+/* Hands bytes to the lab, past the serial port. */
+void hand_over(const void* bytes, size_t size);
+
+/* `lab job PHASE PROGRAM [ARGUMENT]...`: runs a program as a phase of the lab, and hands over which
+ * frames it held (a bitmap, bit n of byte m for frame 8m + n) when it held most. Ends as it did. */
+int job(int argc, char** argv);
+
+/* `lab work FILE`: takes and gives back memory as an array of struct work_step says. */
+int work(int argc, char** argv);
+
+enum work_kind {
+    WORK_TAKE = 1,  /* writes to `count` pages of region `region` from page `begin` on, in order */
+    WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */
+    WORK_LEAVE = 3, /* unmaps the region, as the end of a process does */
+    WORK_READ = 4   /* reads `count` pages of the block device through the page cache */
+};
+
+struct work_step {
+    uint32_t kind, region, begin, count;
+};
+
+#endif
