@@ -100,6 +100,6 @@ def find_qemu() -> Path:
 def built(name: str) -> Path:
     """A file of this package that was compiled with it."""
     path = Path(_core.__file__).parent / "lib" / name
-    if not path.is_file():
+    if not path.exists():
         raise Failure(f"{path} is missing; install pagelens again: pip install .")
     return path

@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.errors import Failure, UsageError
+from pagelens.errors import UsageError
 from pagelens.lab.emulator import Hardware, built
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
@@ -83,13 +82,13 @@ class MeasuredGuest(Guest):
         self._results_read = self._data_read = 0
         self.machine, self.memory_side, self.hardware = machine, memory_side, hardware
         super().__init__(
-            kernel,
-            hardware.memory_bytes,
-            root,
-            f"{_OPTIONS} {append}",
-            hardware.nodes,
-            hardware.cpus,
-            self._plugin_option(),
+            kernel=kernel,
+            memory=hardware.memory_bytes,
+            files=root,
+            append=f"{_OPTIONS} {append}",
+            nodes=hardware.nodes,
+            cpus=hardware.cpus,
+            plugin=self._plugin_option(),
         )
 
     def close(self) -> None:
@@ -97,7 +96,9 @@ class MeasuredGuest(Guest):
         super().close()
         self._outputs.cleanup()
 
-    def job(self, phase: str, command: Sequence[str], on_output: Callable[[bytes], None] | None = None) -> Job:
+    def job(
+        self, phase: str, command: Sequence[str], on_output: Callable[[bytes], None] | None = None
+    ) -> Job:
         """Runs a program of the guest to its end, and counts its accesses."""
         self.reports(), self.handed_over()  # what was there before is not this job's
         done = self.run(TOOL, "job", phase, *command, on_output=on_output)

@@ -29,6 +29,7 @@
 enum { PAGE_BYTES = 4096, MOST_TASKS = 4096, PAGEMAP_WORDS = 4096 };
 
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63) /* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGEMAP_FILE (UINT64_C(1) << 61)
 #define PAGEMAP_FRAME ((UINT64_C(1) << 55) - 1)
 
 struct task {
@@ -96,7 +97,14 @@ static void hold(uint64_t frame) {
     held[frame / 8] |= (uint8_t)(1 << frame % 8);
 }
 
-static void hold_range(int pagemap, uint64_t begin, uint64_t end) {
+/* Whether a line of /proc/PID/maps is of a file whose pages the page cache holds, not the program.
+ * Memory that processes share looks like a file too, in /dev/shm or with its name removed. */
+static int is_of_file(const char* line) {
+    const char* const path = strchr(line, '/');
+    return path != NULL && strncmp(path, "/dev/", 5) != 0 && strstr(path, "(deleted)") == NULL;
+}
+
+static void hold_range(int pagemap, uint64_t begin, uint64_t end, int of_file) {
     static uint64_t words[PAGEMAP_WORDS];
     for (uint64_t page = begin / PAGE_BYTES; page < end / PAGE_BYTES;) {
         const uint64_t left = end / PAGE_BYTES - page;
@@ -107,7 +115,8 @@ static void hold_range(int pagemap, uint64_t begin, uint64_t end) {
         const size_t count = (size_t)got / sizeof *words;
         for (size_t i = 0; i < count; ++i) {
             const uint64_t frame = words[i] & PAGEMAP_FRAME;
-            if (words[i] & PAGEMAP_PRESENT && frame != zero_frame) hold(frame);
+            const int cached = of_file && (words[i] & PAGEMAP_FILE) != 0; /* else a private copy */
+            if (words[i] & PAGEMAP_PRESENT && frame != zero_frame && !cached) hold(frame);
         }
         page += count;
     }
@@ -137,7 +146,7 @@ static void look(void) {
         unsigned long begin, end;
         while (pagemap != NULL && fgets(line, sizeof line, maps) != NULL) {
             if (sscanf(line, "%lx-%lx", &begin, &end) == 2) {
-                hold_range(fileno(pagemap), begin, end);
+                hold_range(fileno(pagemap), begin, end, is_of_file(line));
             }
         }
         if (pagemap != NULL) fclose(pagemap);
@@ -224,7 +233,7 @@ int job(int argc, char** argv) {
         long deliver = 0;
         if (event == PTRACE_EVENT_EXEC) {
             task->process = id;
-            if (!began) pagelens_lab_ring(PAGELENS_LAB_BEGIN, phase, strlen(phase));
+            if (!began && *phase) pagelens_lab_ring(PAGELENS_LAB_BEGIN, phase, strlen(phase));
             began = 1;
         } else if (event == PTRACE_EVENT_SECCOMP || event == PTRACE_EVENT_EXIT) {
             if (began) look();
@@ -234,7 +243,7 @@ int job(int argc, char** argv) {
         task->known = 1;
         ptrace(PTRACE_CONT, id, NULL, deliver);
     }
-    if (began) pagelens_lab_ring(PAGELENS_LAB_END, NULL, 0);
+    if (began && *phase) pagelens_lab_ring(PAGELENS_LAB_END, NULL, 0);
     hand_over(held, held_bytes);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -12,7 +12,8 @@ _Noreturn void fail(const char* what);
 void hand_over(const void* bytes, size_t size);
 
 /* `lab job PHASE PROGRAM [ARGUMENT]...`: runs a program as a phase of the lab, and hands over which
- * frames it held (a bitmap, bit n of byte m for frame 8m + n) when it held most. Ends as it did. */
+ * frames it held (a bitmap, bit n of byte m for frame 8m + n) when it held most. Ends as it did.
+ * An empty PHASE is not counted. */
 int job(int argc, char** argv);
 
 /* `lab work FILE`: takes and gives back memory as an array of struct work_step says. */
@@ -22,7 +23,8 @@ enum work_kind {
     WORK_TAKE = 1,  /* writes to `count` pages of region `region` from page `begin` on, in order */
     WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */
     WORK_LEAVE = 3, /* unmaps the region, as the end of a process does */
-    WORK_READ = 4   /* reads `count` pages of the block device through the page cache */
+    WORK_READ = 4,  /* reads `count` pages of the block device through the page cache */
+    WORK_LOOK = 5   /* hands over which frames the regions hold, as words of pagemap */
 };
 
 struct work_step {

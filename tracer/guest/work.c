@@ -7,57 +7,105 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tracer/guest/tools.h"
 
-enum { PAGE_BYTES = 4096, MOST_REGIONS = 4096 };
+enum { PAGE_BYTES = 4096, MOST_REGIONS = 4096, STEPS = 256, PAGEMAP_WORDS = 4096 };
 
-#define REGION_BYTES ((size_t)1 << 36) /* reserved, not taken */
-#define DEVICE "/dev/nullb0"
+#define DATA "/lab/disk/file" /* pagelens/lab/file.py */
 
-static char* regions[MOST_REGIONS];
+static struct region {
+    char* begin;
+    size_t pages; /* as many as the steps use */
+} regions[MOST_REGIONS];
 
-static char* region(uint32_t number) {
-    if (number >= MOST_REGIONS) {
+/* Each step of the file, in order. */
+static void for_each_step(const char* path, void (*act)(const struct work_step*)) {
+    FILE* file = fopen(path, "r");
+    static struct work_step steps[STEPS];
+    if (file == NULL) fail(path);
+    for (size_t got; (got = fread(steps, sizeof *steps, STEPS, file)) > 0;) {
+        for (size_t i = 0; i < got; ++i) act(&steps[i]);
+    }
+    fclose(file);
+}
+
+static void measure(const struct work_step* step) {
+    if (step->region >= MOST_REGIONS) {
         errno = EINVAL;
         fail("work: region");
     }
-    if (regions[number] == NULL) {
-        regions[number] = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (regions[number] == MAP_FAILED) fail("work: mmap");
-    }
-    return regions[number];
+    struct region* region = &regions[step->region];
+    const size_t end = (size_t)step->begin + step->count;
+    if (step->kind == WORK_TAKE && end > region->pages) region->pages = end;
 }
 
+static char* memory_of(uint32_t number) {
+    struct region* region = &regions[number];
+    if (region->begin == NULL) {
+        region->begin = mmap(NULL, region->pages * PAGE_BYTES, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (region->begin == MAP_FAILED) fail("work: mmap");
+    }
+    return region->begin;
+}
+
+static uint64_t words[PAGEMAP_WORDS];
+
+/* Hands over the words of /proc/self/pagemap for all pages of all regions. */
+static void look(void) {
+    const int pagemap = open("/proc/self/pagemap", O_RDONLY);
+    if (pagemap < 0) fail("pagemap");
+    for (size_t i = 0; i < MOST_REGIONS; ++i) {
+        const size_t first = (uintptr_t)regions[i].begin / PAGE_BYTES;
+        const size_t pages = regions[i].begin == NULL ? 0 : regions[i].pages;
+        for (size_t page = 0; page < pages; page += PAGEMAP_WORDS) {
+            const size_t left = pages - page;
+            const size_t count = left < PAGEMAP_WORDS ? left : PAGEMAP_WORDS;
+            const ssize_t got = pread(pagemap, words, count * sizeof *words,
+                                      (off_t)((first + page) * sizeof *words));
+            if (got != (ssize_t)(count * sizeof *words)) fail("pagemap");
+            hand_over(words, (size_t)got);
+        }
+    }
+    close(pagemap);
+}
+
+/* One after the other, but told to be random: so the kernel reads nothing ahead. */
 static void read_pages(uint32_t count) {
     static int device = -1;
     static char page[PAGE_BYTES];
-    if (device < 0) device = open(DEVICE, O_RDONLY);
-    if (device < 0) fail(DEVICE);
+    if (device < 0) {
+        device = open(DATA, O_RDONLY);
+        if (device < 0 || posix_fadvise(device, 0, 0, POSIX_FADV_RANDOM) != 0) fail(DATA);
+    }
     for (uint32_t i = 0; i < count; ++i) {
-        if (read(device, page, sizeof page) != sizeof page) fail(DEVICE);
+        if (read(device, page, sizeof page) != sizeof page) fail(DATA);
     }
 }
 
-static void do_step(const struct work_step* step) {
-    char* const begin = region(step->region) + (size_t)step->begin * PAGE_BYTES;
-    const size_t bytes = (size_t)step->count * PAGE_BYTES;
+static void act(const struct work_step* step) {
+    const size_t at = (size_t)step->begin * PAGE_BYTES, bytes = (size_t)step->count * PAGE_BYTES;
+    struct region* region = &regions[step->region];
     switch (step->kind) {
         case WORK_TAKE:
-            for (size_t at = 0; at < bytes; at += PAGE_BYTES) begin[at] = 1;
+            for (size_t i = 0; i < bytes; i += PAGE_BYTES) memory_of(step->region)[at + i] = 1;
             break;
         case WORK_DROP:
-            if (madvise(begin, bytes, MADV_DONTNEED) < 0) fail("work: madvise");
+            if (madvise(memory_of(step->region) + at, bytes, MADV_DONTNEED) < 0) fail("madvise");
             break;
         case WORK_LEAVE:
-            munmap(regions[step->region], REGION_BYTES);
-            regions[step->region] = NULL;
+            munmap(region->begin, region->pages * PAGE_BYTES);
+            region->begin = NULL;
             break;
         case WORK_READ:
             read_pages(step->count);
+            break;
+        case WORK_LOOK:
+            look();
             break;
         default:
             errno = EINVAL;
@@ -66,11 +114,12 @@ static void do_step(const struct work_step* step) {
 }
 
 int work(int argc, char** argv) {
-    FILE* file = argc == 2 ? fopen(argv[1], "r") : NULL;
-    if (file == NULL) fail("work");
-    static struct work_step steps[256];
-    for (size_t got; (got = fread(steps, sizeof *steps, 256, file)) > 0;) {
-        for (size_t i = 0; i < got; ++i) do_step(&steps[i]);
+    if (argc != 2) {
+        errno = EINVAL;
+        fail("work");
     }
+    for_each_step(argv[1], measure);
+    memset(words, -1, sizeof words); /* all pages of its own come before those of the work */
+    for_each_step(argv[1], act);
     return 0;
 }

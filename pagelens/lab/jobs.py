@@ -1,0 +1,66 @@
+"""Jobs as work: what a job of the frame model does (core/frames/jobs.cpp), for guests too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagelens import _core
+from pagelens.lab.work import Work
+from pagelens.machine.schema import FRAME_BYTES
+
+
+@dataclass(frozen=True)
+class JobShape:
+    """How a job takes its memory."""
+
+    processes: int
+    longest_turn_pages: int  # first-touched by one process before another's turn: uniform from 1
+    cache_interval_pages: float = float("inf")  # mean pages between two that enter the page cache
+
+
+def job_work(size_bytes: int, shape: JobShape, random: _core.Random) -> Work:
+    """Processes touch their memory in turns, and end in an order of their own."""
+    work = Work()
+    touched = [0] * shape.processes
+    left = size_bytes // FRAME_BYTES
+    while left > 0:
+        process = random.below(shape.processes)
+        pages = min(left, 1 + random.below(shape.longest_turn_pages))
+        work.take(process, touched[process], pages)
+        touched[process] += pages
+        left -= pages
+        if random.uniform() * shape.cache_interval_pages < pages:
+            work.read(1)
+    work.look()
+    for process in shuffled([p for p in range(shape.processes) if touched[p]], random):
+        work.leave(process)
+    return work
+
+
+def scatter_work(size_bytes: int, random: _core.Random) -> Work:
+    """A program that takes memory in order and gives it back page by page in random order."""
+    work = Work()
+    pages = size_bytes // FRAME_BYTES
+    work.take(0, 0, pages)
+    work.look()
+    for page in shuffled(list(range(pages)), random):
+        work.drop(0, page, 1)
+    work.leave(0)
+    return work
+
+
+def shuffled(items: list[int], random: _core.Random) -> list[int]:
+    """In random order (Fisher and Yates), drawn as the core draws it."""
+    for left in range(len(items), 1, -1):
+        other = random.below(left)
+        items[left - 1], items[other] = items[other], items[left - 1]
+    return items
+
+
+def run_work(size_bytes: int) -> Work:
+    """A program that takes memory in order, and gives it all back."""
+    work = Work()
+    work.take(0, 0, size_bytes // FRAME_BYTES)
+    work.look()
+    work.leave(0)
+    return work

@@ -1,0 +1,162 @@
+"""A node whose history runs: in a guest, and as the allocator's model, step by step the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.errors import Failure
+from pagelens.lab.file import make_file
+from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
+from pagelens.lab.state import ORDERS, take_picture
+from pagelens.lab.work import READ, ModelProcess, Steps
+
+ZONESORT = "/lab/zonesort_module.ko"  # in the guest
+_ZONESORT_FOLDER = "/sys/kernel/zone_sort_free_pages"
+
+_PAGEMAP_PRESENT, _PAGEMAP_FRAME = np.uint64(1 << 63), np.uint64((1 << 55) - 1)  # Linux: pagemap.rst
+
+BlocksByOrder = NDArray[np.int64]
+
+
+def work_file(name: str) -> str:
+    """Where the root of a guest has the steps of that name."""
+    return f"/lab/work/{name}"
+
+
+class Node(Protocol):
+    """What a history does to a node."""
+
+    def work(self, name: str, steps: Steps) -> Frames:
+        """One process does the work and ends; the frames that it held at its look."""
+
+    def drop_caches(self) -> None:
+        """The page cache is freed."""
+
+    def compact(self) -> None:
+        """Compaction of all zones."""
+
+    def zonesort(self, evacuate: bool) -> None:
+        """The free lists are sorted for the memory-side cache."""
+
+    def free_blocks(self) -> BlocksByOrder:
+        """Free blocks of each order, all zones together."""
+
+
+@dataclass
+class GuestNode:
+    """In a guest, whose root has the steps of all work under `work_file`."""
+
+    guest: MeasuredGuest
+
+    def work(self, name: str, steps: Steps) -> Frames:
+        """Done by /bin/lab, out of the file of that name."""
+        if (steps[:, 0] == READ).any():
+            make_file(self.guest)
+        self.guest.handed_over()
+        done = self.guest.run(TOOL, "work", work_file(name))
+        if done.status != 0:
+            raise Failure(f"{name}: work in the guest ended with status {done.status}: {done.output.strip()}")
+        words = np.frombuffer(self.guest.handed_over(), dtype=np.uint64)
+        held = words[words & _PAGEMAP_PRESENT != 0] & _PAGEMAP_FRAME
+        return np.sort(held.astype(np.int64))
+
+    def drop_caches(self) -> None:
+        """All that can go, slabs included."""
+        self.guest.shell("echo 3 > /proc/sys/vm/drop_caches").checked()
+
+    def compact(self) -> None:
+        """By compact_memory."""
+        self.guest.shell("echo 1 > /proc/sys/vm/compact_memory").checked()
+
+    def zonesort(self, evacuate: bool) -> None:
+        """By the module, node by node."""
+        if self.guest.run("test", "-e", _ZONESORT_FOLDER).status != 0:
+            cache = self.guest.memory_side.slots * 4096 * self.guest.hardware.nodes
+            options = [f"cache_bytes={cache}", f"slices={self.guest.hardware.nodes}"]
+            done = self.guest.run("insmod", ZONESORT, *options)
+            if done.status != 0:
+                raise Failure(
+                    f"the zonesort module does not load on Linux {self.guest.release}: {done.output.strip()}"
+                )
+        switch = "Y" if evacuate else "N"
+        self.guest.shell(f"echo {switch} > /sys/module/zonesort_module/parameters/evacuate").checked()
+        for node in range(self.guest.hardware.nodes):
+            self.guest.shell(f"echo {node} > {_ZONESORT_FOLDER}/nodeid").checked()
+
+    def free_blocks(self) -> BlocksByOrder:
+        """As the module counts them."""
+        return take_picture(self.guest).blocks_by_order
+
+
+@dataclass
+class ModelNode:
+    """In a model of the allocator."""
+
+    memory: _core.Memory
+    slots: int
+    page_cache: list[int] = field(default_factory=list)
+
+    def work(self, name: str, steps: Steps) -> Frames:
+        """By ModelProcess; `name` is for messages."""
+        process = ModelProcess(self.memory, self.page_cache)
+        seen = process.do(steps)
+        process.end()
+        # The lab's next command: a process that does nothing, but finds the CPU's lists empty and fills them.
+        ModelProcess(self.memory).end()
+        return np.sort(seen)
+
+    def drop_caches(self) -> None:
+        """All that work has read; what the CPU's lists hold stays there."""
+        self.memory.free(0, np.array(self.page_cache, dtype=np.uint32), 0)
+        self.page_cache.clear()
+
+    def compact(self) -> None:
+        """The page cache follows the pages that moved."""
+        self._follow(self.memory.compact(0))
+
+    def zonesort(self, evacuate: bool) -> None:
+        """By the rule of docs/zonesort.md."""
+        self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0))
+
+    def free_blocks(self) -> BlocksByOrder:
+        """Per-cpu lists apart, as in the guest."""
+        return np.bincount(self.memory.free_blocks()[:, 1], minlength=ORDERS).astype(np.int64)
+
+    def _follow(self, moves: NDArray[np.uint32]) -> None:
+        places = {frame: place for place, frame in enumerate(self.page_cache)}
+        for old, new in moves.tolist():
+            if old in places:
+                place = places[new] = places.pop(old)
+                self.page_cache[place] = new
+
+
+@dataclass
+class RandomNode:
+    """What the model has to be better than: each page gets a frame at random, whatever came before."""
+
+    frames: Frames  # that there are
+    random: np.random.Generator
+    blocks: BlocksByOrder  # as at the beginning
+
+    def work(self, name: str, steps: Steps) -> Frames:
+        """As many frames as the work takes pages."""
+        count = ModelProcess(_core.Memory(_core.bare_layout(int(self.frames.max()) + 1), 1)).do(steps).size
+        return np.sort(self.random.choice(self.frames, count, replace=False))
+
+    def drop_caches(self) -> None:
+        """Changes nothing."""
+
+    def compact(self) -> None:
+        """Changes nothing."""
+
+    def zonesort(self, evacuate: bool) -> None:
+        """Changes nothing."""
+
+    def free_blocks(self) -> BlocksByOrder:
+        """As at the beginning."""
+        return self.blocks

@@ -1,0 +1,128 @@
+"""What a guest's page allocator holds, as a model of it can take it over."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.errors import Failure
+from pagelens.lab.emulator import built
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.kernels import Kernel
+from pagelens.lab.measured import TOOL, MeasuredGuest
+from pagelens.lab.modules import build_module
+
+ORDERS = 11  # of free blocks: 0 to 10
+
+_MODULE = "/lab/pagelens_state.ko"
+_FILE = "/proc/pagelens_state"
+_KINDS = {"DMA": _core.ZoneKind.dma, "DMA32": _core.ZoneKind.dma32, "Normal": _core.ZoneKind.normal}
+
+# A word of the picture, as tracer/guest/state/pagelens_state.c writes it.
+_FREE, _CACHED, _PAGEBLOCK, _MOVABLE, _HOLE = 1, 2, 3, 4, 5
+_PINNED_USE, _MOVABLE_USE, _HOLE_USE = 0, 1, 2  # core/frames/memory.hpp: FrameUse
+# Types of the kernel (include/linux/mmzone.h) that the model has under another number or not at all:
+# HIGHATOMIC 3 and CMA 4 are for few requests, ISOLATE is the last.
+_MODEL_TYPES = np.array([0, 1, 2, 0, 1, 3, 3, 3], dtype=np.uint32)
+
+Blocks = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The allocator at one instant; arrays as `_core.Memory.taken_over` takes them."""
+
+    layout: _core.Layout
+    free: Blocks = field(repr=False)  # (frame, order, type): each list head first
+    cached: Blocks = field(repr=False)  # (cpu, frame, order, type): the per-cpu lists
+    use: NDArray[np.uint8] = field(repr=False)
+    pageblocks: NDArray[np.uint8] = field(repr=False)
+
+    def model(self) -> _core.Memory:
+        """The model in this state."""
+        return _core.Memory.taken_over(self.layout, self.free, self.cached, self.use, self.pageblocks)
+
+    @property
+    def blocks_by_order(self) -> NDArray[np.int64]:
+        """Free blocks of each order, all zones together."""
+        return np.bincount(self.free[:, 1], minlength=ORDERS).astype(np.int64)
+
+
+def add_state_module(root: Initramfs, kernel: Kernel) -> None:
+    """Puts the module that takes pictures into a guest's root."""
+    root.add(_MODULE, build_module(built("state"), kernel))
+
+
+def take_picture(guest: MeasuredGuest) -> Picture:
+    """The state of a guest that has the module in its root."""
+    if guest.run("test", "-e", _FILE).status != 0:
+        guest.run("insmod", _MODULE).checked()
+    guest.handed_over()
+    guest.shell(f"echo 1 > {_FILE}").checked()
+    guest.run(TOOL, "send", _FILE).checked()
+    words = np.frombuffer(guest.handed_over(), dtype=np.uint64)
+    if words.size == 0:
+        raise Failure("the guest's picture of its allocator is empty")
+    return _decode(words, read_layout(guest.run("cat", "/proc/zoneinfo").checked()))
+
+
+def read_layout(zoneinfo: str) -> _core.Layout:
+    """Zones and CPUs of a machine from its /proc/zoneinfo; empty zones are left out."""
+    zones: list[_core.ZoneSpec] = []
+    cpu_numa: dict[int, int] = {}
+    for numa, name, text in re.findall(r"Node (\d+), zone +(\w+)\n((?: .*\n?)+)", zoneinfo):
+        # With a colon are the zone's beginning and the per-cpu lists' sizes, which all CPUs share.
+        values = {key: int(value) for key, value in re.findall(r"^ +(\w+:?) +(\d+)$", text, re.MULTILINE)}
+        if not values.get("present") or name not in _KINDS:
+            continue
+        begin = values["start_pfn:"]
+        # The model's zones begin and end on page blocks; what is missing are holes.
+        zone = _core.ZoneSpec(
+            kind=_KINDS[name],
+            numa=int(numa),
+            begin=begin // 512 * 512,
+            end=-(-(begin + values["spanned"]) // 512) * 512,
+        )
+        zone.min, zone.low, zone.high = values["min"], values["low"], values["high"]
+        protection = re.search(r"protection: \(([\d, ]+)\)", text)
+        zone.protection = int(protection[1].split(",")[3]) if protection else 0  # of ZONE_MOVABLE requests
+        for cpu in re.findall(r"cpu: (\d+)", text):
+            cpu_numa.setdefault(int(cpu), int(numa))
+        zone.pcp_high, zone.pcp_batch = values["high:"], values["batch:"]
+        zones.append(zone)
+    if not zones:
+        raise Failure("/proc/zoneinfo names no zone that has memory")
+    cpus = [cpu_numa[cpu] for cpu in sorted(cpu_numa)]
+    return _core.Layout(max(zone.end for zone in zones), zones, cpus)
+
+
+def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:
+    kind = (words >> np.uint64(60)).astype(np.uint32)
+    order = (words >> np.uint64(52)).astype(np.uint32) & 0xFF
+    mtype = _MODEL_TYPES[(words >> np.uint64(44)).astype(np.uint32) & 0xFF]
+    middle = (words >> np.uint64(32)).astype(np.uint32) & 0xFFF
+    frame = (words & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+    def columns(of: int, *arrays: Blocks) -> Blocks:
+        return np.ascontiguousarray(np.stack([array[kind == of] for array in arrays], axis=1))
+
+    use = np.full(layout.frames, _HOLE_USE, dtype=np.uint8)
+    for zone in layout.zones:
+        use[zone.begin : zone.end] = _PINNED_USE
+    for what, state in ((_MOVABLE, _MOVABLE_USE), (_HOLE, _HOLE_USE)):
+        for first, count in columns(what, frame, middle).tolist():
+            use[first : first + count] = state
+    pageblocks = np.zeros(-(-layout.frames // 512), dtype=np.uint8)
+    blocks = columns(_PAGEBLOCK, frame, mtype)
+    pageblocks[blocks[:, 0] // 512] = blocks[:, 1]
+    return Picture(
+        layout,
+        columns(_FREE, frame, order, mtype),
+        columns(_CACHED, middle, frame, order, mtype),
+        use,
+        pageblocks,
+    )

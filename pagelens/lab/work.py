@@ -1,0 +1,156 @@
+"""Memory taken and given back step by step: the same steps for a guest and for a model of its allocator.
+
+A `Work` is what /bin/lab's `work` does in the guest (tracer/guest/work.c); `ModelProcess` does it to a
+`_core.Memory`, with what the kernel allocates and frees beside the pages themselves: page tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+
+TAKE, DROP, LEAVE, READ, LOOK = 1, 2, 3, 4, 5  # enum work_kind of tracer/guest/tools.h
+
+_ALL_NUMAS = 2**64 - 1
+_SLAB_ORDER = 3
+_OWN_TABLES = 9  # of a small static program: the root; tables of three levels, low and high
+_OWN_PAGES = 18  # its data, heap and stack: counted in a guest, by running `work` as a job
+_PAGES_PER_TABLE = 512
+# Pages that an unmapping collects before it frees them, the last one first: 8, then as many pointers as a
+# page has room for, and from the beginning again after so many batches (struct mmu_gather of Linux 6.1:
+# MMU_GATHER_BUNDLE, MAX_GATHER_BATCH, MAX_GATHER_BATCH_COUNT).
+_FIRST_BATCH, _BATCH, _BATCHES = 8, 510, 20
+
+Steps = NDArray[np.uint32]  # rows (kind, region, begin, count)
+
+
+@dataclass
+class Work:
+    """A list of steps that grows."""
+
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    def take(self, region: int, begin: int, count: int) -> None:
+        """Writes to pages of a region, in order."""
+        self.rows.append((TAKE, region, begin, count))
+
+    def drop(self, region: int, begin: int, count: int) -> None:
+        """Gives pages of a region back."""
+        self.rows.append((DROP, region, begin, count))
+
+    def leave(self, region: int) -> None:
+        """Gives a region back, as the end of its process does."""
+        self.rows.append((LEAVE, region, 0, 0))
+
+    def read(self, count: int) -> None:
+        """Reads pages of a block device, here and there, through the page cache."""
+        self.rows.append((READ, 0, 0, count))
+
+    def look(self) -> None:
+        """Says which frames the regions hold now; once in a work."""
+        self.rows.append((LOOK, 0, 0, 0))
+
+    @property
+    def steps(self) -> Steps:
+        """All steps as an array."""
+        return np.array(self.rows, dtype=np.uint32).reshape(-1, 4)
+
+
+def batches(count: int) -> Iterator[slice]:
+    """The parts, in address order, in which an unmapping of `count` pages frees them."""
+    at = 0
+    while at < count:
+        for size in (_FIRST_BATCH, *[_BATCH] * (_BATCHES - 1)):
+            if at >= count:
+                return
+            yield slice(at, min(at + size, count))
+            at += size
+
+
+class ModelProcess:
+    """Does work to a model of the allocator, on one of its CPUs; ends with end().
+
+    A process has pages, page tables and slabs of its own. One block stands here for all its slabs: that a
+    block of order 1 to 3 is freed after much else was empties the CPU's lists (free_unref_page_commit() of
+    Linux 6.1).
+    """
+
+    def __init__(self, memory: _core.Memory, page_cache: list[int] | None = None, cpu: int = 0) -> None:
+        self.memory, self._cpu = memory, cpu
+        self._page_cache = page_cache if page_cache is not None else []
+        self._slab = self._alloc(1, _core.MigrateType.unmovable, _SLAB_ORDER)
+        self._own_tables = self._alloc(_OWN_TABLES, _core.MigrateType.unmovable)
+        self._own = self._alloc(_OWN_PAGES, _core.MigrateType.movable)
+        self._pages: dict[int, NDArray[np.int64]] = {}  # region: frame of each page, -1 without
+        self._tables: dict[int, dict[int, int]] = {}  # region: page table by its number
+
+    def end(self) -> None:
+        """Gives back all that is left, and what the process itself had."""
+        for region in list(self._pages):
+            self._leave(region)
+        self.memory.free(self._cpu, self._own, 0)
+        self.memory.free(self._cpu, self._own_tables, 0)
+        self.memory.free(self._cpu, self._slab, _SLAB_ORDER)
+
+    def frames(self) -> NDArray[np.int64]:
+        """All frames that the regions hold, page tables apart."""
+        held = [pages[pages >= 0] for pages in self._pages.values()]
+        return np.concatenate(held) if held else np.empty(0, np.int64)
+
+    def do(self, steps: Steps) -> NDArray[np.int64]:
+        """Does the steps in their order; the frames held at the look.
+
+        Raises MemoryError where the model has no memory left.
+        """
+        seen = np.empty(0, np.int64)
+        for kind, region, begin, count in steps.tolist():
+            if kind == TAKE:
+                self._take(region, begin, count)
+            elif kind == DROP:
+                self._free(self._pages[region][begin : begin + count])
+                self._pages[region][begin : begin + count] = -1
+            elif kind == LEAVE:
+                self._leave(region)
+            elif kind == READ:
+                self._page_cache += self._alloc(count, _core.MigrateType.movable).tolist()
+            elif kind == LOOK:
+                seen = self.frames()
+        return seen
+
+    def _take(self, region: int, begin: int, count: int) -> None:
+        pages = self._pages.get(region, np.empty(0, np.int64))
+        if pages.size < begin + count:
+            room = max(begin + count, 2 * pages.size, _PAGES_PER_TABLE)
+            pages = np.concatenate([pages, np.full(room - pages.size, -1, np.int64)])
+            self._pages[region] = pages
+        tables = self._tables.setdefault(region, {})
+        end = begin + count
+        while begin < end:
+            table = begin // _PAGES_PER_TABLE
+            if table not in tables:
+                tables[table] = int(self._alloc(1, _core.MigrateType.unmovable)[0])
+            upto = min(end, (table + 1) * _PAGES_PER_TABLE)
+            missing = np.flatnonzero(pages[begin:upto] < 0) + begin
+            pages[missing] = self._alloc(missing.size, _core.MigrateType.movable)
+            begin = upto
+
+    def _leave(self, region: int) -> None:
+        self._free(self._pages.pop(region))
+        tables = np.array(list(self._tables.pop(region).values()), dtype=np.uint32)
+        self.memory.free(self._cpu, tables, 0)
+
+    def _alloc(self, count: int, mtype: _core.MigrateType, order: int = 0) -> NDArray[np.uint32]:
+        got = self.memory.alloc(self._cpu, order, mtype, _ALL_NUMAS, count, _core.Mark.low)
+        if got.size < count:
+            raise MemoryError("the model has no memory left")
+        return got
+
+    def _free(self, pages: NDArray[np.int64]) -> None:
+        held = pages[pages >= 0].astype(np.uint32)
+        for part in batches(held.size):
+            self.memory.free(self._cpu, np.ascontiguousarray(held[part][::-1]), 0)
