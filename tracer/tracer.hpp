@@ -86,7 +86,8 @@ class Tracer {
     Options options_;
     const std::vector<std::string> command_;
     const std::uint64_t guest_base_;
-    static VcpuTable table_;
+    // Hidden: where it is declared only, that is not so by itself, and costs a load an access.
+    [[gnu::visibility("hidden")]] static VcpuTable table_;
     std::atomic<std::uint64_t> begin_address_{0};
     std::unique_ptr<Session> session_;
     std::unique_ptr<Modules> modules_;
