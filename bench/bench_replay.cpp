@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/accesses/sweeps.hpp"
-#include "core/frames/history.hpp"
+#include "core/frames/node_state.hpp"
 #include "core/machine/memory_side.hpp"
 #include "core/replay/replay.hpp"
 
@@ -236,7 +236,7 @@ constexpr double gigabyte_frames = 1e9 / 4096;
 constexpr JobMix jobs{4 * gigabyte_frames, 80 * gigabyte_frames, 68, 16, 544, 0.02, 0, 0.02};
 
 NodeState aged_node(std::uint32_t node, std::uint32_t job_count) {
-    NodeState state(node_frames, 16);
+    NodeState state(linux_layout(node_frames, 1, 68), 16);
     Random random(1, node, 0, Stream::history);
     state.age(job_count, jobs, random);
     return state;
@@ -253,7 +253,7 @@ void histories() {
 
 void one_placement() {
     const NodeState state = aged_node(0, 5);
-    const auto placement = place_by_buddy(state.buddy(), small_order);
+    const auto placement = place_by_kernel(state, small_order);
     const SweepsAndGathers program;
     const std::atomic<bool> run_on{false};
     ReplayOptions options;

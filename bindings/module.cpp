@@ -7,8 +7,8 @@ NB_MODULE(_core, m) {
     m.doc() = "pagelens' inner loops (C++); see docs/architecture.md";
     pagelens::register_accesses(m);
     pagelens::register_sweeps(m);
-    pagelens::register_frames(m);
     pagelens::register_memory(m);
+    pagelens::register_frames(m);
     pagelens::register_machine(m);
     pagelens::register_replay(m);
 }

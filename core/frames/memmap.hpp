@@ -10,17 +10,43 @@
 // same array behind the units: taking a block out needs no knowledge of the list that it is in.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <vector>
 
 #include "core/address/units.hpp"
+#include "core/frames/huge_page_allocator.hpp"
 #include "core/frames/migrate_type.hpp"
 
 namespace pagelens {
 
 using Unit = std::uint32_t;
 inline constexpr Unit no_unit = ~0u;
+
+// Neighbouring units, one after the other: ascending from `first`, or descending where count < 0.
+struct Run {
+    Unit first = no_unit;
+    std::int32_t count = 0;
+
+    [[nodiscard]] std::uint32_t units() const {
+        return static_cast<std::uint32_t>(count < 0 ? -count : count);
+    }
+    [[nodiscard]] Unit at(std::uint32_t index) const {
+        return count < 0 ? first - index : first + index;
+    }
+    [[nodiscard]] Unit lowest() const { return count < 0 ? first - (units() - 1) : first; }
+    // The same units from the last one to the first.
+    [[nodiscard]] Run reversed() const { return {at(units() - 1), -count}; }
+    // Takes the first units off.
+    Run split(std::uint32_t units_taken) {
+        const auto taken = static_cast<std::int32_t>(units_taken);
+        const Run head{first, count < 0 ? -taken : taken};
+        first = at(units_taken);
+        count -= head.count;
+        return head;
+    }
+};
 
 class Memmap {
   public:
@@ -73,16 +99,18 @@ class Memmap {
     void set_free(Unit unit, unsigned level) { state_[unit] = static_cast<std::uint8_t>(level); }
     void set_inside(Unit unit) { state_[unit] = inside; }
     void set_hole(Unit unit) { state_[unit] = hole; }
+    void set_inside(Unit unit, std::uint32_t count) { std::fill_n(&state_[unit], count, inside); }
     // A block handed out. Only single movable pages migrate: compaction skips compound pages.
     void set_allocated(Unit unit, unsigned level, MigrateType type) {
-        if (level == 0) {
-            state_[unit] = type == MigrateType::movable ? movable_page : pinned_page;
-        } else {
-            const std::uint8_t state = type == MigrateType::movable ? compound_page : pinned_page;
-            for (Unit i = unit; i < unit + (1u << level); ++i) state_[i] = state;
-        }
+        if (level == 0) return set_pages(unit, 1, type);
+        std::fill_n(&state_[unit], 1u << level,
+                    type == MigrateType::movable ? compound_page : pinned_page);
     }
-    void prefetch(Unit unit) const { __builtin_prefetch(&state_[unit], 1); }
+    // Single pages handed out.
+    void set_pages(Unit unit, std::uint32_t count, MigrateType type) {
+        std::fill_n(&state_[unit], count,
+                    type == MigrateType::movable ? movable_page : pinned_page);
+    }
 
     // The first unit of the free block that covers this one, if there is one.
     [[nodiscard]] Unit free_block_at(Unit unit) const;
@@ -112,8 +140,10 @@ class Memmap {
     }
 
     unsigned grain_order_;
-    std::vector<Link> links_;  // units, then the heads of the lists
-    std::vector<std::uint8_t> state_;
+    template <class T>
+    using Array = std::vector<T, HugePageAllocator<T>>;
+    Array<Link> links_;  // units, then the heads of the lists
+    Array<std::uint8_t> state_;
     std::vector<MigrateType> types_;  // of each pageblock
 };
 

@@ -10,9 +10,7 @@ namespace pagelens {
 namespace {
 
 std::uint32_t lists_of(const Layout& layout) {
-    return static_cast<std::uint32_t>(
-        layout.zones.size() *
-        ((max_order + 1) * migrate_types + layout.cpu_numa.size() * PerCpuLists::lists_per_cpu));
+    return static_cast<std::uint32_t>(layout.zones.size() * (max_order + 1) * migrate_types);
 }
 
 void check(const Layout& layout) {
@@ -44,8 +42,7 @@ Memory::Memory(Layout layout, std::uint32_t grain, Empty)
         const auto index = static_cast<std::uint8_t>(zones_.size());
         zones_.emplace_back(spec, map_, lists);
         lists += Zone::list_count(map_);
-        per_cpu_.emplace_back(spec, map_, lists, cpus());
-        lists += cpus() * PerCpuLists::lists_per_cpu;
+        per_cpu_.emplace_back(spec, map_, cpus());
         numa_count = std::max(numa_count, spec.numa + 1);
         for (Unit unit = zones_.back().begin(); unit < zones_.back().end();
              unit += map_.pageblock_units()) {
@@ -131,17 +128,15 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
     return memory;
 }
 
-std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
-    assert(request.order <= max_order && request.type != MigrateType::isolate);
-    const unsigned local = layout_.cpu_numa[request.cpu];
-    const std::span<const std::uint8_t> zonelist = zonelists_[local];
+template <class Take>
+bool Memory::try_zones(const Request& request, unsigned level, Mark mark, Take&& take) {
+    const std::span<const std::uint8_t> zonelist = zonelists_[layout_.cpu_numa[request.cpu]];
     const auto allowed = [&](std::uint8_t zone) {
         return (request.numas >> zones_[zone].spec().numa & 1) != 0;
     };
     const auto preferred = std::find_if(zonelist.begin(), zonelist.end(), allowed);
-    if (preferred == zonelist.end()) return std::nullopt;
+    if (preferred == zonelist.end()) return false;
     const ZoneSpec& first = zones_[*preferred].spec();
-    const unsigned level = map_.level_of(request.order);
     // As long as DMA32 has memory, Normal's pageblocks are kept to their types
     // (alloc_flags_nofragment()).
     for (bool no_fragment = first.kind == ZoneKind::normal;; no_fragment = false) {
@@ -149,19 +144,40 @@ std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
             if (!allowed(*at)) continue;
             if (no_fragment && zones_[*at].spec().numa != first.numa) break;
             if (!above(zones_[*at], first.kind, level, mark)) continue;
-            const Unit unit = take(*at, request, no_fragment);
-            if (unit != no_unit) return map_.frame_of(unit);
+            if (take(*at, no_fragment)) return true;
         }
-        if (!no_fragment) return std::nullopt;
+        if (!no_fragment) return false;
     }
 }
 
-Unit Memory::take(std::size_t zone, const Request& request, bool no_fragment) {
-    if (per_cpu_[zone].serves(request.order)) {
-        return per_cpu_[zone].take(map_, zones_[zone], request.cpu, request.order, request.type,
-                                   no_fragment);
+std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
+    assert(request.order <= max_order && request.type != MigrateType::isolate);
+    if (request.order == small_order) {
+        const Run run = alloc_run(request, mark, 1);
+        return run.count == 0 ? std::nullopt : std::optional(map_.frame_of(run.first));
     }
-    return zones_[zone].take(map_, map_.level_of(request.order), request.type, no_fragment);
+    Unit unit = no_unit;
+    const unsigned level = map_.level_of(request.order);
+    try_zones(request, level, mark, [&](std::uint8_t zone, bool no_fragment) {
+        unit = per_cpu_[zone].serves(request.order)
+                   ? per_cpu_[zone].take(map_, zones_[zone], request.cpu, request.order,
+                                         request.type, no_fragment)
+                   : zones_[zone].take(map_, level, request.type, no_fragment);
+        return unit != no_unit;
+    });
+    return unit == no_unit ? std::nullopt : std::optional(map_.frame_of(unit));
+}
+
+Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {
+    Run run;
+    try_zones(request, 0, mark, [&](std::uint8_t zone, bool no_fragment) {
+        run = per_cpu_[zone].serves(small_order)
+                  ? per_cpu_[zone].take_run(map_, zones_[zone], request.cpu, request.type, most,
+                                            no_fragment)
+                  : zones_[zone].take_run(map_, request.type, most, no_fragment);
+        return run.count != 0;
+    });
+    return run;
 }
 
 // zone_watermark_ok(); that blocks of the level exist shows when one is taken.
@@ -176,6 +192,7 @@ bool Memory::above(const Zone& zone, ZoneKind preferred, unsigned level, Mark ma
 
 void Memory::free(unsigned cpu, Frame frame, unsigned order) {
     const Unit unit = map_.unit_of(frame);
+    if (order == small_order) return free_run(cpu, {unit, 1});
     assert(unit < map_.units() && !map_.is_free(unit) && !map_.is_hole(unit));
     const std::size_t zone = zone_index(unit);
     const MigrateType type = map_.type_of(unit);
@@ -183,6 +200,24 @@ void Memory::free(unsigned cpu, Frame frame, unsigned order) {
         return per_cpu_[zone].give(map_, zones_[zone], cpu, unit, order, type);
     }
     zones_[zone].give(map_, unit, map_.level_of(order), type);
+}
+
+void Memory::free_run(unsigned cpu, Run run) {
+    assert(run.lowest() + run.units() <= map_.units() && !map_.is_free(run.first) &&
+           !map_.is_hole(run.first));
+    const Unit other = map_.pageblock_begin(run.at(run.units() - 1));
+    if (map_.pageblock_begin(run.first) != other &&
+        map_.type_of(run.first) != map_.type_of(other)) {
+        const Unit border = run.count < 0 ? map_.pageblock_begin(run.first)
+                                          : other;  // the first unit of the upper pageblock
+        free_run(cpu, run.split(run.count < 0 ? run.first - border + 1 : border - run.first));
+    }
+    const std::size_t zone = zone_index(run.first);
+    const MigrateType type = map_.type_of(run.first);
+    if (per_cpu_[zone].serves(small_order) && type != MigrateType::isolate) {
+        return per_cpu_[zone].give_run(map_, zones_[zone], cpu, run, type);
+    }
+    zones_[zone].give_run(map_, run, type);
 }
 
 void Memory::drain(unsigned cpu) {
@@ -195,23 +230,12 @@ void Memory::drain() {
     for (unsigned cpu = 0; cpu < cpus(); ++cpu) drain(cpu);
 }
 
-template <class Below>
-bool Memory::all_below(std::uint64_t numas, Below&& below) const {
-    return std::all_of(zones_.begin(), zones_.end(), [&](const Zone& zone) {
-        return (numas >> zone.spec().numa & 1) == 0 || below(zone);
-    });
-}
-
-bool Memory::below_low(std::uint64_t numas) const {
-    return all_below(
-        numas, [this](const Zone& zone) { return !above(zone, ZoneKind::normal, 0, Mark::low); });
-}
-
 bool Memory::below_high(std::uint64_t numas) const {
-    return all_below(numas, [this](const Zone& zone) {
-        const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
+    return std::all_of(zones_.begin(), zones_.end(), [&](const Zone& zone) {
         const ZoneSpec& spec = zone.spec();
-        return left <= spec.high + (spec.kind < ZoneKind::normal ? spec.protection : 0);
+        const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
+        return (numas >> spec.numa & 1) == 0 ||
+               left <= spec.high + (spec.kind < ZoneKind::normal ? spec.protection : 0);
     });
 }
 

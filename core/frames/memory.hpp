@@ -55,15 +55,19 @@ class Memory {
     // number; nothing if no zone has such a block above the mark.
     // Precondition: order <= max_order, the type is not isolate, the CPU exists.
     std::optional<Frame> alloc(const Request& request, Mark mark);
+    // Up to `most` single units (of the grain), as neighbours; count 0 where alloc would give
+    // nothing. The request's order is not looked at.
+    Run alloc_run(const Request& request, Mark mark, std::uint32_t most);
+    // Gives single units back in the run's order. Precondition: it lies in at most two pageblocks.
+    void free_run(unsigned cpu, Run run);
     // Gives back what an alloc of this order gave, through the lists of `cpu`.
     void free(unsigned cpu, Frame frame, unsigned order);
     // Empties the per-cpu lists, of one CPU or of all.
     void drain(unsigned cpu);
     void drain();
 
-    // Whether every zone that may serve `numas` is below its low (or high) watermark, so that page
-    // cache has to go.
-    [[nodiscard]] bool below_low(std::uint64_t numas) const;
+    // Whether every zone of these NUMA nodes is below its high watermark: reclaim goes on until one
+    // is not.
     [[nodiscard]] bool below_high(std::uint64_t numas) const;
 
     [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }
@@ -97,10 +101,10 @@ class Memory {
     [[nodiscard]] std::size_t zone_index(Unit unit) const {
         return zone_of_[unit >> map_.pageblock_level()];
     }
-    Unit take(std::size_t zone, const Request& request, bool no_fragment);
+    // Calls take(zone, no_fragment) for the zones that may serve the request, until it says true.
+    template <class Take>
+    bool try_zones(const Request& request, unsigned level, Mark mark, Take&& take);
     [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, unsigned level, Mark mark) const;
-    template <class Below>
-    [[nodiscard]] bool all_below(std::uint64_t numas, Below&& below) const;
 
     Layout layout_;
     Memmap map_;

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/frames/cpu_batches.hpp"
 #include "core/frames/philox.hpp"
 #include "core/frames/placement.hpp"
 #include "core/machine/huge_array.hpp"
@@ -95,69 +94,111 @@ class RandomFrames : public FrameSource {
     std::size_t next_ = 0;
 };
 
-// Walks the slots in order, one population level after the other: at level L only slots with L of
-// the job's pages get one more. A slot emptied by a free is used first.
-class ColouredFrames : public FrameSource {
+// Pages of one order by colour: walks the colours in order, one population level after the other:
+// at level L only colours with L of the job's pages get one more. A colour emptied by a free is
+// used first. A colour is as many neighbouring slots as a page has frames.
+class Colours {
   public:
-    ColouredFrames(FrameSet free, std::uint32_t frames, std::uint32_t slots)
-        : frames_(frames), slots_(slots), free_(std::move(free)), population_(slots) {}
+    // `free`: one bit a page of this order.
+    Colours(FrameSet free, std::uint32_t pages, std::uint32_t colours)
+        : pages_(pages), colours_(colours), free_(std::move(free)), population_(colours) {}
 
-    std::optional<Frame> alloc(Request request) override {
-        const auto refill = [this](std::span<Frame> out) {
-            unsigned count = 0;
-            while (count < out.size()) {
-                const auto frame = next();
-                if (!frame) break;
-                out[count++] = *frame;
-            }
-            return count;
-        };
-        const auto frame = batches_.take(request.cpu, refill);
-        return frame ? frame : batches_.steal();
-    }
-    void free(Request, Frame frame) override {
-        const std::uint32_t slot = frame.raw() % slots_;
-        free_.add(frame.raw());
-        --population_[slot];
-        emptied_.push_back(slot);
-    }
-
-  private:
-    std::optional<Frame> next() {
+    std::optional<std::uint32_t> take() {
         while (!emptied_.empty()) {
-            const std::uint32_t slot = emptied_.back();
+            const std::uint32_t colour = emptied_.back();
             emptied_.pop_back();
-            if (population_[slot] > level_) continue;  // filled again since
-            if (const auto frame = take(slot)) return frame;
+            if (population_[colour] > level_) continue;  // filled again since
+            if (const auto page = take_of(colour)) return page;
         }
-        while (std::uint64_t{level_} * slots_ < frames_) {
-            while (at_ < slots_) {
-                const std::uint32_t slot = at_++;
-                if (population_[slot] > level_) continue;
-                if (const auto frame = take(slot)) return frame;
+        while (std::uint64_t{level_} * colours_ < pages_) {
+            while (at_ < colours_) {
+                const std::uint32_t colour = at_++;
+                if (population_[colour] > level_) continue;
+                if (const auto page = take_of(colour)) return page;
             }
             at_ = 0;
             ++level_;
         }
         return std::nullopt;
     }
-    std::optional<Frame> take(std::uint32_t slot) {
-        for (std::uint64_t frame = slot; frame < frames_; frame += slots_) {
-            const auto f = static_cast<std::uint32_t>(frame);
-            if (!free_.has(f)) continue;
-            free_.remove(f);
-            ++population_[slot];
-            return Frame(f);
+    void put(std::uint32_t page) {
+        free_.add(page);
+        --population_[page % colours_];
+        emptied_.push_back(page % colours_);
+    }
+
+  private:
+    std::optional<std::uint32_t> take_of(std::uint32_t colour) {
+        for (std::uint64_t page = colour; page < pages_; page += colours_) {
+            const auto p = static_cast<std::uint32_t>(page);
+            if (!free_.has(p)) continue;
+            free_.remove(p);
+            ++population_[colour];
+            return p;
         }
         return std::nullopt;
     }
 
-    std::uint32_t frames_, slots_;
+    std::uint32_t pages_, colours_;
     FrameSet free_;
-    std::vector<std::uint32_t> population_;  // [slot] frames handed out
+    std::vector<std::uint32_t> population_;  // [colour] pages handed out
     std::vector<std::uint32_t> emptied_;
     std::uint32_t level_ = 0, at_ = 0;
-    CpuBatches batches_;
+};
+
+// Frames from pages chosen by colour. Single frames come to a rank in batches of neighbours, as the
+// kernel's do, so that a rank's neighbouring touches do not lie a job's ranks apart: a batch of
+// single frames, or where pages are large, all frames of one.
+class ColouredFrames : public FrameSource {
+  public:
+    ColouredFrames(const Colours& colours, unsigned order) : colours_(colours), order_(order) {}
+
+    std::optional<Frame> alloc(Request request) override {
+        if (request.order != small_order) {
+            const auto page = colours_.take();
+            return page ? std::optional(Frame(*page << order_)) : std::nullopt;
+        }
+        if (request.cpu >= held_.size()) held_.resize(request.cpu + 1);
+        std::vector<Frame>& own = held_[request.cpu];
+        if (own.empty()) refill(own);
+        if (!own.empty()) return last_of(own);
+        for (auto& others : held_) {  // the last resort before memory is full
+            if (!others.empty()) return last_of(others);
+        }
+        return std::nullopt;
+    }
+
+    void free(Request request, Frame frame) override {
+        if (request.order == order_) return colours_.put(frame.raw() >> order_);
+        held_[request.cpu].push_back(frame);
+    }
+
+  private:
+    static constexpr unsigned batch = 16;  // frames
+
+    void refill(std::vector<Frame>& own) {
+        if (order_ > small_order) {
+            const auto page = colours_.take();
+            if (!page) return;
+            for (std::uint32_t i = 1u << order_; i-- > 0;) own.emplace_back((*page << order_) + i);
+            return;
+        }
+        while (own.size() < batch) {
+            const auto page = colours_.take();
+            if (!page) break;
+            own.emplace_back(*page);
+        }
+        std::reverse(own.begin(), own.end());
+    }
+    static Frame last_of(std::vector<Frame>& frames) {
+        const Frame frame = frames.back();
+        frames.pop_back();
+        return frame;
+    }
+
+    Colours colours_;
+    unsigned order_;
+    std::vector<std::vector<Frame>> held_;  // [rank] next one last
 };
 
 class ContiguousPlacement : public Placement {
@@ -187,22 +228,30 @@ class RandomPlacement : public Placement {
 
 class ColouredPlacement : public Placement {
   public:
-    ColouredPlacement(const Buddy& state, std::uint32_t slots)
-        : free_(state.frames(), false), frames_(state.frames()), slots_(slots) {
-        for (unsigned order = 0; order <= max_order; ++order) {
-            for (const Frame block : state.free_list(order)) {
-                for (std::uint32_t i = 0; i < 1u << order; ++i) free_.add(block.raw() + i);
-            }
-        }
-    }
+    ColouredPlacement(const Memory& state, std::uint32_t slots, unsigned order)
+        : colours_(free_pages(state, order), state.frames() >> order, slots >> order),
+          frames_(state.frames()),
+          order_(order) {}
     [[nodiscard]] std::unique_ptr<FrameSource> open(const JobShape&) const override {
-        return std::make_unique<ColouredFrames>(free_, frames_, slots_);
+        return std::make_unique<ColouredFrames>(colours_, order_);
     }
     [[nodiscard]] std::uint32_t frames() const override { return frames_; }
+    [[nodiscard]] unsigned page_order() const override { return order_; }
 
   private:
-    FrameSet free_;
-    std::uint32_t frames_, slots_;
+    static FrameSet free_pages(const Memory& state, unsigned order) {
+        FrameSet free(state.frames() >> order, false);
+        for (const FreeBlock& block : state.free_blocks()) {
+            const std::uint32_t first = block.first.raw() >> order;
+            const std::uint32_t pages = block.order >= order ? 1u << (block.order - order) : 0;
+            for (std::uint32_t page = first; page < first + pages; ++page) free.add(page);
+        }
+        return free;
+    }
+
+    Colours colours_;
+    std::uint32_t frames_;
+    unsigned order_;
 };
 
 }  // namespace
@@ -216,9 +265,13 @@ std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t s
     return std::make_unique<RandomPlacement>(frames, Random(seed, node, 0, Stream::random_frames));
 }
 
-std::unique_ptr<Placement> place_by_colour(const Buddy& state, std::uint32_t slots) {
-    if (slots == 0) throw std::invalid_argument("slots: 0 leaves no slot to place a page in");
-    return std::make_unique<ColouredPlacement>(state, slots);
+std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
+                                           unsigned page_order) {
+    if (slots == 0 || slots % (1u << page_order) != 0) {
+        throw std::invalid_argument("slots: " + std::to_string(slots) +
+                                    " is not a positive multiple of a page's frames");
+    }
+    return std::make_unique<ColouredPlacement>(state, slots, page_order);
 }
 
 }  // namespace pagelens

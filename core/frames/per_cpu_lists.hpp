@@ -1,8 +1,9 @@
 // A zone's per-cpu lists (struct per_cpu_pages of Linux 6.1): of each CPU a list a migrate type for
 // orders 0 to 3 and for 2 MiB blocks, refilled and emptied in batches.
 //
-// With a grain the sizes scale: counts are in units, and the orders below the grain share units of
-// one size but keep lists of their own.
+// Single pages are kept as runs of neighbours, which leave and enter the free lists as such: the
+// outcome is that of page by page, for a fraction of the work. With a grain the sizes scale: counts
+// are in units, and the orders below the grain share units of one size but keep lists of their own.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,25 @@ class PerCpuLists {
   public:
     static constexpr unsigned costly_order = 3;          // PAGE_ALLOC_COSTLY_ORDER
     static constexpr unsigned kinds = costly_order + 2;  // orders 0 to 3 and 9
-    static constexpr std::uint32_t lists_per_cpu = kinds * pcp_types;
 
-    // `lists`: the first of the Memmap's lists that are these, cpus * lists_per_cpu in all.
-    PerCpuLists(const ZoneSpec& spec, const Memmap& map, Memmap::List lists, unsigned cpus);
+    PerCpuLists(const ZoneSpec& spec, const Memmap& map, unsigned cpus);
 
     // Whether blocks of this order pass through the lists.
     [[nodiscard]] bool serves(unsigned order) const {
         return batch_ > 0 && (order <= costly_order || order == huge_order);
     }
-    // Preconditions: serves(order); type is one of the first pcp_types.
+    // Single pages, up to `most`; count 0 if there are none. Precondition: type is one of the first
+    // pcp_types.
+    Run take_run(Memmap& map, Zone& zone, unsigned cpu, MigrateType type, std::uint32_t most,
+                 bool no_fragment);
+    // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
+    void give_run(Memmap& map, Zone& zone, unsigned cpu, Run run, MigrateType type);
+    // The same for a block of orders 1 to 3 or 9.
     Unit take(Memmap& map, Zone& zone, unsigned cpu, unsigned order, MigrateType type,
               bool no_fragment);
     void give(Memmap& map, Zone& zone, unsigned cpu, Unit unit, unsigned order, MigrateType type);
     // Puts a block at the tail of a CPU's list (a state that is taken over from a real machine).
-    void append(Memmap& map, unsigned cpu, Unit unit, unsigned order, MigrateType type);
+    void append(const Memmap& map, unsigned cpu, Unit unit, unsigned order, MigrateType type);
     // Empties all lists of a CPU.
     void drain(Memmap& map, Zone& zone, unsigned cpu);
 
@@ -38,23 +43,30 @@ class PerCpuLists {
     [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(cpus_.size()); }
 
   private:
+    // Runs in the order of the kernel's list, tail first: allocation takes from the back, emptying
+    // from the front. Of orders above 0 a run is one block.
+    struct List {
+        std::vector<Run> runs;  // from `tail` on
+        std::size_t tail = 0;
+        [[nodiscard]] bool empty() const { return tail == runs.size(); }
+        void drop_tail();
+    };
+    static constexpr unsigned lists = kinds * pcp_types;
     struct Cpu {
         std::uint32_t count = 0;   // units in all its lists
         unsigned free_factor = 0;  // doublings of the batch while it frees and does not allocate
+        std::vector<List> list = std::vector<List>(lists);
     };
-    [[nodiscard]] static unsigned kind_of(unsigned order) {
-        return order == huge_order ? kinds - 1 : order;
+    [[nodiscard]] static unsigned index_of(unsigned order, MigrateType type) {
+        return (order == huge_order ? kinds - 1 : order) * pcp_types + static_cast<unsigned>(type);
     }
-    [[nodiscard]] static unsigned order_of(unsigned kind) {
-        return kind == kinds - 1 ? huge_order : kind;
+    [[nodiscard]] static unsigned order_of(unsigned index) {
+        return index / pcp_types == kinds - 1 ? huge_order : index / pcp_types;
     }
-    [[nodiscard]] Memmap::List list(unsigned cpu, unsigned index) const {
-        return lists_ + cpu * lists_per_cpu + index;
-    }
-    void free_bulk(Memmap& map, Zone& zone, unsigned cpu, std::uint32_t count, unsigned index);
+    [[nodiscard]] std::uint32_t batch_of(unsigned level) const;
+    void free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count, unsigned index);
     std::uint32_t how_many_to_free(Cpu& cpu) const;
 
-    Memmap::List lists_;
     std::uint32_t high_, batch_;  // units
     std::vector<Cpu> cpus_;
 };

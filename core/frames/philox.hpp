@@ -29,7 +29,7 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
 
 // What a draw is for; each purpose has a stream of its own, so that adding draws to one leaves the
 // others as they were.
-enum class Stream : std::uint32_t { history, stragglers, random_frames, sampling, ideal_twin };
+enum class Stream : std::uint32_t { history = 0, random_frames = 2, sampling = 3, ideal_twin = 4 };
 
 class Random {
   public:
@@ -55,6 +55,12 @@ class Random {
         __extension__ using Wide = unsigned __int128;
         return static_cast<std::uint32_t>((Wide{bits64()} * n) >> 64);
     }
+    // The same from half the bits, for small n: the bias is below n / 2^32.
+    std::uint32_t small(std::uint32_t n) {
+        return static_cast<std::uint32_t>(std::uint64_t{bits32()} * n >> 32);
+    }
+    // Uniform in [0, 1), in steps of 2^-32.
+    double small_uniform() { return bits32() * 0x1p-32; }
     // Uniform in [0, 1).
     double uniform() { return static_cast<double>(bits64() >> 11) * 0x1p-53; }
     // Uniform in the logarithm, in [low, high); 0 < low <= high.

@@ -1,4 +1,4 @@
-// Placement policies: what frames a job gets on a node in a given state.
+// Placement rules: what frames a job gets on a node in a given state.
 //
 // A Placement is a recipe, immutable and shared between threads; every replay opens a FrameSource
 // of its own from it, so that nothing a job does reaches another one.
@@ -6,9 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
-#include "core/frames/buddy.hpp"
 #include "core/frames/frame_source.hpp"
+#include "core/frames/node_state.hpp"
 
 namespace pagelens {
 
@@ -29,19 +30,31 @@ class Placement {
     [[nodiscard]] virtual unsigned page_order() const { return small_order; }
 };
 
-// The kernel's allocator on a node in this state; with page_order huge_order, 2 MiB pages while
-// there are any (a request that fails is the caller's to repeat with 4 KiB pages).
-std::unique_ptr<Placement> place_by_buddy(Buddy state, unsigned page_order);
+// The frames that a job of so many small pages a rank gets, the ranks touching one each in turn;
+// fewer where memory runs out.
+std::vector<Frame> first_frames(const Placement& placement, std::uint32_t ranks,
+                                std::uint32_t pages_per_rank);
+
+// The kernel's allocator on a node in this state, rank r on CPU r mod cpus; with page_order
+// huge_order, 2 MiB pages from the hugetlb pool if there is one, else transparent ones, while there
+// are any (a request that fails is the caller's to repeat with 4 KiB pages).
+std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order);
+// The same, the job bound to one NUMA node, the one with most free memory, and where that is full
+// to the next one.
+std::unique_ptr<Placement> place_by_numa_node(NodeState state);
 // 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the last
 // 4 GiB); smaller mappings come from the kernel's allocator in what is left.
-std::unique_ptr<Placement> place_in_gigabytes(Buddy state);
+std::unique_ptr<Placement> place_in_gigabytes(NodeState state);
 // Each rank's pages one after the other from frame 0, as Catamount did.
 std::unique_ptr<Placement> place_contiguously(std::uint32_t frames);
 // Independent draws, each free frame with the same probability.
 std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,
                                            std::uint32_t node);
-// Of the frames that are free in this state, always one whose slot (frame mod slots) holds fewest
-// of the job's pages. Throws std::invalid_argument if slots is 0.
-std::unique_ptr<Placement> place_by_colour(const Buddy& state, std::uint32_t slots);
+// Of the pages of page_order that are free in this state, always one whose slots (frame mod slots)
+// hold fewest of the job's pages: page colouring with small_order, Johnny Cache's static policy
+// with huge_order (Lepers and Zwaenepoel, OSDI'23). Throws std::invalid_argument unless slots is a
+// positive multiple of 2^page_order.
+std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
+                                           unsigned page_order);
 
 }  // namespace pagelens

@@ -1,6 +1,7 @@
 #include "core/frames/zone.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace pagelens {
 namespace {
@@ -20,34 +21,73 @@ Zone::Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists)
       end_(map.unit_of(Frame(spec.end))),
       lists_(lists) {}
 
-Unit Zone::take(Memmap& map, unsigned level, MigrateType type, bool no_fragment) {
-    while (true) {
-        const Unit unit = take_smallest(map, level, type);
-        if (unit != no_unit || !steal(map, level, type, no_fragment)) return unit;
+Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
+    do {
+        const unsigned level = smallest(map, wanted, type);
+        if (level == map.levels()) continue;
+        const Unit unit = map.first(list(level, type));
+        remove(map, unit, level);
+        put_back(map, unit + (1u << wanted), unit + (1u << level), type);
+        map.set_allocated(unit, wanted, type);
+        return unit;
+    } while (steal(map, wanted, type, no_fragment));
+    return no_unit;
+}
+
+// The smallest block is used up before the next one is looked at, its units in order of address.
+Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment) {
+    do {
+        const unsigned level = smallest(map, 0, type);
+        if (level == map.levels()) continue;
+        const Unit unit = map.first(list(level, type));
+        const std::uint32_t count = std::min(most, 1u << level);
+        remove(map, unit, level);
+        put_back(map, unit + count, unit + (1u << level), type);
+        map.set_pages(unit, count, type);
+        return {unit, static_cast<std::int32_t>(count)};
+    } while (steal(map, 0, type, no_fragment));
+    return {};
+}
+
+// The smallest level from this one upwards of which the type has a block; levels() if there is
+// none.
+unsigned Zone::smallest(const Memmap& map, unsigned level, MigrateType type) const {
+    while (level < map.levels() && map.empty(list(level, type))) ++level;
+    return level;
+}
+
+// What is left of a split block, its end: the largest aligned blocks, at the heads of their lists
+// (expand()).
+void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
+    for (Unit unit = begin; unit < end;) {
+        const auto level = static_cast<unsigned>(std::countr_zero(unit));
+        map.set_free(unit, level);
+        map.push_head(list(level, type), unit);
+        ++free_blocks_[level];
+        free_units_ += 1u << level;
+        unit += 1u << level;
     }
 }
 
-Unit Zone::take_smallest(Memmap& map, unsigned wanted, MigrateType type) {
-    unsigned level = wanted;
-    while (level < map.levels() && map.empty(list(level, type))) ++level;
-    if (level == map.levels()) return no_unit;
-    const Unit unit = map.first(list(level, type));
-    remove(map, unit, level);
-    while (level > wanted) {
-        --level;
-        const Unit upper = unit + (1u << level);
-        map.set_free(upper, level);
-        map.push_head(list(level, type), upper);
-        ++free_blocks_[level];
-        free_units_ += 1u << level;
+// Aligned blocks of the run merge within before they merge with others, and are complete in the
+// run's order: giving each as a whole leaves the same lists.
+void Zone::give_run(Memmap& map, Run run, MigrateType type) {
+    const auto top = static_cast<int>(map.levels()) - 1;
+    Unit begin = run.lowest(), end = begin + run.units();
+    while (begin < end) {
+        const Unit border = run.count < 0 ? end : begin;
+        const int level = std::min(
+            {top, std::countr_zero(border), static_cast<int>(std::bit_width(end - begin)) - 1});
+        const std::uint32_t size = 1u << level;
+        give(map, run.count < 0 ? end - size : begin, static_cast<unsigned>(level), type);
+        (run.count < 0 ? end : begin) += run.count < 0 ? -size : size;
     }
-    map.set_allocated(unit, wanted, type);
-    return unit;
 }
 
 void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place) {
     const unsigned top = map.levels() - 1;
     free_units_ += 1u << level;
+    map.set_inside(unit, 1u << level);
     for (; level < top; ++level) {
         const Unit buddy = unit ^ (1u << level);
         if (!has_free(map, buddy, level)) break;
@@ -60,7 +100,6 @@ void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place 
         map.unlink(buddy);
         --free_blocks_[level];
         map.set_inside(buddy);
-        map.set_inside(unit);
         unit &= ~(1u << level);
     }
     map.set_free(unit, level);

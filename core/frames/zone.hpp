@@ -34,6 +34,11 @@ class Zone {
 
     // A block of this level, or no_unit. `no_fragment`: steal nothing smaller than a pageblock.
     Unit take(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
+    // Up to `most` single units, as that many takes of level 0 would give them one by one, but as
+    // one run of neighbours; count 0 if there are none.
+    Run take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment);
+    // Gives single units back, as that many gives of level 0 would one by one.
+    void give_run(Memmap& map, Run run, MigrateType type);
     // Gives a block back, for allocation as `type`.
     void give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place = Place::usual);
 
@@ -53,7 +58,8 @@ class Zone {
     void shuffle_on_free(const Random& random) { shuffling_ = random; }
 
   private:
-    Unit take_smallest(Memmap& map, unsigned level, MigrateType type);
+    [[nodiscard]] unsigned smallest(const Memmap& map, unsigned level, MigrateType type) const;
+    void put_back(Memmap& map, Unit begin, Unit end, MigrateType type);
     bool steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
     struct Fallback {
         MigrateType type;

@@ -1,8 +1,7 @@
 """An ensemble: a program on many nodes under many policies, kept on disk as it grows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pagelens
@@ -13,7 +12,7 @@ from pagelens.ensemble.scale import Scaled
 from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.ensemble.simulate import Setup
 from pagelens.errors import UsageError
-from pagelens.frames import CORI_MIX, JobMix, Policy
+from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.schema import FRAME_BYTES
 from pagelens.replay import SAMPLED_LINES, sampled_slots
@@ -28,7 +27,7 @@ def run_ensemble(
     seed: int,
     output: Path,
     phase: str | None = None,
-    mix: JobMix = CORI_MIX,
+    history: Sequence[Step] | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Ensemble:
@@ -41,27 +40,24 @@ def run_ensemble(
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)
-    mix = replace(
-        mix,
-        smallest_job_bytes=mix.smallest_job_bytes * scaled.factor,
-        largest_job_bytes=mix.largest_job_bytes * scaled.factor,
-    )
+    steps = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
     cores_used = (
         machine.cores.count.value
         if scaled.factor < 1
         else min(machine.cores.count.value, ranks * workload.threads)
     )
     sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
-    setup = Setup(workload, machine, policies, mix, seed, ranks, cores_used, sampled)
+    setup = Setup(workload, machine, policies, steps, scaled.factor, seed, ranks, cores_used, sampled)
     key = key_of(
         {
             "version": pagelens.__version__,
             "workload": workload.digest,
             "machine": machine.model_dump(mode="json"),
-            "policies": list(policies),
+            "policies": {name: [policy.steps, dict(policy.boot)] for name, policy in policies.items()},
             "seed": seed,
             "ranks": ranks,
-            "mix": asdict(mix),
+            "history": [repr(step) for step in steps],
+            "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
             "sampling": [sampled, SAMPLED_LINES],
         }

@@ -1,6 +1,6 @@
 """One node of an ensemble: its history once, then every policy from the same state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from pagelens import _core
 from pagelens.accesses import Workload
 from pagelens.ensemble.result import COLLISIONS, OBJECTS, PLACEMENTS, SLOTS, Tables
 from pagelens.errors import Failure, UsageError
-from pagelens.frames import JobMix, NodeState, Policy, age_node
+from pagelens.frames import Node, Policy, Step
 from pagelens.machine import Machine, cache_mode_times, flat_memory, flat_mode_times
 from pagelens.replay import COUNTERS, by_phase, replay
 
@@ -28,7 +28,8 @@ class Setup:
     workload: Workload
     machine: Machine
     policies: Mapping[str, Policy]
-    mix: JobMix
+    history: Sequence[Step]
+    scale: float  # of the machine's capacities, and so of the sizes in the history
     seed: int
     ranks: int
     cores_used: int
@@ -36,10 +37,17 @@ class Setup:
 
     def simulate(self, node: int, cancel: _core.CancelFlag) -> Tables:
         """The rows of one node; depends on nothing but the setup and the node."""
-        state = age_node(self.machine, self.seed, node, mix=self.mix)
+        state = Node(
+            self.machine,
+            self.seed,
+            node,
+            history=self.history,
+            scale=self.scale,
+            job_bytes=self.workload.footprint_bytes * self.ranks,
+        )
         return Tables.concatenate(self._place(policy, state, cancel) for policy in self.policies.values())
 
-    def _place(self, policy: Policy, state: NodeState, cancel: _core.CancelFlag) -> Tables:
+    def _place(self, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
         program = self.workload.compile(self.machine, policy.page_bits)
         try:
             counters = replay(

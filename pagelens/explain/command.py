@@ -18,7 +18,7 @@ from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
-from pagelens.frames import Policy, policies
+from pagelens.frames import DEFAULT_HISTORY, Policy, parse_history, policies
 from pagelens.machine import list_machines, load_machine
 
 DEFAULT_NODES = 64
@@ -33,6 +33,8 @@ EXAMPLES = """Examples:
   pagelens explain app.trace --nodes 256
 
   pagelens explain --workload stream-triad --size 17.6GB
+
+  pagelens explain app.trace --history "boot; age(jobs=30); io(20GB, buffered); drop_caches; run"
 
   pagelens explain app.trace --json > app.json
 """
@@ -75,6 +77,13 @@ FullSize = Annotated[
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")]
 PolicyNames = Annotated[
     str, Option("--policies", metavar="A,B,...", help=f"Compared on the same nodes: {', '.join(policies)}.")
+]
+History = Annotated[
+    str,
+    Option(
+        metavar="STEPS",
+        help="What the nodes went through before the run (docs/frames.md); policies add their steps.",
+    ),
 ]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
 Phase = Annotated[
@@ -121,6 +130,7 @@ def explain_command(
     full_size: FullSize = None,
     nodes: Nodes = DEFAULT_NODES,
     policy_names: PolicyNames = DEFAULT_POLICIES,
+    history: History = DEFAULT_HISTORY,
     seed: Seed = 1,
     phase: Phase = None,
     output: Output = None,
@@ -137,6 +147,7 @@ def explain_command(
     if ways is not None:
         stated = stated.with_ways(ways)
     chosen = choose_policies(policy_names)
+    steps = parse_history(history, "--history")
     if workload is not None:
         _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
         found = declare(workload, size, stated, ranks, output)
@@ -167,6 +178,7 @@ def explain_command(
                 seed,
                 source.directory / "nodes",
                 chosen_phase,
+                steps,
                 progress=progress,
             )
         explanation = explain(ensemble, shlex.join(["pagelens", *sys.argv[1:]]))

@@ -1,6 +1,22 @@
 """Frames: what a node's history makes of its free lists, and which frames a policy takes from them."""
 
-from pagelens.frames.history import CORI_MIX, FLEET_GRAIN, JobMix, NodeState, age_node
+from pagelens.frames.history import DEFAULT_HISTORY, FLEET_GRAIN, Node, age_node
+from pagelens.frames.language import parse_history
+from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.policies import Costs, Policy, policies
+from pagelens.frames.steps import STEPS, Step
 
-__all__ = ["CORI_MIX", "FLEET_GRAIN", "Costs", "JobMix", "NodeState", "Policy", "age_node", "policies"]
+__all__ = [
+    "DEFAULT_HISTORY",
+    "FLEET_GRAIN",
+    "STEPS",
+    "Costs",
+    "JobMix",
+    "Node",
+    "Policy",
+    "Step",
+    "age_node",
+    "load_mix",
+    "parse_history",
+    "policies",
+]

@@ -1,106 +1,77 @@
-"""What nodes go through between boot and the job: the draws that make nodes of one fleet differ."""
+"""Nodes of a fleet: each runs its history once, and policies branch from it."""
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from pagelens import _core
+from pagelens.frames.language import parse_history
+from pagelens.frames.node import LiveNode
+from pagelens.frames.steps import Run, Step
 from pagelens.machine import Machine
-from pagelens.machine.schema import FRAME_BYTES
 
 FLEET_GRAIN = (
     16  # frames a unit: shares of conflicting pages within a point of grain 1 (tests/python/test_history.py)
 )
+DEFAULT_HISTORY = "boot; age(mix=cori); run"
 
 
-@dataclass(frozen=True)
-class JobMix:
-    """The jobs that a fleet's nodes run, and what they leave behind: assumptions about a site."""
+class Node:
+    """One node, determined by (seed, node, history) alone.
 
-    mean_jobs_since_boot: float  # geometric: a node may be fresh
-    smallest_job_bytes: float  # a job's size is uniform in the logarithm between these
-    largest_job_bytes: float
-    processes: int  # of a job
-    longest_turn_pages: int  # first-touched by one process before another's turn
-    cache_interval_pages: float  # mean pages touched between two that enter the page cache
-    cache_share: float  # of memory that the page cache holds after a job
-    huge_share: float  # of a job's touches that take a 2 MiB page
-    kept_free_share: float  # of memory
-    fewest_stragglers: float  # page-cache pages that survive dropping the caches on a node that ran jobs:
-    largest_straggler_share: float  # log-uniform from that many to this share of memory
-
-    def to_core(self) -> _core.JobMix:
-        """The part that the core's ageing needs, in frames."""
-        return _core.JobMix(
-            smallest_job_frames=self.smallest_job_bytes / FRAME_BYTES,
-            largest_job_frames=self.largest_job_bytes / FRAME_BYTES,
-            processes=self.processes,
-            longest_turn=self.longest_turn_pages,
-            cache_interval=self.cache_interval_pages,
-            cache_share=self.cache_share,
-            huge_share=self.huge_share,
-            kept_free_share=self.kept_free_share,
-        )
-
-    def draw_jobs(self, random: _core.Random) -> int:
-        """Jobs since the node's boot: geometric with the stated mean."""
-        stays = self.mean_jobs_since_boot / (1 + self.mean_jobs_since_boot)
-        return int(math.log(1 - random.uniform()) / math.log(stays)) if stays > 0 else 0
-
-    def draw_stragglers(self, frames: int, random: _core.Random) -> int:
-        """Pages that dropping the caches leaves behind on a node that ran jobs."""
-        most = max(self.fewest_stragglers, self.largest_straggler_share * frames)
-        return round(random.log_uniform(self.fewest_stragglers, most))
-
-
-# Assumed throughout: no site has published its jobs' sizes with their order of allocation. Jobs fill
-# between a twentieth and most of Cori's 96 GiB; one process a core; nodes are rebooted after a few jobs, as
-# when a health check reboots slow ones (seed 000). The largest share of stragglers is where sorting by
-# address is defeated (tests/python/test_history.py).
-CORI_MIX = JobMix(
-    mean_jobs_since_boot=4.0,
-    smallest_job_bytes=4 * 2.0**30,
-    largest_job_bytes=80 * 2.0**30,
-    processes=68,
-    longest_turn_pages=16,
-    cache_interval_pages=544.0,
-    cache_share=0.02,
-    huge_share=0.0,
-    kept_free_share=0.02,
-    fewest_stragglers=1.0,
-    largest_straggler_share=0.0002,
-)
-
-
-@dataclass(frozen=True)
-class NodeState:
-    """One node of the fleet as a job finds it, and as it is after caches were dropped and the lists sorted.
-
-    Both are snapshots: placements copy them, and nothing changes them.
+    `after` gives the node as it is after more steps: a snapshot that placements copy and nothing changes.
+    Draws of a step depend on its position, so histories with a common beginning agree on it.
     """
 
-    node: int
-    seed: int
-    jobs_since_boot: int
-    stragglers: int
-    aged: _core.NodeState
-    sorted: _core.NodeState
+    def __init__(
+        self,
+        machine: Machine,
+        seed: int,
+        node: int,
+        grain: int = FLEET_GRAIN,
+        history: Sequence[Step] | None = None,
+        scale: float = 1.0,
+        job_bytes: float | None = None,
+    ) -> None:
+        """`grain` is 1 (exact) to 16 frames a unit; `job_bytes` the program's size, for `run` in between."""
+        self.seed, self.node = seed, node
+        self.history = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
+        self._machine, self._grain, self._scale, self._job_bytes = machine, grain, scale, job_bytes
+        self._known: dict[tuple[Step, ...], LiveNode] = {}
+
+    @property
+    def aged(self) -> LiveNode:
+        """As its history left it."""
+        return self.after(())
+
+    @property
+    def jobs_since_boot(self) -> int:
+        """Jobs that its history ran."""
+        return self.aged.jobs_since_boot
+
+    def after(self, more: Sequence[Step], history: Sequence[Step] | None = None) -> LiveNode:
+        """The node after its history (or another one) and more steps; kept for the next time."""
+        base = _without_last_run(history or self.history)
+        if base not in self._known:
+            self._known[base] = self._run(self._fresh(), base, 0)
+        steps = (*base, *more)
+        if steps not in self._known:
+            self._known[steps] = self._run(self._known[base].branch(), tuple(more), len(base))
+        return self._known[steps]
+
+    def _fresh(self) -> LiveNode:
+        return LiveNode.fresh(self._machine, self._grain, self._scale, self._job_bytes)
+
+    def _run(self, node: LiveNode, steps: tuple[Step, ...], first: int) -> LiveNode:
+        for position, step in enumerate(steps, first):
+            step.run(node, _core.Random(self.seed, self.node, position, _core.Stream.history))
+        return node
 
 
-def age_node(
-    machine: Machine, seed: int, node: int, grain: int = FLEET_GRAIN, mix: JobMix = CORI_MIX
-) -> NodeState:
-    """Runs one node's history, determined by (seed, node) alone.
+def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
+    """A last `run` is the program that is placed on the node."""
+    steps = tuple(history)
+    return steps[:-1] if isinstance(steps[-1], Run) else steps
 
-    Jobs larger than the memory fill it to the share kept free. `grain` is 1 (exact) to 16 frames a unit.
-    """
-    random = _core.Random(seed, node, 0, _core.Stream.history)
-    jobs = mix.draw_jobs(random)
-    aged = _core.NodeState(machine.frames // grain * grain, grain)
-    aged.age(jobs, mix.to_core(), random)
 
-    swept = _core.Random(seed, node, 0, _core.Stream.stragglers)
-    stragglers = mix.draw_stragglers(machine.frames, swept) if jobs else 0
-    after = _core.NodeState(aged)
-    after.drop_caches(stragglers, swept)
-    after.zonesort()
-    return NodeState(node, seed, jobs, stragglers, aged, after)
+def age_node(machine: Machine, seed: int, node: int, grain: int = FLEET_GRAIN) -> Node:
+    """A node with the default history."""
+    return Node(machine, seed, node, grain)

@@ -70,16 +70,21 @@ ReplayOptions unscaled(std::uint32_t ranks) {
     return options;
 }
 
+// A node without watermarks or per-cpu lists.
+NodeState bare(std::uint32_t frames, std::uint32_t grain = 1) {
+    return NodeState(bare_layout(frames), grain);
+}
+
 std::unique_ptr<Placement> aged_node(std::uint64_t seed) {
-    Buddy buddy(node_frames, 1);
+    NodeState node = bare(node_frames);
     Random random(seed, 1, 0, Stream::history);
     std::vector<Frame> held;
-    while (const auto frame = buddy.alloc(0)) held.push_back(*frame);
+    while (const auto frame = node.alloc({})) held.push_back(*frame);
     for (auto left = static_cast<std::uint32_t>(held.size()); left > 0; --left) {
         std::swap(held[random.below(left)], held[left - 1]);
-        if (left > 64) buddy.free(held[left - 1], 0);
+        if (left > 64) node.free(0, held[left - 1], small_order);
     }
-    return place_by_buddy(buddy, small_order);
+    return place_by_kernel(node, small_order);
 }
 
 }  // namespace
@@ -242,9 +247,9 @@ TEST_CASE("frames of temporaries are used again") {
     const ListedProgram program(ops, addresses, 2, 1, 1);
     for (const auto& placement :
          {place_contiguously(node_frames).release(), place_at_random(node_frames, 1, 1).release(),
-          place_by_colour(Buddy(node_frames, 1), 1024).release(),
-          place_by_buddy(Buddy(node_frames, 16), small_order).release(),
-          place_by_buddy(Buddy(node_frames, 1), huge_order).release()}) {
+          place_by_colour(bare(node_frames).memory(), 1024, small_order).release(),
+          place_by_kernel(bare(node_frames, 16), small_order).release(),
+          place_by_kernel(bare(node_frames), huge_order).release()}) {
         const std::unique_ptr<Placement> owned(placement);
         const auto counters = replay(program, *owned, small_machine, unscaled(3), run_on);
         CHECK(counters.residency.pages == 150);
@@ -258,7 +263,7 @@ TEST_CASE("large pages are taken whole at the first touch, for mappings that are
         addresses.emplace_back(512 * 9 + p);  // too little of one
     std::vector<Op> ops = {make_op(OpKind::map_write, 3, 0, 1),
                            make_op(OpKind::map_write, 512, 0, 1)};
-    const auto placement = place_by_buddy(Buddy(node_frames, 1), huge_order);
+    const auto placement = place_by_kernel(bare(node_frames), huge_order);
     const auto program_of = [&](std::vector<Op> all, std::uint32_t written) {
         // Later writes decide, too, whether the block is worth a large page.
         for (std::uint32_t p = 448; p < 448 + written; ++p)
@@ -293,23 +298,23 @@ TEST_CASE("without large pages left, small ones are taken, and counted") {
         addresses.emplace_back(p);
         ops.push_back(make_op(OpKind::map_write, p, 0, 1));
     }
-    Buddy buddy(2048, 1);
-    for (int i = 0; i < 1024; ++i) static_cast<void>(buddy.alloc(0));
+    NodeState node = bare(2048);
+    for (int i = 0; i < 1024; ++i) static_cast<void>(node.alloc({}));
     const ListedProgram program(ops, addresses, 2, 1, 1);
-    const auto placement = place_by_buddy(buddy, huge_order);
+    const auto placement = place_by_kernel(node, huge_order);
     const auto counters = replay(program, *placement, small_machine, unscaled(1), run_on);
     CHECK(counters.huge_pages == 2);
     CHECK(counters.small_fallbacks == 0);
-    for (int i = 0; i < 400; ++i) static_cast<void>(buddy.alloc(0));
+    for (int i = 0; i < 400; ++i) static_cast<void>(node.alloc({}));
     CHECK_THROWS_AS(
-        replay(program, *place_by_buddy(buddy, huge_order), small_machine, unscaled(1), run_on),
+        replay(program, *place_by_kernel(node, huge_order), small_machine, unscaled(1), run_on),
         OutOfMemory);
-    Buddy scattered(4096, 1);  // every other frame taken: no block of any size
+    NodeState scattered = bare(4096);  // every other frame taken: no block of any size
     std::vector<Frame> held;
-    while (const auto frame = scattered.alloc(0)) held.push_back(*frame);
-    for (std::size_t i = 0; i < held.size(); i += 2) scattered.free(held[i], 0);
-    const auto small =
-        replay(program, *place_by_buddy(scattered, huge_order), small_machine, unscaled(1), run_on);
+    while (const auto frame = scattered.alloc({})) held.push_back(*frame);
+    for (std::size_t i = 0; i < held.size(); i += 2) scattered.free(0, held[i], small_order);
+    const auto small = replay(program, *place_by_kernel(scattered, huge_order), small_machine,
+                              unscaled(1), run_on);
     CHECK(small.huge_pages == 0);
     CHECK(small.small_fallbacks == 2);
     CHECK(small.residency.pages == 1024);
@@ -323,7 +328,7 @@ TEST_CASE("colouring leaves no slot with two pages while another has none") {
         ops.push_back(make_op(OpKind::map_write, p, 0, 1));
     }
     const ListedProgram program(ops, addresses, 2, 1, 1);
-    const auto placement = place_by_colour(Buddy(node_frames, 1), 1024);
+    const auto placement = place_by_colour(bare(node_frames).memory(), 1024, small_order);
     CHECK(replay(program, *placement, small_machine, unscaled(1), run_on)
               .residency.conflicting_pages == 0);
     const auto two = replay(program, *placement, small_machine, unscaled(2), run_on);

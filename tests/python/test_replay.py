@@ -11,7 +11,7 @@ from pagelens import _core
 from pagelens.accesses import Workload
 from pagelens.accesses.declared import declared
 from pagelens.errors import UsageError
-from pagelens.frames import NodeState, age_node, policies
+from pagelens.frames import Node, age_node, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import COUNTERS, SAMPLED_SLOTS, by_phase, hierarchy, replay, sampled_slots
 
@@ -20,7 +20,7 @@ SMALL = 10**8  # bytes: a job whose replay takes a moment
 
 
 def run(
-    workload: Workload, state: NodeState, policy: str, ranks: int, machine: Machine = KNL, ideal: bool = False
+    workload: Workload, state: Node, policy: str, ranks: int, machine: Machine = KNL, ideal: bool = False
 ) -> _core.Counters:
     chosen = policies[policy]
     program = workload.compile(machine, chosen.page_bits)
@@ -50,7 +50,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     workload = declared("stream-triad", SMALL, 1)
     jobs = [(age_node(KNL, 3, node), policy) for node in range(2) for policy in ("aged", "random", "2m")]
 
-    def tables(job: tuple[NodeState, str]) -> tuple[list[int], list[int], float]:
+    def tables(job: tuple[Node, str]) -> tuple[list[int], list[int], float]:
         counters = run(workload, *job, ranks=68, ideal=True)
         return (
             counters.table.ravel().tolist(),

@@ -1,0 +1,122 @@
+// The kernel's allocator as a source of frames, and the pool of 1 GiB pages beside it.
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/frames/placement.hpp"
+#include "core/frames/single_frames.hpp"
+
+namespace pagelens {
+namespace {
+
+constexpr std::uint32_t gigabyte_frames = 1u << gigantic_order;
+constexpr std::uint32_t gigabytes_left = 4;  // for the system and for small mappings
+
+class KernelFrames : public FrameSource {
+  public:
+    // `binding`: sets of NUMA nodes (bit masks), each used until it is full.
+    KernelFrames(const NodeState& state, std::uint32_t gigabytes,
+                 std::vector<std::uint64_t> binding)
+        : frames_(state), binding_(std::move(binding)) {
+        frames_.node().reserve(Frame(0), Frame(gigabytes * gigabyte_frames));
+        for (std::uint32_t i = gigabytes; i-- > 0;) gigantic_.emplace_back(i * gigabyte_frames);
+        pooled_ = !frames_.node().huge_pool().empty();
+    }
+
+    std::optional<Frame> alloc(Request request) override {
+        if (request.order == gigantic_order) return last_of(gigantic_);
+        if (request.order == huge_order && pooled_) return last_of(frames_.node().huge_pool());
+        request.cpu %= frames_.node().memory().cpus();
+        for (; bound_ < binding_.size(); ++bound_) {
+            request.numas = binding_[bound_];
+            if (const auto frame = take(request)) return frame;
+            if (request.order > small_order) return std::nullopt;
+        }
+        request.numas = ~0ull;
+        return take(request);
+    }
+
+    void free(Request request, Frame frame) override {
+        if (request.order == gigantic_order) return gigantic_.push_back(frame);
+        if (request.order == huge_order && pooled_) {
+            return frames_.node().huge_pool().push_back(frame);
+        }
+        const unsigned cpu = request.cpu % frames_.node().memory().cpus();
+        if (request.order == huge_order) return frames_.node().free(cpu, frame, huge_order);
+        frames_.put(cpu, frame);
+    }
+
+  private:
+    std::optional<Frame> take(const Request& request) {
+        if (request.order == huge_order) return frames_.node().alloc(request);
+        assert(request.order == small_order);
+        return frames_.take(request);
+    }
+    static std::optional<Frame> last_of(std::vector<Frame>& pool) {
+        if (pool.empty()) return std::nullopt;
+        const Frame frame = pool.back();
+        pool.pop_back();
+        return frame;
+    }
+
+    SingleFrames frames_;
+    std::vector<std::uint64_t> binding_;
+    std::size_t bound_ = 0;        // the set in use
+    std::vector<Frame> gigantic_;  // free 1 GiB pages, last freed on top
+    bool pooled_ = false;          // 2 MiB pages come from the hugetlb pool
+};
+
+class KernelPlacement : public Placement {
+  public:
+    KernelPlacement(NodeState state, unsigned page_order, bool bound)
+        : state_(std::move(state)), page_order_(page_order) {
+        if (bound) bind();
+    }
+
+    [[nodiscard]] std::unique_ptr<FrameSource> open(const JobShape& job) const override {
+        std::uint32_t gigabytes = 0;
+        if (page_order_ == gigantic_order) {
+            const std::uint32_t present = frames() / gigabyte_frames;
+            gigabytes = std::min(job.gigabyte_blocks, present - std::min(present, gigabytes_left));
+        }
+        return std::make_unique<KernelFrames>(state_, gigabytes, binding_);
+    }
+    [[nodiscard]] std::uint32_t frames() const override { return state_.memory().frames(); }
+    [[nodiscard]] unsigned page_order() const override { return page_order_; }
+
+  private:
+    // NUMA nodes one by one, most free memory first.
+    void bind() {
+        std::vector<std::uint64_t> free(state_.memory().numas());
+        for (const Zone& zone : state_.memory().zones())
+            free[zone.spec().numa] += zone.free_units();
+        std::vector<unsigned> order(free.size());
+        std::iota(order.begin(), order.end(), 0u);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](unsigned a, unsigned b) { return free[a] > free[b]; });
+        for (const unsigned numa : order) binding_.push_back(1ull << numa);
+    }
+
+    NodeState state_;
+    unsigned page_order_;
+    std::vector<std::uint64_t> binding_;
+};
+
+}  // namespace
+
+std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order) {
+    assert(page_order == small_order || page_order == huge_order);
+    return std::make_unique<KernelPlacement>(std::move(state), page_order, false);
+}
+
+std::unique_ptr<Placement> place_by_numa_node(NodeState state) {
+    return std::make_unique<KernelPlacement>(std::move(state), small_order, true);
+}
+
+std::unique_ptr<Placement> place_in_gigabytes(NodeState state) {
+    return std::make_unique<KernelPlacement>(std::move(state), gigantic_order, false);
+}
+
+}  // namespace pagelens

@@ -1,0 +1,115 @@
+#include "core/frames/node_state.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/frames/isolation.hpp"
+#include "core/frames/sorts.hpp"
+
+namespace pagelens {
+namespace {
+
+constexpr unsigned system_cpu = 0;             // where kernel work runs
+constexpr std::uint32_t reclaim_cluster = 32;  // SWAP_CLUSTER_MAX, frames
+
+}  // namespace
+
+std::optional<Frame> NodeState::alloc(const Request& request) {
+    if (request.order == small_order) {
+        const Run run = alloc_run(request, 1);
+        return run.count == 0 ? std::nullopt : std::optional(memory_.map().frame_of(run.first));
+    }
+    if (const auto frame = memory_.alloc(request, Memory::Mark::low)) return frame;
+    reclaim(request.numas);
+    return memory_.alloc(request, Memory::Mark::min);  // else the caller has small pages to go to
+}
+
+Run NodeState::alloc_run(const Request& request, std::uint32_t most) {
+    Run run = memory_.alloc_run(request, Memory::Mark::low, most);
+    if (run.count != 0) return run;
+    reclaim(request.numas);
+    run = memory_.alloc_run(request, Memory::Mark::min, most);
+    if (run.count != 0) return run;
+    memory_.drain();
+    return memory_.alloc_run(request, Memory::Mark::none, most);
+}
+
+// kswapd: from the low watermark to the high one.
+void NodeState::reclaim(std::uint64_t numas) {
+    const std::uint32_t cluster = std::max(1u, reclaim_cluster / memory_.grain());
+    while (page_cache_.pages() > 0 && memory_.below_high(numas)) {
+        page_cache_.reclaim(memory_, system_cpu, cluster);
+        memory_.drain(system_cpu);
+    }
+}
+
+bool NodeState::cache_page(unsigned cpu) {
+    const auto page = alloc({cpu, small_order});
+    if (!page) return false;
+    page_cache_.add(*page);
+    if (page_cache_.needs_slab()) {
+        const auto slab = alloc({cpu, small_order, MigrateType::reclaimable});
+        if (slab) page_cache_.add_slab(*slab);
+    }
+    return true;
+}
+
+void NodeState::buffered_io(std::uint64_t frames) {
+    for (std::uint64_t done = 0; done < frames; done += memory_.grain()) {
+        if (!cache_page(system_cpu)) return;
+    }
+}
+
+void NodeState::drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random) {
+    page_cache_.shrink(memory_, system_cpu, stragglers, random);
+    page_cache_.pin(memory_, pinned);
+    memory_.drain(system_cpu);
+}
+
+void NodeState::compact() { page_cache_.follow(memory_, pagelens::compact(memory_, system_cpu)); }
+
+void NodeState::sort_for_cache(std::uint32_t slots, bool evacuating) {
+    page_cache_.follow(memory_, pagelens::sort_for_cache(memory_, slots, evacuating, system_cpu));
+}
+
+void NodeState::sort_by_buckets(std::uint32_t slots) { pagelens::sort_by_buckets(memory_, slots); }
+
+void NodeState::sort_by_address() { pagelens::sort_by_address(memory_); }
+
+void NodeState::shuffle(Random& random) { pagelens::shuffle(memory_, random); }
+
+std::uint32_t NodeState::fill_huge_pool(unsigned numa, std::uint32_t pages) {
+    compact();
+    std::uint32_t got = 0;
+    for (; got < pages; ++got) {
+        const auto page = alloc({system_cpu, huge_order, MigrateType::movable, 1ull << numa});
+        if (!page) break;
+        huge_pool_.push_back(*page);
+    }
+    return got;
+}
+
+bool NodeState::take_offline(Frame begin, Frame end) {
+    std::vector<Move> moves;
+    const bool done = pagelens::take_offline(memory_, begin, end, system_cpu, moves);
+    page_cache_.follow(memory_, moves);
+    return done;
+}
+
+void NodeState::bring_online(Frame begin, Frame end) {
+    pagelens::bring_online(memory_, begin, end);
+}
+
+void NodeState::reserve(Frame begin, Frame end) {
+    assert(begin.raw() % (1u << max_order) == 0 && end.raw() % (1u << max_order) == 0);
+    Memmap& map = memory_.map();
+    memory_.drain();
+    for (Unit unit = map.unit_of(begin); unit < map.unit_of(end); ++unit) {
+        if (!map.is_free(unit)) continue;
+        const unsigned level = map.free_level(unit);
+        memory_.zone_of(unit).remove(map, unit, level);
+        map.set_allocated(unit, level, MigrateType::unmovable);
+    }
+}
+
+}  // namespace pagelens

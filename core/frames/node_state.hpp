@@ -1,0 +1,91 @@
+// A node between boot and the job: its memory, its page cache, and the steps of its history.
+//
+// Jobs come and go: a job's processes first-touch their memory in turns of a few pages, so their
+// frames interleave, and are freed process by process, so the lists come back in another order.
+// Now and then a file's page enters the page cache and stays. (Ageing as runs of allocate and free,
+// not as random draws: only then are nodes of one fleet either nearly perfect or nearly random.)
+//
+// A plain value: copying it is a snapshot.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/frames/memory.hpp"
+#include "core/frames/page_cache.hpp"
+#include "core/frames/philox.hpp"
+
+namespace pagelens {
+
+// How the jobs of a fleet are. Sizes are in frames of 4 KiB.
+struct JobMix {
+    double smallest_job_frames;  // a job's size is uniform in the logarithm ...
+    double largest_job_frames;   // ... between these two
+    std::uint32_t processes;     // of a job; process p runs on CPU p mod cpus
+    std::uint32_t longest_turn;  // frames that a process touches before another does
+    double cache_interval;       // mean frames touched between pages that enter the page cache
+    double cache_share;          // of memory that the page cache holds after a job
+    double huge_share;           // of a job's touches that take a 2 MiB block
+    double kept_free_share;      // of memory that jobs leave free
+};
+
+class NodeState {
+  public:
+    // Fresh from boot, or as taken over from a running kernel.
+    NodeState(Layout layout, std::uint32_t grain) : memory_(std::move(layout), grain) {}
+    explicit NodeState(Memory memory) : memory_(std::move(memory)) {}
+
+    // As Memory::alloc, with page cache reclaimed where memory runs short; nothing only where none
+    // is left at all.
+    std::optional<Frame> alloc(const Request& request);
+    // The same for up to `most` single units, as neighbours; count 0 only where none is left.
+    Run alloc_run(const Request& request, std::uint32_t most);
+    void free(unsigned cpu, Frame frame, unsigned order) { memory_.free(cpu, frame, order); }
+
+    // Runs `jobs` jobs, one after the other.
+    void age(std::uint32_t jobs, const JobMix& mix, Random& random);
+    // Runs one job of `job_frames` frames.
+    void run_job(double job_frames, const JobMix& mix, Random& random);
+    // Reads or writes files through the page cache: `frames` pages enter it. (Direct I/O has none.)
+    void buffered_io(std::uint64_t frames);
+    // Frees the page cache but for `stragglers` of its pages, chosen at random (all, if it has
+    // fewer), and of these pins the first `pinned`, which then neither compaction nor evacuation
+    // moves. A straggler is one page that keeps its block from merging; it occupies one unit of the
+    // grain.
+    void drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random);
+    void compact();
+    // docs/zonesort.md, Intel's rule, and by address: see sorts.hpp.
+    void sort_for_cache(std::uint32_t slots, bool evacuating);
+    void sort_by_buckets(std::uint32_t slots);
+    void sort_by_address();
+    // page_alloc.shuffle=1 from now on.
+    void shuffle(Random& random);
+    // Takes 2 MiB pages for the hugetlb pool of a NUMA node, after a compaction; how many it got.
+    // The page got last is handed out first.
+    std::uint32_t fill_huge_pool(unsigned numa, std::uint32_t pages);
+    std::vector<Frame>& huge_pool() { return huge_pool_; }
+    // Memory hotplug, see isolation.hpp.
+    bool take_offline(Frame begin, Frame end);
+    void bring_online(Frame begin, Frame end);
+    // Takes what is free in [begin, end) out of the lists for good, for memory set aside at boot.
+    // Precondition: both are multiples of 2^max_order.
+    void reserve(Frame begin, Frame end);
+
+    [[nodiscard]] const Memory& memory() const { return memory_; }
+    [[nodiscard]] Memory& memory() { return memory_; }
+    [[nodiscard]] PageCache& page_cache() { return page_cache_; }
+    [[nodiscard]] std::uint64_t page_cache_frames() const {
+        return std::uint64_t{page_cache_.pages()} * memory_.grain();
+    }
+
+  private:
+    void reclaim(std::uint64_t numas);
+    bool cache_page(unsigned cpu);
+
+    Memory memory_;
+    PageCache page_cache_;
+    std::vector<Frame> huge_pool_;  // free 2 MiB pages, the next one last
+};
+
+}  // namespace pagelens

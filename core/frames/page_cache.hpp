@@ -1,0 +1,53 @@
+// The page cache: single movable pages of files, and the slab pages that describe them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/frames/compaction.hpp"
+#include "core/frames/memory.hpp"
+#include "core/frames/philox.hpp"
+
+namespace pagelens {
+
+class PageCache {
+  public:
+    // The cache pages, oldest first, and slab pages; each is a unit of the grain.
+    [[nodiscard]] std::size_t pages() const { return pages_.size() - oldest_; }
+    [[nodiscard]] std::size_t slab_pages() const { return slab_.size(); }
+
+    // A page of the memory enters. `slab`: one that describes pages.
+    void add(Frame page) { pages_.push_back(page); }
+    void add_slab(Frame page) { slab_.push_back(page); }
+    // Whether another slab page is due: a node of the page cache's tree (576 bytes in 4 KiB slabs:
+    // seven) describes 64 pages.
+    [[nodiscard]] bool needs_slab() const { return slab_.size() * pages_a_slab < pages(); }
+
+    // Frees the oldest `count` pages, as many as there are.
+    void reclaim(Memory& memory, unsigned cpu, std::size_t count);
+    // Frees all but `kept` pages, chosen at random, and slabs in proportion.
+    void shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random);
+    // From now on the oldest `count` pages, as many as there are, cannot be moved.
+    void pin(Memory& memory, std::size_t count) const;
+    // Follows pages that were moved, in this order.
+    void follow(const Memory& memory, const std::vector<Move>& moves);
+
+  private:
+    static constexpr std::size_t pages_a_slab = 448;
+
+    void free_slabs(Memory& memory, unsigned cpu);
+
+    std::vector<Frame> pages_;  // from oldest_ on
+    std::size_t oldest_ = 0;
+    std::vector<Frame> slab_;
+};
+
+// Into random order (Fisher and Yates).
+template <class T>
+void shuffle_items(std::vector<T>& items, Random& random) {
+    for (auto left = static_cast<std::uint32_t>(items.size()); left > 1; --left) {
+        std::swap(items[left - 1], items[random.below(left)]);
+    }
+}
+
+}  // namespace pagelens

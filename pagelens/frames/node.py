@@ -1,0 +1,69 @@
+"""A node while its history runs: the core's state, and what the steps need to know beside it."""
+
+from dataclasses import dataclass, field, replace
+
+from pagelens import _core
+from pagelens.frames.mix import JobMix, load_mix
+from pagelens.machine import Machine
+from pagelens.machine.schema import FRAME_BYTES
+
+
+@dataclass
+class LiveNode:
+    """Changes from step to step; `branch` is a snapshot."""
+
+    machine: Machine
+    grain: int
+    scale: float  # of the sizes in the history, where the machine was shrunk
+    job_bytes: float | None  # of the program, where one is explained
+    state: _core.NodeState
+    mix: JobMix = field(default_factory=lambda: load_mix("cori"))  # of the latest ageing
+    jobs_since_boot: int = 0
+    offline: tuple[tuple[int, int], ...] = ()  # frames
+
+    @staticmethod
+    def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
+        """A node fresh from boot, one NUMA node."""
+        return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
+
+    @property
+    def frames(self) -> int:
+        """Of the node's memory."""
+        return self.machine.frames
+
+    @property
+    def slots(self) -> int:
+        """Of the memory-side cache; where there is none, of the fast memory."""
+        return self.machine.slots
+
+    def branch(self) -> "LiveNode":
+        """An independent copy."""
+        return replace(self, state=_core.NodeState(self.state))
+
+    def boot(self, numas: int) -> None:
+        """Everything free again."""
+        self.state = _booted(self.machine, self.grain, numas)
+        self.jobs_since_boot = 0
+        self.offline = ()
+
+    def run_job(self, size_bytes: float, random: _core.Random) -> None:
+        """One job of that size, to its end."""
+        self.jobs_since_boot += 1
+        self.state.run_job(size_bytes / FRAME_BYTES, self.mix.to_core(), random)
+
+    def take_offline(self, begin: int, end: int) -> bool:
+        """Frames [begin, end), if all in them can move."""
+        if not self.state.take_offline(begin, end):
+            return False
+        self.offline = (*self.offline, (begin, end))
+        return True
+
+    def bring_online(self) -> None:
+        """All that is offline, in order of address."""
+        for begin, end in sorted(self.offline):
+            self.state.bring_online(begin, end)
+        self.offline = ()
+
+
+def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
+    return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)

@@ -1,0 +1,234 @@
+"""The steps of a node's history: what each may be told, and what it does to the node."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from pagelens import _core
+from pagelens.errors import UsageError
+from pagelens.frames.mix import JobMix, load_mix
+from pagelens.frames.node import LiveNode
+from pagelens.frames.values import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
+from pagelens.machine.schema import FRAME_BYTES
+
+HUGE_BYTES = 2 << 20
+OFFLINE_BLOCK_FRAMES = 32768  # 128 MiB: a memory block of sysfs
+
+
+CORI = load_mix("cori")
+
+
+def _is(value: Value) -> Mapping[str, Value]:
+    return {"value": value}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step; its fields are its arguments, in the order in which they may stand without a name."""
+
+    name: ClassVar[str]
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Does it to the node; `random` is this step's own."""
+        raise NotImplementedError
+
+    @classmethod
+    def arguments(cls) -> Mapping[str, Value]:
+        """By name."""
+        return {known.name: known.metadata["value"] for known in fields(cls)}
+
+
+@dataclass(frozen=True)
+class Boot(Step):
+    """All memory free, in order of address; `fake` cuts it into NUMA nodes the size of the cache."""
+
+    name = "boot"
+    shuffle: bool = field(default=False, metadata=_is(SWITCH))
+    numas: int = field(default=1, metadata=_is(COUNT))
+    fake: bool = field(default=False, metadata=_is(SWITCH))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Starts the node anew."""
+        numas = max(1, node.frames // node.slots) if self.fake else self.numas
+        if not 1 <= numas <= 64:
+            raise UsageError(f"boot: numas = {numas} is not from 1 to 64")
+        node.boot(numas)
+        if self.shuffle:
+            node.state.shuffle(random)
+
+
+@dataclass(frozen=True)
+class Age(Step):
+    """Jobs come and go, one after the other."""
+
+    name = "age"
+    jobs: int | None = field(default=None, metadata=_is(COUNT))
+    mix: JobMix = field(default=CORI, metadata=_is(MIX))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Runs them."""
+        jobs = self.jobs if self.jobs is not None else _draw_jobs(self.mix, random)
+        node.mix = self.mix.scaled(node.scale)
+        node.jobs_since_boot += jobs
+        node.state.age(jobs, node.mix.to_core(), random)
+
+
+@dataclass(frozen=True)
+class Job(Step):
+    """One job of a given size."""
+
+    name = "job"
+    size: int = field(default=8 << 30, metadata=_is(SIZE))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Runs it."""
+        node.run_job(self.size * node.scale, random)
+
+
+@dataclass(frozen=True)
+class Run(Step):
+    """The program itself, from its first page to its exit."""
+
+    name = "run"
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """An earlier run of it: a job of its size."""
+        if node.job_bytes is None:
+            raise UsageError("history: 'run' before the last step needs a program whose size is known")
+        node.run_job(node.job_bytes, random)
+
+
+@dataclass(frozen=True)
+class Io(Step):
+    """Files are read or written."""
+
+    name = "io"
+    size: int = field(default=1 << 30, metadata=_is(SIZE))
+    how: bool = field(default=True, metadata=_is(choice({"buffered": True, "direct": False})))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Direct I/O leaves no page behind."""
+        if self.how:
+            node.state.buffered_io(round(self.size * node.scale) // FRAME_BYTES)
+
+
+@dataclass(frozen=True)
+class DropCaches(Step):
+    """The page cache is freed, but for what stays."""
+
+    name = "drop_caches"
+    left: Share | None = field(default=None, metadata=_is(SHARE))
+    pinned: Share | None = field(default=None, metadata=_is(SHARE))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Stragglers are counted in places, not bytes: the same number at any grain."""
+        mix = node.mix
+        left = self.left.of(node.frames) if self.left else _draw_stragglers(mix, node.frames, random)
+        pinned = self.pinned.of(node.frames) if self.pinned else round(left * mix.pinned_share)
+        node.state.drop_caches(left, min(pinned, left), random)
+
+
+@dataclass(frozen=True)
+class Compact(Step):
+    """Compaction of all zones."""
+
+    name = "compact"
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Moves what can move to the top of each zone."""
+        node.state.compact()
+
+
+@dataclass(frozen=True)
+class Zonesort(Step):
+    """Sorts the free lists."""
+
+    name = "zonesort"
+    rule: str = field(
+        default="ours", metadata=_is(choice({word: word for word in ("ours", "intel", "address")}))
+    )
+    evacuate: bool = field(default=True, metadata=_is(SWITCH))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Sorts for this machine's cache."""
+        if self.rule == "address":
+            node.state.sort_by_address()
+        elif self.rule == "intel":
+            node.state.sort_by_buckets(node.slots)
+        else:
+            node.state.sort_for_cache(node.slots, self.evacuate)
+
+
+@dataclass(frozen=True)
+class Shuffle(Step):
+    """The largest free blocks in random order, from now on."""
+
+    name = "shuffle"
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Shuffles once, and where blocks are freed."""
+        node.state.shuffle(random)
+
+
+@dataclass(frozen=True)
+class Hugetlb(Step):
+    """A pool of 2 MiB pages."""
+
+    name = "hugetlb"
+    size: int = field(default=1 << 30, metadata=_is(SIZE))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Compacts first, as the kernel does when it finds none."""
+        pages = -(-round(self.size * node.scale) // HUGE_BYTES)
+        numas = node.state.memory.numas
+        for numa in range(numas):
+            node.state.fill_huge_pool(numa, pages // numas + (numa < pages % numas))
+
+
+@dataclass(frozen=True)
+class Offline(Step):
+    """Memory blocks go offline, the highest first, as many as can."""
+
+    name = "offline"
+    size: int = field(default=1 << 30, metadata=_is(SIZE))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """From the top, where compaction gathered what is in use, downwards."""
+        wanted = round(self.size * node.scale) // FRAME_BYTES
+        at = node.frames // OFFLINE_BLOCK_FRAMES * OFFLINE_BLOCK_FRAMES
+        while wanted > 0 and at >= 2 * OFFLINE_BLOCK_FRAMES:
+            at -= OFFLINE_BLOCK_FRAMES
+            if node.take_offline(at, at + OFFLINE_BLOCK_FRAMES):
+                wanted -= OFFLINE_BLOCK_FRAMES
+
+
+@dataclass(frozen=True)
+class Online(Step):
+    """What went offline comes back."""
+
+    name = "online"
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """In order of address."""
+        node.bring_online()
+
+
+STEPS: Mapping[str, type[Step]] = {
+    step.name: step
+    for step in (
+        Boot, Age, Job, Run, Io, DropCaches, Compact, Zonesort, Shuffle, Hugetlb, Offline, Online,
+    )
+}  # fmt: skip
+
+
+def _draw_jobs(mix: JobMix, random: _core.Random) -> int:
+    """Jobs since the node's boot: geometric with the stated mean."""
+    stays = mix.mean_jobs_since_boot / (1 + mix.mean_jobs_since_boot)
+    return int(math.log(1 - random.uniform()) / math.log(stays)) if stays > 0 else 0
+
+
+def _draw_stragglers(mix: JobMix, frames: int, random: _core.Random) -> int:
+    """Pages that dropping the caches leaves behind: no more than there are in them."""
+    most = max(mix.fewest_stragglers, mix.largest_straggler_share * frames)
+    return round(random.log_uniform(mix.fewest_stragglers, most))

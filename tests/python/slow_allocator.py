@@ -1,0 +1,170 @@
+"""Linux's page allocator written to be obviously right: one zone, Python lists, a page at a time.
+
+What core/frames must equal, list for list. From mm/page_alloc.c of Linux 6.1: rmqueue, expand,
+__rmqueue_fallback, steal_suitable_fallback, __free_one_page, buddy_merge_likely, rmqueue_bulk,
+free_unref_page_commit, nr_pcp_free, free_pcppages_bulk.
+"""
+
+from collections import defaultdict
+
+ORDERS, BLOCK = 11, 512
+UNMOVABLE, MOVABLE, RECLAIMABLE = range(3)
+FALLBACKS = {
+    UNMOVABLE: (RECLAIMABLE, MOVABLE),
+    MOVABLE: (RECLAIMABLE, UNMOVABLE),
+    RECLAIMABLE: (UNMOVABLE, MOVABLE),
+}
+Key = tuple[int, int]  # order, type
+
+
+class SlowZone:
+    """`frames` frames from frame 0, `high` and `batch` of each CPU's lists (batch 0: none)."""
+
+    def __init__(self, frames: int, high: int, batch: int) -> None:
+        self.frames, self.high, self.batch = frames, high, batch
+        self.lists: dict[Key, list[int]] = defaultdict(list)
+        self.lists[10, MOVABLE] = list(range(0, frames, 1024))
+        self.free_order = dict.fromkeys(range(0, frames, 1024), (10, MOVABLE))
+        self.types = [MOVABLE] * (frames // BLOCK)
+        self.movable: set[int] = set()  # allocated movable single pages
+        self.pcp: dict[int, dict[Key, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self.count: dict[int, int] = defaultdict(int)
+        self.factor: dict[int, int] = defaultdict(int)
+
+    def push(self, frame: int, order: int, type_: int, tail: bool = False) -> None:
+        self.lists[order, type_].insert(len(self.lists[order, type_]) if tail else 0, frame)
+        self.free_order[frame] = (order, type_)
+
+    def unlink(self, frame: int) -> tuple[int, int]:
+        key = self.free_order.pop(frame)
+        self.lists[key].remove(frame)
+        return key
+
+    def take(self, order: int, type_: int, no_fragment: bool) -> int | None:
+        while True:
+            for larger in range(order, ORDERS):
+                if self.lists[larger, type_]:
+                    frame = self.lists[larger, type_][0]
+                    self.unlink(frame)
+                    for half in range(larger - 1, order - 1, -1):
+                        self.push(frame + (1 << half), half, type_)
+                    if order == 0 and type_ == MOVABLE:
+                        self.movable.add(frame)
+                    return frame
+            if not self.steal(order, type_, no_fragment):
+                return None
+
+    def fallback(self, order: int, type_: int) -> tuple[int, bool] | None:
+        for other in FALLBACKS[type_]:
+            if self.lists[order, other]:
+                return other, order >= 4 or type_ != MOVABLE
+        return None
+
+    def steal(self, order: int, type_: int, no_fragment: bool) -> bool:
+        least = max(order, 9) if no_fragment else order
+        for current in range(10, least - 1, -1):
+            found = self.fallback(current, type_)
+            if found is None:
+                continue
+            if not found[1] and current > order:
+                current = next(o for o in range(order, ORDERS) if self.fallback(o, type_))
+                found = self.fallback(current, type_)
+                assert found is not None
+            self.steal_block(self.lists[current, found[0]][0], type_, found[1])
+            return True
+        return False
+
+    def move(self, frame: int, type_: int) -> int:
+        order, _ = self.unlink(frame)
+        self.push(frame, order, type_, tail=True)
+        return 1 << order
+
+    def steal_block(self, frame: int, type_: int, whole: bool) -> None:
+        order, _ = self.free_order[frame]
+        old = self.types[frame // BLOCK]
+        if order >= 9:
+            for block in range(frame // BLOCK, (frame + (1 << order)) // BLOCK):
+                self.types[block] = type_
+            self.move(frame, type_)
+        elif not whole:
+            self.move(frame, type_)
+        else:
+            begin = frame // BLOCK * BLOCK
+            inside = [f for f in range(begin, begin + BLOCK) if f in self.free_order]
+            free = sum(self.move(f, type_) for f in inside)
+            movable = sum(f in self.movable for f in range(begin, begin + BLOCK))
+            alike = movable if type_ == MOVABLE else BLOCK - free - movable if old == MOVABLE else 0
+            if free + alike >= BLOCK // 2:
+                self.types[begin // BLOCK] = type_
+
+    def give(self, frame: int, order: int, type_: int) -> None:
+        self.movable.discard(frame)
+        while order < 10 and self.free_order.get(frame ^ (1 << order), (None, 0))[0] == order:
+            self.unlink(frame ^ (1 << order))
+            frame &= ~(1 << order)
+            order += 1
+        above = (frame & ~(1 << order)) ^ (2 << order)
+        tail = order < 9 and self.free_order.get(above, (None, 0))[0] == order + 1
+        self.push(frame, order, type_, tail)
+
+    def alloc(self, cpu: int, order: int, type_: int) -> int | None:
+        for no_fragment in (True, False):
+            frame = self.alloc_once(cpu, order, type_, no_fragment)
+            if frame is not None:
+                return frame
+        return None
+
+    def alloc_once(self, cpu: int, order: int, type_: int, no_fragment: bool) -> int | None:
+        if not self.batch or not (order <= 3 or order == 9):
+            return self.take(order, type_, no_fragment)
+        self.factor[cpu] >>= 1
+        pages = self.pcp[cpu][order, type_]
+        if not pages:
+            for _ in range(max(self.batch >> order, 2) if self.batch > 1 else self.batch):
+                frame = self.take(order, type_, no_fragment)
+                if frame is None:
+                    break
+                pages.append(frame)
+                self.count[cpu] += 1 << order
+            if not pages:
+                return None
+        self.count[cpu] -= 1 << order
+        return pages.pop(0)
+
+    def free(self, cpu: int, frame: int, order: int) -> None:
+        type_ = self.types[frame // BLOCK]
+        if not self.batch or not (order <= 3 or order == 9):
+            return self.give(frame, order, type_)
+        self.pcp[cpu][order, type_].insert(0, frame)
+        self.count[cpu] += 1 << order
+        all_of_it = self.factor[cpu] > 0 and 0 < order <= 3
+        if self.count[cpu] >= (0 if all_of_it else self.high):
+            self.free_bulk(cpu, self.count[cpu] if all_of_it else self.how_many(cpu), order, type_)
+        return None
+
+    def how_many(self, cpu: int) -> int:
+        if self.high < self.batch:
+            return 1
+        most, doubled = self.high - self.batch, self.batch << self.factor[cpu]
+        if doubled < most:
+            self.factor[cpu] += 1
+        return max(self.batch, min(doubled, most))
+
+    def free_bulk(self, cpu: int, count: int, order: int, type_: int) -> None:
+        keys = [(o, t) for o in (0, 1, 2, 3, 9) for t in range(3)]
+        at = keys.index((order, type_))
+        count = min(count, self.count[cpu])
+        while count > 0:
+            pages = self.pcp[cpu][keys[at]]
+            while count > 0 and pages:
+                self.give(pages.pop(), *keys[at])
+                self.count[cpu] -= 1 << keys[at][0]
+                count -= 1 << keys[at][0]
+            at = (at + 1) % len(keys)
+
+    def drain(self, cpu: int) -> None:
+        self.free_bulk(cpu, self.count[cpu], 0, 0)
+
+    def blocks(self) -> list[tuple[int, int, int]]:
+        """As Memory.free_blocks gives them."""
+        return [(f, order, t) for order in range(ORDERS) for t in range(3) for f in self.lists[order, t]]

@@ -1,0 +1,108 @@
+"""The allocator against a slow, obvious one, by Hypothesis: every list, in its order, after every step."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_allocator import SlowZone
+
+from pagelens import _core
+
+FRAMES = 4096
+TYPES = (_core.MigrateType.unmovable, _core.MigrateType.movable, _core.MigrateType.reclaimable)
+ANYWHERE = 2**64 - 1
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("alloc"),
+            st.integers(0, 1),
+            st.sampled_from((0, 0, 0, 1, 3, 4, 7, 9, 10)),
+            st.sampled_from((0, 1, 1, 1, 2)),
+            st.integers(1, 400),
+        ),
+        st.tuples(
+            st.just("free"), st.integers(0, 1), st.integers(0, 10**6), st.booleans(), st.integers(1, 400)
+        ),
+        st.tuples(st.just("drain"), st.integers(0, 1), st.just(0), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def one_zone(high: int, batch: int) -> _core.Memory:
+    zone = _core.ZoneSpec(kind=_core.ZoneKind.normal, numa=0, begin=0, end=FRAMES)
+    zone.pcp_high, zone.pcp_batch = high, batch
+    return _core.Memory(_core.Layout(FRAMES, [zone], [0, 0]), 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.sampled_from(((0, 0), (12, 3), (70, 15), (252, 63))))
+def test_the_allocator_equals_the_slow_one(
+    steps: list[tuple[str, int, int, int, int]], lists: tuple[int, int]
+) -> None:
+    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    held: dict[int, list[int]] = {}
+    for step, cpu, first, second, count in steps:
+        if step == "alloc":
+            got = fast.alloc(cpu, first, TYPES[second], ANYWHERE, count, _core.Mark.none).tolist()
+            expected = [slow.alloc(cpu, first, second) for _ in range(count)]
+            assert got == [frame for frame in expected if frame is not None]
+            held.setdefault(first, []).extend(got)
+        elif step == "free" and held:
+            order = sorted(held)[first % len(held)]
+            pages = held[order]
+            if second:  # in any order, or in that of allocation
+                np.random.default_rng(first).shuffle(pages)
+            freed, held[order] = pages[:count], pages[count:]
+            fast.free(cpu, np.array(freed, dtype=np.uint32), order)
+            for frame in freed:
+                slow.free(cpu, frame, order)
+        elif step == "drain":
+            fast.drain()
+            slow.drain(0)
+            slow.drain(1)
+        assert [tuple(row) for row in fast.free_blocks().tolist()] == slow.blocks()
+        assert fast.cached_frames == slow.count[0] + slow.count[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(((0, 0), (12, 3), (252, 63))))
+def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(seed: int, lists: tuple[int, int]) -> None:
+    """Runs of pages are handled whole: a job's turns, then the frees of its processes, last page first."""
+    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    node = _core.NodeState.of(fast)
+    mix = _core.JobMix(
+        smallest_job_frames=500, largest_job_frames=3500, processes=5, longest_turn=16,
+        cache_interval=1e9, cache_share=0, huge_share=0, kept_free_share=0,
+    )  # fmt: skip
+    random, same = (_core.Random(seed, 0, 0, _core.Stream.history) for _ in range(2))
+    for _ in range(3):
+        node.age(1, mix, random)
+        slow_job(slow, same)
+        assert [tuple(row) for row in node.memory.free_blocks().tolist()] == slow.blocks()
+
+
+def slow_job(zone: SlowZone, random: _core.Random) -> None:
+    wanted, got = int(random.log_uniform(500, 3500)), 0
+    processes: list[tuple[int, list[int], list[int]]] = [(p % 2, [], []) for p in range(5)]
+    while got < wanted:
+        cpu, pages, tables = processes[random.small(5)]
+        for _ in range(min(1 + random.small(16), wanted - got)):
+            frame = zone.alloc(cpu, 0, 1)
+            assert frame is not None
+            pages.append(frame)
+            got += 1
+        if len(tables) * 512 < len(pages):
+            table = zone.alloc(cpu, 0, 0)
+            assert table is not None
+            tables.append(table)
+        random.small(2)
+    for left in range(5, 1, -1):
+        other = random.below(left)
+        processes[left - 1], processes[other] = processes[other], processes[left - 1]
+    for cpu, pages, tables in processes:
+        for begin in range(0, len(pages), 510):
+            for frame in reversed(pages[begin : begin + 510]):
+                zone.free(cpu, frame, 0)
+        for table in tables:
+            zone.free(cpu, table, 0)
