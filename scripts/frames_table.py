@@ -1,10 +1,11 @@
-"""Writes docs/results/frames.md: conflict shares after histories, published beside obtained, and the times."""
+"""Writes docs/results/frames.md: conflict shares after histories, published beside obtained, and times."""
 
 import argparse
 import time
 from pathlib import Path
 
 import numpy as np
+from results import write_table
 from results import write_table
 
 from pagelens import _core
@@ -90,9 +91,10 @@ def main() -> None:
     write_table(
         arguments.output,
         "Conflict shares after histories",
-        "Share of a job's pages whose slot holds another of its pages: 96 GiB node, 16 GiB direct-mapped cache, jobs\n"
-        "of 8 GiB, 15.5 GiB and 17.6e9 B by 68 processes; counted on modelled frames, seed 1. *Experiment*: a bare\n"
-        "buddy allocator without zones or per-cpu lists. Written by `scripts/frames_table.py`.\n\n"
+        "Share of a job's pages whose slot holds another of its pages: 96 GiB node, 16 GiB direct-mapped\n"
+        "cache, jobs of 8 GiB, 15.5 GiB and 17.6e9 B by 68 processes; counted on modelled frames, seed 1.\n"
+        "*Experiment*: a bare buddy allocator without zones or per-cpu lists.\n"
+        "Written by `scripts/frames_table.py`.\n\n"
         f"100 jobs of 4 to 80 GiB on one core: {exact:.1f} s at grain 1, {coarse:.2f} s at grain 16.",
         ("node", "history", "experiment", "grain 1", "grain 16"),
         rows,
