@@ -1,8 +1,8 @@
 """A large file in the guest to read through its page cache.
 
 It lies on ext4, whose pages are as movable as those of any file, and is one hole, so that it costs neither a
-disk nor memory: a read takes a page of the page cache and fills it with zeros. The file system's own few blocks
-are in a RAM-backed null_blk device.
+disk nor memory: a read takes a page of the page cache and fills it with zeros. The file system's own few
+blocks are in a RAM-backed null_blk device.
 """
 
 from __future__ import annotations

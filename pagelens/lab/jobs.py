@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pagelens import _core
@@ -18,8 +19,11 @@ class JobShape:
     cache_interval_pages: float = float("inf")  # mean pages between two that enter the page cache
 
 
-def job_work(size_bytes: int, shape: JobShape, random: _core.Random) -> Work:
-    """Processes touch their memory in turns, and end in an order of their own."""
+def job_work(size_bytes: int, shape: JobShape, random: _core.Random, file_pages: Iterator[int]) -> Work:
+    """Processes touch their memory in turns, and end in an order of their own.
+
+    Pages that enter the page cache are taken from `file_pages`, which never repeats one.
+    """
     work = Work()
     touched = [0] * shape.processes
     left = size_bytes // FRAME_BYTES
@@ -30,7 +34,7 @@ def job_work(size_bytes: int, shape: JobShape, random: _core.Random) -> Work:
         touched[process] += pages
         left -= pages
         if random.uniform() * shape.cache_interval_pages < pages:
-            work.read(1)
+            work.read(next(file_pages), 1)
     work.look()
     for process in shuffled([p for p in range(shape.processes) if touched[p]], random):
         work.leave(process)
@@ -38,7 +42,7 @@ def job_work(size_bytes: int, shape: JobShape, random: _core.Random) -> Work:
 
 
 def scatter_work(size_bytes: int, random: _core.Random) -> Work:
-    """A program that takes memory in order and gives it back page by page in random order."""
+    """A program that takes memory in order and gives it back page by page, in random order."""
     work = Work()
     pages = size_bytes // FRAME_BYTES
     work.take(0, 0, pages)
@@ -49,18 +53,18 @@ def scatter_work(size_bytes: int, random: _core.Random) -> Work:
     return work
 
 
+def run_work(size_bytes: int) -> Work:
+    """A program that takes memory in order, and gives it all back at its end."""
+    work = Work()
+    work.take(0, 0, size_bytes // FRAME_BYTES)
+    work.look()
+    work.leave(0)
+    return work
+
+
 def shuffled(items: list[int], random: _core.Random) -> list[int]:
     """In random order (Fisher and Yates), drawn as the core draws it."""
     for left in range(len(items), 1, -1):
         other = random.below(left)
         items[left - 1], items[other] = items[other], items[left - 1]
     return items
-
-
-def run_work(size_bytes: int) -> Work:
-    """A program that takes memory in order, and gives it all back."""
-    work = Work()
-    work.take(0, 0, size_bytes // FRAME_BYTES)
-    work.look()
-    work.leave(0)
-    return work

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.errors import Failure
+from pagelens.errors import Failure, UsageError
 from pagelens.lab.file import make_file
 from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
 from pagelens.lab.state import ORDERS, take_picture
@@ -18,6 +18,8 @@ from pagelens.lab.work import READ, ModelProcess, Steps
 ZONESORT = "/lab/zonesort_module.ko"  # in the guest
 _ZONESORT_FOLDER = "/sys/kernel/zone_sort_free_pages"
 
+_PAGEVEC = 15  # pages that invalidate_mapping_pages() frees together (PAGEVEC_SIZE of Linux 6.1)
+_MEMORY_BLOCKS = "/sys/devices/system/memory"
 _PAGEMAP_PRESENT, _PAGEMAP_FRAME = np.uint64(1 << 63), np.uint64((1 << 55) - 1)  # Linux: pagemap.rst
 
 BlocksByOrder = NDArray[np.int64]
@@ -40,8 +42,17 @@ class Node(Protocol):
     def compact(self) -> None:
         """Compaction of all zones."""
 
-    def zonesort(self, evacuate: bool) -> None:
-        """The free lists are sorted for the memory-side cache."""
+    def zonesort(self, rule: str, evacuate: bool) -> None:
+        """The free lists are sorted for the memory-side cache by a rule: ours, intel, address."""
+
+    def hugetlb(self, size_bytes: int) -> None:
+        """A pool of 2 MiB pages."""
+
+    def offline(self, size_bytes: int) -> None:
+        """Memory blocks go offline, the highest first, as many as can."""
+
+    def online(self) -> None:
+        """What went offline comes back."""
 
     def free_blocks(self) -> BlocksByOrder:
         """Free blocks of each order, all zones together."""
@@ -73,8 +84,10 @@ class GuestNode:
         """By compact_memory."""
         self.guest.shell("echo 1 > /proc/sys/vm/compact_memory").checked()
 
-    def zonesort(self, evacuate: bool) -> None:
+    def zonesort(self, rule: str, evacuate: bool) -> None:
         """By the module, node by node."""
+        if rule != "ours":
+            raise UsageError(f"--history: the zonesort module has no rule '{rule}'; in a guest leave it out")
         if self.guest.run("test", "-e", _ZONESORT_FOLDER).status != 0:
             cache = self.guest.memory_side.slots * 4096 * self.guest.hardware.nodes
             options = [f"cache_bytes={cache}", f"slices={self.guest.hardware.nodes}"]
@@ -87,6 +100,29 @@ class GuestNode:
         self.guest.shell(f"echo {switch} > /sys/module/zonesort_module/parameters/evacuate").checked()
         for node in range(self.guest.hardware.nodes):
             self.guest.shell(f"echo {node} > {_ZONESORT_FOLDER}/nodeid").checked()
+
+    def hugetlb(self, size_bytes: int) -> None:
+        """By nr_hugepages."""
+        pages = -(-size_bytes // (2 << 20))
+        name = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+        got = int(self.guest.shell(f"echo {pages} > {name}; cat {name}").checked())
+        if got < pages:
+            raise Failure(f"the guest's pool got {got} pages of 2 MiB, not {pages}: memory is too fragmented")
+
+    def offline(self, size_bytes: int) -> None:
+        """Block by block by their state files; a block that cannot go stays."""
+        size = int(self.guest.shell(f"cat {_MEMORY_BLOCKS}/block_size_bytes").checked(), 16)
+        blocks = self.guest.shell(f"ls -d {_MEMORY_BLOCKS}/memory[0-9]*").checked().split()
+        for block in sorted(blocks, key=lambda name: -int(name.rpartition("memory")[2])):
+            if size_bytes > 0 and self.guest.shell(f"echo offline > {block}/state").status == 0:
+                size_bytes -= size
+
+    def online(self) -> None:
+        """All blocks, in order of address."""
+        self.guest.shell(
+            f"for block in $(ls -d {_MEMORY_BLOCKS}/memory[0-9]* | sort -V); do "
+            "grep -q offline $block/state && echo online_movable > $block/state; done; true"
+        ).checked()
 
     def free_blocks(self) -> BlocksByOrder:
         """As the module counts them."""
@@ -111,17 +147,38 @@ class ModelNode:
         return np.sort(seen)
 
     def drop_caches(self) -> None:
-        """All that work has read; what the CPU's lists hold stays there."""
-        self.memory.free(0, np.array(self.page_cache, dtype=np.uint32), 0)
+        """All that work has read, by a shell; in groups, the last page of each first."""
+        pages = np.array(self.page_cache, dtype=np.uint32)
+        shell = ModelProcess(self.memory)
+        for begin in range(0, pages.size, _PAGEVEC):
+            self.memory.free(0, np.ascontiguousarray(pages[begin : begin + _PAGEVEC][::-1]), 0)
+        shell.end()
         self.page_cache.clear()
 
     def compact(self) -> None:
         """The page cache follows the pages that moved."""
         self._follow(self.memory.compact(0))
 
-    def zonesort(self, evacuate: bool) -> None:
-        """By the rule of docs/zonesort.md."""
-        self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0))
+    def zonesort(self, rule: str, evacuate: bool) -> None:
+        """By docs/zonesort.md's rule, Intel's, or by address."""
+        if rule == "ours":
+            self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0))
+        elif rule == "intel":
+            self.memory.sort_by_buckets(self.slots)
+        else:
+            self.memory.sort_by_address()
+
+    def hugetlb(self, size_bytes: int) -> None:
+        """Is not compared."""
+        raise _not_compared("hugetlb")
+
+    def offline(self, size_bytes: int) -> None:
+        """Is not compared."""
+        raise _not_compared("offline")
+
+    def online(self) -> None:
+        """Is not compared."""
+        raise _not_compared("online")
 
     def free_blocks(self) -> BlocksByOrder:
         """Per-cpu lists apart, as in the guest."""
@@ -133,6 +190,10 @@ class ModelNode:
             if old in places:
                 place = places[new] = places.pop(old)
                 self.page_cache[place] = new
+
+
+def _not_compared(step: str) -> UsageError:
+    return UsageError(f"--history: {step} runs in guests only; validate has no such step")
 
 
 @dataclass
@@ -154,7 +215,16 @@ class RandomNode:
     def compact(self) -> None:
         """Changes nothing."""
 
-    def zonesort(self, evacuate: bool) -> None:
+    def zonesort(self, rule: str, evacuate: bool) -> None:
+        """Changes nothing."""
+
+    def hugetlb(self, size_bytes: int) -> None:
+        """Changes nothing."""
+
+    def offline(self, size_bytes: int) -> None:
+        """Changes nothing."""
+
+    def online(self) -> None:
         """Changes nothing."""
 
     def free_blocks(self) -> BlocksByOrder:

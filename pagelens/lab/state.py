@@ -51,6 +51,11 @@ class Picture:
         """Free blocks of each order, all zones together."""
         return np.bincount(self.free[:, 1], minlength=ORDERS).astype(np.int64)
 
+    @property
+    def usable_frames(self) -> NDArray[np.int64]:
+        """All that are free, list by list."""
+        return np.concatenate([np.arange(f, f + (1 << order)) for f, order, _ in self.free.tolist()])
+
 
 def add_state_module(root: Initramfs, kernel: Kernel) -> None:
     """Puts the module that takes pictures into a guest's root."""
@@ -101,11 +106,11 @@ def read_layout(zoneinfo: str) -> _core.Layout:
 
 
 def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:
-    kind = (words >> np.uint64(60)).astype(np.uint32)
-    order = (words >> np.uint64(52)).astype(np.uint32) & 0xFF
-    mtype = _MODEL_TYPES[(words >> np.uint64(44)).astype(np.uint32) & 0xFF]
-    middle = (words >> np.uint64(32)).astype(np.uint32) & 0xFFF
-    frame = (words & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    def bits(first: int, count: int) -> Blocks:
+        return (words >> np.uint64(first) & np.uint64((1 << count) - 1)).astype(np.uint32)
+
+    kind, order, mtype = bits(60, 4), bits(52, 8), _MODEL_TYPES[bits(44, 8)]
+    middle, frame = bits(32, 12), bits(0, 32)
 
     def columns(of: int, *arrays: Blocks) -> Blocks:
         return np.ascontiguousarray(np.stack([array[kind == of] for array in arrays], axis=1))

@@ -47,9 +47,9 @@ class Work:
         """Gives a region back, as the end of its process does."""
         self.rows.append((LEAVE, region, 0, 0))
 
-    def read(self, count: int) -> None:
-        """Reads pages of a block device, here and there, through the page cache."""
-        self.rows.append((READ, 0, 0, count))
+    def read(self, begin: int, count: int) -> None:
+        """Reads pages of a file through the page cache; which it has not yet, or the model would be wrong."""
+        self.rows.append((READ, 0, begin, count))
 
     def look(self) -> None:
         """Says which frames the regions hold now; once in a work."""

@@ -23,7 +23,7 @@ enum work_kind {
     WORK_TAKE = 1,  /* writes to `count` pages of region `region` from page `begin` on, in order */
     WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */
     WORK_LEAVE = 3, /* unmaps the region, as the end of a process does */
-    WORK_READ = 4,  /* reads `count` pages of the block device through the page cache */
+    WORK_READ = 4,  /* reads `count` pages of the lab's file through the page cache */
     WORK_LOOK = 5   /* hands over which frames the regions hold, as words of pagemap */
 };
 

@@ -75,15 +75,15 @@ static void look(void) {
 }
 
 /* One after the other, but told to be random: so the kernel reads nothing ahead. */
-static void read_pages(uint32_t count) {
-    static int device = -1;
+static void read_pages(uint32_t begin, uint32_t count) {
+    static int file = -1;
     static char page[PAGE_BYTES];
-    if (device < 0) {
-        device = open(DATA, O_RDONLY);
-        if (device < 0 || posix_fadvise(device, 0, 0, POSIX_FADV_RANDOM) != 0) fail(DATA);
+    if (file < 0) {
+        file = open(DATA, O_RDONLY);
+        if (file < 0 || posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM) != 0) fail(DATA);
     }
-    for (uint32_t i = 0; i < count; ++i) {
-        if (read(device, page, sizeof page) != sizeof page) fail(DATA);
+    for (uint64_t i = begin; i < (uint64_t)begin + count; ++i) {
+        if (pread(file, page, sizeof page, (off_t)(i * PAGE_BYTES)) != sizeof page) fail(DATA);
     }
 }
 
@@ -102,7 +102,7 @@ static void act(const struct work_step* step) {
             region->begin = NULL;
             break;
         case WORK_READ:
-            read_pages(step->count);
+            read_pages(step->begin, step->count);
             break;
         case WORK_LOOK:
             look();

@@ -1,0 +1,146 @@
+"""A history (docs/frames.md) planned for a lab: each step as what a guest and a model can both do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from pagelens import _core
+from pagelens.errors import UsageError
+from pagelens.frames.language import parse_history
+from pagelens.frames.mix import JobMix
+from pagelens.frames.steps import (
+    Age,
+    Boot,
+    Compact,
+    DropCaches,
+    Hugetlb,
+    Io,
+    Job,
+    Offline,
+    Online,
+    Run,
+    Step,
+    Zonesort,
+)
+from pagelens.lab.file import add_file_modules
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.jobs import JobShape, job_work
+from pagelens.lab.kernels import Kernel
+from pagelens.lab.nodes import Node, work_file
+from pagelens.lab.work import READ, Steps, Work
+from pagelens.machine.schema import FRAME_BYTES
+
+# Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
+_KERNEL_BYTES = 192 << 20
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step: its text, and what it does to a node, guest or model."""
+
+    text: str
+    act: Callable[[Node], None] = field(repr=False)
+    is_run: bool = False
+
+
+@dataclass
+class Plan:
+    """A whole history, with the work that a guest needs in its root."""
+
+    boot: Boot
+    steps: list[PlannedStep]
+    work: dict[str, Steps]
+
+    def add_to(self, root: Initramfs, kernel: Kernel) -> None:
+        """Puts the work, and what it needs, into a guest's root."""
+        for name, steps in self.work.items():
+            root.add(work_file(name), steps.tobytes())
+        if any((steps[:, 0] == READ).any() for steps in self.work.values()):
+            add_file_modules(root, kernel)
+
+
+class Planner:
+    """Plans histories for guests of one size; all draws come from the seed."""
+
+    def __init__(self, memory_bytes: int, full_bytes: int, seed: int) -> None:
+        """`full_bytes` is the memory of the machine that job mixes are stated for."""
+        self._memory_bytes = memory_bytes
+        self._scale = memory_bytes / full_bytes
+        self._seed = seed
+        self._histories = 0
+        self._file_pages = itertools.count()
+
+    def plan(self, text: str, name: str = "--history") -> Plan:
+        """Raises UsageError for what a guest cannot do."""
+        history = self._histories
+        self._histories += 1
+        boot, *steps = parse_history(text, name)
+        assert isinstance(boot, Boot)
+        plan = Plan(boot, [], {})
+        for place, (step, words) in enumerate(zip(steps, _texts(text), strict=True)):
+            random = _core.Random(self._seed, history, place, _core.Stream.history)
+            works = {f"{history}-{place}-{i}": work.steps for i, work in enumerate(self._works(step, random))}
+            plan.work |= works
+            plan.steps.append(PlannedStep(words, _action(step, works), isinstance(step, Run)))
+        return plan
+
+    def _works(self, step: Step, random: _core.Random) -> Iterator[Work]:
+        """The work of a step that takes memory."""
+        if isinstance(step, Age):
+            if step.jobs is None:
+                raise UsageError("--history: age in a lab has to say how many jobs, as age(jobs=3)")
+            mix = step.mix.scaled(self._scale)
+            for _ in range(step.jobs):
+                size = random.log_uniform(mix.smallest_job_bytes, mix.largest_job_bytes)
+                yield self._job(size, mix, random)
+        elif isinstance(step, Job):
+            mix = Age().mix.scaled(self._scale)
+            yield self._job(step.size, mix, random)
+        elif isinstance(step, Io) and step.how:
+            work = Work()
+            work.read(self._take_file(step.size // FRAME_BYTES), step.size // FRAME_BYTES)
+            yield work
+
+    def _job(self, size: float, mix: JobMix, random: _core.Random) -> Work:
+        most = self._memory_bytes * (1 - mix.kept_free_share) - _KERNEL_BYTES
+        shape = JobShape(mix.processes, mix.longest_turn_pages, mix.cache_interval_pages)
+        return job_work(int(min(size, most)), shape, random, self._file_pages)
+
+    def _take_file(self, pages: int) -> int:
+        begin = next(self._file_pages)
+        self._file_pages = itertools.count(begin + pages)
+        return begin
+
+
+def _texts(history: str) -> list[str]:
+    words = [" ".join(part.split()) for part in history.split(";") if part.strip()]
+    return words[1:] if words[0].partition("(")[0].strip() == Boot.name else words
+
+
+def _action(step: Step, works: dict[str, Steps]) -> Callable[[Node], None]:
+    def work(node: Node) -> None:
+        for name, steps in works.items():
+            node.work(name, steps)
+
+    match step:
+        case Age() | Job() | Io():
+            return work
+        case DropCaches(left=None, pinned=None):
+            return lambda node: node.drop_caches()
+        case DropCaches():
+            raise UsageError("--history: in a lab drop_caches leaves what the kernel leaves; say no share")
+        case Compact():
+            return lambda node: node.compact()
+        case Zonesort(rule=rule, evacuate=evacuate):
+            return lambda node: node.zonesort(rule, evacuate)
+        case Hugetlb(size=size):
+            return lambda node: node.hugetlb(size)
+        case Offline(size=size):
+            return lambda node: node.offline(size)
+        case Online():
+            return lambda node: node.online()
+        case Run():
+            return lambda node: None
+    raise UsageError(f"--history: a lab has no step '{step.name}'; page shuffling is boot(shuffle=on)")

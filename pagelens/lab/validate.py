@@ -1,0 +1,146 @@
+"""The model of the allocator beside the real one: the same histories, step by step, in a guest and in it.
+
+The model starts from the guest's state when a history begins, and never again. After each step both run a
+program of a given size; compared are its conflict share and the free blocks of each order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pagelens.errors import UsageError
+from pagelens.lab.emulator import Hardware
+from pagelens.lab.history import Plan, Planner
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.jobs import run_work
+from pagelens.lab.kernels import Kernel
+from pagelens.lab.measured import MeasuredGuest, MemorySide
+from pagelens.lab.modules import build_module
+from pagelens.lab.nodes import ZONESORT, BlocksByOrder, GuestNode, ModelNode, Node, RandomNode
+from pagelens.lab.sources import zonesort_sources
+from pagelens.lab.state import Picture, add_state_module, take_picture
+from pagelens.lab.work import Steps
+from pagelens.machine import Machine
+
+TOLERANCE = 0.05  # of a conflict share
+SHAPE_TOLERANCE = 0.05  # of free memory that lies in blocks of another size class: see shape_distance
+
+# They end near nothing, near everything and, most of them, in between: there the order of the lists decides.
+# Sizes are for a guest of 2 GiB.
+DEFAULT_HISTORIES = (
+    "job(202MB)",
+    "job(602MB); job(202MB)",
+    "job(802MB)",
+    "job(802MB); drop_caches; compact; zonesort",
+    "io(400MB); job(602MB); drop_caches; job(302MB)",
+    "age(jobs=2)",
+    "io(302MB); compact; job(402MB)",
+)
+
+_RUN = "run"
+_BETWEEN = "drop_caches; compact; zonesort"  # between histories, so that each begins with whole lists
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One step of one history."""
+
+    history: str
+    step: str
+    guest_share: float
+    model_share: float
+    random_share: float
+    guest_blocks: BlocksByOrder = field(repr=False)
+    model_blocks: BlocksByOrder = field(repr=False)
+
+    @property
+    def shares_agree(self) -> bool:
+        """Within the tolerance."""
+        return abs(self.guest_share - self.model_share) <= TOLERANCE
+
+    @property
+    def random_agrees(self) -> bool:
+        """Whether independent random frames would have done."""
+        return abs(self.guest_share - self.random_share) <= TOLERANCE
+
+    @property
+    def shapes_agree(self) -> bool:
+        """Whether the free blocks are of the same sizes."""
+        return shape_distance(self.guest_blocks, self.model_blocks) <= SHAPE_TOLERANCE
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is compared, and where."""
+
+    machine: Machine
+    kernel: Kernel
+    memory_bytes: int
+    cache_bytes: int
+    run_bytes: int
+    histories: Sequence[str] = DEFAULT_HISTORIES
+    seed: int = 1
+
+
+def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
+    """The share of free memory that lies in larger blocks on one side than on the other, at the worst order.
+
+    (Kolmogorov and Smirnov's distance between the distributions of free frames over block orders.)
+    """
+    frames = 1 << np.arange(a.size)
+    return float(np.abs(np.cumsum(a * frames) / (a @ frames) - np.cumsum(b * frames) / (b @ frames)).max())
+
+
+def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
+    """Boots one guest and compares all histories in it, one after the other."""
+    planner = Planner(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
+    plans = [planner.plan(text) for text in setup.histories]
+    between = planner.plan(_BETWEEN)
+    if any(plan.boot != between.boot for plan in plans):
+        raise UsageError("--history: validate boots one guest for all histories; leave boot's arguments out")
+    memory_side = MemorySide(setup.cache_bytes // 4096)
+    run = run_work(setup.run_bytes).steps
+    root = Initramfs()
+    add_state_module(root, setup.kernel)
+    root.add(ZONESORT, build_module(zonesort_sources(), setup.kernel))
+    for plan in (*plans, Plan(between.boot, [], {_RUN: run})):
+        plan.add_to(root, setup.kernel)
+
+    results: list[Compared] = []
+    hardware = Hardware(setup.memory_bytes)
+    # 4 KiB pages, as the model takes them.
+    append = "transparent_hugepage=never"
+    with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
+        node = GuestNode(guest)
+        for text, plan in zip(setup.histories, plans, strict=True):
+            for step in between.steps:
+                step.act(node)
+            for compared in _compare(text, plan, node, take_picture(guest), memory_side, run, setup.seed):
+                report(compared)
+                results.append(compared)
+    return results
+
+
+def _compare(
+    text: str,
+    plan: Plan,
+    guest: GuestNode,
+    start: Picture,
+    memory_side: MemorySide,
+    run: Steps,
+    seed: int,
+) -> Iterator[Compared]:
+    model = ModelNode(start.model(), memory_side.slots)
+    independent = RandomNode(start.usable_frames, np.random.default_rng(seed), start.blocks_by_order)
+    nodes: tuple[Node, ...] = (guest, model, independent)
+    for words, act in (("start", None), *((step.text, step.act) for step in plan.steps)):
+        for node in nodes:
+            if act is not None:
+                act(node)
+        blocks = [node.free_blocks() for node in nodes]
+        held = [node.work(_RUN, run) for node in nodes]
+        shares = [memory_side.conflicts(frames) / frames.size for frames in held]
+        yield Compared(text, words, shares[0], shares[1], shares[2], blocks[0], blocks[1])
