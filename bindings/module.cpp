@@ -4,6 +4,9 @@
 #include "bindings/register.hpp"
 
 NB_MODULE(_core, m) {
+    // An error's traceback may hold objects until the process ends: no leak, and not the user's
+    // matter.
+    nanobind::set_leak_warnings(false);
     m.doc() = "pagelens' inner loops (C++); see docs/architecture.md";
     pagelens::register_accesses(m);
     pagelens::register_sweeps(m);

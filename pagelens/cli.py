@@ -65,4 +65,10 @@ def main() -> None:
         if message:
             print(f"pagelens: {message}{_given(error)}; see pagelens --help", file=sys.stderr)
         status = error.exit_code
+    except MemoryError:  # where no narrower remedy is known than that of pagelens.ensemble.simulate
+        print(
+            "pagelens: this computer's memory does not suffice; take a smaller problem or one with more",
+            file=sys.stderr,
+        )
+        status = 1
     sys.exit(status)

@@ -6,15 +6,21 @@ import sys
 import pytest
 
 from pagelens import __version__, cli
-from pagelens.errors import Failure, PagelensError, UsageError
+from pagelens.errors import Failure, UsageError
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(UsageError("machine 'knl' is unknown"), 2), (Failure("no disk space"), 1)]
+    ("error", "status", "says"),
+    [
+        (UsageError("machine 'knl' is unknown"), 2, "machine 'knl' is unknown"),
+        (Failure("no disk space"), 1, "no disk space"),
+        (MemoryError("std::bad_alloc"), 1, "this computer's memory does not suffice; take a smaller problem"),
+    ],
 )
 def test_one_line_and_the_status(
-    error: PagelensError,
+    error: Exception,
     status: int,
+    says: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -26,7 +32,18 @@ def test_one_line_and_the_status(
     with pytest.raises(SystemExit) as exit_info:
         cli.main()
     assert exit_info.value.code == status
-    assert capsys.readouterr().err == f"pagelens: {error}\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pagelens: {says}")
+
+
+def test_objects_that_live_as_long_as_the_process_are_no_word_to_the_user() -> None:
+    """An error's traceback may keep them: nanobind would call each a leak."""
+    code = (
+        "import ctypes; from pagelens import _core; "
+        "ctypes.pythonapi.Py_IncRef(ctypes.py_object(_core.CancelFlag()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize(
