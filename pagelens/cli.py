@@ -13,6 +13,7 @@ from pagelens.accesses.trace_info import trace_info
 from pagelens.errors import PagelensError
 from pagelens.explain.command import EXAMPLES, explain_command
 from pagelens.fix.command import app as fix_app
+from pagelens.lab.command import app as lab_app
 
 app = typer.Typer(
     name="pagelens",
@@ -42,6 +43,7 @@ app.command(context_settings={"allow_interspersed_args": False}, epilog=TRACE_EX
 app.command("explain", epilog=EXAMPLES)(explain_command)
 app.command("trace-info", epilog=INFO_EXAMPLES)(trace_info)
 app.add_typer(fix_app, name="fix")
+app.add_typer(lab_app, name="lab")
 
 
 def _given(error: typer.TyperException) -> str:

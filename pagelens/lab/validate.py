@@ -33,11 +33,11 @@ SHAPE_TOLERANCE = 0.05  # of free memory that lies in blocks of another size cla
 DEFAULT_HISTORIES = (
     "job(202MB)",
     "job(602MB); job(202MB)",
-    "job(802MB)",
-    "job(802MB); drop_caches; compact; zonesort",
-    "io(400MB); job(602MB); drop_caches; job(302MB)",
-    "age(jobs=2)",
-    "io(302MB); compact; job(402MB)",
+    "age(jobs=4); drop_caches; zonesort",
+    "job(402MB)",
+    "job(502MB)",
+    "io(302MB); job(402MB)",
+    "age(jobs=3); compact",
 )
 
 _RUN = "run"
@@ -144,3 +144,18 @@ def _compare(
         held = [node.work(_RUN, run) for node in nodes]
         shares = [memory_side.conflicts(frames) / frames.size for frames in held]
         yield Compared(text, words, shares[0], shares[1], shares[2], blocks[0], blocks[1])
+
+
+def failures(rows: Sequence[Compared]) -> list[str]:
+    """What does not agree, a sentence each; and if independent random frames would agree as well."""
+    found = [
+        f"{row.history}, after {row.step}: guest {row.guest_share:.1%}, model {row.model_share:.1%}"
+        for row in rows
+        if not row.shares_agree
+    ]
+    found += [
+        f"{row.history}, after {row.step}: free blocks of other sizes" for row in rows if not row.shapes_agree
+    ]
+    if rows and all(row.random_agrees for row in rows):
+        found.append("independent random frames agree as well: these histories show nothing")
+    return found

@@ -1,0 +1,185 @@
+"""`pagelens lab`: programs in guests with a history, and the allocator's model beside the real one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
+from pagelens.lab.run import PAGES, Request, Result, StepDone, run
+from pagelens.lab.table import compared_row, render_run, step_lines
+from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
+from pagelens.machine import load_machine
+from pagelens.units import parse_size
+
+EXAMPLES = """Examples:
+
+  pagelens lab run --memory 4GiB --cache 512MiB --history "age(jobs=3); run; zonesort; run" -- ./app args
+
+  pagelens lab validate
+"""
+
+app = typer.Typer(
+    no_args_is_help=True, epilog=EXAMPLES, help="Programs in guests of a real kernel with a history."
+)
+
+_MACHINE = "cori-knl-cache"
+
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="The guest's memory, as 4GiB.")]
+Cache = Annotated[
+    str, typer.Option(metavar="SIZE", help="The memory-side cache; with --numa of all nodes together.")
+]
+KernelName = Annotated[
+    str, typer.Option("--kernel", metavar="NAME", help="Debian's 6.1 or 6.12 (fetched once), or a bzImage.")
+]
+MachineName = Annotated[
+    str, typer.Option("--machine", metavar="NAME", help="Whose private caches and bandwidths are taken.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False},
+    epilog='  pagelens lab run --history "age(jobs=3); run; zonesort; run" -- ./app args',
+)
+def run_command(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    memory: Memory = "2GiB",
+    cache: Cache = "256MiB",
+    history: Annotated[
+        str, typer.Option(metavar="STEPS", help="docs/frames.md; `run` is the program.")
+    ] = "run",
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    ways: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Of the memory-side cache.")] = 1,
+    numa: Annotated[
+        int, typer.Option(min=1, max=8, metavar="N", help="NUMA nodes, a cache in front of each.")
+    ] = 1,
+    cpus: Annotated[
+        int, typer.Option(min=1, max=16, metavar="N", help="Processors; at least one a node.")
+    ] = 1,
+    pages: Annotated[
+        str, typer.Option(metavar="SIZE", help=f"The program's pages: {', '.join(PAGES)}.")
+    ] = "4KiB",
+    pool: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of huge pages; without it half of memory.")
+    ] = "0B",
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Put beside the program, in /app; may be repeated."),
+    ] = None,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Run a program in a guest with a history, and count what each of its runs meets.
+
+    Per run: conflict share, hits and write-backs of the memory-side cache, modelled time; and the kernel's
+    buddyinfo.
+    """
+    if pages not in PAGES:
+        raise UsageError(f"--pages {pages}: one of {', '.join(PAGES)}")
+    request = Request(
+        command=command,
+        machine=load_machine(machine),
+        memory_bytes=parse_size(memory, "--memory"),
+        cache_bytes=parse_size(cache, "--cache"),
+        history=history,
+        kernel=kernel,
+        ways=ways,
+        nodes=numa,
+        cpus=cpus,
+        pages=pages,
+        pool_bytes=parse_size(pool, "--pool"),
+        files=file or (),
+        seed=seed,
+    )
+
+    def report(step: StepDone) -> None:
+        if not as_json:
+            for line in step_lines(step):
+                print(line, flush=True)
+
+    def output(data: bytes) -> None:
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+
+    try:
+        result = run(request, report, output)
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guest is gone") from None
+    if as_json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        print(render_run(result), end="")
+    runs = [step.run for step in result.steps if step.run]
+    raise typer.Exit(runs[-1].status if runs else 0)
+
+
+@app.command("validate", epilog="  pagelens lab validate --kernel 6.1 --history 'age(jobs=2); compact'")
+def validate_command(
+    memory: Memory = "2GiB",
+    cache: Cache = "256MiB",
+    size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of the program that runs after each step.")
+    ] = "102MiB",
+    history: Annotated[
+        list[str] | None, typer.Option(metavar="STEPS", help="Instead of the default ones; repeatable.")
+    ] = None,
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Run the same histories in a guest and in the model of the allocator, and compare them step by step."""
+    setup = Setup(
+        load_machine(machine),
+        find_kernel(kernel),
+        parse_size(memory, "--memory"),
+        parse_size(cache, "--cache"),
+        parse_size(size, "--size"),
+        history or DEFAULT_HISTORIES,
+        seed,
+    )
+
+    def report(row: Compared) -> None:
+        if not as_json:
+            print(compared_row(row), flush=True)
+
+    try:
+        rows = validate(setup, report)
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guest is gone") from None
+    if as_json:
+        print(json.dumps([_row(row) for row in rows], indent=2))
+    if found := failures(rows):
+        raise Failure(f"lab validate: {'; '.join(found)}")
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    request = result.request
+    return {
+        "kernel": result.release,
+        "machine": request.machine.name,
+        "command": list(request.command),
+        "memory_bytes": request.memory_bytes,
+        "cache_bytes": request.cache_bytes,
+        "nodes": request.nodes,
+        "pages": request.pages,
+        "seed": request.seed,
+        "steps": [dataclasses.asdict(step) for step in result.steps],
+    }
+
+
+def _row(row: Compared) -> dict[str, Any]:
+    return {
+        key: value.tolist() if hasattr(value, "tolist") else value
+        for key, value in dataclasses.asdict(row).items()
+    }

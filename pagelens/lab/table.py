@@ -1,0 +1,66 @@
+"""Results of the lab as text, a line a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pagelens.lab.run import Counted, Result, StepDone
+from pagelens.lab.validate import Compared, shape_distance
+from pagelens.units import format_binary_size, format_count, format_time
+
+_SHOWN = 44  # columns of a history
+
+
+def step_lines(step: StepDone) -> Iterator[str]:
+    """A step when it is done: the free blocks of each order, and what a run met."""
+    for zone, blocks in step.buddyinfo.items():
+        yield f"{step.text:<28} {zone:<14} " + " ".join(f"{count:5d}" for count in blocks)
+    if step.run is None:
+        return
+    for counted in (step.run.total, *step.run.regions):
+        yield f"  {_line(counted)}"
+    yield (
+        f"  conflict share {step.run.conflict_share:.1%} of {step.run.resident_pages} resident pages; "
+        f"status {step.run.status}"
+    )
+
+
+def render_run(result: Result) -> str:
+    """The runs side by side."""
+    request = result.request
+    lines = [
+        "",
+        f"Linux {result.release}, {format_binary_size(request.memory_bytes)} of memory behind "
+        f"{format_binary_size(request.cache_bytes)} of memory-side cache; {request.machine.title}",
+        f"{'run':<4}{'conflict':>9}{'hits':>8}{'write-backs':>13}{'from DDR':>10}{'time (modelled)':>17}",
+    ]
+    runs = [step.run for step in result.steps if step.run]
+    for number, run in enumerate(runs, 1):
+        counts = run.total.counts
+        lines.append(
+            f"{number:<4}{run.conflict_share:>9.1%}{run.total.hit_share:>8.1%}"
+            f"{format_count(counts['ddr_writes']):>13}{format_count(counts['ddr_reads']):>10}"
+            f"{format_time(run.total.time_s):>17}"
+        )
+    lines.append("Counted: all that the guest did while the program ran, in lines of 64 bytes.")
+    return "\n".join(lines) + "\n"
+
+
+def compared_row(row: Compared) -> str:
+    """One step of `lab validate`: conflict shares of guest, model, random frames; the shapes' distance."""
+    history = row.history if len(row.history) <= _SHOWN else row.history[: _SHOWN - 3] + "..."
+    marks = "" if row.shares_agree and row.shapes_agree else "  DIFFERS"
+    shape = shape_distance(row.guest_blocks, row.model_blocks)
+    return (
+        f"{history:<{_SHOWN}}  {row.step:<14}  guest {row.guest_share:6.1%}  model {row.model_share:6.1%}  "
+        f"random {row.random_share:6.1%}  shape {shape:.3f}{marks}"
+    )
+
+
+def _line(counted: Counted) -> str:
+    counts = counted.counts
+    return (
+        f"{counted.name:<20} hits {counted.hit_share:6.1%}  reads {format_count(counts['msc_reads']):>7}  "
+        f"writes {format_count(counts['msc_writes']):>7}  from DDR {format_count(counts['ddr_reads']):>7}  "
+        f"write-backs {format_count(counts['ddr_writes']):>7}  {format_time(counted.time_s)}"
+    )
