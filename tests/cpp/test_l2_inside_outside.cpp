@@ -53,7 +53,7 @@ TEST_CASE("an L2 inside the program equals the L2 of the replay, on the same lar
         const auto outside = compile(reader, {{{l1, 1}}, 12});
         const auto inside = compile(reader, {{{l1, 1}, {l2, 1}}, 21});
         // 128 slots: four pages of the job share each.
-        const auto placement = place_by_buddy(Buddy(1024, 1), huge_order);
+        const auto placement = place_by_kernel(NodeState(bare_layout(1024), 1), huge_order);
         ReplayOptions options;
         options.scaled = false;
         options.two_way = true;
