@@ -34,7 +34,10 @@ def hugepages(
     node: _Node = 0,
     virtual: _Virtual = False,
 ) -> None:
-    """Order the pool of huge pages, so that a job's pages lie in slots of their own."""
+    """Order the pool of huge pages, so that a job's pages lie in slots of their own.
+
+    Run it between jobs: for a moment it takes all free pages of the pool.
+    """
     page_bytes, cache_bytes = parse_size(page, "--page"), parse_size(cache, "--cache")
     if page_bytes not in (2 << 20, 1 << 30):
         raise UsageError(f"--page {page}: 2MiB or 1GiB")
@@ -53,11 +56,10 @@ def hugepages(
 def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
     """Take memory offline and bring it back in order, where the kernel can empty it.
 
-    Works on blocks of 128 MiB or more; what cannot be emptied is still used first.
+    Works on blocks of 128 MiB or more; what cannot be emptied is still used first. Each block is back before
+    the next one goes. Refused while the node has a pool of huge pages, which would be lost.
     """
     cache_bytes = parse_size(cache, "--cache")
-    if cache_bytes < 4096:
-        raise UsageError(f"--cache {cache}: at least 4KiB")
     require_real_frames(virtual)
     turned = turn_memory(ThisMachine(), cache_bytes, node)
     done, stuck = (

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagelens.errors import Failure, UsageError
-from pagelens.fix.system import System
+from pagelens.errors import Failure
+from pagelens.fix.system import System, require_cache, require_node
 from pagelens.machine.schema import FRAME_BYTES
 
 TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a guest as well
@@ -19,10 +19,11 @@ def pool_frames(system: System, tool: Path, page_bytes: int, node: int) -> list[
 def order_pool(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
     """Orders a node's pool by the rule of docs/zonesort.md; returns its frames as pool_frames() does.
 
-    Raises UsageError if the cache does not hold whole pages, Failure with the tool's words.
+    For a moment all free pages of the pool are taken: a job that starts just then may find none. They go back
+    to the pool however the tool ends. Raises UsageError if the cache does not hold whole pages or there is no
+    such node, Failure with the tool's words.
     """
-    if cache_bytes <= 0 or cache_bytes % page_bytes:
-        raise UsageError(f"--cache {cache_bytes}: a multiple of the page size, {page_bytes} bytes")
+    require_cache(cache_bytes, page_bytes)
     return _run(system, tool, page_bytes, cache_bytes, node)
 
 
@@ -34,7 +35,9 @@ def conflict_share(frames: Sequence[int], page_bytes: int, cache_bytes: int) -> 
 
 
 def _run(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
+    require_node(system, node)
     done = system.run(str(tool), str(page_bytes), str(cache_bytes), str(node))
     if done.status != 0:
-        raise Failure(f"the pool of huge pages of node {node} cannot be ordered: {done.output.strip()}")
+        why = done.output.strip() or f"killed by signal {-done.status}"
+        raise Failure(f"the pool of huge pages of node {node} cannot be ordered: {why}")
     return [int(line) for line in done.output.split()]

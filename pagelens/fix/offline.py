@@ -12,18 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.errors import Failure
-from pagelens.fix.system import System
+from pagelens.fix.system import NODES, System, require_cache, require_node, uninterrupted
 from pagelens.machine.schema import FRAME_BYTES
 
 _MEMORY = "/sys/devices/system/memory"
 _KPF_BUDDY = 10  # linux/kernel-page-flags.h
 
-# Back to the zone that it was in: "online" alone might choose another.
+_PATIENCE_S = 60  # the kernel may try for ever to empty a block, until a signal ends it
+
+# Whatever ends pagelens, or is typed, this goes on until the block is online again, and back in the zone that
+# it was in: "online" alone might choose another.
 _TURN = """
+trap '' HUP INT PIPE QUIT TERM
 cd {memory}/memory{block} || exit 1
 case $(cat valid_zones) in Movable*) how=online_movable;; *) how=online_kernel;; esac
-trap '' INT TERM
-echo offline > state || exit 1
+timeout -s USR1 {patience} sh -c 'echo offline > state'
+test "$(cat state)" = offline || exit 1
 echo $how > state || echo online > state || exit 2
 """
 
@@ -38,23 +42,45 @@ class Turned:
 
 
 def turn_memory(system: System, cache_bytes: int, node: int) -> Turned:
-    """Sorts a node's free memory for a direct-mapped cache. Raises Failure if the kernel cannot do it."""
+    """Sorts a node's free memory for a direct-mapped cache; blocks that are offline are left so.
+
+    Ctrl-C ends it after the block that is under way; no block stays offline. Raises UsageError for a node or
+    a cache that cannot be, Failure if the kernel cannot do it, or would empty a pool of huge pages by it.
+    """
+    require_cache(cache_bytes, FRAME_BYTES)
+    require_node(system, node)
+    _require_no_pool(system, node)
     block_bytes = int(system.shell(f"cat {_MEMORY}/block_size_bytes").output.strip() or "0", 16)
-    listed = system.shell(f"ls -d /sys/devices/system/node/node{node}/memory[0-9]*")
-    if block_bytes == 0 or listed.status != 0:
-        raise Failure(f"node {node}: this kernel cannot take memory offline (CONFIG_MEMORY_HOTREMOVE)")
-    blocks = sorted(int(path.rpartition("memory")[2]) for path in listed.output.split())
+    online = system.shell(f"grep -lx online {NODES}/node{node}/memory[0-9]*/state")
+    if block_bytes == 0 or online.status != 0:
+        raise Failure(
+            f"node {node}: this kernel cannot take memory offline; it needs CONFIG_MEMORY_HOTREMOVE, or else "
+            "use `pagelens fix hugepages`"
+        )
+    blocks = sorted(int(path.split("/")[-2].removeprefix("memory")) for path in online.output.split())
     able = [block for block in blocks if _turn(system, block)]
-    stuck = [block for block in blocks if block not in able]
     frames = block_bytes // FRAME_BYTES
     flags = np.frombuffer(system.get("/proc/kpageflags"), dtype=np.uint64)
     free = [
-        np.flatnonzero(flags[b * frames : (b + 1) * frames] >> _KPF_BUDDY & 1) + b * frames for b in stuck
+        np.flatnonzero(flags[b * frames : (b + 1) * frames] >> _KPF_BUDDY & 1) + b * frames
+        for b in blocks
+        if b not in able
     ]
     order = best_order(
         able, frames, cache_bytes // FRAME_BYTES, np.concatenate(free) if free else np.empty(0)
     )
-    return Turned([block for block in order if _turn(system, block)], stuck, block_bytes)
+    turned = [block for block in order if _turn(system, block)]
+    return Turned(turned, [block for block in blocks if block not in turned], block_bytes)
+
+
+def _require_no_pool(system: System, node: int) -> None:
+    """Memory that goes offline takes the free huge pages in it along: the pool would not come back."""
+    pools = system.shell(f"grep -vx 0 {NODES}/node{node}/hugepages/*/nr_hugepages /dev/null")
+    if pools.status == 0:
+        pool = pools.output.split(":")[0]
+        raise Failure(
+            f"node {node}: its huge pages would be lost; echo 0 > {pool} before, and ask for them again after"
+        )
 
 
 def best_order(
@@ -77,7 +103,11 @@ def best_order(
 
 
 def _turn(system: System, block: int) -> bool:
-    done = system.shell(_TURN.format(memory=_MEMORY, block=block))
+    with uninterrupted():
+        done = system.shell(_TURN.format(memory=_MEMORY, block=block, patience=_PATIENCE_S))
     if done.status == 2:
-        raise Failure(f"memory block {block} stays offline: {done.output.strip()}; echo online > its state")
+        raise Failure(
+            f"memory block {block} stays offline ({done.output.strip()}); "
+            f"echo online > {_MEMORY}/memory{block}/state"
+        )
     return done.status == 0

@@ -1,12 +1,19 @@
 """The machine that a remedy works on: this one, or a guest of the lab, which offers the same three calls."""
 
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.guest import Finished
+from pagelens.units import format_binary_size
+
+NODES = "/sys/devices/system/node"
+_MOST_CACHE = 1 << 40  # far beyond any; what is kept of its slots still fits in memory
 
 
 class System(Protocol):
@@ -47,6 +54,42 @@ class ThisMachine:
             return Path(name).read_bytes()
         except OSError as error:
             raise Failure(f"cannot read {name}: {error.strerror}") from None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C, and what else would end this process, waits until the end of the block."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda received, _: came.append(received))
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrived in came:
+            signal.raise_signal(arrived)
+
+
+def require_cache(cache_bytes: int, whole: int) -> None:
+    """Raises UsageError unless a cache of so many bytes holds `whole` bytes a whole number of times."""
+    if not 0 < cache_bytes <= _MOST_CACHE or cache_bytes % whole:
+        raise UsageError(
+            f"--cache {cache_bytes} bytes: a multiple of {format_binary_size(whole)}, "
+            f"at most {format_binary_size(_MOST_CACHE)}"
+        )
+
+
+def require_node(system: System, node: int) -> None:
+    """Raises UsageError unless the machine has the node."""
+    listed = system.shell(f"cd {NODES} && echo node[0-9]*")
+    names = listed.output.split() if listed.status == 0 else []
+    if f"node{node}" not in names:
+        known = ", ".join(sorted(name.removeprefix("node") for name in names)) or "none that are known"
+        raise UsageError(f"--node {node}: there is no such node; this machine has {known}")
 
 
 def require_real_frames(virtual_allowed: bool, cpuinfo: Path = Path("/proc/cpuinfo")) -> None:

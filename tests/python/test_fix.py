@@ -12,9 +12,9 @@ from zonesort_rule import rule
 
 from pagelens.errors import Failure, UsageError
 from pagelens.fix import hugepages, offline
-from pagelens.fix.system import require_real_frames
+from pagelens.fix.system import ThisMachine, require_real_frames
 from pagelens.lab.emulator import built
-from pagelens.lab.guest import Guest
+from pagelens.lab.guest import Finished, Guest
 
 MIB = 1 << 20
 PAGE = 2 * MIB
@@ -36,6 +36,8 @@ def orders_the_pool(guest: Guest) -> None:
     assert sorted(ordered) == sorted(other)
     assert hugepages.conflict_share(ordered, PAGE, cache) == 0
     assert len({frame % (cache // 4096) for frame in ordered[:32]}) == 32
+    with pytest.raises(Failure, match=r"would be lost; echo 0 > .*/hugepages-2048kB/nr_hugepages"):
+        offline.turn_memory(guest, cache, 0)
     counts = shell(guest, f"cat {POOL}/free_hugepages {POOL}/surplus_hugepages {POOL}/resv_hugepages")
     assert counts.split() == [str(pages), "0", "0"]
     shell(guest, f"echo 0 > {POOL}/nr_hugepages")
@@ -57,15 +59,25 @@ def sorts_by_turning_memory(guest: Guest) -> None:
     assert largest_blocks(guest) >= whole
 
 
+def leaves_alone_what_is_offline(guest: Guest) -> None:
+    states = "/sys/devices/system/memory/memory"
+    tries = f"for block in 7 6 5 4 3; do echo offline > {states}$block/state && echo $block && break; done"
+    block = int(shell(guest, f"{tries} 2> /dev/null"))
+    turned = offline.turn_memory(guest, 512 * MIB, 0)
+    assert block not in turned.order + turned.stuck
+    assert shell(guest, f"cat {states}{block}/state") == "offline"
+
+
 def test_user_space_orders_frames_in_a_guest(tmp_path: Path) -> None:
     files = {str(TOOL): built(hugepages.TOOL), "/lab/guest": guest_program(tmp_path)}
     with Guest("6.1", "1GiB", files) as guest:
         clear_messages(guest)
         orders_the_pool(guest)
         sorts_by_turning_memory(guest)
-        with pytest.raises(Failure, match="node 1"):
+        leaves_alone_what_is_offline(guest)
+        with pytest.raises(UsageError, match="--node 1: there is no such node; this machine has 0"):
             offline.turn_memory(guest, 64 * MIB, 1)
-        with pytest.raises(Failure, match="node 5"):
+        with pytest.raises(UsageError, match="--node 5"):
             hugepages.pool_frames(guest, TOOL, PAGE, 5)
         assert complaints(guest) == []
 
@@ -85,9 +97,47 @@ def test_conflicts_of_the_first_pages() -> None:
     assert share([0, 2048, 512, 1024], PAGE, 4 * PAGE) == 0.5
 
 
-def test_a_cache_that_holds_no_whole_pages_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a multiple of the page size"):
-        hugepages.order_pool(None, TOOL, PAGE, 3 * MIB, 0)  # type: ignore[arg-type]
+@pytest.mark.parametrize("cache_bytes", [0, 3 * MIB, 4 << 40])
+def test_a_cache_that_cannot_be_is_refused_before_anything_is_done(cache_bytes: int) -> None:
+    with pytest.raises(UsageError, match=rf"--cache {cache_bytes} bytes: a multiple of 2.* MiB, at most 1"):
+        hugepages.order_pool(None, TOOL, PAGE, cache_bytes, 0)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"--cache 5000 bytes: a multiple of 4"):
+        offline.turn_memory(None, 5000, 0)  # type: ignore[arg-type]
+
+
+class Blocks(ThisMachine):
+    """This machine with a folder in place of the kernel's memory blocks; `script` runs before each other."""
+
+    def __init__(self, folder: Path, script: str) -> None:
+        self.state = folder / "memory7" / "state"
+        self.state.parent.mkdir()
+        self.state.write_text("online\n")
+        (folder / "memory7" / "valid_zones").write_text("Movable\n")
+        self.script = script
+
+    def shell(self, script: str) -> Finished:
+        return super().shell(self.script + script)
+
+
+def test_ctrl_c_waits_until_the_block_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its terminal sends it to pagelens and to the shell, here while the block is offline."""
+    monkeypatch.setattr(offline, "_MEMORY", tmp_path)
+    interrupt = f"kill -INT $$ {os.getpid()}; sleep 1"  # longer than subprocess.run() leaves its child
+    blocks = Blocks(tmp_path, f"cat() {{ command cat $1; test $1 != state || {{ {interrupt}; }}; }}; ")
+    with pytest.raises(KeyboardInterrupt):
+        offline._turn(blocks, 7)
+    assert blocks.state.read_text() == "online_movable\n"
+
+
+def test_a_block_that_the_kernel_tries_for_ever_to_empty_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "_MEMORY", tmp_path)
+    monkeypatch.setattr(offline, "_PATIENCE_S", 1)
+    blocks = Blocks(tmp_path, "cat() { echo online; }; ")
+    blocks.state.unlink()
+    os.mkfifo(blocks.state)  # who opens it to write waits for a reader, and none comes
+    assert not offline._turn(blocks, 7)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is asked for first")
