@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from results import write_table
-from results import write_table
 
 from pagelens import _core
 from pagelens.frames import Node, load_mix, parse_history

@@ -1,6 +1,6 @@
 /*
- * The part of QEMU's TCG plugin interface, version 1, that the tracer and the lab use. Debian's QEMU
- * exports it but ships no header; declared here from the documented interface
+ * The part of QEMU's TCG plugin interface, version 1, that the tracer and the lab use. Debian's
+ * QEMU exports it but ships no header; declared here from the documented interface
  * (https://www.qemu.org/docs/master/devel/tcg-plugins.html). Version 1 is that of QEMU 6.0 to 8.2;
  * the behaviour relied on below was tried with 7.2.
  */

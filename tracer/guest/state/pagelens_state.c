@@ -3,11 +3,9 @@
  * What the page allocator holds, at one instant: /proc/pagelens_state, an array of 64-bit words in
  * the order of memory, each of them
  *
- *	bits 60-63  what: 1 free block, 2 block in a per-cpu list, 3 page block, 4 frames in use that
- *	            may migrate, 5 frames that are no memory
- *	bits 52-59  1, 2: order        bits 44-51  1, 2, 3: migrate type
- *	bits 32-43  2: cpu; 4, 5: how many frames; else 0
- *	bits  0-31  the (first) frame
+ *	bits 60-63  what: 1 free block, 2 block in a per-cpu list, 3 page block, 4 frames in use
+ * that may migrate, 5 frames that are no memory bits 52-59  1, 2: order        bits 44-51  1, 2, 3:
+ * migrate type bits 32-43  2: cpu; 4, 5: how many frames; else 0 bits  0-31  the (first) frame
  *
  * Blocks of one list come head first; a list's blocks follow each other. Writing takes the picture,
  * reading shows it: between the two the reader may allocate as it likes. The room for it is had
@@ -59,7 +57,8 @@ static void picture_lists(struct zone *zone)
 
 	for (order = 0; order < ORDERS; order++)
 		for (type = 0; type < MIGRATE_TYPES; type++)
-			list_for_each_entry(page, &zone->free_area[order].free_list[type], buddy_list)
+			list_for_each_entry(page, &zone->free_area[order].free_list[type],
+					    buddy_list)
 				put(WORD_FREE, order, type, 0, page_to_pfn(page));
 }
 
@@ -68,15 +67,18 @@ static void picture_per_cpu(struct zone *zone)
 	struct page *page;
 	int cpu, i;
 
-	for_each_possible_cpu(cpu) {
+	for_each_possible_cpu(cpu)
+	{
 		struct per_cpu_pages *pcp = per_cpu_ptr(zone->per_cpu_pageset, cpu);
 
 		for (i = 0; i < NR_PCP_LISTS; i++) {
-			/* As order_to_pindex() of mm/page_alloc.c has it: of huge pages two kinds. */
+			/* As order_to_pindex() of mm/page_alloc.c has it: of huge pages two kinds.
+			 */
 			bool huge = i >= NR_LOWORDER_PCP_LISTS;
 			int order = huge ? pageblock_order : i / MIGRATE_PCPTYPES;
-			int type = huge ? (i == NR_PCP_LISTS - 1 ? MIGRATE_MOVABLE : MIGRATE_UNMOVABLE) :
-					  i % MIGRATE_PCPTYPES;
+			int type =
+				huge ? (i == NR_PCP_LISTS - 1 ? MIGRATE_MOVABLE : MIGRATE_UNMOVABLE)
+				     : i % MIGRATE_PCPTYPES;
 
 			list_for_each_entry(page, &pcp->lists[i], pcp_list)
 				put(WORD_CACHED, order, type, cpu, page_to_pfn(page));
@@ -88,7 +90,8 @@ static int pageblock_type(struct page *page)
 {
 	unsigned long pfn = page_to_pfn(page);
 	unsigned long *bits = __pfn_to_section(pfn)->usage->pageblock_flags;
-	unsigned long bit = ((pfn & (PAGES_PER_SECTION - 1)) >> pageblock_order) * NR_PAGEBLOCK_BITS;
+	unsigned long bit =
+		((pfn & (PAGES_PER_SECTION - 1)) >> pageblock_order) * NR_PAGEBLOCK_BITS;
 
 	return bits[bit / BITS_PER_LONG] >> (bit & (BITS_PER_LONG - 1)) & MIGRATETYPE_MASK;
 }
