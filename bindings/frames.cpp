@@ -106,6 +106,7 @@ void register_frames(nb::module_& m) {
             "ranks"_a, "pages"_a,
             "The frames of a job whose ranks touch `pages` small pages each, in turn.");
     m.def("place_by_kernel", &place_by_kernel, "state"_a, "page_order"_a);
+    m.def("place_adaptively", &place_adaptively, "state"_a, "shuffle_above"_a, "seed"_a, "node"_a);
     m.def("place_by_numa_node", &place_by_numa_node, "state"_a);
     m.def("place_in_gigabytes", &place_in_gigabytes, "state"_a);
     m.def("place_contiguously", &place_contiguously, "frames"_a);

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from results import write_table
 
 from pagelens import _core
 from pagelens.frames import Node, load_mix, parse_history
+from pagelens.frames.node import LiveNode
 from pagelens.machine import load_machine
 
 KNL = load_machine("cori-knl-cache")
@@ -55,11 +57,20 @@ ROWS = (
 )
 
 
+@cache
+def begun(history: str, grain: int) -> LiveNode:
+    """The node after the beginning of a history, which rows share."""
+    return Node(KNL, 1, 0, grain, parse_history(history)).aged
+
+
 def shares(history: str, grain: int) -> str:
     """Of jobs of the three sizes, placed by the kernel after a history."""
-    state = Node(KNL, 1, 0, grain, parse_history(history)).aged.state
+    first, _, rest = history.partition("; ")
+    node = begun(first, grain).branch()
+    for position, step in enumerate(parse_history(rest)[1:] if rest else (), 2):
+        step.run(node, _core.Random(1, 0, position, _core.Stream.history))
     pages = int(max(JOBS)) // 4096 // PROCESSES + 1
-    frames = _core.place_by_kernel(state, 0).first_frames(PROCESSES, pages)
+    frames = _core.place_by_kernel(node.state, 0).first_frames(PROCESSES, pages)
     found = []
     for size in JOBS:
         population = np.bincount(frames[: int(size) // 4096] % KNL.slots, minlength=KNL.slots)

@@ -24,6 +24,8 @@ class FrameSource {
     virtual std::optional<Frame> alloc(Request request) = 0;
     // Gives back what alloc(request) gave.
     virtual void free(Request request, Frame frame) = 0;
+    // From now on single frames come at random, where the placement adapts.
+    virtual void shuffle() {}
 };
 
 }  // namespace pagelens

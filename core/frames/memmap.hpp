@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/address/units.hpp"
-#include "core/frames/huge_page_allocator.hpp"
 #include "core/frames/migrate_type.hpp"
+#include "core/machine/huge_array.hpp"
 
 namespace pagelens {
 
@@ -140,10 +140,8 @@ class Memmap {
     }
 
     unsigned grain_order_;
-    template <class T>
-    using Array = std::vector<T, HugePageAllocator<T>>;
-    Array<Link> links_;  // units, then the heads of the lists
-    Array<std::uint8_t> state_;
+    HugeVector<Link> links_;  // units, then the heads of the lists
+    HugeVector<std::uint8_t> state_;
     std::vector<MigrateType> types_;  // of each pageblock
 };
 

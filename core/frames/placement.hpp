@@ -28,6 +28,10 @@ class Placement {
     [[nodiscard]] virtual std::uint32_t frames() const = 0;
     // The size of the pages it gives to large mappings: small_order, huge_order, gigantic_order.
     [[nodiscard]] virtual unsigned page_order() const { return small_order; }
+    // Adaptive mapping: a replay watches which share of the lines that reach the memory-side cache
+    // pushes another out, and where that climbs above this, it has the source shuffle and moves the
+    // job's small pages to other frames. 1: never.
+    [[nodiscard]] virtual double shuffle_above() const { return 1; }
 };
 
 // The frames that a job of so many small pages a rank gets, the ranks touching one each in turn;
@@ -39,8 +43,12 @@ std::vector<Frame> first_frames(const Placement& placement, std::uint32_t ranks,
 // huge_order, 2 MiB pages from the hugetlb pool if there is one, else transparent ones, while there
 // are any (a request that fails is the caller's to repeat with 4 KiB pages).
 std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order);
-// The same, the job bound to one NUMA node, the one with most free memory, and where that is full
-// to the next one.
+// 4 KiB pages from the kernel's allocator until a replay shuffles them (see shuffle_above), then
+// random ones of what is free: adaptive mapping (Ferreira, Pedretti, Brightwell, CUG 2008).
+std::unique_ptr<Placement> place_adaptively(NodeState state, double shuffle_above,
+                                            std::uint64_t seed, std::uint32_t node);
+// The kernel's allocator, the job bound to one NUMA node, the one with most free memory, and where
+// that is full to the next one.
 std::unique_ptr<Placement> place_by_numa_node(NodeState state);
 // 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the last
 // 4 GiB); smaller mappings come from the kernel's allocator in what is left.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/accesses/program.hpp"
@@ -36,6 +37,11 @@ class RankPages {
     void map_write(std::uint32_t page, Cleared&& cleared);
     // The pages' frames go back; a large page goes when the last of its pages does.
     void unmap(std::uint32_t first, std::uint64_t count);
+
+    // Moves every small page of every rank to another frame of a source that shuffles from now on,
+    // as far as there are any; moved(from, to) for each.
+    template <class Moved>
+    void shuffle(Moved&& moved);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
     // visit(std::span<const RankPage>, lines) for the listed frames of a page, colour by colour, of
@@ -151,6 +157,26 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
         for (const std::uint32_t page : pages)
             frame_of(page, rank) = given->raw() + offset_of_[page];
     }
+}
+
+template <class Moved>
+void RankPages::shuffle(Moved&& moved) {
+    source_->shuffle();
+    for (std::uint32_t page = 0; page < states_.size(); ++page) {
+        if (!mapped(page)) continue;
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            std::uint32_t& frame = frame_of(page, rank);
+            const auto given = source_->alloc({rank, small_order});
+            if (!given) break;
+            const std::uint32_t from = std::exchange(frame, given->raw());
+            population_.remove(from);
+            population_.add(frame);
+            source_->free({rank, small_order}, Frame(from));
+            moved(from, frame);
+        }
+        list_sampled(page);
+    }
+    population_.forget_peak();
 }
 
 }  // namespace pagelens

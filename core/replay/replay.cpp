@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/replay/conflict_watch.hpp"
 #include "core/replay/memory_side.hpp"
 
 namespace pagelens {
@@ -56,6 +57,9 @@ class Replay {
           memory_(placement.frames(), h, o, owners_, counters_),
           seen_(std::size_t{program.phases()} * program.objects()),
           simulated_(seen_.size()) {
+        if (placement.shuffle_above() < 1 && h.slots != 0) {
+            watch_.emplace(placement.shuffle_above(), sampling_.lines_in(h.slots));
+        }
         if (h.l2_sets == 0) return;
         const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
         l2_.emplace(h.l2_sets, h.l2_ways, (cores + h.l2_shared_by - 1) / h.l2_shared_by);
@@ -76,6 +80,7 @@ class Replay {
                 if (i + near < ops.size()) prefetch(ops[i + near], &RankPages::prefetch_frames);
                 step(ops[i]);
             }
+            if (watch_ && watch_->look(counters_)) shuffle();
         }
         if (options_.scaled) scale();
         counters_.residency = pages_.peak();
@@ -208,6 +213,21 @@ class Replay {
         memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), true);
     }
 
+    // The pages are copied. (What the L2 caches hold of their old frames stays until it is
+    // evicted.)
+    void shuffle() {
+        pages_.shuffle([this](std::uint32_t from, std::uint32_t to) {
+            for (const std::uint32_t frame : {from, to}) {
+                const std::size_t key = std::size_t{phase_} * counters_.objects + page_clearing;
+                seen_[key] += lines_per_page;
+                if (!sampling_.covers(frame)) continue;
+                simulated_[key] += static_cast<unsigned>(std::popcount(sampling_.lines(frame)));
+                owners_.set(frame, page_clearing);
+                memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), frame == to);
+            }
+        });
+    }
+
     void count(std::uint16_t object, Component component, std::uint64_t lines) {
         counters_.row(phase_, object)[static_cast<std::size_t>(component)] +=
             static_cast<unsigned>(std::popcount(lines));
@@ -250,6 +270,7 @@ class Replay {
     std::optional<LruBank> l2_;
     std::vector<std::uint16_t> l2_of_;  // [thread][rank]
     unsigned phase_ = 0;
+    std::optional<ConflictWatch> watch_;
     std::vector<std::uint64_t> seen_;       // [phase][object] lines moved by all ranks
     std::vector<std::uint64_t> simulated_;  // of these, in the sample
 };

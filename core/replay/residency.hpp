@@ -39,6 +39,8 @@ class SlotPopulation {
         --bins_[slot >> bin_shift_];
     }
 
+    // From now on anew: what was before is no longer how the pages lie.
+    void forget_peak() { peak_ = {}; }
     // The state when most pages were resident, for the first time.
     Residency peak() {
         if (pages_ > peak_.pages) note_peak();

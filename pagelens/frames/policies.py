@@ -11,6 +11,7 @@ from pagelens.frames.steps import Boot, Step
 from pagelens.machine import Machine
 
 SMALL_PAGE_BITS, HUGE_PAGE_BITS, GIGANTIC_PAGE_BITS = 12, 21, 30
+SHUFFLE_ABOVE = 0.25  # of lines that push another out: then an adaptive mapping shuffles (assumed)
 SMALL_ORDER, HUGE_ORDER = 0, HUGE_PAGE_BITS - SMALL_PAGE_BITS
 
 
@@ -74,6 +75,10 @@ def _deterministic(machine: Machine, node: Node, at: LiveNode) -> _core.Placemen
     return _core.place_at_random(machine.frames, 0, 0)
 
 
+def _adaptive(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
+    return _core.place_adaptively(at.state, SHUFFLE_ABOVE, node.seed, node.node)
+
+
 def _coloured(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
     return _core.place_by_colour(at.state.memory, machine.slots, SMALL_ORDER)
 
@@ -122,6 +127,13 @@ _POLICIES = (
         _numa_node,
         boot={"fake": True},
         costs=Costs(root="numa=fake= at boot", memory="", code="numactl, or --mem-bind of the batch system"),
+        remedy=True,
+    ),
+    Policy(
+        "adaptive",
+        "4 KiB pages on the aged node, moved to random frames when conflicts climb while the program runs",
+        _adaptive,
+        costs=Costs(root="a kernel that watches the counter of conflicts and migrates pages"),
         remedy=True,
     ),
     Policy(

@@ -402,3 +402,35 @@ TEST_CASE("a sample sees all arrays that were first touched in turn") {
         }
     }
 }
+
+TEST_CASE("adaptive mapping moves the pages when they conflict, and then leaves them") {
+    // Every frame that is free at first lies in one of 64 slots: the kernel's pages all conflict.
+    NodeState node = bare(node_frames);
+    std::vector<Frame> held;
+    while (const auto frame = node.alloc({})) held.push_back(*frame);
+    for (const Frame frame : held) {
+        if (frame.raw() % 1024 < 64) node.free(0, frame, small_order);
+    }
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    constexpr std::uint32_t pages = 200;
+    for (std::uint32_t p = 0; p < pages; ++p) {
+        addresses.emplace_back(p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    for (int sweep = 0; sweep < 40; ++sweep) {
+        for (std::uint32_t p = 0; p < pages; ++p) ops.push_back(make_op(OpKind::fetch, p, ~0ull, 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    const Hierarchy cache_alone{0, 0, 1, 1024, 1};
+    const auto misses = [&](double shuffle_above) {
+        const auto placement = place_adaptively(node, shuffle_above, 1, 1);
+        return replay(program, *placement, cache_alone, unscaled(1), run_on);
+    };
+    const auto never = misses(1), sometimes = misses(0.5);
+    CHECK(never.residency.conflicting_pages == pages);
+    CHECK(sometimes.residency.pages == pages);
+    // There is nowhere better to go here: it shuffles once, sees that, and stops.
+    CHECK(sometimes.at(0, 0, Component::msc_reads) == pages * 64);
+    CHECK(never.at(0, 0, Component::msc_reads) == 0);
+}

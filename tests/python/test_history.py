@@ -215,7 +215,7 @@ def test_policies_branch_from_one_history() -> None:
 def test_every_policy_states_what_it_costs() -> None:
     assert list(policies) == [
         "aged", "aged+zonesort", "aged+intel-zonesort", "random", "deterministic", "contiguous", "shuffled",
-        "numa-fake", "2m", "1g", "coloured", "johnny-static",
+        "numa-fake", "adaptive", "2m", "1g", "coloured", "johnny-static",
     ]  # fmt: skip
     for policy in policies.values():
         assert policy.title
