@@ -419,7 +419,8 @@ TEST_CASE("adaptive mapping moves the pages when they conflict, and then leaves 
         ops.push_back(make_op(OpKind::map_write, p, 0, 1));
     }
     for (int sweep = 0; sweep < 40; ++sweep) {
-        for (std::uint32_t p = 0; p < pages; ++p) ops.push_back(make_op(OpKind::fetch, p, ~0ull, 1));
+        for (std::uint32_t p = 0; p < pages; ++p)
+            ops.push_back(make_op(OpKind::fetch, p, ~0ull, 1));
     }
     const ListedProgram program(ops, addresses, 2, 1, 1);
     const Hierarchy cache_alone{0, 0, 1, 1024, 1};
