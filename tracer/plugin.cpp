@@ -245,6 +245,11 @@ std::size_t counting_instruction(const qemu_plugin_tb* block, std::size_t size) 
     return size;
 }
 
+void watch_avx512(qemu_plugin_insn* instruction) {
+    qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_avx512, QEMU_PLUGIN_CB_NO_REGS,
+                                           as_data(qemu_plugin_insn_vaddr(instruction)));
+}
+
 void start();
 
 void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
@@ -255,7 +260,13 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
         qemu_plugin_register_vcpu_tb_exec_inline(block, QEMU_PLUGIN_INLINE_ADD_U64,
                                                  &tracer->untraced_instructions, size);
     }
-    if (now == Stage::finishing || now == Stage::idle) return;
+    if (now == Stage::finishing || now == Stage::idle) {
+        for (std::size_t i = 0; i < size; ++i) {
+            qemu_plugin_insn* instruction = qemu_plugin_tb_get_insn(block, i);
+            if (decode(bytes_of(instruction)).avx512) watch_avx512(instruction);
+        }
+        return;
+    }
 
     const auto module =
         tracer->modules().find(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)));
@@ -276,10 +287,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin_function,
                                                    QEMU_PLUGIN_CB_NO_REGS, nullptr);
         }
-        if (decoded.avx512) {
-            qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_avx512, QEMU_PLUGIN_CB_NO_REGS,
-                                                   as_data(address));
-        }
+        if (decoded.avx512) watch_avx512(instruction);
         if (is_doorbell(bytes.data(), bytes.size())) {
             on_memory(instruction, on_doorbell);
         } else if (const Branch branch = classify_branch(bytes.data(), bytes.size());
@@ -323,7 +331,9 @@ void on_thread_end(qemu_plugin_id_t, unsigned index) {
 void on_exec(const SystemCall& call) {
     const ExecRequest request = exec_request(call, guest_base, tracer->program());
     if (!request.runs) return;  // the call fails and the program goes on
+    start_exclusive();          // other threads run until exec ends them
     tracer->finish(0);
+    end_exclusive();
     if (request.traceable && !options.child_output.empty()) {
         exec_traced(request, tracer->options());
     }

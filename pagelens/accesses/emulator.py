@@ -33,7 +33,10 @@ def find_emulator() -> Emulator:
     if found is None:
         raise Failure(f"qemu-x86_64 is not in PATH; {_INSTALL}")
     qemu = Path(found)
-    version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False).stdout
+    try:
+        version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        raise Failure(f"{qemu} does not run ({error.strerror}); {_INSTALL}") from None
     match = re.search(r"version (\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
         raise Failure(f"{qemu} is too old: {version.splitlines()[:1]}, QEMU 7.2 to 8.2 is needed; {_INSTALL}")

@@ -82,10 +82,11 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
                 words, env=_environment(emulator), close_fds=False
             )  # MPICH hands one down
             signals.begin(process, begun=lambda: Path(status.name).stat().st_size > 0)
+            # The emulator runs as the process that was started.
+            path = Path(str(path).replace("%p", str(process.pid)))
             exit_status = _wait(process, path, progress)
         text = Path(status.name).read_text(errors="surrogateescape")
-    # %p: the emulator runs as the process that was started.
-    result = TraceResult(Path(str(path).replace("%p", str(process.pid))), exit_status)
+    result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
     _read_status(text, process.pid, result, began=not signals.ended_early)
     return result
@@ -266,12 +267,13 @@ def _read_status(text: str, pid: int, result: TraceResult, began: bool = True) -
     begun = [(int(process), Path(rest[0])) for process, what, *rest in facts if what == "begun"]
     trace_of = dict(begun)  # the last one of each process
     finished: set[int] = set()
+    unwritten: tuple[Path, int] | None = None  # a trace, and why it is not there
     for process_id, what, *rest in facts:
         process, details = int(process_id), " ".join(rest)
         if what == "finished":
             error, *counts = map(int, details.split())
             if error:
-                raise Failure(f"trace {result.path}: {os.strerror(error)}; {_remedy(error)}")
+                unwritten = trace_of[process], error
             # Programs that the process executed afterwards have traces of their own.
             if process == pid and pid not in finished:
                 result.accesses, result.instructions, result.total_instructions = counts
@@ -300,6 +302,9 @@ def _read_status(text: str, pid: int, result: TraceResult, began: bool = True) -
     for process, path in begun:
         if _partial(path).exists() and _has_ended(process):
             _partial(path).rename(path)
+    if unwritten is not None:
+        path, error = unwritten
+        raise Failure(f"trace {path}: {os.strerror(error)}; {_remedy(error)}")
 
 
 def _remedy(error: int) -> str:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 
 from pagelens import _core
@@ -124,30 +125,43 @@ def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
         result = trace_program(request, progress)
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
-    if not request.follow_exec and (why := nothing_traced(result, request)) is not None:
+    made = [name for name, written in _traces(path).items() if before.get(name) != written]
+    explained = _busiest(made) if request.follow_exec else result.path
+    trace = _opened(explained)
+    if trace is not None and trace.summary is not None and trace.summary.accesses == 0:
+        why = nothing_traced(result, request) or "no access was traced"
         raise Failure(f"{why}; there is nothing to explain")
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
-    if not request.follow_exec:
-        return result.path
-    made = [name for name, written in _traces(path).items() if before.get(name) != written]
-    busiest = max(sorted(made), key=_weight)
-    if len(made) > 1:
+    if trace is not None and request.follow_exec and len(made) > 1:
         print(
-            f"pagelens: of {len(made)} processes traced, the one with the most accesses is explained: "
-            f"{Path(_core.Trace(str(busiest)).program).name} ({busiest})",
+            f"pagelens: of {len(made)} programs traced, the one with the most accesses is explained: "
+            f"{Path(trace.program).name} ({explained})",
             file=sys.stderr,
         )
-    return busiest
+    return explained
 
 
 def _traces(path: Path) -> dict[Path, int]:
     """The trace `path` and those of children beside it, each with the time of its last change."""
-    found = [path, *path.parent.glob(f"{path.stem}.*{path.suffix}")]
+    found = [path, *path.parent.glob(f"{escape(path.stem)}.*{path.suffix}")]
     return {name: name.stat().st_mtime_ns for name in found if name.exists()}
 
 
-def _weight(path: Path) -> tuple[int, int]:
-    """What a trace says of its process's size: accesses (0 if it was killed), bytes of the file."""
-    trace = _core.Trace(str(path))
+def _busiest(paths: Sequence[Path]) -> Path:
+    """The trace with the most accesses, of those that can be read."""
+    weights = {path: _weight(trace) for path in paths if (trace := _opened(path)) is not None}
+    return max(sorted(weights), key=weights.__getitem__, default=paths[0])
+
+
+def _opened(path: Path) -> _core.Trace | None:
+    """The trace; none if its process was killed before anything was written."""
+    try:
+        return _core.Trace(str(path))
+    except _core.TraceError:
+        return None
+
+
+def _weight(trace: _core.Trace) -> tuple[int, int]:
+    """What a trace says of its program's size: accesses (0 if it was killed), bytes of the file."""
     return (trace.summary.accesses if trace.summary else 0), trace.file_bytes

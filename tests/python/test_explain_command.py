@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -159,6 +160,35 @@ def test_through_a_wrapper_script_the_process_with_the_most_accesses_is_explaine
     data = json.loads((tmp_path / "out" / "explanation.json").read_text())
     assert data["program"]["name"] == program.name
     assert data["program"]["footprint_bytes"] > 4 << 20
+
+
+def test_a_shell_that_becomes_the_program_beside_a_trace_that_is_none(
+    explain: Run, compile_c: Callable[[str], Path]
+) -> None:
+    """exec keeps the process id: the program's trace is the second of its process."""
+    program = compile_c("""
+        #include <stdlib.h>
+        int main(void) {
+            enum { n = 1 << 19 };
+            volatile char* field = malloc(n);
+            for (int i = 0; i < 8 * n; ++i) field[i % n] = 1;
+            return 0;
+        }
+    """)
+    options = ("--nodes", "1", "--policies", "contiguous", "--output", "out", "--follow-exec")
+    done = explain(*options, "--", "/bin/sh", "-c", f"echo > out/sh.1.trace; exec {program}")
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"is explained: {program.name} \(out/sh\.\d+-2\.trace\)\n", done.stderr)
+
+
+@pytest.mark.parametrize("options", [(), ("--follow-exec",)])
+def test_a_region_that_is_never_begun_is_no_reason_for_a_verdict(
+    explain: Run, options: tuple[str, ...]
+) -> None:
+    done = explain(*options, "--region", "nowhere", "--", "/bin/true")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--region nowhere: the program never began it" in done.stderr
+    assert done.stderr.endswith("there is nothing to explain\n")
 
 
 def test_tracing_shows_its_progress_on_a_terminal(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pagelens.accesses import open_trace
+
 
 def members(session: int) -> list[str]:
     """The names of the processes of a session that still run."""
@@ -84,3 +86,33 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
         assert info.returncode == 0
     for report in tmp_path.glob("**/report.html"):
         assert report.read_text().rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"), [("trace", 5, ""), ("explain", 130, "interrupted while tracing")]
+)
+def test_ctrl_c_of_a_program_that_ends_in_its_own_way(
+    command: str, status: int, said: str, pagelens_command: Path, tmp_path: Path
+) -> None:
+    """It gets its signal and runs on to its end; its trace is whole; `explain` goes no further."""
+    program = tmp_path / "interrupted"
+    source = Path(__file__).parent.parent / "programs" / "interrupted.c"
+    subprocess.run(["gcc", "-O1", source, "-o", program], check=True)
+    with subprocess.Popen(
+        [pagelens_command, command, "-o", {"trace": "app.trace", "explain": "out"}[command], "--", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        printed, told = process.communicate()
+    assert (process.returncode, printed) == (status, "in order\n")
+    assert (said in told, told.count("\n")) == (True, bool(said))
+    assert members(process.pid) == []
+    [trace] = tmp_path.glob("**/*.trace")
+    assert open_trace(trace).warnings == []
+    assert not list(tmp_path.glob("**/*.partial"))

@@ -337,6 +337,20 @@ def test_avx512_is_told(pagelens: Run, compile_c: Callable[[str], Path]) -> None
     assert "compile it with -march=x86-64-v3\n" in done.stderr
 
 
+def test_avx512_is_told_after_the_budget_too(pagelens: Run, compile_c: Callable[[str], Path]) -> None:
+    program = compile_c("""
+        static volatile char line[1 << 20];
+        int main(void) {
+            for (int i = 0; i < 1 << 20; ++i) line[i] = 1;
+            __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0");
+            return 0;
+        }
+    """)
+    done = pagelens("trace", "--accesses", "300000", "--", program)
+    assert done.returncode == -signal.SIGILL
+    assert "the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main" in done.stderr
+
+
 def test_an_instruction_that_no_disassembler_knows_is_told_by_its_bytes() -> None:
     unknown = Unsupported.parse("401000 62ffffffff", None)
     assert str(unknown) == "the AVX-512 instruction '62 ff ff ff ff ...' in ?+0x401000"
@@ -374,13 +388,20 @@ def test_no_emulator(pagelens: Run, tmp_path: Path) -> None:
     assert "apt-get install qemu-user" in done.stderr
 
 
-def test_an_emulator_that_is_a_script(pagelens: Run, tmp_path: Path) -> None:
-    script = tmp_path / "qemu-x86_64"
-    script.write_text("#!/bin/sh\necho qemu-x86_64 version 7.2.0\n")
-    script.chmod(0o755)
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("#!/bin/sh\necho qemu-x86_64 version 7.2.0\n", "is not a program that can be looked into"),
+        ("\x7fELF for another machine", "does not run (Exec format error)"),
+    ],
+)
+def test_an_emulator_that_is_none(pagelens: Run, tmp_path: Path, content: str, told: str) -> None:
+    emulator = tmp_path / "qemu-x86_64"
+    emulator.write_text(content)
+    emulator.chmod(0o755)
     done = pagelens("trace", "--", "/bin/true", env={"PATH": f"{tmp_path}:/bin"})
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "is not a program that can be looked into" in done.stderr
+    assert told in done.stderr
 
 
 def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: Path) -> None:
@@ -405,6 +426,43 @@ def test_why_the_trace_could_not_be_written(number: int, told: str) -> None:
     with pytest.raises(Failure) as failed:
         _read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
     assert told in str(failed.value)
+
+
+def test_a_child_without_room_is_named_and_the_killed_program_keeps_its_trace(tmp_path: Path) -> None:
+    (tmp_path / "a.trace.partial").touch()
+    gone = 1 << 23  # no process has such a number
+    begun = f"{gone} begun {tmp_path}/a.trace\n8 begun {tmp_path}/a.8.trace\n"
+    with pytest.raises(Failure, match=r"a\.8\.trace: No space left"):
+        _read_status(f"{begun}8 finished {errno.ENOSPC} 1 2 3\n", gone, TraceResult(tmp_path / "a.trace", -9))
+    assert os.listdir(tmp_path) == ["a.trace"]
+
+
+def test_a_thread_of_many_executes_a_program(
+    pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The others still run, and record, when the trace of the first program is finished."""
+    program = compile_c("""
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static void* run(void* nothing) {
+            (void)nothing;
+            volatile char* block = malloc(1 << 22);
+            for (unsigned i = 0;; i += 64) block[i % (1 << 22)]++;
+        }
+        int main(void) {
+            pthread_t thread;
+            for (int i = 0; i < 3; ++i) pthread_create(&thread, 0, run, 0);
+            usleep(50000);
+            execl("/bin/echo", "echo", "executed", (char*)0);
+            return 1;
+        }
+    """)
+    done = pagelens("trace", "--follow-exec", "-o", "app.trace", "--", program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "executed\n", "")
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.warnings == []
+    assert workload.threads == 4, workload.threads
 
 
 def test_ctrl_c_while_the_trace_is_created_leaves_nothing(tmp_path: Path) -> None:
