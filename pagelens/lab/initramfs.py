@@ -81,8 +81,11 @@ def base_initramfs(agent: Path, files: Mapping[str, Content]) -> Initramfs:
 
 def libraries(program: Path) -> list[Path]:
     """The shared libraries, loader included, that the loader finds for a program; none for a static one."""
+    loader = shutil.which("ldd")
+    if loader is None:
+        raise Failure("ldd is not in PATH; install Debian's package: apt-get install libc-bin")
     listed = subprocess.run(
-        ["ldd", program], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        [loader, program], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
     ).stdout
     missing = [line.split()[0] for line in listed.splitlines() if "not found" in line]
     if missing:

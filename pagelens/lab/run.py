@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import Hardware
+from pagelens.lab.emulator import Hardware, find_qemu
 from pagelens.lab.history import Plan, PlannedStep, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
@@ -100,6 +100,7 @@ def run(request: Request, report: Callable[[StepDone], None], output: Callable[[
 
     Raises UsageError for what cannot be, Failure for what does not work out.
     """
+    find_qemu()  # before anything is fetched for it
     machine, kernel = request.machine, find_kernel(request.kernel)
     if machine.memory_side_cache is None:
         raise UsageError(f"--machine {machine.name}: it has no memory-side cache; choose one in cache mode")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pagelens.errors import UsageError
-from pagelens.lab.emulator import Hardware
+from pagelens.lab.emulator import Hardware, find_qemu
 from pagelens.lab.history import Plan, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import run_work
@@ -96,6 +96,7 @@ def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
 
 def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
     """Boots one guest and compares all histories in it, one after the other."""
+    find_qemu()
     planner = Planner(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
     plans = [planner.plan(text) for text in setup.histories]
     between = planner.plan(_BETWEEN)

@@ -8,11 +8,12 @@ take longer, so a slow guest is not taken for a dead one.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 SILENT_CPU_S = 90.0  # processor time; a beat comes every 2 s of guest time
 ASLEEP_LOOKS = 120  # looks, a second apart, at an emulator that neither runs nor wants to
+_IDLE_CPU_S = 0.2  # between two looks: timer ticks, no work
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -26,7 +27,7 @@ class Watch:
     silent_cpu_s: float = SILENT_CPU_S
     asleep_looks: int = ASLEEP_LOOKS
     _heard_at_cpu_s: float = 0.0
-    _last_cpu_s: float = field(default=-1.0)
+    _last_cpu_s: float = 0.0
     _asleep: int = 0
 
     def heard(self) -> None:
@@ -37,7 +38,7 @@ class Watch:
     def look(self) -> str | None:
         """To be called once a second of silence; says in words why the guest counts as hung, if it does."""
         now = self.cpu_s()
-        runs = now != self._last_cpu_s or self._wants_to_run()
+        runs = now - self._last_cpu_s > _IDLE_CPU_S or self._wants_to_run()
         self._asleep = 0 if runs else self._asleep + 1
         self._last_cpu_s = now
         if now - self._heard_at_cpu_s > self.silent_cpu_s:

@@ -1,0 +1,165 @@
+"""Guests: what runs in them, and what is said when they do not come up."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelens.errors import Failure, UsageError
+from pagelens.lab.emulator import Hardware
+from pagelens.lab.guest import Guest, GuestFailure
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.kernels import Kernel, find_kernel
+from pagelens.lab.measured import TOOL, MeasuredGuest, MemorySide
+from pagelens.lab.modules import build_module
+from pagelens.lab.watch import Watch
+from pagelens.machine import load_machine
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("version", ["6.1", "6.12"])
+def test_programs_run_in_a_guest_of_either_kernel(version: str) -> None:
+    content = os.urandom(5000)
+    with Guest(kernel=version, memory="512MiB", files={"/lab/given": content}) as guest:
+        assert guest.release.startswith(f"{version}.")
+        assert guest.get("/lab/given") == content
+        guest.put("/lab/put", content)
+        assert guest.shell("cmp /lab/given /lab/put").status == 0
+        done = guest.shell("echo out; echo err >&2; exit 3")
+        assert (done.status, sorted(done.output.split())) == (3, ["err", "out"])
+        assert guest.run("sh", "-c", "kill -9 $$").status == -signal.SIGKILL
+        missing = guest.run("no-such-program")
+        assert (missing.status, missing.output) == (127, "no-such-program: No such file or directory\n")
+        assert guest.run("printf", "%s", "a b").output == "a b"
+        pid = guest.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_plugin_says_the_frames_that_pagemap_says() -> None:
+    """On both sides of the PCI hole and on both nodes, where QEMU's own number is another."""
+    hardware = Hardware(5 << 30, nodes=2)
+    machine, memory_side = load_machine("cori-knl-cache"), MemorySide(1 << 17)
+    with MeasuredGuest(machine, memory_side, hardware, "6.1", Initramfs(), "") as guest:
+        # From a processor of node 1: all of that node, then some of the other.
+        guest.run("taskset", "2", TOOL, "where", str((11 << 30) // 4 // 4096)).checked()
+        frames = np.frombuffer(guest.handed_over(), dtype=np.uint64) & np.uint64((1 << 55) - 1)
+        seen = np.array([report["frame"] for report in guest.reports()], dtype=np.uint64)
+        zones = guest.run("cat", "/proc/zoneinfo").output
+    assert np.array_equal(seen, frames)
+    hole, second = 3 << 18, hardware.node_begins[1]  # frames: 3 GiB; where node 1 begins
+    assert f"start_pfn:           {second}" in zones
+    for part in (frames < second, (frames >= second) & (frames < hole), frames >= 1 << 20):
+        assert part.sum() > 1000
+    assert not ((frames >= hole) & (frames < 1 << 20)).any()
+    assert frames.max() < hardware.frames_end
+
+
+def test_a_panic_is_told_with_the_consoles_last_lines() -> None:
+    with (
+        pytest.raises(GuestFailure, match="kernel stopped: Kernel panic") as caught,
+        Guest(memory="512MiB", append="rdinit=/nothing init=/nothing"),
+    ):
+        pass
+    first, *console = str(caught.value).splitlines()
+    assert "console's last lines" in first
+    assert 3 <= len(console) <= 12
+
+
+def test_a_guest_that_says_nothing_hangs() -> None:
+    """Its init sleeps, where the agent would report."""
+    root = Initramfs()
+    root.add("/lab/init", "#!/bin/busybox sh\nexec /bin/busybox sleep 100000\n", 0o755)
+    options = {"files": root, "append": "rdinit=/lab/init", "watch": lambda pid: Watch(pid, asleep_looks=4)}
+    with (
+        pytest.raises(GuestFailure, match="the guest hangs: it has been asleep"),
+        Guest(memory="512MiB", **options),  # type: ignore[arg-type]
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": "64MiB"}, "--memory 64MiB: at least 256MiB"),
+        ({"memory": "1GiB", "nodes": 9}, "--numa 9: from 1 to 8 nodes"),
+        (
+            {"memory": "256MiB", "files": {"/big": b"x" * (200 << 20)}},
+            "does not fit; the guest needs",
+        ),
+        ({"files": {"relative": b""}}, "not an absolute path"),
+        ({"kernel": "5.4"}, "--kernel 5.4: Debian 12 and its backports offer 6.1, 6.12"),
+        ({"kernel": "/etc/passwd"}, "not a Linux bzImage"),
+        ({"kernel": "nothing"}, "no file and no version"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Guest(**options)  # type: ignore[arg-type]
+
+
+def test_a_module_needs_a_kernel_with_headers(tmp_path: Path) -> None:
+    (tmp_path / "Kbuild").write_text("obj-m := some.o\n")
+    image = Kernel("6.1.0", find_kernel("6.1").image)
+    with pytest.raises(UsageError, match="built for Debian's kernels only"):
+        build_module(tmp_path, image)
+    (tmp_path / "some.c").write_text("#error not for this kernel\n")
+    with pytest.raises(Failure, match=r"some\.ko does not build for this kernel: .*not for this kernel"):
+        build_module(tmp_path, find_kernel("6.1"))
+
+
+def test_without_an_emulator_the_package_is_named(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = pagelens("lab", "run", "--", "/bin/true", env={"PATH": f"{tmp_path}:/nonexistent"})
+    assert done.returncode == 1
+    assert "qemu-system-x86_64 is not in PATH; install Debian's package: apt-get install" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def running(pagelens_command: Path) -> Iterator[subprocess.Popen[bytes]]:
+    words = [
+        pagelens_command,
+        "lab",
+        "run",
+        "--memory",
+        "512MiB",
+        "--cache",
+        "64MiB",
+        "--",
+        "/bin/sleep",
+        "1000",
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_emulator_outlives_its_lab(running: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    emulators: list[int] = []
+    while not emulators:
+        assert running.poll() is None
+        time.sleep(0.1)
+        emulators = [c for c in children(running.pid) if "qemu" in Path(f"/proc/{c}/cmdline").read_text()]
+    running.send_signal(number)
+    _, said = running.communicate()
+    assert running.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        assert said.decode().splitlines() == ["pagelens: lab: interrupted; the guest is gone"]
+    for _ in range(600):  # the kernel takes a killed one's memory down in its own time
+        if not Path(f"/proc/{emulators[0]}/stat").exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("the emulator lives on")
