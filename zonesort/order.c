@@ -19,7 +19,7 @@
 #define PLACE_BITS 51
 #define PLACE_MASK ((1ULL << PLACE_BITS) - 1)
 #define LATER (1ULL << 63)
-#define RADIX_BITS 8
+#define RADIX_BITS 7	    /* 512 bytes of stack */
 #define RESCHED_EVERY 65536 /* blocks: well below a millisecond */
 
 void zs_mark(const struct zs_cache *cache, unsigned long *bitmap, u64 pfn, u64 frames)

@@ -29,7 +29,7 @@ void zs_mark(const struct zs_cache *cache, unsigned long *bitmap, u64 pfn, u64 f
  */
 void zs_order(const struct zs_cache *cache, unsigned int order, u64 *blocks, u64 *spare, size_t n);
 
-/* Sorts ascending, stable; time is n for each byte in which the keys differ. */
+/* Sorts ascending, stable; takes a pass for each seven bits in which keys differ. */
 void zs_sort_keys(u64 *keys, u64 *spare, size_t n);
 
 #endif
