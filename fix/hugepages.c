@@ -96,7 +96,7 @@ static char* take_pool(size_t count, uint64_t page_bytes, uint64_t node) {
     /* Asked for page by page: an empty pool is an error here, and not a SIGBUS. */
     for (size_t i = 0; i < count; i++)
         if (madvise(at + i * page_bytes, page_bytes, 23 /* MADV_POPULATE_WRITE, Linux 5.14 */))
-            give_up("the pool ran dry");
+            give_up(errno == EINVAL ? "Linux 5.14 or later is needed" : "the pool ran dry");
     return at;
 }
 
@@ -116,17 +116,48 @@ static void read_frames(struct page* pages, size_t count) {
     close(pagemap);
 }
 
-/* One byte a slot: whether a frame in use, of no pool, lies there. */
-static uint8_t* slots_in_use(uint64_t slots) {
+struct range {
+    uint64_t begin, end;
+};
+
+/* The frames of a node, from its first zone's to its last one's: each node has a cache of its own.
+ */
+static struct range frames_of(uint64_t node) {
+    struct range all = {UINT64_MAX, 0};
+    uint64_t of = UINT64_MAX, spanned = 0, value;
+    char line[256];
+    FILE* zones = fopen("/proc/zoneinfo", "r");
+    if (!zones) give_up("/proc/zoneinfo");
+    while (fgets(line, sizeof line, zones)) {
+        if (sscanf(line, "Node %" SCNu64 ", zone", &value) == 1) {
+            of = value;
+        } else if (sscanf(line, " spanned %" SCNu64, &value) == 1) {
+            spanned = value;
+        } else if (of == node && sscanf(line, " start_pfn: %" SCNu64, &value) == 1) {
+            if (value < all.begin) all.begin = value;
+            if (value + spanned > all.end) all.end = value + spanned;
+        }
+    }
+    fclose(zones);
+    return all;
+}
+
+/* One byte a slot: whether a frame in use, of the node but of no pool, lies there. */
+static uint8_t* slots_in_use(uint64_t slots, uint64_t node) {
     static uint64_t flags[8192];
+    const struct range frames = frames_of(node);
     uint8_t* used = room_for(slots, 1);
     const int source = open("/proc/kpageflags", O_RDONLY);
     if (source < 0) give_up("/proc/kpageflags");
     const uint64_t not_in_use = 1u << KPF_BUDDY | 1u << KPF_HUGE | 1u << KPF_NOPAGE;
-    uint64_t frame = 0;
-    for (ssize_t got; (got = read(source, flags, sizeof flags)) > 0;)
-        for (size_t i = 0; i < (size_t)got / sizeof *flags; i++, frame++)
-            if (!(flags[i] & not_in_use)) used[frame % slots] = 1;
+    for (uint64_t frame = frames.begin; frame < frames.end;) {
+        const ssize_t got = pread(source, flags, sizeof flags, (off_t)(frame * sizeof *flags));
+        if (got < 0) give_up("/proc/kpageflags");
+        if (got == 0) break; /* the end of memory */
+        const uint64_t end = frame + (uint64_t)got / sizeof *flags;
+        for (const uint64_t* flag = flags; frame < end && frame < frames.end; frame++)
+            if (!(*flag++ & not_in_use)) used[frame % slots] = 1;
+    }
     close(source);
     return used;
 }
@@ -145,8 +176,9 @@ static int by_rule(const void* left, const void* right) {
     return by_group(a, b);
 }
 
-static void order(struct page* pages, size_t count, uint64_t slots, uint64_t frames_per_page) {
-    uint8_t* used = slots_in_use(slots);
+static void order(struct page* pages, size_t count, uint64_t slots, uint64_t frames_per_page,
+                  uint64_t node) {
+    uint8_t* used = slots_in_use(slots, node);
     for (size_t i = 0; i < count; i++) pages[i].group = pages[i].frame % slots / frames_per_page;
     qsort(pages, count, sizeof *pages, by_group);
     for (size_t i = 0; i < count; i++) {
@@ -177,7 +209,7 @@ int main(int words, char** word) {
     char* at = take_pool(count, page_bytes, node);
     for (size_t i = 0; i < count; i++) pages[i].at = at + i * page_bytes;
     read_frames(pages, count);
-    if (cache_bytes) order(pages, count, cache_bytes / FRAME_BYTES, page_bytes / FRAME_BYTES);
+    if (cache_bytes) order(pages, count, cache_bytes / FRAME_BYTES, page_bytes / FRAME_BYTES, node);
     for (size_t i = count; i-- > 0;)
         if (madvise(pages[i].at, page_bytes, MADV_DONTNEED)) give_up("cannot give a page back");
     for (size_t i = 0; i < count; i++) printf("%" PRIu64 "\n", pages[i].frame);

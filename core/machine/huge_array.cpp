@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
+
 namespace pagelens {
 namespace {
 
@@ -9,38 +12,43 @@ std::size_t whole_pages(std::size_t bytes) {
     return (bytes + HugeBlock::page - 1) / HugeBlock::page * HugeBlock::page;
 }
 
-// What a thread holds between two replays: at most the blocks of one.
+// What a thread holds between two replays: at most the blocks of one. Blocks are given back by
+// destructors, so nothing here allocates.
 class KeptBlocks {
   public:
-    static constexpr std::size_t most = 16;
-
     KeptBlocks() = default;
     KeptBlocks(const KeptBlocks&) = delete;
     KeptBlocks& operator=(const KeptBlocks&) = delete;
-    ~KeptBlocks() {
-        for (const HugeBlock& block : blocks_) munmap(block.memory, block.bytes);
-    }
+    ~KeptBlocks() { release(); }
 
     // A block of exactly so many bytes; memory is null if there is none.
     HugeBlock take(std::size_t bytes) {
-        for (auto at = blocks_.begin(); at != blocks_.end(); ++at) {
-            if (at->bytes != bytes) continue;
-            const HugeBlock found = *at;
-            blocks_.erase(at);
-            return found;
-        }
-        return {nullptr, 0, false};
+        const auto at = std::find_if(blocks_.begin(), blocks_.begin() + count_,
+                                     [&](const HugeBlock& block) { return block.bytes == bytes; });
+        return at == blocks_.begin() + count_ ? HugeBlock{nullptr, 0, false} : remove(at);
     }
     void add(HugeBlock block) {
-        if (blocks_.size() == most) {  // the oldest goes
-            munmap(blocks_.front().memory, blocks_.front().bytes);
-            blocks_.erase(blocks_.begin());
-        }
-        blocks_.push_back(block);
+        if (count_ == most) unmap(remove(blocks_.begin()));  // the oldest goes
+        blocks_[count_++] = block;
+    }
+    void release() {
+        while (count_ > 0) unmap(blocks_[--count_]);
     }
 
   private:
-    std::vector<HugeBlock> blocks_;
+    static constexpr std::size_t most = 16;
+    using Blocks = std::array<HugeBlock, most>;
+
+    static void unmap(const HugeBlock& block) { munmap(block.memory, block.bytes); }
+    HugeBlock remove(Blocks::iterator at) {
+        const HugeBlock block = *at;
+        std::move(at + 1, blocks_.begin() + count_, at);
+        --count_;
+        return block;
+    }
+
+    Blocks blocks_{};
+    std::size_t count_ = 0;
 };
 
 KeptBlocks& kept() {
@@ -50,8 +58,14 @@ KeptBlocks& kept() {
 
 HugeBlock map_fresh(std::size_t bytes) {
     const std::size_t mapped = bytes + HugeBlock::page;
-    void* const base =
-        mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const auto map = [mapped] {
+        return mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    };
+    void* base = map();
+    if (base == MAP_FAILED) {  // what is kept for later is wanted now
+        kept().release();
+        base = map();
+    }
     if (base == MAP_FAILED) throw std::bad_alloc();
     auto* const begin = static_cast<std::uint8_t*>(base);
     const std::size_t before =

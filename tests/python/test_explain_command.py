@@ -1,6 +1,8 @@
 """`pagelens explain` as a user meets it: what it prints, what it writes, and how it refuses."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
@@ -15,7 +17,8 @@ import polars as pl
 import pytest
 
 from pagelens.cli import main
-from pagelens.explain.outputs import claim_directory
+from pagelens.errors import Failure
+from pagelens.explain.outputs import LOCK, claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -218,6 +221,33 @@ def test_of_two_runs_into_one_directory_the_second_says_so(explain: Run, tmp_pat
     assert f"--output: process {os.getpid()} is writing to out;" in refused.stderr
     assert explain(*DECLARED, "--output", "out", "--quiet").returncode == 0
     assert explain(*DECLARED, "--output", "out", "--quiet").returncode == 0
+
+
+def test_a_lock_goes_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from pagelens.explain.outputs import claim_directory\n"
+        "with claim_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    out = tmp_path / "out"
+    words = [sys.executable, "-c", code, out]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Failure, match=f"process {holder.pid} is writing"), claim_directory(out):
+            pass
+        holder.kill()
+    with claim_directory(out):
+        assert (out / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with claim_directory(tmp_path / "out") as directory:
+        (directory / "file").touch()
+    assert sorted(os.listdir(directory)) == [LOCK, "file"]
 
 
 def test_help_has_examples(explain: Run) -> None:

@@ -82,6 +82,26 @@ def test_user_space_orders_frames_in_a_guest(tmp_path: Path) -> None:
         assert complaints(guest) == []
 
 
+@pytest.mark.long  # a guest of its own: that of the other tests has one node
+def test_what_other_nodes_hold_does_not_count() -> None:
+    cache = 64 * MIB
+    pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+    with Guest("6.1", "1GiB", {str(TOOL): built(hugepages.TOOL)}, nodes=2) as guest:
+        shell(guest, "mkdir /t && mount -t tmpfs -o size=300m,mpol=bind:0 none /t")
+        shell(guest, f"dd if=/dev/zero of=/t/file bs=1M count=250 2> /dev/null; echo 80 > {pool}")
+        flags = np.frombuffer(guest.get("/proc/kpageflags"), dtype=np.uint64)
+        ordered = hugepages.order_pool(guest, TOOL, PAGE, cache, 1)
+    firsts = [frame % (cache // 4096) // 512 for frame in ordered[:32]]
+    in_use = np.flatnonzero((flags >> 10 | flags >> 17 | flags >> 20) & 1 == 0)
+    nodes = np.split(in_use, [np.searchsorted(in_use, 512 * MIB // 4096)])
+    other, own = (np.bincount(held % (cache // 4096) // 512, minlength=32) for held in nodes)
+    assert min(other) > 500  # any slot, or the test would show nothing
+    empty, full = set(np.flatnonzero(own < 64)), set(np.flatnonzero(own > 400))
+    assert empty
+    assert full
+    assert max(map(firsts.index, empty)) < min(map(firsts.index, full))
+
+
 @given(st.sets(st.integers(0, 19), max_size=12), st.integers(1, 8), st.sets(st.integers(0, 20 * 64 - 1)))
 def test_blocks_of_memory_follow_the_rule(blocks: set[int], cache_blocks: int, used: set[int]) -> None:
     frames, slots = 64, 64 * cache_blocks

@@ -1,0 +1,57 @@
+// Blocks of huge pages that a thread keeps for its next replay.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <span>
+
+#include "core/machine/huge_array.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+constexpr std::size_t bytes = 3 * HugeBlock::page;
+
+void forget_kept_blocks() {
+    CHECK_THROWS_AS(static_cast<void>(HugeBlock::take(std::size_t{1} << 62)), std::bad_alloc);
+}
+
+}  // namespace
+
+TEST_CASE("an array in a block that was in use is zeroed") {
+    forget_kept_blocks();
+    std::uint8_t* before = nullptr;
+    {
+        HugeArray array(bytes);
+        before = array.data();
+        std::fill_n(array.data(), bytes, std::uint8_t{7});
+    }
+    HugeArray array(bytes);
+    CHECK(array.data() == before);
+    CHECK(std::ranges::count(std::span(array.data(), bytes), 0) == bytes);
+}
+
+TEST_CASE("a block of another size is not taken") {
+    HugeBlock::give_back(HugeBlock::take(bytes));
+    CHECK(HugeBlock::take(2 * bytes).fresh);
+}
+
+TEST_CASE("of many blocks the latest are kept") {
+    forget_kept_blocks();
+    std::vector<HugeBlock> blocks;
+    for (int i = 0; i < 20; ++i) blocks.push_back(HugeBlock::take(bytes));
+    for (const HugeBlock& block : blocks) HugeBlock::give_back(block);
+    std::size_t kept = 0;
+    for (HugeBlock block = HugeBlock::take(bytes); !block.fresh; block = HugeBlock::take(bytes)) {
+        CHECK(std::ranges::count(blocks, block.memory, &HugeBlock::memory) == 1);
+        CHECK(block.memory != blocks.front().memory);
+        ++kept;
+    }
+    CHECK(kept == 16);
+}
+
+TEST_CASE("what is kept is given up before memory is said not to suffice") {
+    HugeBlock::give_back(HugeBlock::take(bytes));
+    forget_kept_blocks();
+    CHECK(HugeBlock::take(bytes).fresh);
+}
