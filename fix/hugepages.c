@@ -120,8 +120,7 @@ struct range {
     uint64_t begin, end;
 };
 
-/* The frames of a node, from its first zone's to its last one's: each node has a cache of its own.
- */
+/* A node's frames, from its first zone's to its last one's: each node has a cache of its own. */
 static struct range frames_of(uint64_t node) {
     struct range all = {UINT64_MAX, 0};
     uint64_t of = UINT64_MAX, spanned = 0, value;
