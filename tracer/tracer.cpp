@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t instructions_per_stamp = 4096;
 constexpr std::uint64_t accesses_per_check = 1 << 16;  // between two looks at the budget
-constexpr std::size_t access_records = 2 * Strip::records_per_pass + 1;  // two lines and a stamp
+constexpr std::size_t access_records = Strip::records_per_pass + 1;  // a line and a stamp
 
 // The mapping of this process that holds host address `address`: [start, end), or {0, 0}.
 std::pair<std::uint64_t, std::uint64_t> mapping_at(std::uint64_t address) {

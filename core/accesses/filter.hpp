@@ -192,8 +192,7 @@ class Filter {
 
     // A line just told of takes the place of the last one.
     static void enter(Set& set, Line line) {
-        for (unsigned way = ways - 1; way > 0; --way) set.lines[way] = set.lines[way - 1];
-        set.lines[0] = line;
+        move_to_front(set, ways - 1, line);
         if (set.disorder > 0) --set.disorder;
     }
 
