@@ -1,6 +1,5 @@
 """`pagelens explain`: from a program, a trace or a declared workload to the answer."""
 
-import difflib
 import shlex
 import sys
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_o
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import DEFAULT_HISTORY, Policy, parse_history, policies
 from pagelens.machine import list_machines, load_machine
+from pagelens.names import nearest
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
@@ -195,8 +195,7 @@ def choose_policies(names: str) -> Mapping[str, Policy]:
     chosen = {}
     for name in (part.strip() for part in names.split(",")):
         if name not in policies:
-            near = difflib.get_close_matches(name, policies, n=3, cutoff=0.4) or list(policies)
-            raise UsageError(f"--policies: '{name}' is unknown; did you mean {', '.join(near)}?")
+            raise UsageError(f"--policies: '{name}' is unknown; did you mean {nearest(name, policies)}?")
         chosen[name] = policies[name]
     return chosen
 

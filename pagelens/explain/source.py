@@ -1,6 +1,5 @@
 """What a user asked to have explained: a declared workload, a trace, or a program that is traced first."""
 
-import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain.outputs import claim_directory
 from pagelens.machine import Machine
+from pagelens.names import nearest
 from pagelens.units import parse_size
 
 OUTPUT = Path("pagelens-out")
@@ -84,7 +84,7 @@ def choose_phase(name: str | None, program: Workload) -> str | None:
         return None
     if name not in program.phases:
         known = [phase for phase in program.phases if phase]
-        near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known)
+        near = nearest(name, known)
         offer = (
             f"{program.name} has {near}; '{WHOLE_RUN}'" if near else f"{program.name} has none; '{WHOLE_RUN}'"
         )
