@@ -43,6 +43,17 @@ std::string build_id_in(std::istream& in, std::uint64_t offset, std::uint64_t en
     return {};
 }
 
+// Segments ascend (gABI), and mostly touch.
+void add_file_backed(ElfImage& image, const Elf64_Phdr& segment) {
+    if (segment.p_filesz == 0) return;
+    const std::uint64_t begin = page_down(segment.p_vaddr);
+    const std::uint64_t end = page_up(segment.p_vaddr + segment.p_filesz);
+    if (image.file_backed.empty() || image.file_backed.back().end < begin)
+        image.file_backed.push_back({begin, end});
+    else
+        image.file_backed.back().end = std::max(image.file_backed.back().end, end);
+}
+
 }  // namespace
 
 std::optional<ElfImage> read_elf(const std::string& path) {
@@ -60,8 +71,10 @@ std::optional<ElfImage> read_elf(const std::string& path) {
             image.begin = page_down(segment.p_vaddr);
             image.file_offset = page_down(segment.p_offset);
         }
-        if (segment.p_type == PT_LOAD)
+        if (segment.p_type == PT_LOAD) {
             image.end = std::max(image.end, page_up(segment.p_vaddr + segment.p_memsz));
+            add_file_backed(image, segment);
+        }
         if (segment.p_type == PT_NOTE && image.build_id.empty())
             image.build_id = build_id_in(in, segment.p_offset, segment.p_offset + segment.p_filesz);
     }

@@ -124,8 +124,10 @@ void Modules::read_maps() {
         if (around != nullptr && around->definition.path == mapping->path) continue;
 
         const std::uint64_t base = start - image->begin;
-        const ModuleDefinition definition{mapping->path, image->build_id, base, start,
-                                          image->end - image->begin};
+        ModuleDefinition definition{mapping->path, image->build_id,           base,
+                                    start,         image->end - image->begin, {}};
+        for (const auto& [begin, end] : image->file_backed)
+            definition.file_backed.push_back({base + begin, end - begin});
         const auto known = std::find_if(modules_.begin(), modules_.end(), [&](const Module& m) {
             return m.definition.path == definition.path && m.definition.base == base &&
                    m.definition.build_id == definition.build_id;
@@ -133,7 +135,7 @@ void Modules::read_maps() {
         if (known != modules_.end())
             known->live = true;
         else
-            modules_.push_back({definition, role_of(mapping->path), true, std::nullopt});
+            modules_.push_back({std::move(definition), role_of(mapping->path), true, std::nullopt});
     }
 }
 

@@ -48,6 +48,7 @@ class OpsInMemory final : public CompiledTrace {
   public:
     OpList list;
     std::vector<VirtualPage> virtual_pages;
+    std::vector<FilePages> file_ranges;
     unsigned object_count = 0;
     std::vector<std::string> phase_names;
     unsigned thread_count = 1;
@@ -59,6 +60,7 @@ class OpsInMemory final : public CompiledTrace {
         return std::make_unique<BlockCursor>(list);
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return virtual_pages; }
+    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_ranges; }
     [[nodiscard]] unsigned objects() const override { return object_count; }
     [[nodiscard]] unsigned phases() const override {
         return static_cast<unsigned>(phase_names.size());
@@ -120,6 +122,19 @@ class CacheAddresses {
     PageMap pages_;  // place -> page
 };
 
+// The pages of all modules that show their files. Of modules that had one address after the other
+// the ranges may overlap.
+std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules) {
+    std::vector<FilePages> pages;
+    for (const ModuleDefinition& module : modules)
+        for (const auto& [start, size] : module.file_backed)
+            pages.push_back(
+                {page_of(VirtualAddress(start)), page_of(VirtualAddress(start + size))});
+    std::sort(pages.begin(), pages.end(),
+              [](const FilePages& a, const FilePages& b) { return a.begin < b.begin; });
+    return pages;
+}
+
 class Compiler {
   public:
     Compiler(const TraceReader& reader, const CompileOptions& options)
@@ -128,6 +143,7 @@ class Compiler {
         result_->phase_names = walk_.phases();
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
         result_->instruction_counts.resize(result_->phase_names.size() * result_->thread_count);
+        result_->file_ranges = file_pages(reader.modules());
         for (const PrivateCache& cache : options.private_caches) {
             levels_.push_back({cache, {}});
             levels_.back().caches.resize(result_->thread_count / cache.threads + 1);

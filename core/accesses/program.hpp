@@ -19,6 +19,10 @@ class Cursor {
     virtual std::span<const Op> next() = 0;
 };
 
+struct FilePages {  // that show a file, as code and initialised data do: [begin, end)
+    VirtualPage begin, end;
+};
+
 // Immutable, shared by all threads that replay it; every replay opens a cursor of its own.
 class Program {
   public:
@@ -27,6 +31,8 @@ class Program {
 
     // Dense page index -> virtual page number, ascending where the pages are neighbours.
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
+    // By address. They stay on small pages: only anonymous memory is given large ones.
+    [[nodiscard]] virtual std::span<const FilePages> file_pages() const { return {}; }
     [[nodiscard]] virtual unsigned objects() const = 0;
     [[nodiscard]] virtual unsigned phases() const = 0;  // >= 1; 0 is "before any marker"
     [[nodiscard]] virtual unsigned threads() const = 0;

@@ -41,6 +41,12 @@ struct TraceSummary {
     std::int32_t exit_status = 0;                     // as a shell states it: 128 + n for signal n
 };
 
+struct ByteRange {
+    std::uint64_t start = 0;
+    std::uint64_t size = 0;
+    friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
 // Definitions stand in the file before the first event that uses them.
 struct ModuleDefinition {
     std::string path;
@@ -48,6 +54,8 @@ struct ModuleDefinition {
     std::uint64_t base = 0;   // load bias: address in memory = base + address in the file
     std::uint64_t start = 0;  // first byte mapped
     std::uint64_t size = 0;   // bytes mapped from `start`
+    // Whole pages of these that show the file, by address; the others are .bss. Unknown if empty.
+    std::vector<ByteRange> file_backed;
 };
 
 struct CallSiteDefinition {

@@ -292,6 +292,13 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
             module.build_id = text(from);
             for (std::uint64_t* value : {&module.base, &module.start, &module.size})
                 *value = from.varint();
+            // What the first tracers did not state.
+            const std::uint64_t ranges = from.at_end() ? 0 : from.varint();
+            for (std::uint64_t i = 0; i < ranges && from.ok(); ++i) {
+                ByteRange& range = module.file_backed.emplace_back();
+                range.start = module.start + from.varint();
+                range.size = from.varint();
+            }
             break;
         }
         case Tag::call_site: {

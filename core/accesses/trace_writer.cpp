@@ -353,6 +353,11 @@ void TraceWriter::define(const ModuleDefinition& module) {
     append_text(body, module.build_id);
     for (const std::uint64_t value : {module.base, module.start, module.size})
         append_varint(body, value);
+    append_varint(body, module.file_backed.size());
+    for (const auto& [start, size] : module.file_backed) {
+        append_varint(body, start - module.start);
+        append_varint(body, size);
+    }
     add_definition(Tag::module, body);
 }
 

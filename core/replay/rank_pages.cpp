@@ -32,8 +32,8 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
-// Groups the pages by the large page that they would lie in, and keeps the groups that are worth
-// one.
+// Groups the pages, but for those of files, by the large page that they would lie in, and keeps the
+// groups that are worth one.
 void RankPages::find_blocks(const Program& program) {
     const std::span<const VirtualPage> pages = program.pages();
     const std::span<const std::uint8_t> written = program.written();
@@ -43,12 +43,21 @@ void RankPages::find_blocks(const Program& program) {
     const auto before = [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; };
     if (!std::is_sorted(by_address.begin(), by_address.end(), before))
         std::sort(by_address.begin(), by_address.end(), before);
+    // A file's pages stay small.
+    VirtualPage file_end(0);
+    auto file = program.file_pages().begin();
+    std::erase_if(by_address, [&](std::uint32_t page) {
+        for (; file != program.file_pages().end() && file->begin <= pages[page]; ++file)
+            file_end = std::max(file_end, file->end);
+        return pages[page] < file_end;
+    });
     block_of_.assign(count, none);
     offset_of_.resize(count);
-    for (std::uint32_t begin = 0; begin < count;) {
+    for (std::uint32_t begin = 0; begin < by_address.size();) {
         const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
         std::uint32_t end = begin, stored_to = 0;
-        for (; end < count && pages[by_address[end]].raw() >> order_ == virtual_block; ++end)
+        for (; end < by_address.size() && pages[by_address[end]].raw() >> order_ == virtual_block;
+             ++end)
             stored_to += written[by_address[end]];
         if (stored_to * least_share >= 1u << order_) {
             const auto first = static_cast<std::uint32_t>(block_pages_.size());

@@ -72,8 +72,7 @@ class RankPages {
   private:
     static constexpr std::uint32_t none = ~0u;
     // Where less than this share of a large page is ever written, the mapping is too small for one,
-    // as a stack or a program's data segment would be (assumed). Pages that are only read do not
-    // count: they are a file's, or the zero page.
+    // as a stack would be (assumed). Pages that are only read do not count: they are the zero page.
     static constexpr std::uint32_t least_share = 8;
 
     enum class State : std::uint8_t { unmapped, unlisted, listed };  // listed: has a list in pool_

@@ -123,6 +123,8 @@ TEST_CASE_FIXTURE(Fixture, "modules: a module spans its segments, .bss included"
     CHECK(modules[0].base == model);
     CHECK(modules[0].start == model);
     CHECK(modules[0].size == 0x5000);
+    // Of the data the file holds what is on the first of their three pages.
+    CHECK(modules[0].file_backed == std::vector<ByteRange>{{model, 0x3000}});
 }
 
 TEST_CASE_FIXTURE(Fixture, "modules: one loaded later is found, one replaced is not mistaken") {

@@ -336,6 +336,25 @@ TEST_CASE("compile: a page moved by mremap keeps its frame, its old address is a
     CHECK(program->pages()[0].raw() == 2000);
 }
 
+TEST_CASE("compile: the pages of files are those of all modules, by address") {
+    const TemporaryFile file;
+    {
+        TraceWriter writer(file.path, {});
+        writer.define(ModuleDefinition{"b.so", "", 0, 0x9000, 0x5000, {{0x9000, 0x2000}}});
+        writer.define(
+            ModuleDefinition{"a", "", 0, 0x1000, 0x8000, {{0x1000, 0x3000}, {0x7000, 0x1000}}});
+        writer.define(ModuleDefinition{"of the first tracers", "", 0, 0x20000, 0x1000, {}});
+        writer.finish({});
+    }
+    const auto program = compile(TraceReader(file.path), {{}, 12});
+    std::vector<std::uint64_t> bounds;
+    for (const auto& [begin, end] : program->file_pages()) {
+        bounds.push_back(begin.raw());
+        bounds.push_back(end.raw());
+    }
+    CHECK(bounds == std::vector<std::uint64_t>{1, 4, 7, 8, 9, 11});
+}
+
 TEST_CASE("compile: instructions are counted by phase and thread") {
     const TemporaryFile file;
     constexpr std::uint64_t k = stamp_grain;

@@ -291,6 +291,34 @@ TEST_CASE("large pages are taken whole at the first touch, for mappings that are
     CHECK(later.residency.pages == 2 * 512 + 2);
 }
 
+TEST_CASE("a file's pages stay small, what lies beside them does not") {
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    for (std::uint32_t p = 0; p < 3 * 512; ++p) {  // three blocks of 2 MiB, all written
+        addresses.emplace_back(512 + p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    const auto placement = place_by_kernel(bare(node_frames), huge_order);
+    const auto pages_of = [&](std::vector<FilePages> of_files) {
+        ListedProgram program(ops, addresses, 2, 1, 1);
+        program.set_file_pages(std::move(of_files));
+        const auto counters = replay(program, *placement, small_machine, unscaled(2), run_on);
+        return std::pair(counters.huge_pages, counters.residency.pages);
+    };
+    const auto range = [](std::uint64_t begin, std::uint64_t end) {
+        return FilePages{VirtualPage(begin), VirtualPage(end)};
+    };
+    CHECK(pages_of({}) == std::pair(6ul, 6ul * 512));
+    CHECK(pages_of({range(0, 512)}) == std::pair(6ul, 6ul * 512));
+    CHECK(pages_of({range(1024, 1536)}) == std::pair(4ul, 6ul * 512));
+    // 64 written pages are left of the second block, and worth one; 63 are not.
+    CHECK(pages_of({range(0, 1472)}) == std::pair(4ul, 2 * (512 + 448 + 2ul * 512)));
+    CHECK(pages_of({range(0, 1473)}) == std::pair(2ul, 6ul * 512));
+    // Ranges may overlap, and the first may be the longest.
+    CHECK(pages_of({range(512, 2048), range(600, 700), range(5000, 6000)}) ==
+          std::pair(0ul, 6ul * 512));
+}
+
 TEST_CASE("without large pages left, small ones are taken, and counted") {
     std::vector<VirtualPage> addresses;
     std::vector<Op> ops;

@@ -98,7 +98,12 @@ TEST_CASE("trace: header, definitions and summary come back") {
     const TemporaryFile file;
     TraceHeader header{{{64, 8}, {512, 2}}, {64, 1}, "pagelens test", "/bin/app", {"-n", ""}};
     TraceWriter writer(file.path, header);
-    writer.define(ModuleDefinition{"/bin/app", std::string("\0\xff", 2), 0x400000, 0x401000, 4096});
+    writer.define(ModuleDefinition{"/bin/app",
+                                   std::string("\0\xff", 2),
+                                   0x400000,
+                                   0x401000,
+                                   0x5000,
+                                   {{0x401000, 0x1000}, {0x403000, 0x2000}}});
     writer.define(CallSiteDefinition{3, {0x401234, 0xffff'ffff'ffff'ffff}});
     writer.define(PhaseDefinition{1, "solve"});
     writer.define(RegionDefinition{RegionKind::stack, 0x7ffd'0000'0000, 8 << 20});
@@ -118,7 +123,9 @@ TEST_CASE("trace: header, definitions and summary come back") {
     CHECK(reader.modules()[0].build_id == std::string("\0\xff", 2));
     CHECK(reader.modules()[0].base == 0x400000);
     CHECK(reader.modules()[0].start == 0x401000);
-    CHECK(reader.modules()[0].size == 4096);
+    CHECK(reader.modules()[0].size == 0x5000);
+    CHECK(reader.modules()[0].file_backed ==
+          std::vector<ByteRange>{{0x401000, 0x1000}, {0x403000, 0x2000}});
     REQUIRE(reader.call_sites().size() == 1);
     CHECK(reader.call_sites()[0].id == 3);
     CHECK(reader.call_sites()[0].return_addresses ==

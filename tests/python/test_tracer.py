@@ -15,6 +15,9 @@ from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceResult, _read_status, _SignalsHandedOn
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
+from pagelens.frames import age_node, policies
+from pagelens.machine import load_machine
+from pagelens.replay import replay
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
@@ -81,6 +84,25 @@ def test_counts_are_exact(pagelens: Run, built: Callable[..., Path], tmp_path: P
     assert a3 - a2 == a2 - a1 == pytest.approx(2 << 17, abs=8)
     assert i3 - i2 == i2 - i1
     assert (i2 - i1) % (1 << 17) < 64  # a whole number an iteration
+
+
+def test_initialised_data_stay_on_small_pages(
+    pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """They are the program's file; what is not initialised (.bss) is anonymous memory."""
+    program = compile_c(
+        "static volatile char from_file[8 << 20] = {1}, zeroed[8 << 20];\n"
+        "int main(void) { for (int i = 0; i < 8 << 20; i += 4096) from_file[i] += zeroed[i] = 1; }\n"
+    )
+    workload = traced(pagelens, tmp_path, program)
+    machine = load_machine("cori-knl-cache")
+    policy = policies["2m"]
+    node = age_node(machine, seed=1, node=0)
+    counters = replay(
+        workload.compile(machine, policy.page_bits), machine, policy.place(machine, node), policy.page_bits,
+        ranks=1, seed=1, node=0,
+    )  # fmt: skip
+    assert counters.huge_pages in (4, 5)  # by where the linker puts the 8 MiB
 
 
 def test_static_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
