@@ -137,16 +137,17 @@ void line_by_line() {
     CacheCounts runs;
     constexpr std::uint32_t ahead = 4;  // pages
     const auto copy_runs = [&] {
-        runs = {};
+        CacheCounts counts;  // in registers, as those of the lines
         for (int sweep = 0; sweep < sweeps; ++sweep) {
             for (std::uint32_t page = 0; page < array_pages; ++page) {
                 const std::uint32_t from = frames[page], to = frames[array_pages + page];
                 paged.prefetch(frames[page + ahead] & (slots - 1));
                 paged.prefetch(frames[array_pages + page + ahead] & (slots - 1));
-                runs.add(~0ull, paged.access(from & (slots - 1), from / slots, ~0ull, false));
-                runs.add(~0ull, paged.access(to & (slots - 1), to / slots, ~0ull, true));
+                counts.add(~0ull, paged.access(from & (slots - 1), from / slots, ~0ull, false));
+                counts.add(~0ull, paged.access(to & (slots - 1), to / slots, ~0ull, true));
             }
         }
+        runs = counts;
     };
     const auto copies = best_rates(
         copied, {[&] { copy(DirectMappedLines(single), frames, sweeps, &lines); },

@@ -36,33 +36,24 @@ RowResult access_scalar(std::uint8_t* row, unsigned ways, std::uint64_t lines, s
     return result;
 }
 
-// The vector versions first look whether every line is in the most recent way, as in a sweep over
-// pages that are alone in their slots: then nothing moves, and often nothing is stored.
+// The vector versions first ask whether anything changes, as it does not in a sweep over pages that
+// are alone in their slots: every line is in the most recent way, and dirty if it is written. So
+// what is there equals `entry`, whatever a read finds in the dirty flag.
 
-__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(
+__attribute__((target("avx512f,avx512bw"), noinline)) RowResult change_avx512(
     std::uint8_t* row, unsigned ways, std::uint64_t lines, std::uint8_t entry, Evicted& evicted) {
     const __m512i tag = _mm512_set1_epi8(static_cast<char>(entry & row_tag));
     const __m512i tag_bits = _mm512_set1_epi8(row_tag);
     const __m512i dirty = _mm512_set1_epi8(static_cast<char>(row_dirty));
-    __m512i old = _mm512_load_si512(row);
-    __mmask64 hit = _mm512_mask_cmpeq_epi8_mask(lines, _mm512_and_si512(old, tag_bits), tag);
-    if (hit == lines) {
-        const __mmask64 turns_dirty =
-            (entry & row_dirty) != 0 ? lines & ~_mm512_movepi8_mask(old) : __mmask64{0};
-        if (turns_dirty != 0) {
-            _mm512_store_si512(
-                row, _mm512_mask_blend_epi8(turns_dirty, old, _mm512_or_si512(old, dirty)));
-        }
-        return {0, 0};
-    }
     // `active` are the lines still looking for their tag: they shift one way down at each step.
     __m512i carried = _mm512_set1_epi8(static_cast<char>(entry));
     __mmask64 active = lines;
     __mmask64 stays_dirty = 0;
     for (unsigned way = 0; way < ways && active != 0; ++way) {
         std::uint8_t* here = row + way * 64;
-        old = _mm512_load_si512(here);
-        hit = _mm512_mask_cmpeq_epi8_mask(active, _mm512_and_si512(old, tag_bits), tag);
+        const __m512i old = _mm512_load_si512(here);
+        const __mmask64 hit =
+            _mm512_mask_cmpeq_epi8_mask(active, _mm512_and_si512(old, tag_bits), tag);
         _mm512_store_si512(here, _mm512_mask_blend_epi8(active, old, carried));
         stays_dirty |= hit & _mm512_movepi8_mask(old);
         active &= ~hit;
@@ -77,6 +68,15 @@ __attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(
     _mm512_store_si512(evicted.entry, carried);
     evicted.lines = _mm512_mask_test_epi8_mask(active, carried, carried);
     return {active, active & _mm512_movepi8_mask(carried)};
+}
+
+__attribute__((target("avx512f,avx512bw"))) RowResult access_avx512(
+    std::uint8_t* row, unsigned ways, std::uint64_t lines, std::uint8_t entry, Evicted& evicted) {
+    const __m512i differs =
+        _mm512_xor_si512(_mm512_load_si512(row), _mm512_set1_epi8(static_cast<char>(entry)));
+    const __m512i that_count = _mm512_set1_epi8(static_cast<char>(entry | row_tag));
+    if (_mm512_mask_test_epi8_mask(lines, differs, that_count) == 0) return {0, 0};
+    return change_avx512(row, ways, lines, entry, evicted);
 }
 
 // 32 bits to 32 bytes of 0 or 0xff.
@@ -99,25 +99,21 @@ struct HalfResult {
 __attribute__((target("avx2"))) HalfResult access_half(std::uint8_t* row, unsigned ways,
                                                        std::uint32_t lines, std::uint8_t entry,
                                                        std::uint8_t* evicted) {
+    auto* first = reinterpret_cast<__m256i*>(row);
+    __m256i active = expand(lines);
+    __m256i carried = _mm256_set1_epi8(static_cast<char>(entry));
+    const __m256i differs = _mm256_xor_si256(_mm256_load_si256(first), carried);
+    const __m256i that_count = _mm256_set1_epi8(static_cast<char>(entry | row_tag));
+    if (_mm256_testz_si256(_mm256_and_si256(active, that_count), differs) != 0) return {0, 0, 0};
     const __m256i tag = _mm256_set1_epi8(static_cast<char>(entry & row_tag));
     const __m256i tag_bits = _mm256_set1_epi8(row_tag);
     const __m256i dirty = _mm256_set1_epi8(static_cast<char>(row_dirty));
-    auto* first = reinterpret_cast<__m256i*>(row);
-    __m256i active = expand(lines);
-    __m256i old = _mm256_load_si256(first);
-    __m256i hit = _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
-    if (top_bits(hit) == lines) {
-        if ((entry & row_dirty) != 0 && (lines & ~top_bits(old)) != 0) {
-            _mm256_store_si256(first, _mm256_or_si256(old, _mm256_and_si256(active, dirty)));
-        }
-        return {0, 0, 0};
-    }
-    __m256i carried = _mm256_set1_epi8(static_cast<char>(entry));
     __m256i stays_dirty = _mm256_setzero_si256();
     for (unsigned way = 0; way < ways; ++way) {
         auto* here = reinterpret_cast<__m256i*>(row + way * 64);
-        old = _mm256_load_si256(here);
-        hit = _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
+        const __m256i old = _mm256_load_si256(here);
+        const __m256i hit =
+            _mm256_and_si256(active, _mm256_cmpeq_epi8(_mm256_and_si256(old, tag_bits), tag));
         _mm256_store_si256(here, _mm256_blendv_epi8(old, carried, active));
         stays_dirty =
             _mm256_or_si256(stays_dirty, _mm256_and_si256(hit, _mm256_and_si256(old, dirty)));
