@@ -11,9 +11,13 @@ struct Instruction {
     // It makes exactly one memory callback each time it runs. Only for common forms, where it is
     // certain: vector accesses come in pieces of 8 bytes, read-modify-writes make two.
     bool one_access = false;
+    bool store = false;     // what that access is
+    std::uint8_t size = 8;  // and its bytes at most: 1, 4 or 8
     // It makes none, for certain. A callback on such an instruction is never called, but where QEMU
     // calls a helper for the instruction (floating point, division, flags) it costs time even so.
     bool no_access = false;
+    // One element of an FMA, 4 or 8 bytes. QEMU 7.2 reads 16 for it: that is two callbacks.
+    bool scalar_fma = false;
     bool non_temporal_store = false;
     bool avx512 = false;  // no QEMU up to 8.2 executes it
 };
@@ -38,9 +42,20 @@ constexpr bool one_access_primary(std::uint8_t opcode, unsigned modrm_reg) {
     }
 }
 
-constexpr bool is_push_pop(std::uint8_t opcode) {
-    return (opcode >= 0x50 && opcode <= 0x5f) || opcode == 0xc3;
+// Of these, the stores.
+constexpr bool stores_primary(std::uint8_t opcode) {
+    return opcode == 0x88 || opcode == 0x89 || opcode == 0xc6 || opcode == 0xc7;
 }
+
+constexpr bool is_push(std::uint8_t opcode) { return opcode >= 0x50 && opcode <= 0x57; }
+
+constexpr bool is_pop_or_ret(std::uint8_t opcode) {
+    return (opcode >= 0x58 && opcode <= 0x5f) || opcode == 0xc3;
+}
+
+// Of the one-byte map's, those with an operand of one byte: the even ones, but for movsxd and imul
+// (odd all the same).
+constexpr bool is_of_bytes(std::uint8_t opcode) { return opcode % 2 == 0; }
 
 // Opcodes of the 0f map: integer loads, and with a scalar prefix (f2, f3) scalar floating point.
 constexpr bool one_access_0f(std::uint8_t opcode, bool scalar) {
@@ -84,6 +99,11 @@ constexpr bool touches_nothing(std::uint8_t opcode) {
     return (opcode >= 0x70 && opcode <= 0x7f) || opcode == 0xe9 || opcode == 0xeb || opcode == 0x8d;
 }
 
+// vfmadd132ss and its like, with one element of 4 or 8 bytes.
+constexpr bool is_scalar_fma(std::uint8_t opcode) {
+    return opcode >= 0x99 && opcode <= 0xbf && opcode % 2 == 1 && opcode % 16 >= 9;
+}
+
 // AVX-512's moves and operations on mask registers are encoded by VEX.
 constexpr bool is_mask_instruction(std::uint8_t opcode) {
     return (opcode >= 0x41 && opcode <= 0x4b) || (opcode >= 0x90 && opcode <= 0x93) ||
@@ -113,7 +133,8 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
             break;
         }
     }
-    if ((at(i) & 0xf0) == 0x40) ++i;  // REX
+    const bool wide = (at(i) & 0xf8) == 0x48;  // REX.W
+    if ((at(i) & 0xf0) == 0x40) ++i;           // REX
 
     if (at(i) == 0x62) {  // EVEX
         result.avx512 = true;
@@ -124,11 +145,13 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         const std::uint8_t opcode = at(i + (three ? 3 : 2));
         const bool memory = in_memory(i + (three ? 4 : 3));
         result.no_access = !memory && !(map == 1 && opcode == 0xf7);
+        result.scalar_fma = map == 2 && memory && prefix == 1 && is_scalar_fma(opcode);
         if (map != 1) return result;
         result.avx512 = is_mask_instruction(opcode);
         result.non_temporal_store =
             memory && ((opcode == 0x2b && prefix <= 1) || (opcode == 0xe7 && prefix == 1));
         result.one_access = memory && prefix >= 2 && one_access_0f(opcode, true);
+        result.store = opcode == 0x11;
     } else if (at(i) == 0x0f) {
         const std::uint8_t opcode = at(i + 1);
         const bool longer = opcode == 0x38 || opcode == 0x3a;  // an opcode of three bytes
@@ -140,11 +163,16 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
                                     opcode == 0x2b ||                 // movntps, -pd, -ss, -sd
                                     (opcode == 0xe7 && repeat == 0);  // movntq, movntdq
         result.one_access = one_access_0f(opcode, repeat != 0);
+        result.store = repeat != 0 && opcode == 0x11;
+        if (repeat == 0 && (opcode == 0xb6 || opcode == 0xbe)) result.size = 1;
     } else {
         result.no_access =
             touches_nothing(at(i)) || (!in_memory(i + 1) && operand_only_primary(at(i)));
-        result.one_access = is_push_pop(at(i)) ||
-                            (in_memory(i + 1) && one_access_primary(at(i), at(i + 1) >> 3 & 7));
+        const bool stack = is_push(at(i)) || is_pop_or_ret(at(i));
+        result.one_access =
+            stack || (in_memory(i + 1) && one_access_primary(at(i), at(i + 1) >> 3 & 7));
+        result.store = is_push(at(i)) || stores_primary(at(i));
+        if (!stack) result.size = is_of_bytes(at(i)) ? 1 : wide ? 8 : 4;
     }
     return result;
 }

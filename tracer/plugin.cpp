@@ -16,6 +16,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -24,6 +25,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tracer/decode.hpp"
@@ -70,6 +72,14 @@ unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits ab
 bool is_store_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 2; }
 bool is_load_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 1; }
 
+// What a block of instructions counts for: all of them, and the accesses that it is certain to
+// make.
+struct BlockCount {
+    std::uint32_t instructions, accesses;
+};
+
+void* pack(BlockCount count) { return std::bit_cast<void*>(count); }
+BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
 void* as_data(std::uint64_t value) { return reinterpret_cast<void*>(value); }
 std::uint64_t as_number(void* data) { return reinterpret_cast<std::uint64_t>(data); }
 
@@ -102,45 +112,78 @@ void go_to(Stage from, Stage to) {
 
 // --- accesses -----------------------------------------------------------------------------------
 
-[[gnu::noinline]] void pass(Vcpu& vcpu, std::uint64_t address, bool store) {
-    if (tracer->pass(vcpu, address, store)) go_to(Stage::tracing, Stage::finishing);
+// An access of at most `size` bytes, for which time has advanced.
+[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned store,
+                                          unsigned size, qemu_plugin_meminfo_t info,
+                                          std::uint64_t later) {
+    if (vcpu.strip.hides(address, store, line_bytes - size, later)) [[likely]]
+        return;
+    tracer->pass(vcpu, address, store, size_of(info), later);
 }
 
-[[gnu::noinline]] void crossing(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info) {
-    if (tracer->crossing(vcpu, address, is_store(info), size_of(info))) {
-        go_to(Stage::tracing, Stage::finishing);
+// An access that the block was not certain to make. No access is larger than 8 bytes: larger ones
+// come in pieces.
+[[gnu::always_inline]] inline void uncertain_access(Vcpu& vcpu, std::uint64_t address,
+                                                    qemu_plugin_meminfo_t info,
+                                                    std::uint64_t later = 0) {
+    vcpu.strip.advance(1);
+    access(vcpu, address, is_store(info), 8, info, later);
+}
+
+// `data`: how many of the block's certain accesses come later, of those that have been counted.
+void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                         void* data) {
+    uncertain_access(tracer->vcpu(index), address, info, as_number(data));
+}
+
+// The operand of a scalar FMA, and the 8 bytes after it that no processor reads.
+void on_wide_fma(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (std::exchange(vcpu.unread, address + 8) == address) {
+        vcpu.unread = 0;
+    } else {
+        uncertain_access(vcpu, address, info, as_number(data));
     }
 }
 
-[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address,
-                                          qemu_plugin_meminfo_t info) {
-    // No access is larger than 8 bytes: larger ones come in pieces.
-    const std::uint64_t offset = address % line_bytes;
-    const bool one_line = offset <= line_bytes - 8 || offset + size_of(info) <= line_bytes;
-    if (!one_line) [[unlikely]]
-        return crossing(vcpu, address, info);
-    if (vcpu.strip.hides(address, is_store(info))) [[likely]]
-        return;
-    pass(vcpu, address, is_store(info));
+// `data`: the same.
+template <bool store, unsigned size>
+void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    access(tracer->vcpu(index), address, store, size, info, as_number(data));
 }
 
-void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
-    access(tracer->vcpu(index), address, info);
-}
-
-// `data`: instructions of the block that this access stands for.
+// The first of the block's certain accesses. `data`: what the block counts for.
+template <bool store, unsigned size>
 void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                         void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
-    vcpu.instructions += as_number(data);
-    access(vcpu, address, info);
+    const BlockCount count = unpack(data);
+    vcpu.instructions += count.instructions;
+    vcpu.strip.advance(count.accesses);
+    access(vcpu, address, store, size, info, count.accesses - 1);
 }
 
-void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void*) {
-    if (tracer->stream_store(tracer->vcpu(index), address)) go_to(Stage::tracing, Stage::finishing);
+template <bool counting, bool store>
+qemu_plugin_vcpu_mem_cb_t callback_of_size(unsigned size) {
+    switch (size) {
+        case 1:
+            return counting ? on_counting_access<store, 1> : on_access<store, 1>;
+        case 4:
+            return counting ? on_counting_access<store, 4> : on_access<store, 4>;
+        default:
+            return counting ? on_counting_access<store, 8> : on_access<store, 8>;
+    }
 }
 
-void on_block(unsigned index, void* data) { tracer->vcpu(index).instructions += as_number(data); }
+void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    vcpu.strip.advance(1);
+    tracer->stream_store(vcpu, address, as_number(data));
+}
+
+void on_block(unsigned index, void* data) {
+    tracer->vcpu(index).instructions += unpack(data).instructions;
+}
 
 void on_skipped_access(unsigned, qemu_plugin_meminfo_t, std::uint64_t, void*) {
     if (left_to_skip.fetch_sub(1, std::memory_order_relaxed) == 1) {
@@ -158,16 +201,14 @@ void on_call(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, 
         vcpu.thread->stack.call(as_number(data), address);
         if (!vcpu.thread->stack_known) tracer->know_stack(vcpu, address);
     }
-    if (stage == Stage::tracing) access(vcpu, address, info);
+    if (stage == Stage::tracing) uncertain_access(vcpu, address, info);
 }
 
-// `data`: instructions, as in on_counting_access.
-void on_return(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+void on_return(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (vcpu.thread == nullptr) return;
     if (is_load_alone(info)) vcpu.thread->stack.ret(address);
-    vcpu.instructions += as_number(data);
-    if (stage == Stage::tracing) access(vcpu, address, info);
+    if (stage == Stage::tracing) uncertain_access(vcpu, address, info);
 }
 
 // Until the self-test has passed calls have these callbacks, the first before the call runs.
@@ -235,14 +276,21 @@ std::span<const std::uint8_t> bytes_of(const qemu_plugin_insn* instruction) {
             qemu_plugin_insn_size(instruction)};
 }
 
-// The instruction of the block whose access counts for all of the block: the first one that makes
-// exactly one. Calls and doorbells have callbacks of their own.
-std::size_t counting_instruction(const qemu_plugin_tb* block, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) {
+// Calls, returns and doorbells, though they make one access, have callbacks of their own.
+BlockCount count_of(const qemu_plugin_tb* block) {
+    BlockCount count{static_cast<std::uint32_t>(qemu_plugin_tb_n_insns(block)), 0};
+    for (std::size_t i = 0; i < count.instructions; ++i) {
         const auto bytes = bytes_of(qemu_plugin_tb_get_insn(block, i));
-        if (decode(bytes).one_access && !is_doorbell(bytes.data(), bytes.size())) return i;
+        count.accesses += decode(bytes).one_access && !is_doorbell(bytes.data(), bytes.size()) &&
+                          classify_branch(bytes.data(), bytes.size()) == Branch::none;
     }
-    return size;
+    return count;
+}
+
+template <bool counting>
+qemu_plugin_vcpu_mem_cb_t access_callback(const Instruction& instruction) {
+    return instruction.store ? callback_of_size<counting, true>(instruction.size)
+                             : callback_of_size<counting, false>(instruction.size);
 }
 
 void watch_avx512(qemu_plugin_insn* instruction) {
@@ -272,17 +320,18 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
         tracer->modules().find(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)));
     const bool ours = module && module->role == ModuleRole::hooks;
     const bool tracing = now == Stage::tracing && !ours;
-    const std::size_t counting = tracing ? counting_instruction(block, size) : size;
-    if (tracing && counting == size) {
-        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
-                                             as_data(size));
+    const BlockCount count = tracing ? count_of(block) : BlockCount{};
+    const bool counts = count.accesses == 0 && tracing;  // without an access that does
+    if (counts) {
+        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(count));
     }
+    bool counted = false;
+    std::uint32_t later = 0;  // certain accesses of the block that are counted, and come later
     for (std::size_t i = 0; i < size; ++i) {
         qemu_plugin_insn* instruction = qemu_plugin_tb_get_insn(block, i);
         const auto bytes = bytes_of(instruction);
         const std::uint64_t address = qemu_plugin_insn_vaddr(instruction);
         const Instruction decoded = decode(bytes);
-        void* const counted = as_data(i == counting ? size : 0);
         if (now == Stage::waiting && address == tracer->begin_address()) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_begin_function,
                                                    QEMU_PLUGIN_CB_NO_REGS, nullptr);
@@ -301,18 +350,24 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
                 on_memory(instruction, on_tested_call, return_address);
             }
         } else if (branch == Branch::ret) {
-            on_memory(instruction, on_return, counted);
+            on_memory(instruction, on_return);
         } else if (ours || decoded.no_access) {
             continue;
         } else if (now == Stage::skipping) {
             on_memory(instruction, on_skipped_access);
         } else if (now == Stage::tracing) {
             if (decoded.non_temporal_store) {
-                on_memory(instruction, on_stream_store);
-            } else if (i == counting) {
-                on_memory(instruction, on_counting_access, counted);
+                on_memory(instruction, on_stream_store, as_data(later));
+            } else if (decoded.scalar_fma && options.wide_fma != 0) {
+                on_memory(instruction, on_wide_fma, as_data(later));
+            } else if (!decoded.one_access) {
+                on_memory(instruction, on_uncertain_access, as_data(later));
+            } else if (!counted) {
+                counted = true;
+                later = count.accesses - 1;
+                on_memory(instruction, access_callback<true>(decoded), pack(count));
             } else {
-                on_memory(instruction, on_access);
+                on_memory(instruction, access_callback<false>(decoded), as_data(--later));
             }
         }
     }
@@ -396,7 +451,8 @@ std::vector<std::string> guest_command() {
 
 // At the first translation: only now is it known where guest memory is.
 void start() try {
-    tracer = new Tracer(options, guest_command(), guest_base);
+    tracer = new Tracer(options, guest_command(), guest_base,
+                        [] { go_to(Stage::tracing, Stage::finishing); });
     self_test = new SelfTest(guest_base);
     tracer->begin_thread(0);
     tracer->vcpu(0).cpu = current_cpu;

@@ -50,8 +50,12 @@ bool wakes(std::uint64_t futex_operation) {
 
 constinit Tracer::VcpuTable Tracer::table_;
 
-Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base)
-    : options_(std::move(options)), command_(std::move(command)), guest_base_(guest_base) {
+Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base,
+               void (*budget_used)())
+    : options_(std::move(options)),
+      command_(std::move(command)),
+      guest_base_(guest_base),
+      budget_used_(budget_used) {
     open_session();
 }
 
@@ -136,40 +140,53 @@ inline bool Tracer::ready(Vcpu& vcpu) {
     return true;
 }
 
-bool Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store) {
+inline void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later) {
     if (!ready(vcpu)) [[unlikely]]
-        return false;
-    vcpu.at = vcpu.strip.pass(address, store, vcpu.at);
-    return vcpu.instructions >= vcpu.attend_at && attend(vcpu);
+        return;
+    vcpu.at = vcpu.strip.pass(address, store, later, vcpu.at);
+    if (vcpu.instructions >= vcpu.attend_at) [[unlikely]]
+        attend(vcpu);
 }
 
-bool Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size) {
-    bool over = false;
-    for (const std::uint64_t part : {address, address + size - 1}) {
-        if (!vcpu.strip.hides(part, store)) over |= pass(vcpu, part, store);
+void Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                  std::uint64_t later) {
+    if (address % line_bytes <= line_bytes - 8) [[likely]]  // no access is larger
+        return pass_line(vcpu, address, store, later);
+    crossing(vcpu, address, store, size, later);
+}
+
+// Perhaps: the strip did not hide the access as it might have crossed, had it been of 8 bytes.
+[[gnu::noinline]] void Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store,
+                                        unsigned size, std::uint64_t later) {
+    const auto part = [&](std::uint64_t at) {
+        const bool hidden = vcpu.strip.hides(at, store, line_bytes - 1, later);
+        if (!hidden) pass_line(vcpu, at, store, later);
+    };
+    part(address);
+    if (address % line_bytes + size > line_bytes) {
+        vcpu.strip.advance(1);
+        part(address + size - 1);
     }
-    return over;
 }
 
-bool Tracer::stream_store(Vcpu& vcpu, std::uint64_t address) {
-    if (!ready(vcpu)) return false;
-    vcpu.at = vcpu.strip.stream_store(address, vcpu.at);
-    return vcpu.instructions >= vcpu.attend_at && attend(vcpu);
+void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later) {
+    if (!ready(vcpu)) return;
+    vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
+    if (vcpu.instructions >= vcpu.attend_at) attend(vcpu);
 }
 
 // From time to time, at a record: stamps the records with the instruction count, and looks whether
 // the budget is used up.
-[[gnu::noinline]] bool Tracer::attend(Vcpu& vcpu) {
+[[gnu::noinline]] void Tracer::attend(Vcpu& vcpu) {
     vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
-    if (vcpu.strip.accesses() >= vcpu.check_at && budget_used(vcpu)) return true;
+    if (vcpu.strip.accesses() >= vcpu.check_at && is_budget_used(vcpu)) return budget_used_();
     // Few instructions make more than one access.
     vcpu.attend_at =
         vcpu.instructions + std::min(vcpu.check_at - vcpu.strip.accesses(), instructions_per_stamp);
-    return false;
 }
 
 // Sets when the thread looks next, the sooner the less is left.
-bool Tracer::budget_used(Vcpu& vcpu) {
+bool Tracer::is_budget_used(Vcpu& vcpu) {
     if (options_.accesses == 0) {
         vcpu.check_at = ~std::uint64_t{0};
         return false;

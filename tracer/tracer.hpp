@@ -22,7 +22,9 @@ class Tracer {
     static constexpr unsigned max_vcpus = 16384;
 
     // Throws std::system_error if the trace cannot be created.
-    Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base);
+    // `budget_used` is called, by any thread and any number of times, once it is.
+    Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base,
+           void (*budget_used)());
 
     const Options& options() const { return options_; }
     static Vcpu& vcpu(unsigned index) { return table_.vcpus[index]; }
@@ -38,12 +40,10 @@ class Tracer {
 
     // The rest is called by the thread itself.
 
-    // An access within a line that the strip did not hide. True once the budget is used up; so are
-    // the next two.
-    bool pass(Vcpu& vcpu, std::uint64_t address, bool store);
-    // An access of `size` bytes that crosses into the next line.
-    bool crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size);
-    bool stream_store(Vcpu& vcpu, std::uint64_t address);
+    // An access of `size` bytes that the strip did not hide (`later`: as the strip has it); it may
+    // cross into the next line.
+    void pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size, std::uint64_t later);
+    void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
     void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
@@ -64,16 +64,19 @@ class Tracer {
 
   private:
     void open_session();
+    void crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                  std::uint64_t later);
+    void pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later);
     bool ready(Vcpu& vcpu);
     bool prepare(Vcpu& vcpu);
-    bool attend(Vcpu& vcpu);
+    void attend(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
     void sync(Vcpu& vcpu);
     void given_back(Vcpu& vcpu, const Event& event);
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
-    bool budget_used(Vcpu& vcpu);
+    bool is_budget_used(Vcpu& vcpu);
     std::uint64_t phase_id(const std::string& name);
 
     // Pages of address space, which become memory with the threads: begin_thread makes the Vcpu.
@@ -86,6 +89,7 @@ class Tracer {
     Options options_;
     const std::vector<std::string> command_;
     const std::uint64_t guest_base_;
+    void (*const budget_used_)();
     // Hidden: where it is declared only, that is not so by itself, and costs a load an access.
     [[gnu::visibility("hidden")]] static VcpuTable table_;
     std::atomic<std::uint64_t> begin_address_{0};

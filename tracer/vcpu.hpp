@@ -42,7 +42,8 @@ struct alignas(8192) Vcpu {
     std::uint64_t check_at = 0;   // access count at which the budget is looked at
     std::size_t forgotten = 0;    // of the tracer's list of pages given back
     Thread* thread = nullptr;
-    void* cpu = nullptr;  // QEMU's
+    void* cpu = nullptr;       // QEMU's
+    std::uint64_t unread = 0;  // address of what QEMU is about to read and the program does not
 
     [[nodiscard]] bool has_room(std::size_t records) const {
         return static_cast<std::size_t>(end - at) >= records;

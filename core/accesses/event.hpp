@@ -34,6 +34,7 @@ struct Event {
     std::uint64_t address = 0;
     std::uint64_t count = 0;
     std::uint64_t extra = 0;
+    friend bool operator==(const Event&, const Event&) = default;
 };
 
 }  // namespace pagelens

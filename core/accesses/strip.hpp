@@ -27,48 +27,57 @@ class Strip {
   public:
     Strip() { pages_.fill(no_page); }
 
-    // Whether an access within the line at `address` (`store`: 0 or 1) is hidden. If not, `pass`
-    // has to be called for the same access. Lines keep their places: arrays of one size share sets,
-    // so a loop over two of them takes turns between the two lines of a set.
-    [[gnu::always_inline]] bool hides(std::uint64_t address, unsigned store) {
+    // Time passes by so many accesses. The callbacks of a block of instructions do this once, for
+    // all accesses that the block is certain to make: each of these then states its `later`, how
+    // many of them come after it. Of two accesses the later one has the greater time.
+    void advance(std::uint64_t accesses) { clock_ += accesses; }
+
+    // Whether an access is hidden that starts at most `reach` bytes after the start of its line,
+    // so that it does not leave it (`store`: 0 or 1). If not, `pass` has to be called for the same
+    // access, or for its parts. Lines keep their places: arrays of one size share sets, so a loop
+    // over two of them takes turns between the two lines of a set.
+    [[gnu::always_inline]] bool hides(std::uint64_t address, unsigned store, std::uint64_t reach,
+                                      std::uint64_t later) {
         Set& set = set_of(address);
         const Ways<std::uint64_t>& held = set.line[store];
-        const std::uint64_t line = address & ~(line_bytes - 1);
-        const bool second = held[1] == line;
-        std::uint8_t either = second | (held[0] == line);
+        const bool second = address - held[1] <= reach;
+        std::uint8_t either = second | (address - held[0] <= reach);
         asm("" : "+r"(either));  // one branch, not two: which of the lines it is cannot be foreseen
         if (either == 0) [[unlikely]]
             return false;
-        set.used[second] = ++clock_;
+        set.used[second] = clock_ - later;
         return true;
     }
 
     // An access that `hides` did not hide: appends its records at `at`, at most `records_per_pass`
     // of them, and returns where they end.
-    [[gnu::always_inline]] Record* pass(std::uint64_t address, bool store, Record* at) {
+    [[gnu::always_inline]] Record* pass(std::uint64_t address, bool store, std::uint64_t later,
+                                        Record* at) {
         const std::uint64_t line = address & ~(line_bytes - 1);
-        const unsigned slot = use_page(address >> page_bits, at);
+        const std::uint64_t now = clock_ - later;
+        const unsigned slot = use_page(address >> page_bits, now, at);
         Set& set = set_of(address);
         unsigned way = set.line[0][1] == line;
         if (set.line[0][way] != line) {  // else it is stored to for the first time
-            at = tell_order(set, at);
-            way = 1 - set.later();
+            const unsigned later_way = set.later();
+            at = tell_order(set, later_way, at);
+            way = 1 - later_way;
             leave(set, way);
             set.line[0][way] = line;
             set.slot[way] = static_cast<std::uint8_t>(slot);
             lines_of_page_[slot] |= bit_of(set);
         }
         set.line[1][way] = store ? line : empty;
-        set.used[way] = clock_;
+        set.used[way] = now;
         set.told = static_cast<std::uint8_t>(way);
         *at++ = make_record(store ? RecordKind::store : RecordKind::load, line >> line_bits, slot);
         return at;
     }
 
     // A non-temporal store: never hidden, and the line leaves the caches.
-    Record* stream_store(std::uint64_t address, Record* at) {
+    Record* stream_store(std::uint64_t address, std::uint64_t later, Record* at) {
         const std::uint64_t line = address & ~(line_bytes - 1);
-        const unsigned slot = use_page(address >> page_bits, at);
+        const unsigned slot = use_page(address >> page_bits, clock_ - later, at);
         Set& set = set_of(address);
         if (set.line[0][0] == line || set.line[0][1] == line) at = clear(set, at);
         *at++ = make_record(RecordKind::stream_store, line >> line_bits, slot);
@@ -111,7 +120,7 @@ class Strip {
   private:
     template <class T>
     using Ways = std::array<T, 2>;
-    static constexpr std::uint64_t empty = ~std::uint64_t{0};  // no line's address
+    static constexpr std::uint64_t empty = std::uint64_t{1} << 63;  // no program has lines there
     static constexpr std::uint64_t no_page = ~std::uint64_t{0};
     static constexpr std::uint8_t no_slot = page_slots;
 
@@ -130,11 +139,11 @@ class Strip {
         return std::uint64_t{1} << (&set - sets_.data());
     }
 
-    static Record* tell_order(const Set& set, Record* at) {
-        const unsigned way = set.later();
-        *at = make_record(RecordKind::recency, set.line[0][way] >> line_bits);
-        at += (set.told != way) & (set.line[0][way] != empty);
-        return at;
+    static Record* tell_order(const Set& set, unsigned later, Record* at) {
+        const std::uint64_t line = set.line[0][later];
+        const bool tell = (set.told != later) & (line != empty);
+        *at = make_record(RecordKind::recency, line >> line_bits);
+        return at + tell;
     }
 
     // The line goes; its page keeps the time of its use.
@@ -145,22 +154,23 @@ class Strip {
     }
 
     Record* clear(Set& set, Record* at) {
-        at = tell_order(set, at);
+        at = tell_order(set, set.later(), at);
         for (const unsigned way : {0u, 1u}) leave(set, way);
         set = Set{};
         return at;
     }
 
     // The slot of `page`, which may have to be made free; the page is now the latest.
-    unsigned use_page(std::uint64_t page, Record*& at) {
-        const auto set = static_cast<unsigned>(page % page_sets) * page_ways;
-        unsigned slot = set;
-        for (unsigned other = set + 1; other < set + page_ways; ++other) {
-            slot = pages_[other] == page ? other : slot;
+    unsigned use_page(std::uint64_t page, std::uint64_t now, Record*& at) {
+        const std::uint64_t set = page % page_sets * page_ways;
+        unsigned way = 0;
+        for (unsigned other = 1; other < page_ways; ++other) {
+            way = pages_[set + other] == page ? other : way;
         }
+        auto slot = static_cast<unsigned>(set + way);
         if (pages_[slot] != page) [[unlikely]]
-            slot = replace_page(set, page, at);
-        page_used_[slot] = ++clock_;
+            slot = replace_page(static_cast<unsigned>(set), page, at);
+        page_used_[slot] = now;
         return slot;
     }
 

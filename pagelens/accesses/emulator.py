@@ -25,6 +25,7 @@ class Emulator:
     qemu: Path
     plugin: Path
     hooks: Path
+    wide_fma: bool  # it reads 16 bytes for the operand of a scalar FMA, of which the program asks for 4 or 8
 
 
 def find_emulator() -> Emulator:
@@ -48,7 +49,12 @@ def find_emulator() -> Emulator:
     if not dynamic:
         raise Failure(f"{qemu} is linked statically and loads no plugins; {_INSTALL}")
     libraries = Path(_core.__file__).parent / "lib"
-    emulator = Emulator(qemu, libraries / "libpagelens_tracer.so", libraries / "libpagelens_hooks.so")
+    emulator = Emulator(
+        qemu,
+        libraries / "libpagelens_tracer.so",
+        libraries / "libpagelens_hooks.so",
+        wide_fma=(int(match[1]), int(match[2])) == (7, 2),  # seen there; others are taken at their word
+    )
     for library in (emulator.plugin, emulator.hooks):
         if not library.is_file():
             raise Failure(f"{library} is missing; install pagelens again: pip install .")

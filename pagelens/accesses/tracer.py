@@ -114,6 +114,7 @@ def _command_line(
         "status": status,
         "accesses": request.accesses,
         "skip": request.skip,
+        "wide_fma": int(emulator.wide_fma),
     }
     if request.follow_exec:
         options["child_output"] = _child_output(Path(output).absolute())

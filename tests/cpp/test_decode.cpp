@@ -55,6 +55,64 @@ TEST_CASE("instructions that make exactly one access") {
     }
 }
 
+TEST_CASE("what the one access of an instruction is, and its bytes at most") {
+    const struct {
+        Case instruction;
+        bool store;
+        unsigned size;
+    } cases[] = {
+        {{"mov (%rdi),%rax", {0x48, 0x8b, 0x07}}, false, 8},
+        {{"mov (%rdi),%eax", {0x8b, 0x07}}, false, 4},
+        {{"mov (%r8),%r8d", {0x45, 0x8b, 0x00}}, false, 4},
+        {{"mov (%rdi),%ax", {0x66, 0x8b, 0x07}}, false, 4},
+        {{"mov (%rdi),%al", {0x8a, 0x07}}, false, 1},
+        {{"mov %rax,(%rdi)", {0x48, 0x89, 0x07}}, true, 8},
+        {{"mov %al,(%rdi)", {0x88, 0x07}}, true, 1},
+        {{"movq $1,(%rdi)", {0x48, 0xc7, 0x07, 1, 0, 0, 0}}, true, 8},
+        {{"movb $1,(%rdi)", {0xc6, 0x07, 1}}, true, 1},
+        {{"cmpb $3,(%rdi)", {0x80, 0x3f, 3}}, false, 1},
+        {{"cmpq $3,(%rdi)", {0x48, 0x83, 0x3f, 3}}, false, 8},
+        {{"testl $1,(%rdi)", {0xf7, 0x07, 1, 0, 0, 0}}, false, 4},
+        {{"movslq (%rdi),%rax", {0x48, 0x63, 0x07}}, false, 8},
+        {{"imul $3,(%rdi),%eax", {0x6b, 0x07, 3}}, false, 4},
+        {{"imul (%rdi),%rax", {0x48, 0x0f, 0xaf, 0x07}}, false, 8},
+        {{"movzbl (%rdi),%eax", {0x0f, 0xb6, 0x07}}, false, 1},
+        {{"movsbq (%rdi),%rax", {0x48, 0x0f, 0xbe, 0x07}}, false, 1},
+        {{"movzwl (%rdi),%eax", {0x0f, 0xb7, 0x07}}, false, 8},
+        {{"push %rbp", {0x55}}, true, 8},
+        {{"pop %rbp", {0x5d}}, false, 8},
+        {{"movsd (%rdi),%xmm0", {0xf2, 0x0f, 0x10, 0x07}}, false, 8},
+        {{"movsd %xmm0,(%rdi)", {0xf2, 0x0f, 0x11, 0x07}}, true, 8},
+        {{"vmovsd %xmm0,(%rdi)", {0xc5, 0xfb, 0x11, 0x07}}, true, 8},
+        {{"vmovsd (%rdi),%xmm0", {0xc5, 0xfb, 0x10, 0x07}}, false, 8},
+    };
+    for (const auto& [instruction, store, size] : cases) {
+        CAPTURE(instruction.text);
+        CHECK(decoded(instruction).one_access);
+        CHECK(decoded(instruction).store == store);
+        CHECK(decoded(instruction).size == size);
+    }
+}
+
+TEST_CASE("scalar FMAs with an operand in memory") {
+    const struct {
+        Case instruction;
+        bool scalar_fma;
+    } cases[] = {
+        {{"vfmadd231sd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0x07}}, true},
+        {{"vfnmadd213ss (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0x71, 0xad, 0x07}}, true},
+        {{"vfmsub132sd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0x9b, 0x07}}, true},
+        {{"vfmadd231sd %xmm2,%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0xc2}}, false},
+        {{"vfmadd231pd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb8, 0x07}}, false},
+        {{"vfmaddsub231pd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb6, 0x07}}, false},
+        {{"vaddsd (%rdi),%xmm0,%xmm0", {0xc5, 0xfb, 0x58, 0x07}}, false},
+    };
+    for (const auto& [instruction, scalar_fma] : cases) {
+        CAPTURE(instruction.text);
+        CHECK(decoded(instruction).scalar_fma == scalar_fma);
+    }
+}
+
 TEST_CASE("instructions that make none, several, or an unknown number of accesses") {
     const Case cases[] = {
         {"mov %rdi,%rax", {0x48, 0x89, 0xf8}},
@@ -68,6 +126,8 @@ TEST_CASE("instructions that make none, several, or an unknown number of accesse
         {"movups (%rdi),%xmm0", {0x0f, 0x10, 0x07}},  // 16 bytes: two callbacks
         {"mulpd (%rdi),%xmm0", {0x66, 0x0f, 0x59, 0x07}},
         {"vmovupd (%rdi),%ymm0", {0xc5, 0xfd, 0x10, 0x07}},
+        {"vfmadd231pd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb8, 0x07}},
+        {"vfmaddsub231pd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb6, 0x07}},
         {"vfmadd231sd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0x07}},  // other map
         {"movsd %xmm1,%xmm0", {0xf2, 0x0f, 0x10, 0xc1}},
         {"nopl (%rax)", {0x0f, 0x1f, 0x00}},
@@ -151,7 +211,6 @@ TEST_CASE("instructions that make no access for certain") {
         {"pmulld %xmm1,%xmm0", {0x66, 0x0f, 0x38, 0x40, 0xc1}},
         {"roundsd $0,%xmm1,%xmm0", {0x66, 0x0f, 0x3a, 0x0b, 0xc1, 0x00}},
         {"vaddsd %xmm1,%xmm0,%xmm0", {0xc5, 0xfb, 0x58, 0xc1}},
-        {"vfmadd231sd %xmm2,%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb9, 0xc2}},
     };
     for (const Case& c : cases) {
         CAPTURE(c.text);
