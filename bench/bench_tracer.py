@@ -1,8 +1,8 @@
 """The tracer's speed and what a line costs in its file, beside the same programs under the emulator alone.
 
 What is compared with the emulator alone is the CPU time of the program's own thread: the writer's thread runs
-beside it, and on a busy machine the clock counts other people's work. Of several runs the least counts: neighbours
-on the machine only ever add to it, at times by half.
+beside it, and on a busy machine the clock counts other people's work. Of several runs the least counts:
+neighbours on the machine only ever add to it, at times by half.
 """
 
 import json
