@@ -1,5 +1,5 @@
 // The tracer of one process: its threads, its session, and what is recorded of them. The callbacks
-// that QEMU calls, and what they are put on, are in plugin.cpp.
+// that QEMU calls are in *_callbacks.cpp, what they are put on in translation.cpp.
 #pragma once
 
 #include <atomic>

@@ -1,0 +1,71 @@
+#include "tracer/access_callbacks.hpp"
+
+#include <utility>
+
+namespace pagelens {
+namespace {
+
+template <bool store, unsigned size>
+void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    access(tracer->vcpu(index), address, store, size, info, as_number(data));
+}
+
+template <bool store, unsigned size>
+void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                        void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    const BlockCount count = unpack(data);
+    vcpu.instructions += count.instructions;
+    vcpu.strip.advance(count.accesses);
+    access(vcpu, address, store, size, info, count.accesses - 1);
+}
+
+template <bool counts, bool store>
+qemu_plugin_vcpu_mem_cb_t callback_of_size(unsigned size) {
+    switch (size) {
+        case 1:
+            return counts ? on_counting_access<store, 1> : on_access<store, 1>;
+        case 4:
+            return counts ? on_counting_access<store, 4> : on_access<store, 4>;
+        default:
+            return counts ? on_counting_access<store, 8> : on_access<store, 8>;
+    }
+}
+
+template <bool counts>
+qemu_plugin_vcpu_mem_cb_t callback(const Instruction& instruction) {
+    return instruction.store ? callback_of_size<counts, true>(instruction.size)
+                             : callback_of_size<counts, false>(instruction.size);
+}
+
+}  // namespace
+
+qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction, bool counts) {
+    return counts ? callback<true>(instruction) : callback<false>(instruction);
+}
+
+void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                         void* data) {
+    uncertain_access(tracer->vcpu(index), address, info, as_number(data));
+}
+
+void on_wide_fma(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (std::exchange(vcpu.unread, address + 8) == address) {
+        vcpu.unread = 0;
+    } else {
+        uncertain_access(vcpu, address, info, as_number(data));
+    }
+}
+
+void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    vcpu.strip.advance(1);
+    tracer->stream_store(vcpu, address, as_number(data));
+}
+
+void on_block(unsigned index, void* data) {
+    tracer->vcpu(index).instructions += unpack(data).instructions;
+}
+
+}  // namespace pagelens

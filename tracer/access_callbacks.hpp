@@ -1,0 +1,59 @@
+// The callbacks of accesses: what each costs is the tracer's speed (core/accesses/strip.hpp).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/address/units.hpp"
+#include "tracer/decode.hpp"
+#include "tracer/stage.hpp"
+
+namespace pagelens {
+
+// What a block of instructions counts for: all of them, and the accesses that it is certain to
+// make.
+struct BlockCount {
+    std::uint32_t instructions, accesses;
+};
+
+inline void* pack(BlockCount count) { return std::bit_cast<void*>(count); }
+inline BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
+
+inline unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
+// Bits above are not in use.
+inline unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }
+
+// An access of at most `size` bytes, for which time has advanced.
+[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned store,
+                                          unsigned size, qemu_plugin_meminfo_t info,
+                                          std::uint64_t later) {
+    if (vcpu.strip.hides(address, store, line_bytes - size, later)) [[likely]]
+        return;
+    tracer->pass(vcpu, address, store, size_of(info), later);
+}
+
+// An access that the block was not certain to make. No access is larger than 8 bytes: larger ones
+// come in pieces.
+[[gnu::always_inline]] inline void uncertain_access(Vcpu& vcpu, std::uint64_t address,
+                                                    qemu_plugin_meminfo_t info,
+                                                    std::uint64_t later = 0) {
+    vcpu.strip.advance(1);
+    access(vcpu, address, is_store(info), 8, info, later);
+}
+
+// The callback of an access that the block is certain to make. The first one also `counts`: its
+// data is the block's packed BlockCount; that of the others is how many of them come later.
+qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction, bool counts);
+
+// Of others. `data`: how many of the block's certain accesses come later, of those that have been
+// counted.
+void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                         void* data);
+// The operand of a scalar FMA, and the 8 bytes after it that no processor reads. `data`: the same.
+void on_wide_fma(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);
+void on_stream_store(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);
+
+// A block that makes no certain access. `data`: its packed BlockCount.
+void on_block(unsigned index, void* data);
+
+}  // namespace pagelens
