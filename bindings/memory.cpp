@@ -208,6 +208,9 @@ void register_memory(nb::module_& m) {
         .def(
             "shuffle", [](Memory& memory, Random random) { shuffle(memory, random); }, "random"_a)
         .def(
+            "shuffle_on_free",
+            [](Memory& memory, Random random) { shuffle_on_free(memory, random); }, "random"_a)
+        .def(
             "take_offline",
             [](Memory& memory, std::uint32_t begin, std::uint32_t end, unsigned cpu) {
                 std::vector<Move> moves;

@@ -74,6 +74,11 @@ class Buckets {
     std::vector<std::uint32_t> before_;
 };
 
+void shuffle_on_free(Zone& zone, Random& random) {
+    zone.shuffle_on_free(random);
+    for (int skipped = 0; skipped < 4; ++skipped) random.bits64();  // zones draw differently
+}
+
 }  // namespace
 
 void sort_by_address(Memory& memory) {
@@ -139,9 +144,12 @@ void shuffle(Memory& memory, Random& random) {
                         {at.begin() + static_cast<std::ptrdiff_t>(begin[type]),
                          at.begin() + static_cast<std::ptrdiff_t>(begin[type + 1])});
         }
-        zone.shuffle_on_free(random);
-        for (int skipped = 0; skipped < 4; ++skipped) random.bits64();  // zones draw differently
+        shuffle_on_free(zone, random);
     }
+}
+
+void shuffle_on_free(Memory& memory, Random& random) {
+    for (Zone& zone : memory.zones()) shuffle_on_free(zone, random);
 }
 
 }  // namespace pagelens

@@ -31,5 +31,7 @@ std::vector<Move> sort_for_cache(Memory& memory, std::uint32_t slots, bool evacu
 // page_alloc.shuffle=1: the blocks of the largest order into random order, now, and freed to head
 // or tail at random from now on (mm/shuffle.c).
 void shuffle(Memory& memory, Random& random);
+// The second half of it, for lists that a running kernel has shuffled.
+void shuffle_on_free(Memory& memory, Random& random);
 
 }  // namespace pagelens

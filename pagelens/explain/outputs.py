@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -10,6 +10,7 @@ from typing import TextIO
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.errors import Failure
 from pagelens.explain.model import Explanation
+from pagelens.files import write_whole
 
 LOCK = ".lock"  # holds the number of the process that writes to the directory
 
@@ -66,23 +67,10 @@ def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path)
     from pagelens.explain.html import render_html  # takes a second: only who needs the report waits for it
 
     for name in TABLES:
-        _write(directory / f"{name}.parquet", ensemble.tables[name].write_parquet)
+        write_whole(directory / f"{name}.parquet", ensemble.tables[name].write_parquet)
     data = explanation.model_dump_json(indent=1)
-    _write(directory / "explanation.json", lambda path: path.write_text(data + "\n"))
+    write_whole(directory / "explanation.json", lambda path: path.write_text(data + "\n"))
     report = directory / "report.html"
     html = render_html(explanation)
-    _write(report, lambda path: path.write_text(html))
+    write_whole(report, lambda path: path.write_text(html))
     return report
-
-
-def _write(final: Path, write: Callable[[Path], object]) -> None:
-    partial = final.with_name(f"{final.name}.partial")
-    try:
-        write(partial)
-        os.replace(partial, final)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise Failure(
-            f"--output: cannot write {final} ({reason}); free some space or name another"
-        ) from error

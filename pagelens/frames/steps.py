@@ -3,7 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import ClassVar
+
+import numpy as np
 
 from pagelens import _core
 from pagelens.errors import UsageError
@@ -172,6 +175,24 @@ class Shuffle(Step):
 
 
 @dataclass(frozen=True)
+class Hold(Step):
+    """Something takes nearly all free memory, and keeps single movable pages scattered over it for good."""
+
+    name = "hold"
+    pages: Share = field(default=Share(of_memory=0.001), metadata=_is(SHARE))
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Counted in places, as stragglers are."""
+        memory, grain = node.state.memory, node.grain
+        everywhere = (1 << 64) - 1
+        taken = memory.alloc(
+            0, 0, _core.MigrateType.movable, everywhere, memory.free_frames // grain, _core.Mark.low
+        )
+        kept = scattered(taken.size, self.pages.of(node.frames), random)
+        memory.free(0, np.delete(taken, kept), 0)
+
+
+@dataclass(frozen=True)
 class Hugetlb(Step):
     """A pool of 2 MiB pages."""
 
@@ -217,9 +238,15 @@ class Online(Step):
 STEPS: Mapping[str, type[Step]] = {
     step.name: step
     for step in (
-        Boot, Age, Job, Run, Io, DropCaches, Compact, Zonesort, Shuffle, Hugetlb, Offline, Online,
+        Boot, Age, Job, Run, Io, DropCaches, Compact, Zonesort, Shuffle, Hold, Hugetlb, Offline, Online,
     )
 }  # fmt: skip
+
+
+def scattered(places: int, count: int, random: _core.Random) -> list[int]:
+    """`count` of so many places, ascending: one at random of each of `count` equal parts."""
+    ends = [part * places // count for part in range(count + 1)] if count else []
+    return [begin + random.below(end - begin) for begin, end in pairwise(ends) if end > begin]
 
 
 def _draw_jobs(mix: JobMix, random: _core.Random) -> int:

@@ -11,6 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.files import write_whole
+from pagelens.lab.compare import QUICK_RATIOS, RATIOS, Comparison, Row, compare
+from pagelens.lab.compare_table import markdown, progress_line, render_comparison
+from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
 from pagelens.lab.run import PAGES, Request, Result, StepDone, run
 from pagelens.lab.table import compared_row, render_run, step_lines
@@ -21,6 +25,8 @@ from pagelens.units import parse_size
 EXAMPLES = """Examples:
 
   pagelens lab run --memory 4GiB --cache 512MiB --history "age(jobs=3); run; zonesort; run" -- ./app args
+
+  pagelens lab compare -- ./app args
 
   pagelens lab validate
 """
@@ -42,6 +48,12 @@ MachineName = Annotated[
     str, typer.Option("--machine", metavar="NAME", help="Whose private caches and bandwidths are taken.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+Limit = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="Processor time after which a run counts as one without end."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -70,13 +82,17 @@ def run_command(
         str, typer.Option(metavar="SIZE", help=f"The program's pages: {', '.join(PAGES)}.")
     ] = "4KiB",
     pool: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of huge pages; without it half of memory.")
+        str,
+        typer.Option(
+            metavar="SIZE", help="Of 2MiB or 1GiB pages set aside at boot; for 1GiB half of memory."
+        ),
     ] = "0B",
     file: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Put beside the program, in /app; may be repeated."),
     ] = None,
     seed: Seed = 1,
+    limit: Limit = LIMIT_S,
     as_json: Json = False,
 ) -> None:
     """Run a program in a guest with a history, and count what each of its runs meets.
@@ -100,6 +116,7 @@ def run_command(
         pool_bytes=parse_size(pool, "--pool"),
         files=file or (),
         seed=seed,
+        limit_s=limit,
     )
 
     def report(step: StepDone) -> None:
@@ -161,6 +178,90 @@ def validate_command(
         print(json.dumps([_row(row) for row in rows], indent=2))
     if found := failures(rows):
         raise Failure(f"lab validate: {'; '.join(found)}")
+
+
+@app.command(
+    "compare",
+    context_settings={"allow_interspersed_args": False},
+    epilog="  pagelens lab compare --output compare.md -- ./app args",
+)
+def compare_command(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    memory: Memory = "2GiB",
+    ratio: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0.05, max=4.0, metavar="R", help="Footprint over cache; repeatable. 0.25, 0.5, 1, 1.1."
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One ratio, 1.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="That age a node.")] = 3,
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    seed: Seed = 1,
+    limit: Limit = LIMIT_S,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the tables there, as Markdown.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare states of a node and ways to place pages for a program: real kernel and model side by side.
+
+    Fresh, aged, after dropping caches and compaction, sorted by Intel's rule and by zonesort; with 4 KiB
+    pages, 0.1% of memory held by scattered pages, page_alloc.shuffle=1, 2 MiB and 1 GiB pages; at several
+    sizes of cache. A guest for each, as many at once as there are processors.
+    """
+    if quick and ratio:
+        raise UsageError("--quick: is --ratio 1; give one of the two")
+    request = Request(
+        command=command,
+        machine=load_machine(machine),
+        memory_bytes=parse_size(memory, "--memory"),
+        cache_bytes=0,
+        kernel=kernel,
+        seed=seed,
+        limit_s=limit,
+    )
+    ratios = QUICK_RATIOS if quick else tuple(dict.fromkeys(ratio or RATIOS))
+
+    def report(row: Row) -> None:
+        print(progress_line(row), file=sys.stderr, flush=True)
+
+    try:
+        comparison = compare(request, ratios, jobs, report)
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guests are gone") from None
+    if output is not None:
+        page = markdown(comparison)
+        write_whole(output, lambda path: path.write_text(page))
+    if as_json:
+        print(json.dumps(_comparison(comparison), indent=2))
+    else:
+        print(render_comparison(comparison), end="")
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    request = comparison.request
+    return {
+        "kernel": comparison.release,
+        "machine": request.machine.name,
+        "command": list(request.command),
+        "memory_bytes": request.memory_bytes,
+        "footprint_bytes": comparison.footprint_bytes,
+        "seed": request.seed,
+        "rows": [
+            {
+                "variant": row.variant,
+                "footprint_over_cache": row.ratio,
+                "cache_bytes": row.cache_bytes,
+                "state": row.state,
+                "kernel_conflict_share": row.kernel_share,
+                "model_conflict_share": row.model_share,
+                "run": dataclasses.asdict(row.run),
+            }
+            for row in comparison.rows
+        ],
+    }
 
 
 def _as_json(result: Result) -> dict[str, Any]:

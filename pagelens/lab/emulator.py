@@ -60,7 +60,7 @@ class Hardware:
         """What QEMU has to be told of it."""
         cpus = max(self.cpus, self.nodes)
         machine = "pc,usb=off,hmat=on" if self.cache_bytes else "pc,usb=off"
-        words = ["-machine", machine, "-cpu", _CPU, "-smp", str(cpus)]
+        words = ["-machine", machine, "-cpu", _CPU, "-smp", f"{cpus},sockets={cpus}"]
         words += ["-m", f"{self.memory_bytes >> 20}M"]
         if self.nodes == 1 and not self.cache_bytes:
             return words

@@ -29,11 +29,14 @@ from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.watch import Watch
 from pagelens.units import parse_size
 
+LIMIT_S = 3600.0  # for one command, a program that never ends say; in processor time of the emulator
+
 _CONSOLE_LINES = 12  # shown with an error
 _REQUEST_BYTES = 4096  # REQUEST_BYTES of tracer/guest/agent.c
 _APPEND_BYTES = 1024  # no more than a serial driver buffers
 _MOST_ARCHIVE = 0.4  # of guest memory: the archive and the files unpacked from it are there at once
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_prctl = ctypes.CDLL(None).prctl  # found before a fork: other threads may hold the loader's lock then
 _KERNEL_OPTIONS = "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off nokaslr"
 
 
@@ -61,8 +64,8 @@ class Guest:
     `files` are put into the guest's root by absolute name: bytes, text, or a file of this machine; an
     Initramfs is taken with all it holds. `append` is added to the kernel's command line, `plugin` is QEMU's
     option of that name; `described_cache` is what the firmware says of the memory-side cache in front of each
-    node, in bytes. Raises UsageError, or GuestFailure with the console's last lines if the guest does
-    not come up.
+    node, in bytes; a command may take `limit_s` of the emulator's processor time. Raises UsageError, or
+    GuestFailure with the console's last lines if the guest does not come up.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Guest:
         described_cache: int = 0,
         plugin: str | None = None,
         watch: Callable[[int], Watch] = Watch,
+        limit_s: float = LIMIT_S,
     ) -> None:
         self.kernel = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
         self.memory_bytes = parse_size(memory, "--memory") if isinstance(memory, str) else memory
@@ -84,6 +88,8 @@ class Guest:
         self._append = append
         self._plugin = plugin
         self._watch_by_pid = watch
+        self._limit_s = limit_s
+        self._killed = False
         agent = built("pagelens_agent")
         if isinstance(files, Initramfs):
             self._root = base_initramfs(agent, {})
@@ -112,10 +118,16 @@ class Guest:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Ends the emulator, whatever the guest does."""
+    def kill(self) -> None:
+        """Ends the emulator, now or when it starts; another thread that uses the guest gets GuestFailure."""
+        self._killed = True
         if hasattr(self, "_process"):
             self._process.kill()
+
+    def close(self) -> None:
+        """Ends the emulator, whatever the guest does."""
+        self.kill()
+        if hasattr(self, "_process"):
             self._process.wait()
             self._port.close()
         self._folder.cleanup()
@@ -190,6 +202,8 @@ class Guest:
                 start_new_session=True,  # Ctrl-C is ours to handle
                 preexec_fn=_die_with_parent,
             )
+        if self._killed:
+            self._process.kill()
         self._port = ours
         self._buffer = bytearray()
         self._watch = self._watch_by_pid(self._process.pid)
@@ -208,8 +222,12 @@ class Guest:
             raise self._ended() from None
 
     def _answer(self, on_output: Callable[[bytes], None]) -> int:
+        end = self._watch.cpu_s() + self._limit_s
         while True:
             word, _, rest = self._line().partition(" ")
+            if self._watch.cpu_s() > end and word != "end":
+                took = f"a command in the guest took more than {self._limit_s:g} s of processor time"
+                raise self._failure(f"{took}; raise --limit")
             if word == "out":
                 on_output(self._take(int(rest)))
             elif word == "end":
@@ -270,4 +288,4 @@ class Guest:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

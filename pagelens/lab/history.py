@@ -15,6 +15,7 @@ from pagelens.frames.steps import (
     Boot,
     Compact,
     DropCaches,
+    Hold,
     Hugetlb,
     Io,
     Job,
@@ -23,12 +24,13 @@ from pagelens.frames.steps import (
     Run,
     Step,
     Zonesort,
+    scattered,
 )
 from pagelens.lab.file import add_file_modules
 from pagelens.lab.initramfs import Initramfs
-from pagelens.lab.jobs import JobShape, job_work
+from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
-from pagelens.lab.nodes import Node, work_file
+from pagelens.lab.nodes import Node, add_sort_module, work_file
 from pagelens.lab.work import READ, Steps, Work
 from pagelens.machine.schema import FRAME_BYTES
 
@@ -52,11 +54,14 @@ class Plan:
     boot: Boot
     steps: list[PlannedStep]
     work: dict[str, Steps]
+    sorts: set[str] = field(default_factory=set)  # rules by which it sorts
 
     def add_to(self, root: Initramfs, kernel: Kernel) -> None:
         """Puts the work, and what it needs, into a guest's root."""
         for name, steps in self.work.items():
             root.add(work_file(name), steps.tobytes())
+        for rule in self.sorts:
+            add_sort_module(root, kernel, rule)
         if any((steps[:, 0] == READ).any() for steps in self.work.values()):
             add_file_modules(root, kernel)
 
@@ -78,7 +83,12 @@ class Planner:
         self._histories += 1
         boot, *steps = parse_history(text, name)
         assert isinstance(boot, Boot)
-        plan = Plan(boot, [], {})
+        plan = Plan(
+            boot,
+            [],
+            {},
+            sorts={step.rule for step in steps if isinstance(step, Zonesort)},
+        )
         for place, (step, words) in enumerate(zip(steps, _texts(text), strict=True)):
             random = _core.Random(self._seed, history, place, _core.Stream.history)
             works = {f"{history}-{place}-{i}": work.steps for i, work in enumerate(self._works(step, random))}
@@ -98,15 +108,21 @@ class Planner:
         elif isinstance(step, Job):
             mix = Age().mix.scaled(self._scale)
             yield self._job(step.size, mix, random)
+        elif isinstance(step, Hold):
+            frames = self._memory_bytes // FRAME_BYTES
+            taken = self._most(Age().mix)
+            yield hold_work(taken, scattered(taken // FRAME_BYTES, step.pages.of(frames), random))
         elif isinstance(step, Io) and step.how:
             work = Work()
             work.read(self._take_file(step.size // FRAME_BYTES), step.size // FRAME_BYTES)
             yield work
 
     def _job(self, size: float, mix: JobMix, random: _core.Random) -> Work:
-        most = self._memory_bytes * (1 - mix.kept_free_share) - _KERNEL_BYTES
         shape = JobShape(mix.processes, mix.longest_turn_pages, mix.cache_interval_pages)
-        return job_work(int(min(size, most)), shape, random, self._file_pages)
+        return job_work(int(min(size, self._most(mix))), shape, random, self._file_pages)
+
+    def _most(self, mix: JobMix) -> int:
+        return int(self._memory_bytes * (1 - mix.kept_free_share)) - _KERNEL_BYTES
 
     def _take_file(self, pages: int) -> int:
         begin = next(self._file_pages)
@@ -124,9 +140,15 @@ def _action(step: Step, works: dict[str, Steps]) -> Callable[[Node], None]:
         for name, steps in works.items():
             node.work(name, steps)
 
+    def hold(node: Node) -> None:
+        for name, steps in works.items():
+            node.hold(name, steps)
+
     match step:
         case Age() | Job() | Io():
             return work
+        case Hold():
+            return hold
         case DropCaches(left=None, pinned=None):
             return lambda node: node.drop_caches()
         case DropCaches():

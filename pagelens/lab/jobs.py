@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pagelens import _core
 from pagelens.lab.work import Work
@@ -50,6 +51,17 @@ def scatter_work(size_bytes: int, random: _core.Random) -> Work:
     for page in shuffled(list(range(pages)), random):
         work.drop(0, page, 1)
     work.leave(0)
+    return work
+
+
+def hold_work(size_bytes: int, kept_pages: Iterable[int]) -> Work:
+    """A program that takes memory in order, and gives back all but single pages of it."""
+    work = Work()
+    pages = size_bytes // FRAME_BYTES
+    work.take(0, 0, pages)
+    for before, after in pairwise([-1, *kept_pages, pages]):
+        if after > before + 1:
+            work.drop(0, before + 1, after - before - 1)
     return work
 
 

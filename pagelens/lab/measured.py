@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from pagelens.errors import UsageError
 from pagelens.lab.emulator import Hardware, built
-from pagelens.lab.guest import Guest
+from pagelens.lab.guest import LIMIT_S, Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.machine import Machine
 from pagelens.machine.schema import FRAME_BYTES
 
+HUGE_FRAMES = 512  # of 2 MiB
 TOOL = "/bin/lab"  # tracer/guest/lab.c, in the guest
 _OPTIONS = "no5lvl"  # the plugin's L1 keeps the page numbers of 4-level paging
 
@@ -57,7 +58,8 @@ class Job:
     status: int  # exit status, as a shell's
     output: str
     phases: list[Phase]  # the phase itself, then regions that the program marks
-    frames: Frames = field(repr=False)  # that it held when it held most, ascending
+    frames: Frames = field(repr=False)  # that it held when it held most, and used; ascending
+    huge_parts: Frames = field(repr=False)  # how many of them in each 2 MiB that it held all of
 
 
 class MeasuredGuest(Guest):
@@ -74,6 +76,7 @@ class MeasuredGuest(Guest):
         kernel: str | Kernel,
         root: Initramfs,
         append: str = "",
+        limit_s: float = LIMIT_S,
     ) -> None:
         root.add(TOOL, built("pagelens_guest_lab"), 0o755)
         self._outputs = tempfile.TemporaryDirectory(prefix="pagelens-lab-")
@@ -89,6 +92,7 @@ class MeasuredGuest(Guest):
             nodes=hardware.nodes,
             cpus=hardware.cpus,
             plugin=self._plugin_option(),
+            limit_s=limit_s,
         )
 
     def close(self) -> None:
@@ -99,15 +103,30 @@ class MeasuredGuest(Guest):
     def job(
         self, phase: str, command: Sequence[str], on_output: Callable[[bytes], None] | None = None
     ) -> Job:
-        """Runs a program of the guest to its end, and counts its accesses."""
+        """Runs a program of the guest to its end as a phase of that name, and counts its accesses."""
         self.reports(), self.handed_over()  # what was there before is not this job's
         done = self.run(TOOL, "job", phase, *command, on_output=on_output)
         if done.status in (125, 126, 127) and not (reports := self.reports()):
             raise UsageError(f"{command[0]} does not run in the guest: {done.output.strip()}")
         reports = self.reports()
         phases = [Phase(report.pop("phase"), report) for report in reports if "phase" in report]
+        return Job(done.status, done.output, phases, *self._frames_of_job())
+
+    def _frames_of_job(self) -> tuple[Frames, Frames]:
+        """The plugin hands over which frames programs used, then the tool those that its program held.
+
+        Of a large page the parts that nothing used do not count.
+        """
         bits = np.unpackbits(np.frombuffer(self.handed_over(), dtype=np.uint8), bitorder="little")
-        return Job(done.status, done.output, phases, np.flatnonzero(bits).astype(np.int64))
+        end = -(-self.hardware.frames_end // 8) * 8
+        frames = np.zeros((2, -(-end // HUGE_FRAMES) * HUGE_FRAMES), dtype=bool)
+        for row, part in zip(frames, np.split(bits, [end]), strict=True):
+            row[: part.size] = part[: row.size]
+        used, held = frames
+        used &= held
+        whole = held.reshape(-1, HUGE_FRAMES).all(axis=1)
+        parts = used.reshape(-1, HUGE_FRAMES).sum(axis=1)[whole]
+        return np.flatnonzero(used).astype(np.int64), parts.astype(np.int64)
 
     def reports(self) -> list[dict[str, Any]]:
         """What the plugin reported since this was last asked."""

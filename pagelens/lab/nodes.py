@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -10,19 +12,41 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.errors import Failure, UsageError
+from pagelens.lab.emulator import built
 from pagelens.lab.file import make_file
-from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.kernels import Kernel
+from pagelens.lab.measured import HUGE_FRAMES, TOOL, Frames, MeasuredGuest
+from pagelens.lab.modules import build_module
+from pagelens.lab.sources import zonesort_sources
 from pagelens.lab.state import ORDERS, take_picture
-from pagelens.lab.work import READ, ModelProcess, Steps
+from pagelens.lab.work import ALL_NUMAS, READ, ModelProcess, Steps
+from pagelens.machine.schema import FRAME_BYTES
 
-ZONESORT = "/lab/zonesort_module.ko"  # in the guest
-_ZONESORT_FOLDER = "/sys/kernel/zone_sort_free_pages"
+# In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
+_ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"
+_BUCKETS, _BUCKETS_FILE = "/lab/pagelens_buckets.ko", "/proc/pagelens_buckets"
 
+_HUGE_ORDER = 9
 _PAGEVEC = 15  # pages that invalidate_mapping_pages() frees together (PAGEVEC_SIZE of Linux 6.1)
+_NODES = "/sys/devices/system/node"
 _MEMORY_BLOCKS = "/sys/devices/system/memory"
 _PAGEMAP_PRESENT, _PAGEMAP_FRAME = np.uint64(1 << 63), np.uint64((1 << 55) - 1)  # Linux: pagemap.rst
 
 BlocksByOrder = NDArray[np.int64]
+
+
+def add_sort_module(root: Initramfs, kernel: Kernel, rule: str) -> None:
+    """Puts the module that sorts by a rule into a guest's root.
+
+    Raises UsageError for a rule that no module has.
+    """
+    if rule == "ours":
+        root.add(_ZONESORT, build_module(zonesort_sources(), kernel))
+    elif rule == "intel":
+        root.add(_BUCKETS, build_module(built("buckets"), kernel))
+    else:
+        raise UsageError(f"--history: zonesort({rule}) is the model's alone; guests sort as ours or intel")
 
 
 def work_file(name: str) -> str:
@@ -35,6 +59,9 @@ class Node(Protocol):
 
     def work(self, name: str, steps: Steps) -> Frames:
         """One process does the work and ends; the frames that it held at its look."""
+
+    def hold(self, name: str, steps: Steps) -> None:
+        """A process does the work, and keeps what it has then for good."""
 
     def drop_caches(self) -> None:
         """The page cache is freed."""
@@ -76,6 +103,10 @@ class GuestNode:
         held = words[words & _PAGEMAP_PRESENT != 0] & _PAGEMAP_FRAME
         return np.sort(held.astype(np.int64))
 
+    def hold(self, name: str, steps: Steps) -> None:
+        """By a process of /bin/lab that stays."""
+        self.guest.run(TOOL, "hold", work_file(name)).checked()
+
     def drop_caches(self) -> None:
         """All that can go, slabs included."""
         self.guest.shell("echo 3 > /proc/sys/vm/drop_caches").checked()
@@ -85,25 +116,33 @@ class GuestNode:
         self.guest.shell("echo 1 > /proc/sys/vm/compact_memory").checked()
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """By the module, node by node."""
-        if rule != "ours":
-            raise UsageError(f"--history: the zonesort module has no rule '{rule}'; in a guest leave it out")
-        if self.guest.run("test", "-e", _ZONESORT_FOLDER).status != 0:
-            cache = self.guest.memory_side.slots * 4096 * self.guest.hardware.nodes
-            options = [f"cache_bytes={cache}", f"slices={self.guest.hardware.nodes}"]
-            done = self.guest.run("insmod", ZONESORT, *options)
-            if done.status != 0:
-                raise Failure(
-                    f"the zonesort module does not load on Linux {self.guest.release}: {done.output.strip()}"
-                )
+        """By the rule's module; ours goes node by node."""
+        nodes, slots = self.guest.hardware.nodes, self.guest.memory_side.slots
+        if rule == "intel":
+            self._load(_BUCKETS, _BUCKETS_FILE)
+            self.guest.shell(f"echo {slots} > {_BUCKETS_FILE}").checked()
+            return
+        self._load(
+            _ZONESORT, _ZONESORT_FOLDER, f"cache_bytes={slots * FRAME_BYTES * nodes}", f"slices={nodes}"
+        )
         switch = "Y" if evacuate else "N"
         self.guest.shell(f"echo {switch} > /sys/module/zonesort_module/parameters/evacuate").checked()
-        for node in range(self.guest.hardware.nodes):
+        # The kernel's nodes, which numa=fake makes more than there are caches.
+        for name in self.guest.shell(f"ls -d {_NODES}/node[0-9]*").checked().split():
+            node = name.rpartition("node")[2]
             self.guest.shell(f"echo {node} > {_ZONESORT_FOLDER}/nodeid").checked()
+
+    def _load(self, module: str, shows: str, *options: str) -> None:
+        if self.guest.run("test", "-e", shows).status == 0:
+            return
+        done = self.guest.run("insmod", module, *options)
+        if done.status != 0:
+            name = Path(module).stem
+            raise Failure(f"{name} does not load on Linux {self.guest.release}: {done.output.strip()}")
 
     def hugetlb(self, size_bytes: int) -> None:
         """By nr_hugepages."""
-        pages = -(-size_bytes // (2 << 20))
+        pages = -(-size_bytes // (HUGE_FRAMES * FRAME_BYTES))
         name = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
         got = int(self.guest.shell(f"echo {pages} > {name}; cat {name}").checked())
         if got < pages:
@@ -146,6 +185,11 @@ class ModelNode:
         ModelProcess(self.memory).end()
         return np.sort(seen)
 
+    def hold(self, name: str, steps: Steps) -> None:
+        """By a process that does not end."""
+        ModelProcess(self.memory, self.page_cache).do(steps)
+        ModelProcess(self.memory).end()  # as after work
+
     def drop_caches(self) -> None:
         """All that work has read, by a shell; in groups, the last page of each first."""
         pages = np.array(self.page_cache, dtype=np.uint32)
@@ -167,6 +211,26 @@ class ModelNode:
             self.memory.sort_by_buckets(self.slots)
         else:
             self.memory.sort_by_address()
+
+    def run_on_huge_pages(self, parts: Sequence[int]) -> Frames:
+        """A program uses so many 4 KiB parts of each of its 2 MiB pages, and ends.
+
+        They come from the allocator, after a compaction where it has too few. Raises Failure if that does
+        not suffice.
+        """
+        huge = self._huge_pages(len(parts))
+        if huge.size < len(parts):
+            self.compact()
+            huge = np.concatenate([huge, self._huge_pages(len(parts) - huge.size)])
+        self.memory.free(0, huge, _HUGE_ORDER)
+        if huge.size < len(parts):
+            raise Failure(f"the model has {huge.size} pages of 2 MiB, not {len(parts)}: it is too fragmented")
+        used = [first + np.arange(count) for first, count in zip(huge.tolist(), parts, strict=True)]
+        return np.sort(np.concatenate(used, dtype=np.int64))
+
+    def _huge_pages(self, most: int) -> NDArray[np.uint32]:
+        mtype = _core.MigrateType.movable
+        return self.memory.alloc(0, _HUGE_ORDER, mtype, ALL_NUMAS, most, _core.Mark.low)
 
     def hugetlb(self, size_bytes: int) -> None:
         """Is not compared."""
@@ -208,6 +272,9 @@ class RandomNode:
         """As many frames as the work takes pages."""
         count = ModelProcess(_core.Memory(_core.bare_layout(int(self.frames.max()) + 1), 1)).do(steps).size
         return np.sort(self.random.choice(self.frames, count, replace=False))
+
+    def hold(self, name: str, steps: Steps) -> None:
+        """Changes nothing."""
 
     def drop_caches(self) -> None:
         """Changes nothing."""

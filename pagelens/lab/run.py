@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.emulator import Hardware, find_qemu
+from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.history import Plan, PlannedStep, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, Phase
-from pagelens.lab.modules import build_module
-from pagelens.lab.nodes import ZONESORT, GuestNode
-from pagelens.lab.sources import zonesort_sources
+from pagelens.lab.nodes import GuestNode
+from pagelens.lab.state import add_state_module
 from pagelens.machine import Machine, cache_mode_times
 from pagelens.machine.schema import FRAME_BYTES, MOST_TAGS
 
@@ -44,9 +46,10 @@ class Request:
     nodes: int = 1
     cpus: int = 1
     pages: str = "4KiB"
-    pool_bytes: int = 0  # of huge pages, with `pages` 2MiB or 1GiB; 0: half of memory
+    pool_bytes: int = 0  # of huge pages set aside at boot, with `pages` 2MiB or 1GiB
     files: Sequence[Path] = ()  # put beside the program
     seed: int = 1
+    limit_s: float = LIMIT_S  # processor time that a run may take
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class ProgramRun:
     status: int
     output: str
     resident_pages: int  # when most were
+    huge_parts: list[int]  # with `pages` 2MiB or thp: of these pages how many in each large one
     conflict_share: float
     total: Counted
     regions: list[Counted]
@@ -95,60 +99,112 @@ class Result:
     steps: list[StepDone] = field(default_factory=list)
 
 
-def run(request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]) -> Result:
-    """Boots the guest and goes through the history; `output` gets what the program prints.
+class ProgramLab:
+    """A guest with a program in it, and the history that it is to go through.
+
+        with ProgramLab(request) as lab:
+            done = [lab.step(step) for step in lab.plan.steps]
 
     Raises UsageError for what cannot be, Failure for what does not work out.
     """
-    find_qemu()  # before anything is fetched for it
-    machine, kernel = request.machine, find_kernel(request.kernel)
-    if machine.memory_side_cache is None:
-        raise UsageError(f"--machine {machine.name}: it has no memory-side cache; choose one in cache mode")
-    program = find_program(request.command)
-    plan = Planner(request.memory_bytes, machine.ddr.size.value, request.seed).plan(request.history)
-    nodes = max(request.nodes, plan.boot.numas)
-    hardware = Hardware(request.memory_bytes, nodes, request.cpus)
-    memory_side = _memory_side(request, hardware)
-    root = _root(request, program, plan, kernel)
-    done = Result(request, kernel.release)
-    append = _kernel_options(request, plan)
-    with MeasuredGuest(machine, memory_side, hardware, kernel, root, append) as guest:
-        node = GuestNode(guest)
-        for step in plan.steps:
-            done.steps.append(_step(step, node, request, program, output))
+
+    def __init__(self, request: Request, pictured: bool = False) -> None:
+        """`pictured`: pictures of the guest's allocator will be taken."""
+        find_qemu()  # before anything is fetched for it
+        self.request = request
+        machine, kernel = request.machine, find_kernel(request.kernel)
+        if machine.memory_side_cache is None:
+            raise UsageError(
+                f"--machine {machine.name}: it has no memory-side cache; choose one in cache mode"
+            )
+        self._program = find_program(request.command)
+        self.plan = Planner(request.memory_bytes, machine.ddr.size.value, request.seed).plan(request.history)
+        nodes = max(request.nodes, self.plan.boot.numas)
+        hardware = Hardware(request.memory_bytes, nodes, request.cpus)
+        memory_side = _memory_side(request, hardware)
+        root = _root(request, self._program, self.plan, kernel)
+        if pictured:
+            add_state_module(root, kernel)
+        append = _kernel_options(request, self.plan)
+        self.guest = MeasuredGuest(machine, memory_side, hardware, kernel, root, append, request.limit_s)
+        self._node = GuestNode(self.guest)
+
+    def __enter__(self) -> Self:
+        self.guest.__enter__()
+        try:
+            self._prepare_huge_pages()
+        except BaseException:
+            self.guest.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.guest.close()
+
+    def _prepare_huge_pages(self) -> None:
+        """What was to be set aside has to be there; 2 MiB pages are also had as the program asks for them."""
+        if self.request.pages not in _HUGE:
+            return
+        size = _HUGE[self.request.pages][1]
+        folder, wanted = f"/sys/kernel/mm/hugepages/hugepages-{size >> 10}kB", _pool_pages(self.request)
+        got = int(self.guest.shell(f"cat {folder}/nr_hugepages").checked())
+        if got < wanted:
+            raise Failure(
+                f"the guest's kernel set {got} of {wanted} pages of {self.request.pages} aside at boot; "
+                f"raise --memory {self.request.memory_bytes >> 20}MiB"
+            )
+        if self.request.pages == "2MiB":
+            most = self.request.memory_bytes // size
+            self.guest.shell(f"echo {most} > {folder}/nr_overcommit_hugepages").checked()
+
+    def step(self, step: PlannedStep, output: Callable[[bytes], None] = lambda _: None) -> StepDone:
+        """Does a step of the history in the guest; `output` gets what the program prints."""
+        if step.is_run:
+            before = _buddyinfo(self.guest)
+            return StepDone(step.text, before, self._run(step.text, output))
+        step.act(self._node)
+        return StepDone(step.text, _buddyinfo(self.guest))
+
+    def _run(self, name: str, output: Callable[[bytes], None]) -> ProgramRun:
+        request = self.request
+        words = [f"{_FOLDER}/{self._program.path.name}", *self._program.arguments]
+        if request.pages in _HUGE:
+            words = ["env", f"GLIBC_TUNABLES={_huge_heap(request.pages)}", *words]
+        printed = bytearray()
+
+        def take(data: bytes) -> None:
+            printed.extend(data)
+            output(data)
+
+        job = self.guest.job(name, words, take)
+        if job.status == _KILLED and "Out of memory" in self.guest.console:
+            raise Failure(
+                f"{request.command[0]} needs more memory than the guest has; raise --memory "
+                f"{request.memory_bytes >> 20}MiB"
+            )
+        return _program_run(job, printed.decode(errors="replace"), self.guest, request)
+
+
+def run(request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]) -> Result:
+    """Boots the guest and goes through the history; `output` gets what the program prints."""
+    with ProgramLab(request) as lab:
+        done = Result(request, lab.guest.kernel.release)
+        for step in lab.plan.steps:
+            done.steps.append(lab.step(step, output))
             report(done.steps[-1])
     return done
 
 
-def _step(
-    step: PlannedStep,
-    node: GuestNode,
-    request: Request,
-    program: GuestProgram,
-    output: Callable[[bytes], None],
-) -> StepDone:
-    if not step.is_run:
-        step.act(node)
-        return StepDone(step.text, _buddyinfo(node.guest))
-    before = _buddyinfo(node.guest)
-    words = [f"{_FOLDER}/{program.path.name}", *program.arguments]
-    if request.pages in _HUGE:
-        words = ["env", f"GLIBC_TUNABLES=glibc.malloc.hugetlb={_HUGE[request.pages][1]}", *words]
-    printed = bytearray()
+def _huge_heap(pages: str) -> str:
+    """Tunables of glibc that put malloc's memory on huge pages (its manual, "Memory Allocation Tunables").
 
-    def take(data: bytes) -> None:
-        printed.extend(data)
-        output(data)
-
-    job = node.guest.job(step.text, words, take)
-    if job.status == _KILLED and "Out of memory" in node.guest.console:
-        raise Failure(
-            f"{request.command[0]} needs more memory than the guest has; raise --memory "
-            f"{request.memory_bytes >> 20}MiB"
-        )
-    return StepDone(
-        step.text, before, _program_run(job, printed.decode(errors="replace"), node.guest, request)
-    )
+    Blocks smaller than a page come from the heap, which then is of huge pages too; but larger ones than a
+    threshold get a mapping of their own, of small pages, unless they may not.
+    """
+    words = [f"hugetlb={_HUGE[pages][1]}", *(["mmap_max=0"] if pages == "1GiB" else [])]
+    return ":".join(f"glibc.malloc.{word}" for word in words)
 
 
 def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) -> ProgramRun:
@@ -163,7 +219,8 @@ def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) 
     total = _counted(Phase(job.phases[0].name, whole), guest.machine, cores)
     regions = [_counted(phase, guest.machine, cores) for phase in job.phases if "/" in phase.name]
     share = conflicts / job.frames.size if job.frames.size else 0.0
-    return ProgramRun(job.status, output, int(job.frames.size), share, total, regions)
+    parts = job.huge_parts.tolist() if request.pages in ("2MiB", "thp") else []
+    return ProgramRun(job.status, output, int(job.frames.size), parts, share, total, regions)
 
 
 def _counted(phase: Phase, machine: Machine, cores: int) -> Counted:
@@ -194,19 +251,24 @@ def _root(request: Request, program: GuestProgram, plan: Plan, kernel: Kernel) -
     for file in request.files:
         root.add(f"{_FOLDER}/{file.name}", file)
     plan.add_to(root, kernel)
-    if any(step.text.startswith("zonesort") for step in plan.steps):
-        root.add(ZONESORT, build_module(zonesort_sources(), kernel))
     return root
+
+
+def _pool_pages(request: Request) -> int:
+    """Huge pages that the kernel sets aside at boot; those of 1 GiB can be had in no other way."""
+    if request.pages not in _HUGE:
+        return 0
+    size = _HUGE[request.pages][1]
+    pool_bytes = request.pool_bytes or (request.memory_bytes // 2 if request.pages == "1GiB" else 0)
+    if pool_bytes < size and (request.pool_bytes or request.pages == "1GiB"):
+        raise UsageError(f"--pages {request.pages}: the pool holds none; raise --pool or --memory")
+    return pool_bytes // size
 
 
 def _kernel_options(request: Request, plan: Plan) -> str:
     words = [f"transparent_hugepage={'always' if request.pages == 'thp' else 'never'}"]
-    if request.pages in _HUGE:
-        name, size = _HUGE[request.pages]
-        count = (request.pool_bytes or request.memory_bytes // 2) // size
-        if count == 0:
-            raise UsageError(f"--pages {request.pages}: the pool holds none; raise --pool or --memory")
-        words.append(f"hugepagesz={name} hugepages={count}")
+    if pool := _pool_pages(request):
+        words.append(f"hugepagesz={_HUGE[request.pages][0]} hugepages={pool}")
     if plan.boot.shuffle:
         words.append("page_alloc.shuffle=1")
     if plan.boot.fake:

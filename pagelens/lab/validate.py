@@ -18,9 +18,7 @@ from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import run_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import MeasuredGuest, MemorySide
-from pagelens.lab.modules import build_module
-from pagelens.lab.nodes import ZONESORT, BlocksByOrder, GuestNode, ModelNode, Node, RandomNode
-from pagelens.lab.sources import zonesort_sources
+from pagelens.lab.nodes import BlocksByOrder, GuestNode, ModelNode, Node, RandomNode
 from pagelens.lab.state import Picture, add_state_module, take_picture
 from pagelens.lab.work import Steps
 from pagelens.machine import Machine
@@ -106,8 +104,7 @@ def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) 
     run = run_work(setup.run_bytes).steps
     root = Initramfs()
     add_state_module(root, setup.kernel)
-    root.add(ZONESORT, build_module(zonesort_sources(), setup.kernel))
-    for plan in (*plans, Plan(between.boot, [], {_RUN: run})):
+    for plan in (*plans, between, Plan(between.boot, [], {_RUN: run})):
         plan.add_to(root, setup.kernel)
 
     results: list[Compared] = []

@@ -16,7 +16,7 @@ from pagelens import _core
 
 TAKE, DROP, LEAVE, READ, LOOK = 1, 2, 3, 4, 5  # enum work_kind of tracer/guest/tools.h
 
-_ALL_NUMAS = 2**64 - 1
+ALL_NUMAS = 2**64 - 1
 _SLAB_ORDER = 3
 _OWN_TABLES = 9  # of a small static program: the root; tables of three levels, low and high
 _OWN_PAGES = 18  # its data, heap and stack: counted in a guest, by running `work` as a job
@@ -145,7 +145,7 @@ class ModelProcess:
         self.memory.free(self._cpu, tables, 0)
 
     def _alloc(self, count: int, mtype: _core.MigrateType, order: int = 0) -> NDArray[np.uint32]:
-        got = self.memory.alloc(self._cpu, order, mtype, _ALL_NUMAS, count, _core.Mark.low)
+        got = self.memory.alloc(self._cpu, order, mtype, ALL_NUMAS, count, _core.Mark.low)
         if got.size < count:
             raise MemoryError("the model has no memory left")
         return got

@@ -75,6 +75,14 @@ def test_huge_pages_in_the_history_do_not_help() -> None:
     assert shares(state) == pytest.approx(RANDOM_LIMIT, abs=0.03)
 
 
+def test_few_held_pages_defeat_an_order_by_address_but_not_one_that_moves_them() -> None:
+    held = after("boot; hold(0.02%)")
+    places = (KNL.frames - held.memory.free_frames - held.memory.cached_frames) / held.memory.grain
+    assert places == pytest.approx(0.0002 * KNL.frames, abs=1)
+    assert shares(after("boot; hold(0.02%); zonesort(address)")) == pytest.approx(RANDOM_LIMIT, abs=0.03)
+    assert shares(after("boot; hold(0.02%); zonesort")) == pytest.approx(FRESH, abs=0.03)
+
+
 def test_small_jobs_leave_a_node_nearly_fresh() -> None:
     assert shares(after("; ".join(["job(8GiB)"] * 10)))[0] < 0.10
 

@@ -1,6 +1,7 @@
 """Guests: what runs in them, and what is said when they do not come up."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ from pagelens.lab.watch import Watch
 from pagelens.machine import load_machine
 
 MIB = 1 << 20
+Pagelens = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.parametrize("version", ["6.1", "6.12"])
@@ -83,6 +85,59 @@ def test_a_guest_that_says_nothing_hangs() -> None:
         pass
 
 
+SMALL = ("lab", "run", "--memory", "256MiB", "--cache", "32MiB")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("int main(void) { for (;;) continue; }", ["--limit", "3"], "more than 3 s of processor time; raise"),
+        (
+            "#include <stdlib.h>\n#include <string.h>\n"
+            "int main(void) { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
+            [],
+            "needs more memory than the guest has; raise --memory 256MiB",
+        ),
+    ],
+)
+def test_a_program_without_an_end_or_beyond_memory_is_told(
+    pagelens: Pagelens, compile_c: Callable[[str], Path], text: str, words: list[str], message: str
+) -> None:
+    done = pagelens(*SMALL, *words, "--", compile_c(text))
+    assert done.returncode == 1
+    assert done.stderr.startswith("pagelens: ")
+    assert message in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (
+            ["--kernel", "6.1"],
+            1,
+            "apt-get and dpkg-deb are not in PATH; name a kernel image by --kernel FILE",
+        ),
+        (["--history", "zonesort; run"], 2, "modules are built for Debian's kernels only; name 6.1 or 6.12"),
+        (["--history", "zonesort(intel); run"], 2, "modules are built for Debian's kernels only"),
+        (["--history", "zonesort(address); run"], 2, "guests sort as ours or intel"),
+        (["--history", "io(10MB); run"], 2, "io needs the kernel's modules; name 6.1 or 6.12"),
+        (["--pages", "2MiB", "--pool", "1MiB"], 2, "the pool holds none; raise --pool or --memory"),
+    ],
+)
+def test_without_kernels_or_their_modules_the_remedy_is_named(
+    pagelens: Pagelens, tmp_path: Path, words: list[str], code: int, message: str
+) -> None:
+    """On a machine without apt, of whose kernel there is an image alone."""
+    image = find_kernel("6.1").image
+    for program in ("qemu-system-x86_64", "busybox", "ldd", "bash"):
+        (tmp_path / program).symlink_to(shutil.which(program) or program)
+    words = words if "--kernel" in words else ["--kernel", str(image), *words]
+    environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = pagelens(*SMALL, *words, "--", "/bin/true", env=environment)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
+    assert message in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -113,9 +168,7 @@ def test_a_module_needs_a_kernel_with_headers(tmp_path: Path) -> None:
         build_module(tmp_path, find_kernel("6.1"))
 
 
-def test_without_an_emulator_the_package_is_named(
-    pagelens: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_without_an_emulator_the_package_is_named(pagelens: Pagelens, tmp_path: Path) -> None:
     done = pagelens("lab", "run", "--", "/bin/true", env={"PATH": f"{tmp_path}:/nonexistent"})
     assert done.returncode == 1
     assert "qemu-system-x86_64 is not in PATH; install Debian's package: apt-get install" in done.stderr

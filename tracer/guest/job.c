@@ -86,7 +86,7 @@ static uint64_t pages_of(pid_t process) {
     return (status_of(process, "VmRSS:") + status_of(process, "HugetlbPages:")) * 1024 / PAGE_BYTES;
 }
 
-static void hold(uint64_t frame) {
+static void mark(uint64_t frame) {
     if (frame / 8 >= held_bytes) {
         const size_t bytes = frame / 8 + (1 << 16);
         held = realloc(held, bytes);
@@ -104,7 +104,7 @@ static int is_of_file(const char* line) {
     return path != NULL && strncmp(path, "/dev/", 5) != 0 && strstr(path, "(deleted)") == NULL;
 }
 
-static void hold_range(int pagemap, uint64_t begin, uint64_t end, int of_file) {
+static void mark_range(int pagemap, uint64_t begin, uint64_t end, int of_file) {
     static uint64_t words[PAGEMAP_WORDS];
     for (uint64_t page = begin / PAGE_BYTES; page < end / PAGE_BYTES;) {
         const uint64_t left = end / PAGE_BYTES - page;
@@ -116,7 +116,7 @@ static void hold_range(int pagemap, uint64_t begin, uint64_t end, int of_file) {
         for (size_t i = 0; i < count; ++i) {
             const uint64_t frame = words[i] & PAGEMAP_FRAME;
             const int cached = of_file && (words[i] & PAGEMAP_FILE) != 0; /* else a private copy */
-            if (words[i] & PAGEMAP_PRESENT && frame != zero_frame && !cached) hold(frame);
+            if (words[i] & PAGEMAP_PRESENT && frame != zero_frame && !cached) mark(frame);
         }
         page += count;
     }
@@ -146,7 +146,7 @@ static void look(void) {
         unsigned long begin, end;
         while (pagemap != NULL && fgets(line, sizeof line, maps) != NULL) {
             if (sscanf(line, "%lx-%lx", &begin, &end) == 2) {
-                hold_range(fileno(pagemap), begin, end, is_of_file(line));
+                mark_range(fileno(pagemap), begin, end, is_of_file(line));
             }
         }
         if (pagemap != NULL) fclose(pagemap);

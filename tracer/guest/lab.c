@@ -73,7 +73,8 @@ int main(int argc, char** argv) {
         const char* name;
         int (*run)(int, char**);
     } tools[] = {
-        {"job", job}, {"work", work}, {"send", send_file}, {"touch", touch}, {"where", where},
+        {"job", job},        {"work", work},   {"hold", hold},
+        {"send", send_file}, {"touch", touch}, {"where", where},
     };
     for (size_t i = 0; argc > 1 && i < sizeof tools / sizeof *tools; ++i) {
         if (strcmp(argv[1], tools[i].name) == 0) return tools[i].run(argc - 1, argv + 1);

@@ -19,6 +19,9 @@ int job(int argc, char** argv);
 /* `lab work FILE`: takes and gives back memory as an array of struct work_step says. */
 int work(int argc, char** argv);
 
+/* `lab hold FILE`: the same in a process of its own, which then keeps for good what it has left. */
+int hold(int argc, char** argv);
+
 enum work_kind {
     WORK_TAKE = 1,  /* writes to `count` pages of region `region` from page `begin` on, in order */
     WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */

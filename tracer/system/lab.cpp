@@ -73,7 +73,8 @@ LabOptions parse_lab_options(int argc, const char* const* argv) {
 Lab::Lab(const LabOptions& options)
     : caches(options.machine),
       results_(options.results, std::ios::app),
-      data_(options.data, std::ios::app | std::ios::binary) {
+      data_(options.data, std::ios::app | std::ios::binary),
+      used_((options.machine.frames + 7) / 8) {
     if (!results_ || !data_) {
         throw std::runtime_error("cannot write " + options.results + " and " + options.data);
     }
@@ -86,6 +87,7 @@ void Lab::begin(const std::string& phase) {
     order_.clear();
     open_ = {phase};
     paused = false;
+    std::fill(used_.begin(), used_.end(), 0);
 }
 
 void Lab::begin_region(const std::string& name) {
@@ -115,6 +117,7 @@ void Lab::end() {
         results_ << "}\n";
     }
     results_.flush();
+    keep(used_);
     open_.clear();
 }
 

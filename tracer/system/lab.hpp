@@ -35,8 +35,15 @@ class Lab {
     void begin(const std::string& phase);
     void begin_region(const std::string& name);
     void end_region(const std::string& name);
-    // Counting ends: reports the phase and its regions.
+    // Counting ends: reports the phase and its regions, and hands over which frames programs used
+    // in it (a bitmap of all frames, as mark() of tracer/guest/job.c has it).
     void end();
+    // `frame` is used at `address`, and is given back; the kernel's own addresses do not count.
+    std::uint32_t used(std::uint64_t address, std::uint32_t frame) {
+        if (address >> 63 == 0 && frame != LiveCaches::no_frame)
+            used_[frame / 8] |= static_cast<char>(1 << frame % 8);
+        return frame;
+    }
     // Instructions from here to resume() are the lab's own.
     void pause();
     void resume();
@@ -56,6 +63,7 @@ class Lab {
     std::vector<std::string> order_;
     std::map<std::string, Phase> phases_;
     std::uint64_t instructions_at_pause_ = 0;
+    std::vector<char> used_;
 };
 
 }  // namespace pagelens

@@ -70,7 +70,7 @@ void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, 
     if (lab->paused) [[unlikely]]
         return;
     ++lab->accesses;
-    const auto frame = [&] { return frames[cpu].of(info, address); };
+    const auto frame = [&] { return lab->used(address, frames[cpu].of(info, address)); };
     lab->caches.access(cpu, address, is_store(info), frame);
     // What crosses a line counts in both; across pages, in the first (its callback knows no other).
     const std::uint64_t last = address + size_of(info) - 1;
@@ -81,7 +81,8 @@ void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, 
 void on_stream_store(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     if (lab->paused) return;
     ++lab->accesses;
-    lab->caches.stream_store(cpu, address, [&] { return frames[cpu].of(info, address); });
+    const auto frame = [&] { return lab->used(address, frames[cpu].of(info, address)); };
+    lab->caches.stream_store(cpu, address, frame);
 }
 
 void on_translation_change(unsigned cpu, void*) {

@@ -1,0 +1,232 @@
+"""One program on a real kernel and on its model: states of a node, ways to place pages, sizes of the cache.
+
+Each variant (a kernel's command line, a size of page, pages that something holds) and each size of cache is a
+guest of its own, which goes through the states one after the other. The model takes the guest's state over
+once, when it has booted, and from then on does the same steps.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pagelens import _core
+from pagelens.errors import Failure, UsageError
+from pagelens.lab.jobs import run_work
+from pagelens.lab.measured import Frames
+from pagelens.lab.nodes import ModelNode
+from pagelens.lab.run import ProgramLab, ProgramRun, Request
+from pagelens.lab.state import take_picture
+from pagelens.machine.schema import FRAME_BYTES, MOST_TAGS
+
+RATIOS = (0.25, 0.5, 1.0, 1.1)  # footprint over cache
+QUICK_RATIOS = (1.0,)
+
+FRESH, AGED, COMPACTED, INTEL, OURS = STATES = (
+    "fresh",
+    "aged",
+    "... caches dropped, compacted",
+    "... and Intel's rule",
+    "... and zonesort",
+)
+
+_PROLOGUE = "drop_caches; compact"
+_CACHE_UNIT = 4 << 20  # a cache is of whole blocks of the largest order
+_GIGANTIC = 1 << 30
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is different from 4 KiB pages on a kernel as it comes."""
+
+    name: str
+    first: str = ""  # steps before all others
+    pages: str = "4KiB"
+
+    def history(self, jobs: int) -> str:
+        """A run of the program in each of STATES."""
+        steps = (
+            *((self.first,) if self.first else ()),
+            *("run", f"age(jobs={jobs})", "run", _PROLOGUE, "run"),
+            *(_PROLOGUE, "zonesort(intel)", "run", _PROLOGUE, "zonesort", "run"),
+        )
+        return "; ".join(steps)
+
+
+VARIANTS = (
+    Variant("4 KiB pages"),
+    Variant("4 KiB pages, 0.1% of memory held", first="hold(0.1%)"),
+    Variant("4 KiB pages, page_alloc.shuffle=1", first="boot(shuffle=on)"),
+    Variant("2 MiB pages", pages="2MiB"),
+    Variant("1 GiB pages", pages="1GiB"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One state of one guest."""
+
+    variant: str
+    ratio: float  # as asked for; the cache is the nearest multiple of 4 MiB
+    cache_bytes: int
+    state: str
+    run: ProgramRun  # on the kernel
+    model_share: float
+
+    @property
+    def kernel_share(self) -> float:
+        """Of resident pages in conflict."""
+        return self.run.conflict_share
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, by variant, ratio and state."""
+
+    request: Request
+    release: str  # of the kernel
+    footprint_bytes: int
+    rows: list[Row]
+
+    def verdicts(self) -> Iterator[tuple[Row, Row]]:
+        """For each variant and ratio the rows of Intel's rule and of ours."""
+        by_place = {(row.variant, row.ratio, row.state): row for row in self.rows}
+        for (variant, ratio, state), row in by_place.items():
+            if state == INTEL:
+                yield row, by_place[variant, ratio, OURS]
+
+
+def compare(
+    request: Request,
+    ratios: Sequence[float],
+    jobs: int,
+    report: Callable[[Row], None],
+    workers: int | None = None,
+) -> Comparison:
+    """Runs `request`'s program everywhere; of the request itself history, pages and cache do not count.
+
+    `jobs` age a node. `report` gets each row when it is there, from one of `workers` threads (as many as
+    processors), each with a guest. Raises UsageError or Failure for the first guest that fails, and ends the
+    others.
+    """
+    footprint = _footprint(request)
+    cells = [
+        (variant, ratio, _cell(request, variant, ratio, footprint, jobs))
+        for variant in VARIANTS
+        for ratio in ratios
+    ]
+    guests = Guests()
+    with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
+        rows = [pool.submit(_rows, *cell, guests, report) for cell in cells]
+        try:
+            for first in wait(rows, return_when=FIRST_EXCEPTION).done:
+                first.result()
+        except BaseException:
+            guests.end()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return Comparison(request, guests.release, footprint, [row for of in rows for row in of.result()])
+
+
+class Guests:
+    """The guests of several threads, which one of them can end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._labs: list[ProgramLab] = []
+        self._ended = False
+        self.release = ""
+
+    def enter(self, lab: ProgramLab) -> None:
+        """To be called before the guest starts."""
+        with self._lock:
+            if self._ended:
+                raise Failure("compare: ended")
+            self._labs.append(lab)
+            self.release = lab.guest.kernel.release
+
+    def end(self) -> None:
+        """All of them, and those that would start."""
+        with self._lock:
+            self._ended = True
+            for lab in self._labs:
+                lab.guest.kill()
+
+
+def _rows(
+    variant: Variant, ratio: float, request: Request, guests: Guests, report: Callable[[Row], None]
+) -> list[Row]:
+    rows: list[Row] = []
+    lab = ProgramLab(request, pictured=True)
+    guests.enter(lab)
+    memory_side = lab.guest.memory_side
+    with lab:
+        model = ModelNode(take_picture(lab.guest).model(), memory_side.slots)
+        if lab.plan.boot.shuffle:
+            model.memory.shuffle_on_free(_core.Random(request.seed, 0, 0, _core.Stream.history))
+        states = iter(STATES)
+        for step in lab.plan.steps:
+            run = lab.step(step).run
+            if run is None:
+                step.act(model)
+                continue
+            _require_success(run, request)
+            frames = _model_run(model, run, request.pages)
+            share = memory_side.conflicts(frames) / frames.size
+            rows.append(Row(variant.name, ratio, request.cache_bytes, next(states), run, share))
+            report(rows[-1])
+    return rows
+
+
+def _model_run(model: ModelNode, run: ProgramRun, pages: str) -> Frames:
+    """A program that takes as many pages as the one in the guest did, in order of addresses."""
+    if pages == "2MiB":
+        return model.run_on_huge_pages(run.huge_parts)
+    if pages == "1GiB":  # set aside at boot
+        return np.arange(run.resident_pages, dtype=np.int64)
+    return model.work("run", run_work(run.resident_pages * FRAME_BYTES).steps)
+
+
+def _footprint(request: Request) -> int:
+    """Bytes that the program holds when it holds most: of a run of it in a guest."""
+    cache = request.memory_bytes // 4 // _CACHE_UNIT * _CACHE_UNIT  # any will do
+    with ProgramLab(replace(request, history="run", pages="4KiB", cache_bytes=cache)) as lab:
+        run = lab.step(lab.plan.steps[0]).run
+    assert run is not None
+    _require_success(run, request)
+    return run.resident_pages * FRAME_BYTES
+
+
+def _cell(request: Request, variant: Variant, ratio: float, footprint: int, jobs: int) -> Request:
+    """One guest's request; with pages of 1 GiB it has that much more memory."""
+    pool = -(-footprint // _GIGANTIC) * _GIGANTIC if variant.pages == "1GiB" else 0
+    # The first GiB has the kernel in it, the end of the last one what it needs while it boots.
+    memory = request.memory_bytes if pool == 0 else max(request.memory_bytes, _GIGANTIC * 3 // 2) + pool
+    cache = max(1, round(footprint / ratio / _CACHE_UNIT)) * _CACHE_UNIT
+    if cache <= memory // MOST_TAGS:
+        least = int(ratio * memory / MOST_TAGS) + _CACHE_UNIT >> 20
+        raise UsageError(
+            f"{request.command[0]}: it takes {footprint >> 20} MiB; with --memory "
+            f"{request.memory_bytes >> 20}MiB and --ratio {ratio:g} it has to take {least} MiB or more"
+        )
+    return replace(
+        request,
+        memory_bytes=memory,
+        cache_bytes=cache,
+        history=variant.history(jobs),
+        pages=variant.pages,
+        pool_bytes=pool,
+    )
+
+
+def _require_success(run: ProgramRun, request: Request) -> None:
+    if run.status != 0:
+        last = (run.output.strip().splitlines() or ["it printed nothing"])[-1]
+        raise Failure(f"{request.command[0]} ended with status {run.status} in the guest: {last}")
+    if run.resident_pages == 0:
+        raise Failure(f"{request.command[0]} held no memory in the guest; name a program that does")
