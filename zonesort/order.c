@@ -2,11 +2,13 @@
 /*
  * A block is sorted as one number:
  *
- *	later:1 | rank by gain:12 | place:51
+ *	turn:21 | rank by gain, of turn 0: order + 2 | place: 41 - order
  *
  * where place = group * layers + layer numbers the blocks of one order so that those of one group
  * (the same slots) are neighbours, by address; a layer is one cache size of memory. The block's
- * first frame comes back from its place.
+ * first frame comes back from its place. Places fit: x86-64 has at most 2^40 frames, of which whole
+ * layers are counted. Turns fit unless memory is two million times the cache; what comes after the
+ * last one joins it.
  */
 #include <linux/bitmap.h>
 #include <linux/bitops.h>
@@ -16,9 +18,9 @@
 
 #include "order.h"
 
-#define PLACE_BITS 51
-#define PLACE_MASK ((1ULL << PLACE_BITS) - 1)
-#define LATER (1ULL << 63)
+#define PLACE_BITS(order) (41 - (order))
+#define TURN_SHIFT 43
+#define LAST_TURN ((1ULL << (64 - TURN_SHIFT)) - 1)
 #define RADIX_BITS 7	    /* 512 bytes of stack */
 #define RESCHED_EVERY 65536 /* blocks: well below a millisecond */
 
@@ -91,8 +93,9 @@ void zs_sort_keys(u64 *keys, u64 *spare, size_t n)
 
 void zs_order(const struct zs_cache *cache, unsigned int order, u64 *blocks, u64 *spare, size_t n)
 {
-	u64 groups = cache->slots >> order, layers = 1, group = 0;
-	u64 best = 2ULL << order, gain = 0;
+	u64 groups = cache->slots >> order, layers = 1, group = 0, turn = 0;
+	u64 best = 2ULL << order, rank = 0;
+	unsigned int place_bits = PLACE_BITS(order);
 	size_t i;
 
 	for (i = 0; i < n; i++)
@@ -104,21 +107,23 @@ void zs_order(const struct zs_cache *cache, unsigned int order, u64 *blocks, u64
 	/* All gains before any mark: they are those that this list finds. */
 	for (i = 0; i < n; i++) {
 		u64 place = blocks[i];
-		bool later = i > 0 && place / layers == group;
 
-		if (!later) {
+		if (i > 0 && place / layers == group) {
+			turn = min(turn + 1, LAST_TURN);
+			rank = 0;
+		} else {
+			turn = 0;
 			group = place / layers;
-			gain = gain_of_group(cache, order, group);
+			rank = best - gain_of_group(cache, order, group);
 		}
-		blocks[i] =
-			(later ? LATER | gain << PLACE_BITS : (best - gain) << PLACE_BITS) | place;
+		blocks[i] = turn << TURN_SHIFT | rank << place_bits | place;
 		if (i % RESCHED_EVERY == 0)
 			cond_resched();
 	}
 	zs_sort_keys(blocks, spare, n);
 
 	for (i = 0; i < n; i++) {
-		u64 place = blocks[i] & PLACE_MASK;
+		u64 place = blocks[i] & ((1ULL << place_bits) - 1);
 
 		blocks[i] = (place % layers * groups + place / layers) << order;
 		zs_mark(cache, cache->own, blocks[i], 1ULL << order);

@@ -1,5 +1,4 @@
-// The rule of docs/zonesort.md; its words (broken block, group, gain, first and later) are used
-// here.
+// The rule of docs/zonesort.md; its words (broken block, group, gain, turn) are used here.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -130,13 +129,12 @@ class CacheSort {
         std::sort(units.begin(), units.end());
         std::vector<Key> keys;
         keys.reserve(units.size());
-        Slots seen((slots_ >> level) + 1);
+        std::vector<std::uint32_t> turns(slots_ >> level);  // [group] blocks met
         for (const Unit unit : units) {
             const std::uint32_t group = unit % slots_ >> level;
-            const bool later = (seen.word(group / 64) >> group % 64 & 1) != 0;
-            seen.set(group, 1);
-            const std::int32_t gained = gain(group << level, 1u << level);
-            keys.push_back({later, later ? gained : -gained, group, unit});
+            const std::uint32_t turn = turns[group]++;
+            const std::int32_t loss = turn == 0 ? -gain(group << level, 1u << level) : 0;
+            keys.push_back({turn, loss, group, unit});
         }
         std::sort(keys.begin(), keys.end());
         for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -148,8 +146,8 @@ class CacheSort {
 
   private:
     struct Key {
-        bool later;
-        std::int32_t rank;
+        std::uint32_t turn;
+        std::int32_t loss;  // of the first turn: gain, negated
         std::uint32_t group;
         Unit unit;
         friend auto operator<=>(const Key&, const Key&) = default;

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from zonesort_rule import sorted_zones
 
 from pagelens import _core
 
@@ -57,6 +58,18 @@ def values(blocks: Blocks, own: NDArray[np.bool_], allocated: NDArray[np.bool_])
         own[slots] = True
         found.append(total)
     return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from((1, 3, 40, 600)))
+def test_the_model_orders_as_the_rule_says(seed: int, kept: int, run: int) -> None:
+    memory = fragmented(seed, kept, run)
+    memory.sort_for_cache(SLOTS, False, 0)
+    zone: dict[tuple[int, int], list[int]] = {}
+    for frame, order, kind in memory.free_blocks().tolist():
+        zone.setdefault((order, kind), []).append(frame)
+    allocated = set(np.flatnonzero(allocated_slots(memory)).tolist())
+    assert sorted_zones(SLOTS, allocated, [zone]) == [zone]
 
 
 @settings(max_examples=80, deadline=None)

@@ -102,6 +102,44 @@ def test_no_permutation_gives_any_number_of_blocks_slots_of_more_value(
         assert all(mine >= theirs for mine, theirs in zip(ours, values(other), strict=True))
 
 
+@given(st.sets(st.integers(0, 11), min_size=1, max_size=6))
+def test_no_permutation_puts_fewer_of_any_number_of_blocks_into_the_fullest_slots(
+    order: Order, numbers: set[int]
+) -> None:
+    slots, at_order = 2 * BLOCK, 9
+    blocks = [number << at_order for number in numbers]
+
+    def fullest(sequence: Sequence[int]) -> list[int]:
+        groups = [block % slots for block in sequence]
+        return [max(map(groups[:n].count, groups[:n])) for n in range(1, len(groups) + 1)]
+
+    ours = fullest(order(slots, 1, set(), set(), at_order, blocks)[0])
+    for other in itertools.permutations(blocks):
+        assert all(mine <= theirs for mine, theirs in zip(ours, fullest(other), strict=True))
+
+
+@given(lists(), st.booleans())
+def test_no_slot_is_used_twice_before_the_list_comes_round_to_the_first_again(
+    order: Order, drawn: tuple[int, set[int], set[int], int, list[int]], empty: bool
+) -> None:
+    """From the second block of a group on; from the first on where groups gain alike (an empty cache)."""
+    slots, allocated, own, at_order, blocks = drawn
+    if empty:
+        allocated, own = set(), set()
+    groups = [block % slots for block in order(slots, 1, allocated, own, at_order, blocks)[0]]
+    for at, group in enumerate(groups):
+        later = groups[at + 1 :]
+        if group in later and (empty or group in groups[:at]):
+            stretch = later[: later.index(group)]
+            assert len(set(stretch)) == len(stretch)
+
+
+def test_contiguous_memory_stays_in_its_order(order: Order) -> None:
+    """So that what is handed out wraps round the cache as contiguous memory does."""
+    blocks = [number * BLOCK for number in range(12)]
+    assert order(4 * BLOCK, 1, set(), set(), 10, blocks[::-1])[0] == blocks
+
+
 def test_a_slot_of_many_frames_is_taken_by_one_of_them(order: Order) -> None:
     _, own = order(2 * BLOCK, 512, set(), set(), 0, [700])
     assert own == set(range(512, 1024))

@@ -26,13 +26,14 @@ def rule(slots: int, allocated: set[int], own: set[int], order: int, blocks: Seq
         vacant = slots_of(block, order, slots) - own
         return len(vacant) + len(vacant - allocated)
 
-    first: dict[int, int] = {}
-    for block in sorted(blocks):
-        first.setdefault(group(block), block)
-    later = [block for block in blocks if first[group(block)] != block]
+    def turn(block: int) -> int:
+        return sum(group(other) == group(block) for other in blocks if other < block)
+
+    first = [block for block in blocks if turn(block) == 0]
+    later = [block for block in blocks if turn(block) > 0]
     return [
-        *sorted(first.values(), key=lambda block: (-gain(block), group(block), block)),
-        *sorted(later, key=lambda block: (gain(block), group(block), block)),
+        *sorted(first, key=lambda block: (-gain(block), group(block))),
+        *sorted(later, key=lambda block: (turn(block), group(block))),
     ]
 
 
