@@ -8,10 +8,10 @@ NB_MODULE(_core, m) {
     // matter.
     nanobind::set_leak_warnings(false);
     m.doc() = "pagelens' inner loops (C++); see docs/architecture.md";
+    pagelens::register_address(m);
     pagelens::register_accesses(m);
     pagelens::register_sweeps(m);
     pagelens::register_memory(m);
     pagelens::register_frames(m);
-    pagelens::register_machine(m);
     pagelens::register_replay(m);
 }

@@ -4,11 +4,11 @@
 
 namespace pagelens {
 
+void register_address(nanobind::module_& m);
 void register_accesses(nanobind::module_& m);
 void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);
 void register_memory(nanobind::module_& m);
-void register_machine(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 
 }  // namespace pagelens

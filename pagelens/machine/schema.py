@@ -39,11 +39,13 @@ Seconds = Annotated[float, _quantity(parse_time), Field(gt=0)]
 Hertz = Annotated[float, _quantity(parse_frequency), Field(gt=0)]
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a file: every key is known, every value has its type."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Sourced(_Table, Generic[T]):
+class Sourced(Table, Generic[T]):
     """A value and where it is from: exactly one of a document, a calibration input, an assumption."""
 
     value: T
@@ -64,7 +66,7 @@ class Sourced(_Table, Generic[T]):
         return "source" if self.source else "input" if self.input else "assumed"
 
 
-class Cores(_Table):
+class Cores(Table):
     """The processor cores of the node."""
 
     count: Sourced[Positive]
@@ -73,7 +75,7 @@ class Cores(_Table):
     outstanding_lines: Sourced[Positive]  # line fetches that one core keeps in flight
 
 
-class PrivateCache(_Table):
+class PrivateCache(Table):
     """A set-associative LRU cache of 64 B lines, private to `shared_by` neighbouring cores."""
 
     size: Sourced[Bytes]
@@ -100,14 +102,14 @@ class PrivateCache(_Table):
         return self
 
 
-class MemorySideCache(_Table):
+class MemorySideCache(Table):
     """The cache that fast memory is for DDR; its size is that of the fast memory."""
 
     ways: Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]]
     miss_latency: Sourced[Seconds]  # of a load that misses it
 
 
-class Memory(_Table):
+class Memory(Table):
     """One memory of the node."""
 
     size: Sourced[Bytes]
@@ -115,7 +117,7 @@ class Memory(_Table):
     latency: Sourced[Seconds]
 
 
-class Machine(_Table):
+class Machine(Table):
     """A node: cores, private caches, and two memories, one of them a cache for the other or of its own."""
 
     version: Literal[1] = Field(alias="schema")

@@ -1,13 +1,17 @@
-"""Mutational fuzzing of the machine-file reader: any bytes give a Machine or one line of error."""
+"""Mutational fuzzing of the readers of machine files and address hashes.
+
+Any bytes give what the file states, or one line of error.
+"""
 
 import random
 import re
 from collections.abc import Iterator
 
 from pagelens.errors import UsageError
-from pagelens.machine import Machine, list_machines, parse_machine
+from pagelens.machine import list_machines, parse_machine
+from pagelens.machine.hashes import list_hashes, parse_hash
 
-SEEDS = tuple(path.read_bytes() for path in list_machines().values())
+SEEDS = tuple(path.read_bytes() for path in (*list_machines().values(), *list_hashes().values()))
 TOKENS = tuple(
     token.encode()
     for token in (
@@ -62,22 +66,23 @@ def inputs(seed: int, count: int) -> Iterator[bytes]:
 
 
 def check(data: bytes) -> bool:
-    """True if the bytes are a machine; raises AssertionError on any other outcome than a one-line error."""
-    try:
-        machine = parse_machine(data, "fuzz.toml")
-    except UsageError as error:
-        text = str(error)
-        assert text.startswith("fuzz.toml"), text
-        assert "\n" not in text, repr(text)
-        assert len(text) < 1000, text
-        return False
-    assert isinstance(machine, Machine)
-    assert machine.frames >= 0
-    return True
+    """True if the bytes are a machine or a hash; AssertionError unless refused by a one-line error."""
+    accepted = False
+    for parse in (parse_machine, parse_hash):
+        try:
+            parse(data, "fuzz.toml")
+        except UsageError as error:
+            text = str(error)
+            assert text.startswith("fuzz.toml"), text
+            assert "\n" not in text, repr(text)
+            assert len(text) < 1000, text
+        else:
+            accepted = True
+    return accepted
 
 
 def run(seed: int, count: int) -> int:
-    """Checks `count` inputs; how many were machines. A failure names its input."""
+    """Checks `count` inputs; how many stated something. A failure names its input."""
     accepted = 0
     for data in inputs(seed, count):
         try:

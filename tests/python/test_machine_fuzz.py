@@ -1,4 +1,4 @@
-"""The machine-file reader survives any bytes: a short run, and a million inputs in `make test-long`."""
+"""The readers of machines/ survive any bytes: a short run, and a million inputs in `make test-long`."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ def run(seed: int, count: int) -> int:
     return int(fuzz.run(seed, count))
 
 
-def test_mutated_machine_files_give_a_machine_or_one_line() -> None:
+def test_mutated_machine_files_give_what_they_state_or_one_line() -> None:
     accepted = run(seed=1, count=3000)
     assert 0 < accepted < 3000  # both outcomes are reached
 

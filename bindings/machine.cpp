@@ -1,7 +1,0 @@
-#include "bindings/register.hpp"
-
-namespace pagelens {
-
-void register_machine(nanobind::module_&) {}
-
-}  // namespace pagelens

@@ -1,0 +1,69 @@
+#include "core/address/address_hash.hpp"
+
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+namespace pagelens {
+
+AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values) {
+    if (form.levels.empty()) throw std::invalid_argument("a hash needs at least one level");
+    for (const HashForm::Level& stated : form.levels) {
+        Level level;
+        level.low = add(stated.low);
+        std::uint64_t highest = 0;  // of the high part
+        if (stated.high) {
+            level.high = add(stated.high->masks);
+            level.threshold = stated.high->threshold;
+            level.keep_bits = stated.high->keep_bits;
+            highest = std::uint64_t{1} << level.keep_bits;
+            if (level.keep_bits > level.high.width || level.threshold >> level.high.width != 0 ||
+                level.threshold < highest) {
+                throw std::invalid_argument("threshold " + std::to_string(level.threshold) +
+                                            " must be from 2^keep_bits to what " +
+                                            std::to_string(level.high.width) + " bits reach");
+            }
+        } else {
+            level.threshold = 1;  // of no bits
+        }
+        levels_.push_back(level);
+        const std::uint64_t most = ((highest + 1) << level.low.width) - 1;
+        if (&stated == &form.levels.back() && most >= group_values_) {
+            throw std::invalid_argument("the last level reaches " + std::to_string(most) +
+                                        ", which must be below " + std::to_string(group_values_));
+        }
+    }
+    group_ = add(form.group);
+    const std::uint64_t values = std::uint64_t{group_values_} << group_.width;
+    if (values >> 32 != 0) throw std::invalid_argument("more than 2^32 values");
+    values_ = static_cast<std::uint32_t>(values);
+}
+
+AddressHash::Field AddressHash::add(const Masks& masks) {
+    const Field field{bits_, static_cast<unsigned>(masks.size())};
+    if (masks.size() > most_bits - 1 || bits_ + masks.size() > most_bits) {
+        throw std::invalid_argument("a hash has at most 32 bits, and a field of it 31");
+    }
+    for (const std::uint64_t mask : masks) {
+        if (mask == 0 || mask >> (8 * address_bytes) != 0) {
+            throw std::invalid_argument("a mask has bits of the address, which has 56");
+        }
+        for (unsigned byte = 0; byte < address_bytes; ++byte) {
+            const std::uint64_t part = mask >> (8 * byte) & 255;
+            for (std::uint64_t value = 0; value < 256; ++value) {
+                const auto parity = static_cast<std::uint32_t>(std::popcount(value & part) & 1);
+                parities_[byte][value] |= parity << bits_;
+            }
+        }
+        address_bits_ |= mask;
+        ++bits_;
+    }
+    return field;
+}
+
+void AddressHash::apply(std::span<const std::uint64_t> addresses,
+                        std::span<std::uint32_t> values) const {
+    for (std::size_t i = 0; i < addresses.size(); ++i) values[i] = (*this)(addresses[i]);
+}
+
+}  // namespace pagelens

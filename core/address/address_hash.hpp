@@ -1,0 +1,97 @@
+// From a physical address to what it selects: the set of a cache, an L3 slice, a memory channel, a
+// bank, a row. Each bit is the parity of some address bits; where the number of values is no power
+// of two, thresholds decide.
+//
+// The form is the one that the slice hashes of Intel's processors have (McCalpin, Mapping addresses
+// to L3/CHA slices in Intel processors, TACC TR-2021-03, doi:10.26153/tsw/14539). A plain index is
+// the case of one level without thresholds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pagelens {
+
+// Masks of address bits; a field of several has its least significant bit first.
+using Masks = std::vector<std::uint64_t>;
+
+struct HashForm {
+    // A number h of the bits `masks` that counts as 2^keep_bits from `threshold` on, and as its
+    // lowest `keep_bits` bits before: of 64 equally likely numbers, 2^keep_bits + 1 values.
+    struct High {
+        Masks masks;
+        std::uint32_t threshold = 0;
+        unsigned keep_bits = 0;
+    };
+    // low, plus high x 2^(bits of low).
+    struct Level {
+        Masks low;
+        std::optional<High> high;
+    };
+
+    std::vector<Level> levels;  // the first whose value is below group_values counts
+    std::uint32_t group_values = 1;
+    Masks group;  // which of 2^bits groups of group_values values it is
+};
+
+class AddressHash {
+  public:
+    // Throws std::invalid_argument: no level, more than 32 bits, a last level that may reach
+    // group_values, or a value of no use (a threshold that h does not reach).
+    explicit AddressHash(const HashForm& form);
+
+    // Below values().
+    [[nodiscard]] std::uint32_t operator()(std::uint64_t address) const {
+        std::uint32_t bits = 0;
+        for (unsigned byte = 0; byte < address_bytes; ++byte) {
+            bits ^= parities_[byte][address >> (8 * byte) & 255];
+        }
+        for (const Level& level : levels_) {
+            const std::uint32_t value = level.of(bits);
+            if (value < group_values_) return value + group_values_ * group_.of(bits);
+        }
+        __builtin_unreachable();  // the last level's value is
+    }
+    // values[i] of addresses[i]; as many of both.
+    void apply(std::span<const std::uint64_t> addresses, std::span<std::uint32_t> values) const;
+
+    [[nodiscard]] std::uint32_t values() const { return values_; }
+    // All address bits that have a say.
+    [[nodiscard]] std::uint64_t address_bits() const { return address_bits_; }
+
+  private:
+    static constexpr unsigned address_bytes = 7;  // physical addresses have 52 bits at most
+    static constexpr unsigned most_bits = 32;
+
+    // Neighbouring bits of the 32.
+    struct Field {
+        unsigned shift = 0, width = 0;
+        [[nodiscard]] std::uint32_t of(std::uint32_t bits) const {
+            return bits >> shift & ((std::uint32_t{1} << width) - 1);
+        }
+    };
+    struct Level {
+        Field low, high;
+        std::uint32_t threshold = 0;
+        unsigned keep_bits = 0;
+        [[nodiscard]] std::uint32_t of(std::uint32_t bits) const {
+            const std::uint32_t h = high.of(bits), kept = std::uint32_t{1} << keep_bits;
+            return low.of(bits) + ((h >= threshold ? kept : h & (kept - 1)) << low.width);
+        }
+    };
+
+    Field add(const Masks& masks);
+
+    // parities_[i][b]: what byte i of the address contributes to all bits if it is b.
+    std::array<std::array<std::uint32_t, 256>, address_bytes> parities_{};
+    std::vector<Level> levels_;
+    Field group_;
+    std::uint32_t group_values_, values_;
+    std::uint64_t address_bits_ = 0;
+    unsigned bits_ = 0;
+};
+
+}  // namespace pagelens

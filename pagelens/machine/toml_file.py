@@ -1,0 +1,121 @@
+"""Reads a TOML file into a model; every error names the file, the line and the key.
+
+tomllib gives no positions, so the line of a key is found by a scan for its table header and its name: the
+files are flat (tables, and arrays of tables, of inline values), which the schemas enforce anyway. See
+docs/decisions/machine-files.md.
+"""
+
+import difflib
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pagelens.errors import UsageError
+
+MOST_BYTES = 1 << 20  # of such a file
+LONGEST_ERROR = 500  # characters
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_bytes(path: Path, kind: str) -> bytes:
+    """The bytes of a file, not many more than may be in it. `kind`: what it is, for errors."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{kind}: cannot read '{path}' ({error.strerror}); give a name or a readable .toml"
+        ) from None
+
+
+def parse_toml(model: type[Model], raw: bytes, where: str, example: str) -> Model:
+    """What a file's bytes state. `where` names the file in errors, `example` one that has every key."""
+    try:
+        return _parse(model, raw, where, example)
+    except UsageError as error:  # what it quotes from the file may hold anything
+        text = "".join(c if c.isprintable() else " " for c in str(error))
+        raise UsageError(text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ...") from None
+
+
+def _parse(model: type[Model], raw: bytes, where: str, example: str) -> Model:
+    if len(raw) > MOST_BYTES:
+        raise UsageError(f"{where}: more than {MOST_BYTES} bytes; such a file is a few kilobytes of TOML")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(f"{where}:{line}: not UTF-8 text, which TOML is") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        at = re.search(r" \(at line (\d+), column \d+\)$", message)
+        line = int(at[1]) if at else text.count("\n") + 1
+        raise UsageError(f"{where}:{line}: not TOML: {message[: at.start()] if at else message}") from None
+    except (RecursionError, ValueError) as error:  # nesting too deep; an integer of thousands of digits
+        raise UsageError(f"{where}:1: not such a file: {type(error).__name__}: {error}") from None
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        first = min(
+            errors, key=lambda e: e["type"] != "extra_forbidden"
+        )  # a misspelt key is also a missing one
+        raise UsageError(_explain(model, first, text, where, example)) from None
+
+
+def _explain(model: type[BaseModel], error: ErrorDetails, text: str, where: str, example: str) -> str:
+    """One line: file, line, key, what is wrong and what is allowed."""
+    location = tuple(str(part) for part in error["loc"])
+    line = _line_of(text, location)
+    key = ".".join(location) or "the file"
+    match error["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(location[-1], _keys_at(model, location[:-1]), n=1, cutoff=0.0)
+            return f"{where}:{line}: unknown key '{key}'; the nearest known one is '{near[0]}'"
+        case "missing":
+            return f"{where}:{line}: '{key}' is missing; add it ({example} shows every key)"
+        case _:
+            message = error["msg"].removeprefix("Value error, ")
+            value = "" if isinstance(error["input"], Mapping | BaseModel) else f" (is {error['input']!r:.80})"
+            return f"{where}:{line}: '{key}'{value}: {message}"
+
+
+def _keys_at(model: Any, location: tuple[str, ...]) -> list[str]:
+    """The keys that the schema knows at a location of the file."""
+    for part in location:
+        if part.isdigit():
+            continue  # one of an array
+        annotation = model.model_fields[_field_of(model, part)].annotation
+        candidates = [annotation, *getattr(annotation, "__args__", ())]
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _field_of(model: type[BaseModel], key: str) -> str:
+    return next(name for name, field in model.model_fields.items() if (field.alias or name) == key)
+
+
+def _line_of(text: str, location: tuple[str, ...]) -> int:
+    """The line (from 1) of the deepest part of `location` that the text names; 1 if none is."""
+    table: tuple[str, ...] = ()
+    found, seen = 1, Counter[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*(\[?)\[\s*([^\[\]]+?)\s*\]", line):
+            name = header[2].strip("\"'")
+            table = (name, str(seen[name])) if header[1] else (name,)
+            seen[name] += 1
+            if location[: len(table)] == table:
+                found = number
+        elif assignment := re.match(r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*=", line):
+            path = (*table, assignment[1])
+            if location[: len(path)] == path:
+                return number
+    return found
