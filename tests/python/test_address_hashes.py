@@ -56,7 +56,7 @@ def test_equal_to_the_published_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_slice_gets_its_share(name: str) -> None:
-    """Equal ones where slices are a power of two; else as the processor has it (of 22, one gets 0.69 of that)."""
+    """Equal ones where slices are a power of two; of 22, one gets 0.69 of that, as on the processor."""
     stated = load_hash(name)
     lines = 1 << 20
     shares = np.bincount(stated.hash()(np.arange(lines, dtype=np.uint64) * 64)) / (lines / stated.values)
