@@ -86,11 +86,11 @@ TEST_CASE("what the one access of an instruction is, and its bytes at most") {
         {{"vmovsd %xmm0,(%rdi)", {0xc5, 0xfb, 0x11, 0x07}}, true, 8},
         {{"vmovsd (%rdi),%xmm0", {0xc5, 0xfb, 0x10, 0x07}}, false, 8},
     };
-    for (const auto& [instruction, store, size] : cases) {
-        CAPTURE(instruction.text);
-        CHECK(decoded(instruction).one_access);
-        CHECK(decoded(instruction).store == store);
-        CHECK(decoded(instruction).size == size);
+    for (const auto& c : cases) {
+        CAPTURE(c.instruction.text);
+        CHECK(decoded(c.instruction).one_access);
+        CHECK(decoded(c.instruction).store == c.store);
+        CHECK(decoded(c.instruction).size == c.size);
     }
 }
 
@@ -107,9 +107,9 @@ TEST_CASE("scalar FMAs with an operand in memory") {
         {{"vfmaddsub231pd (%rdi),%xmm1,%xmm0", {0xc4, 0xe2, 0xf1, 0xb6, 0x07}}, false},
         {{"vaddsd (%rdi),%xmm0,%xmm0", {0xc5, 0xfb, 0x58, 0x07}}, false},
     };
-    for (const auto& [instruction, scalar_fma] : cases) {
-        CAPTURE(instruction.text);
-        CHECK(decoded(instruction).scalar_fma == scalar_fma);
+    for (const auto& c : cases) {
+        CAPTURE(c.instruction.text);
+        CHECK(decoded(c.instruction).scalar_fma == c.scalar_fma);
     }
 }
 
