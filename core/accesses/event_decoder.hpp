@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/accesses/event.hpp"
@@ -16,10 +17,17 @@ inline constexpr std::uint64_t instruction_limit = std::uint64_t{1} << 62;
 
 class ChunkDecoder {
   public:
-    ChunkDecoder() : bytes_({}) {}
-    // `payload` outlives the decoder.
-    ChunkDecoder(std::span<const std::uint8_t> payload, std::uint64_t first_instruction)
-        : bytes_(payload), instructions_(first_instruction) {}
+    ChunkDecoder() = default;
+    // Of a chunk of events of either type. `payload` outlives the decoder.
+    ChunkDecoder(ChunkType type, std::span<const std::uint8_t> payload,
+                 std::uint64_t first_instruction)
+        : bytes_(payload), instructions_(first_instruction) {
+        if (type == ChunkType::one_part_events) return;
+        const auto codes = bytes_.bytes(bytes_.varint());
+        ok_ = bytes_.ok();
+        touches_ = bytes_;
+        bytes_ = ByteReader(codes);
+    }
 
     [[nodiscard]] bool ok() const { return bytes_.ok() && ok_; }
     [[nodiscard]] bool at_end() const { return bytes_.at_end(); }
@@ -34,8 +42,9 @@ class ChunkDecoder {
             const unsigned code = bytes_.byte();
             if (code < code_event) {
                 const Event event = line_event(code);
-                for (unsigned touches = 0; bytes_.next_is_within(code_touch, touch_codes);) {
-                    const unsigned touch_code = bytes_.byte();
+                ByteReader& from = touches_ ? *touches_ : bytes_;
+                for (unsigned touches = 0; from.next_is_within(code_touch, touch_codes);) {
+                    const unsigned touch_code = from.byte();
                     const bool oldest = touch_code >= code_oldest;
                     const unsigned count = oldest ? touch_code - code_oldest + 1 : 1;
                     touches += count;
@@ -45,6 +54,7 @@ class ChunkDecoder {
                         to[filled++] = touch(event.address, oldest ? SetHistory::depth - 1
                                                                    : touch_code - code_touch);
                 }
+                if (touches_ && (touches_->byte() != touches_end || !touches_->ok())) ok_ = false;
                 history_.use(event.kind, event.address);
                 if (!ok()) return filled;
                 to[filled++] = event;
@@ -153,7 +163,8 @@ class ChunkDecoder {
         return event;
     }
 
-    ByteReader bytes_;
+    ByteReader bytes_{{}};
+    std::optional<ByteReader> touches_;  // none: they are among the other codes
     bool ok_ = true;
     std::uint64_t instructions_ = 0;
     LinePredictor predictor_;

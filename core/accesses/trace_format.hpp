@@ -13,7 +13,7 @@ namespace pagelens {
 
 inline constexpr std::array<std::uint8_t, 8> trace_magic{0x89, 'P',  'L',  'T',
                                                          'R',  '\r', '\n', 0x1a};
-inline constexpr std::uint32_t trace_version = 1;
+inline constexpr std::uint32_t trace_version = 2;
 inline constexpr std::size_t trace_preamble_bytes = trace_magic.size() + 4;  // magic, version
 
 // A cache shape; as a family: every LRU cache with at least these sets and at least these ways,
@@ -78,7 +78,13 @@ struct RegionDefinition {
 };
 
 // --- chunks ---------------------------------------------------------------------------------
-enum class ChunkType : std::uint8_t { header = 1, definitions = 2, events = 3, summary = 4 };
+enum class ChunkType : std::uint8_t {
+    header = 1,
+    definitions = 2,
+    one_part_events = 3,  // of version 1: touches stand among the other codes
+    summary = 4,
+    events = 5,
+};
 
 struct ChunkFrame {     // 32 bytes in the file, in this order
     std::uint32_t crc;  // CRC-32C of the rest of the frame and of the compressed payload
@@ -95,7 +101,8 @@ inline constexpr std::uint32_t chunk_raw_limit = 1u << 18;  // payloads are neve
 
 // --- events in a chunk ------------------------------------------------------------------------
 // A line event that is the next of stream k (same kind, `line` + stride) is the byte k. The rest is
-// a code and varints (LEB128; signed ones zigzag).
+// a code and varints (LEB128; signed ones zigzag). A payload has two parts, because each repeats
+// itself more often than both mixed: the length of the codes, the codes, the touches.
 inline constexpr unsigned predictor_streams = 64;
 enum EventCode : std::uint8_t {
     code_next = 0,     // + k: stream k goes on
@@ -104,10 +111,11 @@ enum EventCode : std::uint8_t {
                        // last such code of that kind gave: a new stream
     code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
-    // Right before the line event that these follow, touches in the history of its set, 8 at most:
+    // The touches: those right before each line event in the history of its set, 8 at most, and 0.
     code_touch = 168,   // + place (0 to 6): one of the line at this place
     code_oldest = 175,  // + n - 1: n of the line at place 7, each time the one that is there then
 };
+inline constexpr std::uint8_t touches_end = 0;
 
 // --- definitions, header, summary: tag, length, bytes; unknown tags are skipped -----------------
 enum class Tag : std::uint8_t {

@@ -145,7 +145,8 @@ class EventDecoder {
             fault = TraceFault{position, reader_.what};
             return false;
         }
-        chunk_ = ChunkDecoder(*payload, frame->first_instruction);
+        chunk_ =
+            ChunkDecoder(static_cast<ChunkType>(frame->type), *payload, frame->first_instruction);
         events_.resize(
             std::min<std::size_t>(batch_events, payload->size() + SetHistory::depth + 1));
         return true;
@@ -227,7 +228,7 @@ void TraceReader::scan() {
             fault = "the header is missing";
             break;
         }
-        if (type == ChunkType::events) {
+        if (type == ChunkType::events || type == ChunkType::one_part_events) {
             if (threads_.size() == threads_limit && !index.contains(frame->thread)) {
                 fault = "there are more than " + std::to_string(threads_limit) + " threads";
                 break;

@@ -17,7 +17,7 @@ namespace pagelens {
 
 namespace {
 
-// Of one event, with the touches that waited for it.
+// Of one event, with the touches that waited for it and the length of the codes.
 constexpr std::size_t event_bytes_limit = (1 + 3 * varint_limit) * (1 + SetHistory::depth);
 constexpr std::size_t first_buffer = 4096;  // threads that do little cost little
 constexpr int compression_level = 3;        // as fast as 1 on such bytes, 5 to 7% smaller
@@ -75,6 +75,22 @@ class StreamHints {
     std::array<std::uint8_t, 256> near_;   // by the page where the stream stands
 };
 
+// One part of a chunk's payload in the making.
+struct Part {
+    Bytes bytes = Bytes(first_buffer);
+    std::uint8_t* at = bytes.data();
+
+    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(at - bytes.data()); }
+    [[nodiscard]] std::span<const std::uint8_t> written() const {
+        return std::span(bytes).first(size());
+    }
+    void grow(std::size_t room) {
+        const std::size_t used = size();
+        bytes.resize(room);
+        at = bytes.data() + used;
+    }
+};
+
 bool is_line(EventKind kind) { return static_cast<unsigned>(kind) < line_kinds; }
 
 }  // namespace
@@ -82,9 +98,9 @@ bool is_line(EventKind kind) { return static_cast<unsigned>(kind) < line_kinds; 
 struct ThreadEncoder::State {
     TraceWriter& writer;
     std::uint32_t thread;
-    Bytes buffer = Bytes(first_buffer);
-    std::uint8_t* at = buffer.data();
-    std::uint64_t instructions = 0;  // at `at`
+    std::size_t room = first_buffer;  // for both parts together; each has as much
+    Part codes, touch_codes;
+    std::uint64_t instructions = 0;  // at the end of the codes
     std::uint64_t stamped = 0;       // reached, perhaps not yet written
     // Everything below starts anew with each chunk, so that chunks decode on their own.
     std::uint64_t first_instruction = 0;
@@ -100,24 +116,20 @@ struct ThreadEncoder::State {
 
     State(TraceWriter& w, std::uint32_t id) : writer(w), thread(id) {}
 
-    [[nodiscard]] std::size_t pending() const {
-        return static_cast<std::size_t>(at - buffer.data());
-    }
-
     void make_room() {
-        const std::size_t used = pending();
-        if (buffer.size() - used >= event_bytes_limit) return;
-        if (buffer.size() >= chunk_raw_limit) {
+        if (room - codes.size() - touch_codes.size() >= event_bytes_limit) return;
+        if (room >= chunk_raw_limit) {
             flush();
             return;
         }
-        buffer.resize(std::min<std::size_t>(buffer.size() * 4, chunk_raw_limit));
-        at = buffer.data() + used;
+        room = std::min<std::size_t>(room * 4, chunk_raw_limit);
+        codes.grow(room);
+        touch_codes.grow(room);
     }
 
-    void unsigned_value(std::uint64_t value) { at = write_varint(at, value); }
+    void unsigned_value(std::uint64_t value) { codes.at = write_varint(codes.at, value); }
     void difference(std::uint64_t value, std::uint64_t& last) {
-        at = write_varint(at, zigzag(value - last));
+        codes.at = write_varint(codes.at, zigzag(value - last));
         last = value;
     }
     void progress(std::uint64_t count) {
@@ -130,13 +142,14 @@ struct ThreadEncoder::State {
         const unsigned k = hints.exact(kind, line_number);
         if (k != StreamHints::none && predictor.prediction(k) == line_number &&
             predictor.kind(k) == kind) {
-            *at++ = static_cast<std::uint8_t>(code_next + k);
+            *codes.at++ = static_cast<std::uint8_t>(code_next + k);
             predictor.next(k);
             remember(k, kind, line_number);
         } else {
             unpredicted(kind, line_number);
         }
         if (touches > 0) touches_before(line_number);
+        *touch_codes.at++ = touches_end;
         history.use(kind, line_number);
     }
 
@@ -158,12 +171,12 @@ struct ThreadEncoder::State {
             const unsigned place = history.place(touched[i]);
             history.renew(line_number, place);
             if (place < SetHistory::depth - 1) {
-                *at++ = static_cast<std::uint8_t>(code_touch + place);
+                *touch_codes.at++ = static_cast<std::uint8_t>(code_touch + place);
                 oldest = 0;
             } else if (oldest++ == 0) {
-                *at++ = code_oldest;
+                *touch_codes.at++ = code_oldest;
             } else {
-                ++at[-1];
+                ++touch_codes.at[-1];
             }
         }
         touches = 0;
@@ -179,18 +192,18 @@ struct ThreadEncoder::State {
         if (k != StreamHints::none && predictor.kind(k) == kind) {
             const std::uint64_t jump = line_number - predictor.prediction(k);
             if (jump == 0) {
-                *at++ = static_cast<std::uint8_t>(code_next + k);
+                *codes.at++ = static_cast<std::uint8_t>(code_next + k);
                 predictor.next(k);
                 return remember(k, kind, line_number);
             }
             if (zigzag(jump) < 2 * lines_per_page) {
-                *at++ = static_cast<std::uint8_t>(code_jump + k);
+                *codes.at++ = static_cast<std::uint8_t>(code_jump + k);
                 unsigned_value(zigzag(jump));
                 predictor.jump(k, line_number);
                 return remember(k, kind, line_number);
             }
         }
-        *at++ = static_cast<std::uint8_t>(code_line + static_cast<unsigned>(kind));
+        *codes.at++ = static_cast<std::uint8_t>(code_line + static_cast<unsigned>(kind));
         unsigned_value(zigzag(line_number - predictor.last_start(kind)));
         k = predictor.start(kind, line_number);
         remember(k, kind, line_number);
@@ -202,7 +215,7 @@ struct ThreadEncoder::State {
     }
 
     void other(const Event& event) {
-        *at++ =
+        *codes.at++ =
             static_cast<std::uint8_t>(code_event + static_cast<unsigned>(event.kind) - line_kinds);
         switch (event.kind) {
             case EventKind::page_read:
@@ -269,21 +282,26 @@ struct ThreadEncoder::State {
         if (stamped <= instructions) return;
         make_room();
         plain_touches();
-        *at++ = code_stamp;
+        *codes.at++ = code_stamp;
         progress(stamped);
     }
 
     void flush() {
         plain_touches();
-        if (pending() > 0) {
+        if (codes.size() > 0) {
             ChunkFrame frame{};
             frame.type = static_cast<std::uint32_t>(ChunkType::events);
             frame.thread = thread;
             frame.events = events;
             frame.first_instruction = first_instruction;
-            writer.write_events(frame, std::span(buffer).first(pending()));
+            Bytes payload = varint_body({codes.size()});
+            payload.reserve(payload.size() + codes.size() + touch_codes.size());
+            for (const Part* part : {&codes, &touch_codes})
+                payload.insert(payload.end(), part->written().begin(), part->written().end());
+            writer.write_events(frame, payload);
         }
-        at = buffer.data();
+        codes.at = codes.bytes.data();
+        touch_codes.at = touch_codes.bytes.data();
         first_instruction = instructions;
         events = 0;
         predictor = LinePredictor();

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/accesses/compile.hpp"
+#include "core/accesses/event_decoder.hpp"
 #include "core/accesses/survey.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_writer.hpp"
@@ -111,8 +112,8 @@ TEST_CASE("damaged trace: errors say what the file is") {
     Bytes bytes = small_trace();
     CHECK(error(bytes) == "none");
     CHECK(error({}).find("not a trace") != std::string::npos);
-    bytes[8] = 2;
-    CHECK(error(bytes).find("version 2") != std::string::npos);
+    bytes[8] = trace_version + 1;
+    CHECK(error(bytes).find("version " + std::to_string(trace_version + 1)) != std::string::npos);
     CHECK_THROWS_AS(TraceReader("/nonexistent/file"), TraceError);
     CHECK_THROWS_AS(TraceReader("/"), TraceError);
 }
@@ -136,22 +137,42 @@ TEST_CASE("damaged trace: a forked child's writer leaves the file alone") {
     CHECK(std::filesystem::file_size(file.path) == before);
 }
 
-TEST_CASE("trace of format version 1, as it was first written, is read for ever") {
-    const TraceReader reader(PAGELENS_TEST_DATA "/trace-version-1.bin");
-    CHECK(!reader.damage());
-    CHECK(reader.header().program == "/bin/golden");
-    CHECK(reader.header().exact_for == std::vector<CacheShape>{{64, 8}, {512, 2}});
-    REQUIRE(reader.summary());
-    CHECK(reader.summary()->exit_status == 3);
-    const Survey found = survey(reader);
-    CHECK(found.phases == std::vector<std::string>{"(outside regions)", "solve"});
-    CHECK(found.lines_fetched == 6000);
-    CHECK(found.lines_stored == 3000);
-    CHECK(found.line_events == 6100);
-    CHECK(found.peak_pages == 47);
-    CHECK(found.instructions == std::vector<std::uint64_t>{900'000, 70'000});
-    CHECK(found.objects.back().births == 1);
-    CHECK(found.objects.back().lines_fetched == 3000);
-    const auto program = compile(reader, {{{{64, 8}, 1}}, 12});
-    CHECK(program->lines() == 3000 + 64 + 3000);  // fetched by each thread, written back
+TEST_CASE("damaged trace: each line event has its touches and their end") {
+    constexpr std::uint8_t line = code_line, touch = code_touch;
+    const auto good = [](ChunkType type, std::vector<std::uint8_t> payload) {
+        detail::ChunkDecoder chunk(type, payload, 0);
+        std::vector<Event> events(100);
+        while (chunk.ok() && !chunk.at_end()) chunk.decode(events);
+        return chunk.ok();
+    };
+    CHECK(good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end, touches_end}));
+    CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end}));
+    CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, line, touches_end}));
+    CHECK(!good(ChunkType::events, {9, line, 2, touches_end}));  // more codes than bytes
+    CHECK(good(ChunkType::one_part_events, {line, 2, touch, line, 2}));
+}
+
+TEST_CASE("a trace of each version, as it was first written, is read for ever") {
+    for (const std::string version : {"1", "2"}) {
+        CAPTURE(version);
+        const TraceReader reader(PAGELENS_TEST_DATA "/trace-version-" + version + ".bin");
+        CHECK(!reader.damage());
+        CHECK(reader.header().program == "/bin/golden");
+        CHECK(reader.header().exact_for == std::vector<CacheShape>{{64, 8}, {512, 2}});
+        REQUIRE(reader.modules().size() == 1);
+        CHECK(reader.modules()[0].file_backed.size() == (version == "1" ? 0 : 1));
+        REQUIRE(reader.summary());
+        CHECK(reader.summary()->exit_status == 3);
+        const Survey found = survey(reader);
+        CHECK(found.phases == std::vector<std::string>{"(outside regions)", "solve"});
+        CHECK(found.lines_fetched == 6000);
+        CHECK(found.lines_stored == 3000);
+        CHECK(found.line_events == 6100);
+        CHECK(found.peak_pages == 47);
+        CHECK(found.instructions == std::vector<std::uint64_t>{900'000, 70'000});
+        CHECK(found.objects.back().births == 1);
+        CHECK(found.objects.back().lines_fetched == 3000);
+        const auto program = compile(reader, {{{{64, 8}, 1}}, 12});
+        CHECK(program->lines() == 3000 + 64 + 3000);  // fetched by each thread, written back
+    }
 }

@@ -166,7 +166,7 @@ TEST_CASE("trace: stamps hold across chunks") {
     CHECK(last == 4 * stamp_grain + 9);
 }
 
-TEST_CASE("trace: the encoder spends one byte on the next line of a stream") {
+TEST_CASE("trace: the next line of a stream costs nearly nothing") {
     const TemporaryFile file;
     TraceWriter writer(file.path, {});
     const std::uint64_t before = writer.bytes_written();
