@@ -1,22 +1,61 @@
 """The command line: routes to the commands, and turns our errors into one line and an exit status."""
 
+import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import pagelens
-from pagelens.accesses.trace_command import EXAMPLES as TRACE_EXAMPLES
-from pagelens.accesses.trace_command import trace
-from pagelens.accesses.trace_info import EXAMPLES as INFO_EXAMPLES
-from pagelens.accesses.trace_info import trace_info
 from pagelens.errors import PagelensError
-from pagelens.explain.command import EXAMPLES, explain_command
-from pagelens.fix.command import app as fix_app
-from pagelens.lab.command import app as lab_app
+from pagelens.interrupts import ending_at_once
+
+# The module of each command, which has it as `app`, and its line in the list of commands. Modules are
+# imported when they are needed: with what they import they take a second.
+COMMANDS = {
+    "trace": (
+        "pagelens.accesses.trace_command",
+        "Trace a program: which lines of memory it moves, by object, thread and phase.",
+    ),
+    "explain": (
+        "pagelens.explain.command",
+        "Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain.",
+    ),
+    "trace-info": (
+        "pagelens.accesses.trace_info",
+        "Show what a trace holds: footprint, lines, objects, pages.",
+    ),
+    "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
+    "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
+}
+
+
+class _Commands(TyperGroup):
+    """The commands by name; each is imported when it is asked for, but for the list in the help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()}
+        self._listing = False
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._listing = True
+        super().format_help(ctx, formatter)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._listing or cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        with ending_at_once():
+            module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="pagelens",
+    cls=_Commands,
     help="How the physical frames under a program's pages decide its speed.",
     no_args_is_help=True,
     add_completion=False,
@@ -37,13 +76,6 @@ def _commands(
     ] = False,
 ) -> None:
     pass
-
-
-app.command(context_settings={"allow_interspersed_args": False}, epilog=TRACE_EXAMPLES)(trace)
-app.command("explain", epilog=EXAMPLES)(explain_command)
-app.command("trace-info", epilog=INFO_EXAMPLES)(trace_info)
-app.add_typer(fix_app, name="fix")
-app.add_typer(lab_app, name="lab")
 
 
 def _given(error: typer.TyperException) -> str:

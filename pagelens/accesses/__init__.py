@@ -1,6 +1,4 @@
-"""Sources of accesses: the tracer, trace files, declared sweeps; all yield a Workload."""
+"""Sources of accesses: the tracer, trace files (`trace`), declared sweeps; all yield a `workload.Workload`.
 
-from pagelens.accesses.trace import TraceWorkload, is_trace, open_trace
-from pagelens.accesses.workload import ObjectInfo, Workload
-
-__all__ = ["ObjectInfo", "TraceWorkload", "Workload", "is_trace", "open_trace"]
+Nothing is imported here: to trace a program needs none of what reads its trace, which takes half a second.
+"""

@@ -20,7 +20,10 @@ EXAMPLES = """Examples:
   mpirun -n 4 pagelens trace -o app.%r.trace -- ./app args
 """
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
 def trace(
     command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
     output: Annotated[

@@ -26,7 +26,10 @@ EXAMPLES = """Examples:
   pagelens trace-info app.trace --json | jq .objects
 """
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command(epilog=EXAMPLES)
 def trace_info(
     file: Annotated[Path, typer.Argument(help="A trace file, from `pagelens trace -o FILE`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,

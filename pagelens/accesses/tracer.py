@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pagelens.accesses.elf_file import ElfFile
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.unsupported import Unsupported
@@ -172,6 +171,10 @@ def _child_output(output: Path) -> Path:
 
 def _function(program: GuestProgram, name: str) -> tuple[Path, int]:
     """The file, program or library, and the address in it where function `name` begins."""
+    from pagelens.accesses.elf_file import (
+        ElfFile,  # and with it numpy: only who names a function waits for it
+    )
+
     path = program.path.resolve()
     for file in [path, *_libraries(path)]:
         elf = ElfFile(file)

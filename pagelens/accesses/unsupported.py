@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelens import _core
-from pagelens.accesses.symbols import LoadedModule, Symbolizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ class Unsupported:
     @property
     def place(self) -> str:
         """The function and the source line, as far as the program's files tell."""
+        from pagelens.accesses.symbols import LoadedModule, Symbolizer  # half a second of imports
+
         try:
             loaded = _core.Trace(str(self.trace)).modules if self.trace is not None else []
         except _core.TraceError:

@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 import pagelens
-from pagelens.accesses import Workload
+from pagelens.accesses.workload import Workload
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.ensemble.run import Progress, run_nodes
 from pagelens.ensemble.scale import Scaled

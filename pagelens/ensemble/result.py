@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from pagelens.accesses import Workload
+from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy
 from pagelens.machine import Machine
 

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses import Workload
+from pagelens.accesses.workload import Workload
 from pagelens.ensemble.result import COLLISIONS, OBJECTS, PLACEMENTS, SLOTS, Tables
 from pagelens.errors import Failure, UsageError
 from pagelens.frames import Node, Policy, Step

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from pagelens.accesses.declared import DECLARED
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
@@ -119,7 +119,10 @@ Region = Annotated[
     Option(metavar="NAME", help="Trace only between the markers of region NAME.", rich_help_panel=_TRACING),
 ]
 
+app = Typer(add_completion=False)
 
+
+@app.command(epilog=EXAMPLES)
 def explain_command(
     target: Target = None,
     workload: WorkloadName = None,

@@ -8,10 +8,11 @@ from glob import escape
 from pathlib import Path
 
 from pagelens import _core
-from pagelens.accesses import Workload, is_trace, open_trace
 from pagelens.accesses.declared import declared
+from pagelens.accesses.trace import is_trace, open_trace
 from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
+from pagelens.accesses.workload import Workload
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain.outputs import claim_directory

@@ -19,7 +19,10 @@ EXAMPLES = """Examples:
 """
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EXAMPLES, help="Put free frames in a better order, without a module."
+    add_completion=False,
+    no_args_is_help=True,
+    epilog=EXAMPLES,
+    help="Put free frames in a better order, without a module.",
 )
 
 _Cache = Annotated[str, typer.Option(help="The direct-mapped cache in front of the node's memory: 16GiB.")]

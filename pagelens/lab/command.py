@@ -32,7 +32,10 @@ EXAMPLES = """Examples:
 """
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EXAMPLES, help="Programs in guests of a real kernel with a history."
+    add_completion=False,
+    no_args_is_help=True,
+    epilog=EXAMPLES,
+    help="Programs in guests of a real kernel with a history.",
 )
 
 _MACHINE = "cori-knl-cache"

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from pagelens import _core
-from pagelens.accesses import ObjectInfo, Workload
+from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.ensemble.result import TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
 from pagelens.frames import policies as known_policies
 from pagelens.machine import Machine, PrivateCache, cache_mode_times, load_machine

@@ -1,9 +1,11 @@
 """Errors reach the user as one line and an exit status, never as a traceback."""
 
+import importlib
 import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from pagelens import __version__, cli
 from pagelens.errors import Failure, UsageError
@@ -67,10 +69,38 @@ def test_a_wrong_command_line_is_one_line(
     assert says in line
 
 
-def test_only_the_report_waits_for_its_figures() -> None:
-    """Starting takes a third of a second; the modules that draw would double it."""
-    code = "import sys, pagelens.cli; sys.exit(any(m in sys.modules for m in ('matplotlib', 'jinja2')))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def imports_of(statements: str) -> set[str]:
+    """The modules that a fresh interpreter has after these statements."""
+    code = f"import sys\n{statements}\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stderr.split())
+
+
+HELP = """
+import pagelens.cli
+sys.argv = ["pagelens", "--help"]
+try:
+    pagelens.cli.main()
+except SystemExit:
+    pass
+"""
+
+
+def test_commands_wait_for_what_they_need_alone() -> None:
+    """All modules together take a second to import."""
+    figures, tables, checks = {"matplotlib", "jinja2"}, {"numpy", "polars"}, {"pydantic"}
+    assert not imports_of(HELP) & (figures | tables | checks)
+    assert not imports_of("import pagelens.accesses.trace_command") & (figures | tables | checks)
+    explaining = imports_of("import pagelens.explain.command")
+    assert explaining > tables | checks
+    assert not explaining & figures  # only the report needs them
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_list_of_commands_says_what_they_say(name: str) -> None:
+    module, line = cli.COMMANDS[name]
+    command = get_command(importlib.import_module(module).app)
+    assert (command.help or "").splitlines()[0] == line
 
 
 def test_the_version_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

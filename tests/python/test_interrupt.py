@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagelens.accesses import open_trace
+from pagelens.accesses.trace import open_trace
 
 
 def members(session: int) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pagelens import _core
-from pagelens.accesses import Workload
 from pagelens.accesses.declared import declared
+from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, age_node, policies
 from pagelens.machine import Machine, load_machine

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagelens.accesses import open_trace
+from pagelens.accesses.trace import open_trace
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine
 
