@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pagelens import _core
 from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.errors import UsageError
 from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
+from pagelens.names import nearest
 from pagelens.units import format_size
 
 Kind = _core.StreamKind
@@ -179,8 +179,7 @@ def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -
     Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread.
     """
     if name not in _WORKLOADS:
-        near = difflib.get_close_matches(name, DECLARED, n=3) or DECLARED
-        raise UsageError(f"workload: {name!r} is not declared; did you mean {', '.join(near)}?")
+        raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")
     least = threads * 1024 * FRAME_BYTES
     if size_bytes < least:
         raise UsageError(

@@ -22,16 +22,11 @@ def claim_directory(path: Path) -> Iterator[Path]:
     The lock goes with the process, however that ends; a directory made here in which nothing was written
     goes too. Raises Failure.
     """
-    made = [each for each in (path, *path.parents) if not each.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / LOCK).open("a+")
-    except OSError as error:
-        raise Failure(
-            f"--output: cannot create {path} ({error.strerror}); name a writable directory"
-        ) from error
+    made: list[Path] = []
+    lock = None
+    while lock is None:
+        lock = _lock(path, made)
     with lock:
-        _lock(lock, path)
         try:
             yield path
         finally:
@@ -42,21 +37,53 @@ def claim_directory(path: Path) -> Iterator[Path]:
                         each.rmdir()
 
 
-def _lock(lock: TextIO, path: Path) -> None:
-    """Takes the lock and leaves this process's number in it."""
+def _lock(path: Path, made: list[Path]) -> TextIO | None:
+    """The directory's lock, held, with this process's number in it; none if the directory has just gone.
+
+    A run that wrote nothing takes the directory that it made away again, and the lock: what was opened
+    before that locks nobody out. `made` is told what had to be made, the innermost first.
+    """
+    try:
+        made[:] = [each for each in (path, *path.parents) if each in made or not each.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_create(path, error) from error
+    try:
+        lock = (path / LOCK).open("a+")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _cannot_create(path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.seek(0)
         holder = lock.read().strip() or "another"
+        lock.close()
         raise Failure(
             f"--output: process {holder} is writing to {path}; wait for its end or name another directory"
         ) from None
     except OSError:
-        return  # a file system without locks
+        return lock  # a file system without locks
+    if not _is_at(lock, path / LOCK):
+        lock.close()
+        return None
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
     lock.flush()
+    return lock
+
+
+def _cannot_create(path: Path, error: OSError) -> Failure:
+    return Failure(f"--output: cannot create {path} ({error.strerror}); name a writable directory")
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path) -> Path:

@@ -89,7 +89,7 @@ def load_hash(name: str) -> HashFile:
     """The hash of that name. Raises UsageError."""
     known = list_hashes()
     if name not in known:
-        raise UsageError(f"address hash: '{name}' is unknown; known are {nearest(name, known)}")
+        raise UsageError(f"address hash: '{name}' is unknown; did you mean {nearest(name, known)}?")
     return parse_hash(read_bytes(known[name], "address hash"), str(known[name]))
 
 

@@ -1,6 +1,5 @@
 """Reads machine files, by name or path."""
 
-import difflib
 import os
 from importlib import resources
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from pagelens.errors import UsageError
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
 from pagelens.machine.toml_file import parse_toml, read_bytes
+from pagelens.names import nearest
 
 
 def list_machines() -> dict[str, Path]:
@@ -36,9 +36,9 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         if machine.mode == "cache":
             return machine.ideal_twin()
     if text not in known:
-        near = difflib.get_close_matches(text, known, n=3, cutoff=0.3)
-        offer = f"the nearest are {', '.join(near)}" if near else f"known are {', '.join(known)}"
-        raise UsageError(f"machine: '{text}' is unknown; {offer}; or give the path of a .toml file")
+        raise UsageError(
+            f"machine: '{text}' is unknown; did you mean {nearest(text, known)}? A file's name ends in .toml"
+        )
     return read_machine_file(known[text])
 
 

@@ -5,7 +5,6 @@ files are flat (tables, and arrays of tables, of inline values), which the schem
 docs/decisions/machine-files.md.
 """
 
-import difflib
 import re
 import tomllib
 from collections import Counter
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pagelens.errors import UsageError
+from pagelens.names import nearest
 
 MOST_BYTES = 1 << 20  # of such a file
 LONGEST_ERROR = 500  # characters
@@ -78,8 +78,8 @@ def _explain(model: type[BaseModel], error: ErrorDetails, text: str, where: str,
     key = ".".join(location) or "the file"
     match error["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(location[-1], _keys_at(model, location[:-1]), n=1, cutoff=0.0)
-            return f"{where}:{line}: unknown key '{key}'; the nearest known one is '{near[0]}'"
+            near = nearest(location[-1], _keys_at(model, location[:-1]))
+            return f"{where}:{line}: unknown key '{key}'; did you mean {near}?"
         case "missing":
             return f"{where}:{line}: '{key}' is missing; add it ({example} shows every key)"
         case _:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -238,6 +239,36 @@ def test_a_lock_goes_with_the_process_that_was_killed(tmp_path: Path) -> None:
         holder.kill()
     with claim_directory(out):
         assert (out / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+def test_a_lock_is_taken_anew_where_the_directory_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that wrote nothing takes its directory away: before our lock is opened, or before it is held."""
+    out = tmp_path / "made" / "out"
+    mkdir, flock, moments = Path.mkdir, fcntl.flock, ["opened", "held"]
+
+    def make_and_lose(path: Path, *arguments: Any, **settings: Any) -> None:
+        mkdir(path, *arguments, **settings)
+        if path == out and "opened" in moments:
+            moments.remove("opened")
+            out.rmdir()
+
+    def lose_and_lock(lock: Any, operation: int) -> None:
+        if moments == ["held"]:
+            moments.clear()
+            (out / LOCK).unlink()
+            out.rmdir()
+        flock(lock, operation)
+
+    monkeypatch.setattr(Path, "mkdir", make_and_lose)
+    monkeypatch.setattr(fcntl, "flock", lose_and_lock)
+    with claim_directory(out):
+        assert moments == []
+        assert (out / LOCK).read_text() == f"{os.getpid()}\n"
+        with pytest.raises(Failure, match="is writing"), claim_directory(out):
+            pass
+    assert os.listdir(tmp_path) == []  # what was made goes, the parent too
 
 
 def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
