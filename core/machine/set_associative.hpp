@@ -7,7 +7,10 @@
 // tests/cpp/reference_caches.hpp.
 #pragma once
 
+#include <immintrin.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstddef>
@@ -29,7 +32,8 @@ class SetAssociativeCache {
     SetAssociativeCache(std::uint32_t sets, std::uint32_t ways)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           ways_(ways),
-          rows_(std::size_t{sets} * ways) {
+          stride_((ways + 3) / 4 * 4),
+          rows_((std::size_t{sets} * stride_ + host_line - 1) / host_line) {
         assert(std::has_single_bit(sets) && ways >= 1);
     }
 
@@ -59,6 +63,7 @@ class SetAssociativeCache {
                 result.victim = (std::uint64_t{(victim & entry_tag) - 1} << set_bits_) | set;
             }
         }
+        for (; way >= 4; way -= 4) store(row + way - 3, load(row + way - 4));
         for (; way > 0; --way) row[way] = row[way - 1];
         row[0] = entry | dirty;
         return result;
@@ -86,20 +91,37 @@ class SetAssociativeCache {
     [[nodiscard]] std::uint32_t entry_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_) + 1;
     }
+    // Four entries at a time; those beyond the ways are empty, as no line's entry is.
     std::uint32_t find(const std::uint32_t* row, std::uint32_t entry) const {
-        std::uint32_t way = 0;
-        while (way < ways_ && (row[way] & entry_tag) != entry) ++way;
-        return way;
+        const __m128i wanted = _mm_set1_epi32(static_cast<int>(entry));
+        const __m128i tag_bits = _mm_set1_epi32(static_cast<int>(entry_tag));
+        for (std::uint32_t way = 0; way < stride_; way += 4) {
+            const __m128i same = _mm_cmpeq_epi32(_mm_and_si128(load(row + way), tag_bits), wanted);
+            const auto found = static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(same)));
+            if (found != 0) return way + static_cast<unsigned>(std::countr_zero(found));
+        }
+        return ways_;
+    }
+    static __m128i load(const std::uint32_t* from) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    }
+    static void store(std::uint32_t* to, __m128i entries) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), entries);
     }
 
-    std::uint32_t* row(std::uint64_t set) { return &rows_[set * ways_]; }
+    std::uint32_t* row(std::uint64_t set) { return rows_.data()->data() + set * stride_; }
 
     static constexpr std::uint32_t dirty_bit = 1u << 31;
     static constexpr std::uint32_t entry_tag = dirty_bit - 1;
 
+    // So that a row of 16 ways does not straddle two cache lines of the host.
+    static constexpr std::size_t host_line = 16;  // entries
+    struct alignas(64) HostLine : std::array<std::uint32_t, host_line> {};
+
     unsigned set_bits_;
     std::uint32_t ways_;
-    std::vector<std::uint32_t> rows_;
+    std::uint32_t stride_;  // entries of a row: a multiple of 4
+    std::vector<HostLine> rows_;
 };
 
 }  // namespace pagelens

@@ -47,6 +47,9 @@ class LiveCaches {
             throw std::invalid_argument("memory: more than 512 GiB");
         l1_.assign(machine.cores, VirtualL1(machine.l1_ways));
         const std::uint32_t shared = std::max(machine.l2_shared_by, 1u);
+        for (std::uint32_t core = 0; core < machine.cores; ++core) {
+            l2_index_.push_back(core / shared);
+        }
         l2_.assign((machine.cores + shared - 1) / shared,
                    SetAssociativeCache(machine.l2_sets, machine.l2_ways));
         if (machine.slots == 0) return;
@@ -55,19 +58,35 @@ class LiveCaches {
         }
     }
 
-    // A load or store of core `core` within one line. `frame_of()` says the frame of the page that
-    // `address` lies in, or no_frame; it is asked when L1 does not have the line.
+    // Whether a load or store (`write`: 0 or 1) of `size` bytes by core `core` changes nothing but
+    // an order of recency; then it is counted. If not, access() has to be called for it.
+    [[gnu::always_inline]] bool hides(std::uint32_t core, std::uint64_t address, unsigned size,
+                                      unsigned write) {
+        return l1_[core].hides(address, size, write);
+    }
+
+    // `frame_of()` says the frame of the page that `address` lies in, or no_frame; it is asked when
+    // L1 does not have the line. What crosses a line counts in both; what crosses a page, in its
+    // first line alone, as nobody knows the other page's frame.
     template <class FrameOf>
-    [[gnu::always_inline]] void access(std::uint32_t core, std::uint64_t address, bool write,
-                                       FrameOf&& frame_of) {
-        VirtualL1& l1 = l1_[core];
-        if (!l1.hits(address, write)) [[unlikely]]
-            beyond(core, l1, address, write, frame_of);
+    void access(std::uint32_t core, std::uint64_t address, unsigned size, bool write,
+                FrameOf&& frame_of) {
+        ++passed_;
+        use(core, address, write, frame_of);
+        const std::uint64_t last = address + size - 1, crossed = address ^ last;
+        if (crossed >= line_bytes && crossed < page_bytes) [[unlikely]]
+            use_rest(core, last, write, frame_of);
+    }
+
+    // No access is hidden until its line is used again.
+    void hide_nothing() {
+        for (VirtualL1& l1 : l1_) l1.hide_nothing();
     }
 
     // A non-temporal store; those that follow each other in a line reach memory as one.
     template <class FrameOf>
     void stream_store(std::uint32_t core, std::uint64_t address, FrameOf&& frame_of) {
+        ++passed_;
         const std::uint64_t dirty = l1_[core].remove(address);
         if (dirty != VirtualL1::none) write_back(core, dirty);
         const std::uint32_t frame = frame_of();
@@ -89,12 +108,30 @@ class LiveCaches {
 
     // Counted since the last reset; the caches keep what they hold.
     [[nodiscard]] const Counts& counts() const { return counts_; }
-    void reset_counts() { counts_ = {}; }
+    // Likewise; one that crosses lines is one.
+    [[nodiscard]] std::uint64_t accesses() const { return all_accesses() - accesses_before_; }
+    void reset_counts() {
+        counts_ = {};
+        accesses_before_ = all_accesses();
+    }
 
   private:
+    [[nodiscard]] std::uint64_t all_accesses() const {
+        std::uint64_t sum = passed_;
+        for (const VirtualL1& l1 : l1_) sum += l1.hidden();
+        return sum;
+    }
+
     template <class FrameOf>
-    [[gnu::noinline]] void beyond(std::uint32_t core, VirtualL1& l1, std::uint64_t address,
-                                  bool write, FrameOf&& frame_of) {
+    [[gnu::noinline]] void use_rest(std::uint32_t core, std::uint64_t address, bool write,
+                                    FrameOf&& frame_of) {
+        use(core, address, write, frame_of);
+    }
+
+    template <class FrameOf>
+    [[gnu::always_inline]] void use(std::uint32_t core, std::uint64_t address, bool write,
+                                    FrameOf&& frame_of) {
+        VirtualL1& l1 = l1_[core];
         if (l1.finds(address, write)) return;
         const std::uint32_t frame = frame_of();
         if (frame == no_frame) return;
@@ -140,7 +177,7 @@ class LiveCaches {
         while (node > 0 && frame < machine_.node_begins[node]) --node;
         return node;
     }
-    SetAssociativeCache& l2_of(std::uint32_t core) { return l2_[core / machine_.l2_shared_by]; }
+    SetAssociativeCache& l2_of(std::uint32_t core) { return l2_[l2_index_[core]]; }
     std::uint64_t& count(Component component) {
         return counts_[static_cast<std::size_t>(component)];
     }
@@ -148,9 +185,12 @@ class LiveCaches {
     LiveMachine machine_;
     std::vector<VirtualL1> l1_;
     std::vector<SetAssociativeCache> l2_;
+    std::vector<std::uint32_t> l2_index_;  // of each core
     std::vector<MemorySideCache> memory_side_;
     std::uint64_t streamed_ = ~std::uint64_t{0};
     Counts counts_{};
+    std::uint64_t passed_ = 0;  // accesses that were not hidden
+    std::uint64_t accesses_before_ = 0;
 };
 
 }  // namespace pagelens

@@ -31,6 +31,8 @@ std::uint64_t& at(LiveCaches::Counts& counts, Component component) {
 // The same rules, by physical line throughout.
 class Reference {
   public:
+    explicit Reference(unsigned l1_ways) : l1_{{64, l1_ways}, {64, l1_ways}} {}
+
     LiveCaches::Counts counts{};
 
     void access(unsigned core, std::uint64_t line, bool write) {
@@ -77,53 +79,96 @@ class Reference {
         slots_[slot] = {line, write || (hit && dirty)};
     }
 
-    reference::LruCache l1_[2] = {{64, 2}, {64, 2}};
+    reference::LruCache l1_[2];
     reference::LruCache l2_{64, 4};
     std::map<std::uint64_t, reference::Line> slots_;
 };
 
+// As the plugin does.
+template <class FrameOf>
+void access(LiveCaches& caches, unsigned core, std::uint64_t address, unsigned size, bool write,
+            FrameOf&& frame_of) {
+    if (!caches.hides(core, address, size, write))
+        caches.access(core, address, size, write, frame_of);
+}
+
 TEST_CASE("live caches count what the obvious ones do, whatever the translation") {
-    std::mt19937_64 random(7);
-    std::vector<std::uint32_t> frame_of(96);  // of each virtual page, no two alike
-    for (std::uint32_t page = 0; page < frame_of.size(); ++page) frame_of[page] = (page * 5) % 128;
-    LiveCaches caches(small);
-    Reference reference;
-    std::uint64_t streamed = ~0ull;
-    for (int i = 0; i < 200'000; ++i) {
-        const std::uint64_t page = random() % frame_of.size();
-        const std::uint64_t address = 0x7f0000000000 + page * 4096 + random() % 4 * 64;
-        const std::uint64_t line = frame_of[page] * 64ull + address / 64 % 64;
-        const auto core = static_cast<unsigned>(random() % 2);
-        const bool write = random() % 3 == 0;
-        const auto frame = [&] { return frame_of[page]; };
-        if (random() % 16 == 0) {
-            caches.stream_store(core, address, frame);
-            if (line != streamed) reference.stream_store(core, line);
-            streamed = line;
-        } else {
-            caches.access(core, address, write, frame);
+    constexpr std::uint32_t pages = 96, device = 90;  // from there on no page is memory
+    std::vector<std::uint32_t> frame_of(pages);       // of each virtual page, no two alike
+    for (std::uint32_t page = 0; page < pages; ++page)
+        frame_of[page] = page < device ? (page * 5) % 128 : LiveCaches::no_frame;
+    for (const std::uint32_t l1_ways : {1u, 2u, 3u, 8u, 12u}) {
+        CAPTURE(l1_ways);
+        std::mt19937_64 random(l1_ways);
+        LiveMachine machine = small;
+        machine.l1_ways = l1_ways;
+        LiveCaches caches(machine);
+        Reference reference(l1_ways);
+        std::uint64_t streamed = ~0ull, hidden = 0, passed = 0;
+        for (int i = 0; i < 100'000; ++i) {
+            // Often one of few pages, so that lines are used again while they are the latest ones.
+            const std::uint64_t page = random() % (random() % 4 == 0 ? pages : 3);
+            const std::uint64_t at = random() % 4 * 64 + random() % 64;
+            const std::uint64_t base = page % 2 == 0 ? 0x7f0000000000 : 0xffff888000000000;
+            const std::uint64_t address = base + page * 4096 + at;
+            const std::uint64_t line = frame_of[page] * 64ull + at / 64;
+            const unsigned size = 1u << random() % 5;
+            const auto core = static_cast<unsigned>(random() % 2);
+            const bool write = random() % 3 == 0;
+            const auto frame = [&] { return frame_of[page]; };
+            if (random() % 16 == 0) {
+                if (page >= device || line == streamed) continue;
+                caches.stream_store(core, address, frame);
+                reference.stream_store(core, line);
+                streamed = line;
+                ++passed;
+                continue;
+            }
+            ++passed;
+            hidden += caches.hides(core, address, 1, write);  // changes nothing
+            access(caches, core, address, size, write, frame);
+            if (random() % 64 == 0) caches.hide_nothing();
+            if (page >= device) continue;
             reference.access(core, line, write);
+            if (at % 64 + size > 64) reference.access(core, line + 1, write);
         }
+        CHECK(caches.counts() == reference.counts);
+        CHECK(hidden > passed / 20);
+        CHECK(caches.accesses() == passed + hidden);
     }
-    CHECK(caches.counts() == reference.counts);
 }
 
 TEST_CASE("after a flush a page may have another frame, and dirty lines have gone to the old one") {
     LiveCaches caches(small);
-    caches.access(0, 0x5000, true, [] { return 3u; });
+    access(caches, 0, 0x5000, 8, true, [] { return 3u; });
     caches.flush(0);
     auto counts = caches.counts();
     CHECK(at(counts, Component::l2_accesses) == 2);  // the fetch, and the line written back
-    caches.access(0, 0x5000, false, [] { return 4u; });
+    access(caches, 0, 0x5000, 8, false, [] { return 4u; });
     counts = caches.counts();
     CHECK(at(counts, Component::l2_misses) == 2);
-    caches.access(0, 0x5000, false, []() -> std::uint32_t { throw 0; });  // a hit asks nobody
+    caches.access(0, 0x5000, 8, false, []() -> std::uint32_t { throw 0; });  // a hit asks nobody
 }
 
 TEST_CASE("devices are not memory") {
     LiveCaches caches(small);
-    caches.access(0, 0x5000, true, [] { return LiveCaches::no_frame; });
+    access(caches, 0, 0x5000, 8, true, [] { return LiveCaches::no_frame; });
     CHECK(caches.counts() == LiveCaches::Counts{});
+}
+
+TEST_CASE("the two latest lines of a set are hidden, as far as an access lies in them") {
+    LiveCaches caches(small);
+    const auto frame = [] { return 3u; };
+    access(caches, 0, 0x5000, 8, true, frame);
+    access(caches, 0, 0x6000, 8, false, frame);
+    CHECK(caches.hides(0, 0x5038, 8, 0));
+    CHECK(caches.hides(0, 0x5038, 8, 1));
+    CHECK_FALSE(caches.hides(0, 0x5039, 8, 0));  // crosses into the next line
+    CHECK(caches.hides(0, 0x6000, 8, 0));
+    CHECK_FALSE(caches.hides(0, 0x6000, 8, 1));  // its first store
+    CHECK_FALSE(caches.hides(1, 0x5000, 8, 0));  // the other core's
+    caches.hide_nothing();
+    CHECK_FALSE(caches.hides(0, 0x5000, 8, 0));
 }
 
 TEST_CASE("machines that cannot be are refused") {

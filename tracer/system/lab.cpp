@@ -82,7 +82,7 @@ Lab::Lab(const LabOptions& options)
 
 void Lab::begin(const std::string& phase) {
     caches.reset_counts();
-    instructions = accesses = 0;
+    instructions = 0;
     phases_.clear();
     order_.clear();
     open_ = {phase};
@@ -123,6 +123,7 @@ void Lab::end() {
 
 void Lab::pause() {
     paused = true;
+    caches.hide_nothing();
     instructions_at_pause_ = instructions;
 }
 
@@ -146,9 +147,9 @@ void Lab::settle() {
     Phase& phase = phases_[name];
     for (std::size_t i = 0; i < components; ++i) phase.counts[i] += caches.counts()[i];
     phase.instructions += instructions;
-    phase.accesses += accesses;
+    phase.accesses += caches.accesses();
     caches.reset_counts();
-    instructions = accesses = 0;
+    instructions = 0;
 }
 
 }  // namespace pagelens

@@ -28,8 +28,7 @@ class Lab {
 
     LiveCaches caches;
     std::uint64_t instructions = 0;  // of all cores, since the last report, pauses included
-    std::uint64_t accesses = 0;
-    bool paused = false;
+    bool paused = false;  // then no access is hidden, and those that are not hidden do not count
 
     // Counting begins; regions of the program may divide the phase.
     void begin(const std::string& phase);

@@ -43,7 +43,7 @@ std::vector<GuestFrames> frames;  // of each processor
 bool counting = false;
 std::set<void*> processors;  // QEMU's, that rang a doorbell or translated
 
-bool is_store(qemu_plugin_meminfo_t info) { return info >> 17; }  // bits above are not in use
+unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17 & 1; }
 unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
 
 void register_callbacks(qemu_plugin_id_t id);
@@ -66,21 +66,19 @@ void go_to(bool count) {
 
 // --- accesses -----------------------------------------------------------------------------------
 
+[[gnu::noinline]] void pass(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address) {
+    if (lab->paused) return;
+    lab->caches.access(cpu, address, size_of(info), is_store(info),
+                       [&] { return lab->used(address, frames[cpu].of(info, address)); });
+}
+
 void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
-    if (lab->paused) [[unlikely]]
-        return;
-    ++lab->accesses;
-    const auto frame = [&] { return lab->used(address, frames[cpu].of(info, address)); };
-    lab->caches.access(cpu, address, is_store(info), frame);
-    // What crosses a line counts in both; across pages, in the first (its callback knows no other).
-    const std::uint64_t last = address + size_of(info) - 1;
-    if ((address ^ last) >= line_bytes && (address ^ last) < page_bytes) [[unlikely]]
-        lab->caches.access(cpu, last, is_store(info), frame);
+    if (!lab->caches.hides(cpu, address, size_of(info), is_store(info))) [[unlikely]]
+        pass(cpu, info, address);
 }
 
 void on_stream_store(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     if (lab->paused) return;
-    ++lab->accesses;
     const auto frame = [&] { return lab->used(address, frames[cpu].of(info, address)); };
     lab->caches.stream_store(cpu, address, frame);
 }
