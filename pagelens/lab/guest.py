@@ -183,6 +183,7 @@ class Guest:
         words = [
             str(find_qemu()),
             *("-accel", "tcg,thread=single"),  # one thread: caches need no locks, runs repeat better
+            *("-seed", "1"),  # what the guest's kernel takes for random
             *self._hardware.options(),
             *("-kernel", str(self.kernel.image), "-initrd", str(archive)),
             *("-append", f"{_KERNEL_OPTIONS} {self._append}".strip()),

@@ -26,7 +26,8 @@ from pagelens.frames.steps import (
     Zonesort,
     scattered,
 )
-from pagelens.lab.file import add_file_modules
+from pagelens.lab.file import add_file_modules, make_file
+from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
@@ -62,8 +63,17 @@ class Plan:
             root.add(work_file(name), steps.tobytes())
         for rule in self.sorts:
             add_sort_module(root, kernel, rule)
-        if any((steps[:, 0] == READ).any() for steps in self.work.values()):
+        if self._reads:
             add_file_modules(root, kernel)
+
+    def prepare(self, guest: Guest) -> None:
+        """To be done when the guest has booted, before a picture of it: it takes memory for good."""
+        if self._reads:
+            make_file(guest)
+
+    @property
+    def _reads(self) -> bool:
+        return any((steps[:, 0] == READ).any() for steps in self.work.values())
 
 
 class Planner:

@@ -22,7 +22,8 @@ from pagelens.machine.schema import FRAME_BYTES
 
 HUGE_FRAMES = 512  # of 2 MiB
 TOOL = "/bin/lab"  # tracer/guest/lab.c, in the guest
-_OPTIONS = "no5lvl"  # the plugin's L1 keeps the page numbers of 4-level paging
+# The plugin's L1 keeps the page numbers of 4-level paging; a process has as many page tables each time.
+_OPTIONS = "no5lvl norandmaps"
 
 Frames = NDArray[np.int64]
 

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.emulator import built
-from pagelens.lab.file import make_file
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import HUGE_FRAMES, TOOL, Frames, MeasuredGuest
 from pagelens.lab.modules import build_module
 from pagelens.lab.sources import zonesort_sources
 from pagelens.lab.state import ORDERS, take_picture
-from pagelens.lab.work import ALL_NUMAS, READ, ModelProcess, Steps
+from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps
 from pagelens.machine.schema import FRAME_BYTES
 
 # In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
@@ -87,14 +86,12 @@ class Node(Protocol):
 
 @dataclass
 class GuestNode:
-    """In a guest, whose root has the steps of all work under `work_file`."""
+    """In a guest whose root has the steps of all work under `work_file`, prepared as the plan wants it."""
 
     guest: MeasuredGuest
 
     def work(self, name: str, steps: Steps) -> Frames:
         """Done by /bin/lab, out of the file of that name."""
-        if (steps[:, 0] == READ).any():
-            make_file(self.guest)
         self.guest.handed_over()
         done = self.guest.run(TOOL, "work", work_file(name))
         if done.status != 0:

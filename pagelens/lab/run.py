@@ -132,6 +132,7 @@ class ProgramLab:
     def __enter__(self) -> Self:
         self.guest.__enter__()
         try:
+            self.plan.prepare(self.guest)
             self._prepare_huge_pages()
         except BaseException:
             self.guest.close()

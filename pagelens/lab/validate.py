@@ -1,7 +1,9 @@
 """The model of the allocator beside the real one: the same histories, step by step, in a guest and in it.
 
 The model starts from the guest's state when a history begins, and never again. After each step both run a
-program of a given size; compared are its conflict share and the free blocks of each order.
+program of a given size; compared are its conflict share and the free blocks of each order. The share is the
+mean over caches of several sizes: at one size a single block of 4 MiB that comes sooner or later makes 8
+points of a program of 102 MiB, and guests differ by such a block from boot to boot.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pagelens.lab.history import Plan, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import run_work
 from pagelens.lab.kernels import Kernel
-from pagelens.lab.measured import MeasuredGuest, MemorySide
+from pagelens.lab.measured import Frames, MeasuredGuest, MemorySide
 from pagelens.lab.nodes import BlocksByOrder, GuestNode, ModelNode, Node, RandomNode
 from pagelens.lab.state import Picture, add_state_module, take_picture
 from pagelens.lab.work import Steps
@@ -35,9 +37,10 @@ DEFAULT_HISTORIES = (
     "job(402MB)",
     "job(502MB)",
     "io(302MB); job(402MB)",
-    "age(jobs=3); compact",
+    "age(jobs=3); drop_caches",
 )
 
+_SIZES = (6, 7, 8, 9, 10)  # of caches that a share is the mean over, in eighths of the one sorted for
 _RUN = "run"
 _BETWEEN = "drop_caches; compact; zonesort"  # between histories, so that each begins with whole lists
 
@@ -113,6 +116,8 @@ def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) 
     append = "transparent_hugepage=never"
     with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
         node = GuestNode(guest)
+        for plan in plans:
+            plan.prepare(guest)
         for text, plan in zip(setup.histories, plans, strict=True):
             for step in between.steps:
                 step.act(node)
@@ -140,8 +145,14 @@ def _compare(
                 act(node)
         blocks = [node.free_blocks() for node in nodes]
         held = [node.work(_RUN, run) for node in nodes]
-        shares = [memory_side.conflicts(frames) / frames.size for frames in held]
+        shares = [_share(memory_side, frames) for frames in held]
         yield Compared(text, words, shares[0], shares[1], shares[2], blocks[0], blocks[1])
+
+
+def _share(memory_side: MemorySide, frames: Frames) -> float:
+    """Of frames that share a slot with another, the mean over caches of several sizes."""
+    caches = [MemorySide(memory_side.slots * eighths // 8) for eighths in _SIZES]
+    return sum(cache.conflicts(frames) for cache in caches) / len(caches) / frames.size
 
 
 def failures(rows: Sequence[Compared]) -> list[str]:
