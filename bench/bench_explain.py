@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+# cg with 68 ranks fills the cache of a node; the others have the sizes that they take by themselves.
+PROGRAMS = (("cg", "89", "3"), ("fe",), ("hydro",), ("heat",))
 PAGELENS = [sys.executable, "-m", "pagelens"]
 
 
@@ -31,16 +33,18 @@ def figure(name: str, value: float, note: str) -> None:
 
 def main() -> None:
     """Entry point."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        trace = folder / "cg.trace"
-        program = [str(ROOT / "build" / "examples" / "cg"), "89", "3"]
-        subprocess.run(
-            [*PAGELENS, "trace", "-o", str(trace), "--", *program], check=True, stdout=subprocess.DEVNULL
-        )
+    with tempfile.TemporaryDirectory() as created:
+        folder = Path(created)
         options = ["explain", "--quiet", "--nodes", "64", "--output"]
-        of_trace = processor_seconds([*PAGELENS, *options, str(folder / "traced"), str(trace)])
-        figure("explain 64x6: cg 89 3, 68 ranks", of_trace, "after tracing; processor time")
+        for name, *arguments in PROGRAMS:
+            trace = folder / f"{name}.trace"
+            program = [str(ROOT / "build" / "examples" / name), *arguments]
+            subprocess.run(
+                [*PAGELENS, "trace", "-o", str(trace), "--", *program], check=True, stdout=subprocess.DEVNULL
+            )
+            of_trace = processor_seconds([*PAGELENS, *options, str(folder / name), str(trace)])
+            words = " ".join((name, *arguments))
+            figure(f"explain 64x6: {words}, 68 ranks", of_trace, "after tracing; processor time")
         triad = ["--workload", "stream-triad", "--size", "17.6GB"]
         declared = processor_seconds([*PAGELENS, *options, str(folder / "declared"), *triad])
         figure("explain 64x6: declared triad of 17.6 GB", declared, "processor time")
