@@ -25,6 +25,11 @@ DEFAULT_BUDGET = 500_000_000  # accesses
 # Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
+_SETTINGS = {  # of the program's environment, unless the user has others
+    "PYTHONMALLOC": "malloc",  # Python's own allocator hides its objects in arenas
+    "OMP_WAIT_POLICY": "passive",  # who waits in a system call is ordered by it, who spins is not
+}
+
 _POLL_S = 0.5
 
 
@@ -128,8 +133,12 @@ def _command_line(
         str(emulator.qemu),
         *("-plugin", plugin),
         *("-E", f"LD_PRELOAD={preload}"),
-        # Python's own allocator hides its objects in arenas.
-        *(() if "PYTHONMALLOC" in os.environ else ("-E", "PYTHONMALLOC=malloc")),
+        *(
+            word
+            for name, value in _SETTINGS.items()
+            if name not in os.environ
+            for word in ("-E", f"{name}={value}")
+        ),
         *("-0", program.argv0),
         str(program.path),
         *program.arguments,

@@ -117,6 +117,17 @@ def test_initialised_data_stay_on_small_pages(
     assert counters.huge_pages in (4, 5)  # by where the linker puts the 8 MiB
 
 
+def test_threads_of_openmp_wait_in_system_calls_unless_told_otherwise(
+    pagelens: Run, compile_c: Callable[[str], Path]
+) -> None:
+    program = compile_c(
+        '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv("OMP_WAIT_POLICY")); }'
+    )
+    assert pagelens("trace", "-o", "app.trace", "--", program).stdout == "passive\n"
+    active = {"OMP_WAIT_POLICY": "active"}
+    assert pagelens("trace", "-o", "app.trace", "--", program, env=active).stdout == "active\n"
+
+
 def test_static_program(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     workload = traced(pagelens, tmp_path, built("threads", "-static"))
     assert workload.threads == 5
