@@ -237,7 +237,7 @@ constexpr double gigabyte_frames = 1e9 / 4096;
 constexpr JobMix jobs{4 * gigabyte_frames, 80 * gigabyte_frames, 68, 16, 544, 0.02, 0, 0.02};
 
 NodeState aged_node(std::uint32_t node, std::uint32_t job_count) {
-    NodeState state(linux_layout(node_frames, 1, 68), 16);
+    NodeState state(linux_layout(node_frames, 1, 68), 64);
     Random random(1, node, 0, Stream::history);
     state.age(job_count, jobs, random);
     return state;
@@ -248,7 +248,7 @@ void histories() {
     const double start = seconds();
     for (std::uint32_t node = 0; node < nodes; ++node)
         static_cast<void>(aged_node(node, job_count));
-    report("histories of 64 nodes of 96 GiB, 4 jobs each, grain 16", seconds() - start, "s",
+    report("histories of 64 nodes of 96 GiB, 4 jobs each, grain 64", seconds() - start, "s",
            "<= 20", "one core");
 }
 

@@ -28,8 +28,8 @@ class Evacuation {
 
     void run(unsigned cpu, std::vector<Move>& moves) {
         for (const Block& block : mendable_) {
-            const std::uint32_t free = block_units() - block.allocated;
-            if (block.allocated > block_units() / 2) return;
+            const std::uint32_t free = block_frames - block.allocated;
+            if (block.allocated > block_frames / 2) return;
             if (block.allocated > free_in_broken_ - free) return;
             if (!evacuate(memory_, {block.first, block.first + block_units()}, cpu, moves))
                 continue;
@@ -39,20 +39,26 @@ class Evacuation {
 
     // Small free blocks where memory is broken most come first, so that moved pages go there.
     void fill_dense_blocks_first(const Zone& zone) {
-        for (unsigned level = 0; level + 1 < map_.levels(); ++level) {
-            const Memmap::List list = zone.list(level, MigrateType::movable);
+        const auto order = [&](Memmap::List list) {
             std::vector<Unit> blocks = map_.elements(list);
             std::stable_sort(blocks.begin(), blocks.end(), [this](Unit a, Unit b) {
                 return std::tuple(-allocated(a), a) < std::tuple(-allocated(b), b);
             });
             map_.reorder(list, blocks);
+        };
+        for (unsigned small = 0; small < map_.grain_order(); ++small) {
+            order(zone.parts_list(small, MigrateType::movable));
+        }
+        for (unsigned level = 0; level + 1 < map_.levels(); ++level) {
+            order(zone.list(level, MigrateType::movable));
         }
     }
 
   private:
+    static constexpr std::uint32_t block_frames = 1u << max_order;
     struct Block {
         Unit first;
-        std::uint32_t allocated;
+        std::uint32_t allocated;  // frames
     };
     [[nodiscard]] std::uint32_t block_units() const { return 1u << (map_.levels() - 1); }
     [[nodiscard]] std::int64_t allocated(Unit unit) const {
@@ -68,31 +74,34 @@ class Evacuation {
                 unit += 1u << map_.free_level(unit);
                 continue;
             }
-            ++taken;
-            movable = movable && map_.is_movable(unit);
+            const Parts allocated = map_.whole() & ~map_.free_parts(unit);
+            taken += Memmap::count_of(allocated);
+            movable = movable && map_.movable_parts(unit) == allocated;
             ++unit;
         }
         allocated_.resize(block / block_units() + 1);
         allocated_[block / block_units()] = taken;
-        if (taken == 0 || taken == block_units()) return;
-        free_in_broken_ += block_units() - taken;
+        if (taken == 0 || taken == block_frames) return;
+        free_in_broken_ += block_frames - taken;
         if (movable) mendable_.push_back({block, taken});
     }
 
     Memory& memory_;
     Memmap& map_;
     std::vector<Block> mendable_;
-    std::vector<std::uint32_t> allocated_;  // [4 MiB block] units
-    std::uint32_t free_in_broken_ = 0;      // units
+    std::vector<std::uint32_t> allocated_;  // [4 MiB block] frames
+    std::uint32_t free_in_broken_ = 0;      // frames
 };
 
-// One bit a slot of the grain.
+// One bit a slot.
 class Slots {
   public:
     explicit Slots(std::uint32_t count) : words_((count + 63) / 64) {}
     void set(std::uint32_t first, std::uint32_t count) {
         for_words(first, count, [this](std::size_t at, std::uint64_t mask) { words_[at] |= mask; });
     }
+    // Some slots of a unit's.
+    void set_parts(std::uint32_t first, Parts parts) { words_[first / 64] |= parts << first % 64; }
     // visit(word, mask) for the words of [first, first + count), an aligned power of two.
     template <class Visit>
     static void for_words(std::uint32_t first, std::uint32_t count, Visit&& visit) {
@@ -109,7 +118,7 @@ class Slots {
 class CacheSort {
   public:
     CacheSort(const Memory& memory, unsigned numa, std::uint32_t slots)
-        : slots_(slots >> memory.map().grain_order()), allocated_(slots_), own_(slots_) {
+        : slots_(slots), allocated_(slots_), own_(slots_) {
         const Memmap& map = memory.map();
         for (const Zone& zone : memory.zones()) {
             if (zone.spec().numa != numa) continue;
@@ -118,28 +127,28 @@ class CacheSort {
                     unit += 1u << map.free_level(unit);
                     continue;
                 }
-                if (!map.is_hole(unit)) allocated_.set(unit % slots_, 1);
+                allocated_.set_parts(slot_of(map, unit), map.allocated_parts(unit));
                 ++unit;
             }
         }
     }
 
-    void sort(Memmap& map, Memmap::List list, unsigned level) {
+    void sort(Memmap& map, Memmap::List list, unsigned order) {
         std::vector<Unit> units = map.elements(list);
         std::sort(units.begin(), units.end());
         std::vector<Key> keys;
         keys.reserve(units.size());
-        std::vector<std::uint32_t> turns(slots_ >> level);  // [group] blocks met
+        std::vector<std::uint32_t> turns(slots_ >> order);  // [group] blocks met
         for (const Unit unit : units) {
-            const std::uint32_t group = unit % slots_ >> level;
+            const std::uint32_t group = slot_of(map, unit) >> order;
             const std::uint32_t turn = turns[group]++;
-            const std::int32_t loss = turn == 0 ? -gain(group << level, 1u << level) : 0;
+            const std::int32_t loss = turn == 0 ? -gain(group << order, 1u << order) : 0;
             keys.push_back({turn, loss, group, unit});
         }
         std::sort(keys.begin(), keys.end());
         for (std::size_t i = 0; i < keys.size(); ++i) {
             units[i] = keys[i].unit;
-            own_.set(keys[i].group << level, 1u << level);
+            own_.set(keys[i].group << order, 1u << order);
         }
         map.reorder(list, units);
     }
@@ -163,7 +172,11 @@ class CacheSort {
         return sum;
     }
 
-    std::uint32_t slots_;  // of the grain
+    [[nodiscard]] std::uint32_t slot_of(const Memmap& map, Unit unit) const {
+        return map.frame_of(unit).raw() % slots_;
+    }
+
+    std::uint32_t slots_;
     Slots allocated_, own_;
 };
 
@@ -191,12 +204,18 @@ std::vector<Move> sort_for_cache(Memory& memory, std::uint32_t slots, bool evacu
         for (std::size_t i = memory.zones().size(); i-- > 0;) {
             const Zone& zone = memory.zones()[i];
             if (zone.spec().numa != numa) continue;
+            for (unsigned order = 0; order < map.grain_order(); ++order) {
+                sort.sort(map, zone.parts_list(order, MigrateType::movable), map.grain_order());
+            }
             for (unsigned level = 0; level < map.levels(); ++level) {
-                sort.sort(map, zone.list(level, MigrateType::movable), level);
+                sort.sort(map, zone.list(level, MigrateType::movable), level + map.grain_order());
             }
             for (const MigrateType type : {MigrateType::reclaimable, MigrateType::unmovable}) {
                 for (unsigned level = map.levels(); level-- > 0;) {
-                    sort.sort(map, zone.list(level, type), level);
+                    sort.sort(map, zone.list(level, type), level + map.grain_order());
+                }
+                for (unsigned order = map.grain_order(); order-- > 0;) {
+                    sort.sort(map, zone.parts_list(order, type), map.grain_order());
                 }
             }
         }

@@ -5,7 +5,7 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint32_t cluster_frames = 32;  // COMPACT_CLUSTER_MAX
+constexpr std::uint32_t cluster_pages = 32;  // COMPACT_CLUSTER_MAX
 
 class ZoneCompaction {
   public:
@@ -31,11 +31,10 @@ class ZoneCompaction {
     // The next movable pages below the free scanner's pageblock: up to a cluster of one pageblock.
     // The last one found is moved first, as the kernel's list has it.
     bool collect_sources() {
-        const std::uint32_t most = std::max(1u, cluster_frames / map_.grain());
         while (sources_.empty() && source_ < target_block_) {
             const Unit end =
                 std::min(map_.pageblock_begin(source_) + map_.pageblock_units(), target_block_);
-            while (source_ < end && sources_.size() < most) {
+            while (source_ < end && sources_.size() < cluster_pages) {
                 const Unit free = source_ == map_.pageblock_begin(source_)
                                       ? map_.free_block_at(source_)
                                       : (map_.is_free(source_) ? source_ : no_unit);
@@ -43,7 +42,8 @@ class ZoneCompaction {
                     source_ = free + (1u << map_.free_level(free));
                     continue;
                 }
-                if (map_.is_movable(source_)) sources_.push_back(source_);
+                map_.for_parts(source_, map_.movable_parts(source_),
+                               [this](Frame page) { sources_.push_back(page); });
                 ++source_;
             }
         }
@@ -74,6 +74,7 @@ class ZoneCompaction {
         const Unit end = std::min(target_block_ + map_.pageblock_units(), zone_.end());
         while (target_ < end && targets_.size() < sources_.size()) {
             if (!map_.is_free(target_)) {
+                add_targets(target_, zone_.take_parts(map_, target_, MigrateType::movable));
                 ++target_;
                 continue;
             }
@@ -81,18 +82,21 @@ class ZoneCompaction {
             zone_.remove(map_, target_, level);
             for (const Unit stop = target_ + (1u << level); target_ < stop; ++target_) {
                 map_.set_allocated(target_, 0, MigrateType::movable);
-                targets_.push_back(target_);
+                add_targets(target_, map_.whole());
             }
         }
     }
+    void add_targets(Unit unit, Parts parts) {
+        map_.for_parts(unit, parts, [this](Frame frame) { targets_.push_back(frame); });
+    }
 
-    void move(Unit from, Unit to) {
-        moves_.push_back({map_.frame_of(from), map_.frame_of(to)});
-        memory_.free(cpu_, map_.frame_of(from), small_order);
+    void move(Frame from, Frame to) {
+        moves_.push_back({from, to});
+        memory_.free(cpu_, from, small_order);
     }
 
     void finish() {
-        for (const Unit unit : targets_) memory_.free(cpu_, map_.frame_of(unit), small_order);
+        for (const Frame frame : targets_) memory_.free(cpu_, frame, small_order);
     }
 
     Memory& memory_;
@@ -103,7 +107,7 @@ class ZoneCompaction {
     Unit source_;        // where the migrate scanner is
     Unit target_block_;  // the pageblock where the free scanner is
     Unit target_;        // and where in it
-    std::vector<Unit> sources_, targets_;
+    std::vector<Frame> sources_, targets_;
 };
 
 }  // namespace

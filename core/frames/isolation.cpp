@@ -1,6 +1,7 @@
 #include "core/frames/isolation.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -12,15 +13,17 @@ void for_pageblocks(const Memmap& map, UnitRange range, Visit&& visit) {
     for (Unit unit = range.begin; unit < range.end; unit += map.pageblock_units()) visit(unit);
 }
 
-// What is allocated in the range.
-std::vector<Unit> allocated_units(const Memmap& map, UnitRange range) {
-    std::vector<Unit> found;
-    for (Unit unit = range.begin; unit < range.end;) {
+// What is allocated in the range; nothing at all where some of it cannot be moved.
+std::optional<std::vector<Frame>> movable_pages(const Memmap& map, UnitRange range) {
+    std::vector<Frame> found;
+    for (Unit unit = range.begin; unit < range.end; ++unit) {
         if (map.is_free(unit)) {
-            unit += 1u << map.free_level(unit);
-        } else {
-            found.push_back(unit++);
+            unit += (1u << map.free_level(unit)) - 1;
+            continue;
         }
+        const Parts parts = map.movable_parts(unit);
+        if (map.is_hole(unit) || parts != map.allocated_parts(unit)) return std::nullopt;
+        map.for_parts(unit, parts, [&](Frame page) { found.push_back(page); });
     }
     return found;
 }
@@ -36,16 +39,14 @@ void set_types(Memory& memory, UnitRange range, MigrateType type) {
 
 bool isolate_and_empty(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& moves) {
     const Memmap& map = memory.map();
-    const std::vector<Unit> pages = allocated_units(map, range);
-    if (!std::all_of(pages.begin(), pages.end(), [&](Unit u) { return map.is_movable(u); })) {
-        return false;
-    }
+    const auto pages = movable_pages(map, range);
+    if (!pages) return false;
     set_types(memory, range, MigrateType::isolate);
-    for (const Unit unit : pages) {
+    for (const Frame page : *pages) {
         const auto target = memory.alloc({cpu, small_order}, Memory::Mark::min);
         if (!target) return false;
-        moves.push_back({map.frame_of(unit), *target});
-        memory.free(cpu, map.frame_of(unit), small_order);
+        moves.push_back({page, *target});
+        memory.free(cpu, page, small_order);
     }
     return true;
 }

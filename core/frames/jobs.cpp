@@ -1,5 +1,7 @@
 // What jobs do to a node: NodeState::age and run_job.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "core/frames/node_state.hpp"
 
@@ -10,48 +12,61 @@ namespace {
 // (mmu_gather and release_pages() of Linux 6.1): entries of one gather page.
 constexpr std::uint32_t gather_pages = 510;
 constexpr std::uint32_t pages_a_table = 512;  // entries of a page table
+constexpr unsigned slab_order = 3;
 
-// The memory of one process, as it got it.
-struct Process {
-    unsigned cpu = 0;
-    std::vector<Run> runs;  // single pages
-    std::uint64_t units = 0;
-    std::vector<Frame> huge_pages, tables;
+// Single pages in the order in which they came.
+struct Pages {
+    std::vector<Run> runs;
+    std::uint64_t count = 0;
 
     void add(const Memmap& map, Run run) {
-        units += run.units();
-        if (!runs.empty() && run.count > 0) {  // neighbours in one pageblock become one run
-            Run& last = runs.back();
-            if (last.count > 0 && last.at(last.units()) == run.first &&
-                map.pageblock_begin(last.first) == map.pageblock_begin(run.first)) {
-                last.count += run.count;
-                return;
-            }
+        count += map.frames_of(run);
+        if (runs.empty()) return runs.push_back(run);
+        Run& last = runs.back();
+        if (run.parts != map.whole()) {  // frames of one unit become one run
+            if (last.first != run.first) return runs.push_back(run);
+            last.parts |= run.parts;
+        } else if (last.parts == run.parts && last.count > 0 && run.count > 0 &&
+                   last.at(last.units()) == run.first &&
+                   map.pageblock_begin(last.first) == map.pageblock_begin(run.first)) {
+            last.count += run.count;  // as do neighbours in one pageblock
+        } else {
+            runs.push_back(run);
         }
-        runs.push_back(run);
     }
+};
+
+// The memory of one process.
+struct Process {
+    unsigned cpu = 0;
+    Pages pages, tables;
+    std::vector<Frame> huge_pages;
+    // Stands for all that the kernel keeps of it in slabs of orders 1 to 3: when such a block is
+    // freed after much else, the CPU's lists are emptied (free_unref_page_commit()).
+    std::optional<Frame> slab;
 
     void exit(NodeState& node) {
         Memory& memory = node.memory();
         for (const Frame page : huge_pages) memory.free(cpu, page, huge_order);
-        const std::uint32_t batch = std::max(1u, gather_pages / memory.grain());
-        std::uint32_t room = batch;
+        const Memmap& map = memory.map();
+        std::uint32_t room = gather_pages;
         std::vector<Run> gathered;
         const auto flush = [&] {
             for (; !gathered.empty(); gathered.pop_back()) {
                 memory.free_run(cpu, gathered.back().reversed());
             }
-            room = batch;
+            room = gather_pages;
         };
-        for (Run run : runs) {
+        for (Run run : pages.runs) {
             while (run.count != 0) {
-                gathered.push_back(run.split(std::min(room, run.units())));
-                room -= gathered.back().units();
+                gathered.push_back(run.split(std::min(map.units_of(room), run.units())));
+                room -= std::min(room, map.frames_of(gathered.back()));
                 if (room == 0) flush();
             }
         }
         flush();
-        for (const Frame table : tables) memory.free(cpu, table, small_order);
+        for (const Run run : tables.runs) memory.free_run(cpu, run);
+        if (slab) memory.free(cpu, *slab, slab_order);
     }
 };
 
@@ -70,25 +85,28 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
     const auto wanted = static_cast<std::uint64_t>(job_frames);
     const auto kept_free = static_cast<std::uint64_t>(mix.kept_free_share * memory_.frames());
     std::vector<Process> processes(mix.processes);
-    for (std::uint32_t p = 0; p < mix.processes; ++p) processes[p].cpu = p % memory_.cpus();
+    for (std::uint32_t p = 0; p < mix.processes; ++p) {
+        processes[p].cpu = p % memory_.cpus();
+        processes[p].slab = alloc({processes[p].cpu, slab_order, MigrateType::unmovable});
+    }
     std::uint64_t got = 0;
     // Some of the `most` frames that the process touches next; false if there is no memory.
     const auto touch = [&](Process& process, std::uint64_t most) {
         if (mix.huge_share > 0 && random.uniform() < mix.huge_share) {
             if (const auto frame = alloc({process.cpu, huge_order})) {
                 process.huge_pages.push_back(*frame);
-                got += std::max(1u << huge_order, grain);
+                got += 1u << huge_order;
                 return true;
             }
         }
-        const auto units = static_cast<std::uint32_t>((most + grain - 1) / grain);
-        const Run run = alloc_run({process.cpu}, mix.huge_share > 0 ? 1 : units);
+        const auto pages = static_cast<std::uint32_t>(mix.huge_share > 0 ? 1 : most);
+        const Run run = alloc_run({process.cpu}, std::max(pages, grain));
         if (run.count == 0) return false;
-        process.add(memory_.map(), run);
-        got += std::uint64_t{run.units()} * grain;
-        if (process.tables.size() * pages_a_table < process.units) {
-            const auto table = alloc({process.cpu, small_order, MigrateType::unmovable});
-            if (table) process.tables.push_back(*table);
+        process.pages.add(memory_.map(), run);
+        got += memory_.map().frames_of(run);
+        if (process.tables.count * pages_a_table < process.pages.count) {
+            const Run table = alloc_run({process.cpu, small_order, MigrateType::unmovable}, 1);
+            if (table.count != 0) process.tables.add(memory_.map(), table);
         }
         return true;
     };
@@ -106,8 +124,8 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
     // Processes end in an order of their own.
     shuffle_items(processes, random);
     for (Process& process : processes) process.exit(*this);
-    const double cached_units = mix.cache_share * memory_.frames() / grain;
-    page_cache_.shrink(memory_, 0, static_cast<std::size_t>(cached_units), random);
+    const double cached_pages = mix.cache_share * memory_.frames();
+    page_cache_.shrink(memory_, 0, static_cast<std::size_t>(cached_pages), random);
 }
 
 }  // namespace pagelens

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/frames/placement.hpp"
-#include "core/frames/single_frames.hpp"
 
 namespace pagelens {
 namespace {
@@ -19,41 +18,35 @@ class KernelFrames : public FrameSource {
     // `binding`: sets of NUMA nodes (bit masks), each used until it is full.
     KernelFrames(const NodeState& state, std::uint32_t gigabytes,
                  std::vector<std::uint64_t> binding)
-        : frames_(state), binding_(std::move(binding)) {
-        frames_.node().reserve(Frame(0), Frame(gigabytes * gigabyte_frames));
+        : node_(state), binding_(std::move(binding)) {
+        node_.reserve(Frame(0), Frame(gigabytes * gigabyte_frames));
         for (std::uint32_t i = gigabytes; i-- > 0;) gigantic_.emplace_back(i * gigabyte_frames);
-        pooled_ = !frames_.node().huge_pool().empty();
+        pooled_ = !node_.huge_pool().empty();
     }
 
     std::optional<Frame> alloc(Request request) override {
         if (request.order == gigantic_order) return last_of(gigantic_);
-        if (request.order == huge_order && pooled_) return last_of(frames_.node().huge_pool());
-        request.cpu %= frames_.node().memory().cpus();
+        if (request.order == huge_order && pooled_) return last_of(node_.huge_pool());
+        request.cpu %= node_.memory().cpus();
         for (; bound_ < binding_.size(); ++bound_) {
             request.numas = binding_[bound_];
-            if (const auto frame = take(request)) return frame;
+            if (const auto frame = node_.alloc(request)) return frame;
             if (request.order > small_order) return std::nullopt;
         }
         request.numas = ~0ull;
-        return take(request);
+        return node_.alloc(request);
     }
 
     void free(Request request, Frame frame) override {
         if (request.order == gigantic_order) return gigantic_.push_back(frame);
         if (request.order == huge_order && pooled_) {
-            return frames_.node().huge_pool().push_back(frame);
+            return node_.huge_pool().push_back(frame);
         }
-        const unsigned cpu = request.cpu % frames_.node().memory().cpus();
-        if (request.order == huge_order) return frames_.node().free(cpu, frame, huge_order);
-        frames_.put(cpu, frame);
+        const unsigned cpu = request.cpu % node_.memory().cpus();
+        node_.free(cpu, frame, request.order);
     }
 
   private:
-    std::optional<Frame> take(const Request& request) {
-        if (request.order == huge_order) return frames_.node().alloc(request);
-        assert(request.order == small_order);
-        return frames_.take(request);
-    }
     static std::optional<Frame> last_of(std::vector<Frame>& pool) {
         if (pool.empty()) return std::nullopt;
         const Frame frame = pool.back();
@@ -61,7 +54,7 @@ class KernelFrames : public FrameSource {
         return frame;
     }
 
-    SingleFrames frames_;
+    NodeState node_;
     std::vector<std::uint64_t> binding_;
     std::size_t bound_ = 0;        // the set in use
     std::vector<Frame> gigantic_;  // free 1 GiB pages, last freed on top
@@ -91,7 +84,7 @@ class KernelPlacement : public Placement {
     void bind() {
         std::vector<std::uint64_t> free(state_.memory().numas());
         for (const Zone& zone : state_.memory().zones())
-            free[zone.spec().numa] += zone.free_units();
+            free[zone.spec().numa] += zone.free_frames();
         std::vector<unsigned> order(free.size());
         std::iota(order.begin(), order.end(), 0u);
         std::stable_sort(order.begin(), order.end(),

@@ -1,5 +1,6 @@
 #include "core/frames/memmap.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 #include <string>
@@ -7,10 +8,12 @@
 namespace pagelens {
 
 Memmap::Memmap(std::uint32_t frames, std::uint32_t grain, std::uint32_t lists)
-    : grain_order_(static_cast<unsigned>(std::countr_zero(grain))) {
-    if (!std::has_single_bit(grain) || grain > (1u << pageblock_order)) {
+    : grain_order_(static_cast<unsigned>(std::countr_zero(grain))),
+      has_parts_(grain > 1 ? 1 : 0),
+      whole_(~Parts{0} >> (64 - std::min(grain, largest_grain))) {
+    if (!std::has_single_bit(grain) || grain > largest_grain) {
         throw std::invalid_argument("grain: " + std::to_string(grain) +
-                                    " is not a power of two from 1 to 512");
+                                    " is not a power of two from 1 to 64");
     }
     if (frames == 0 || frames % grain != 0) {
         throw std::invalid_argument("frames: " + std::to_string(frames) +
@@ -19,9 +22,10 @@ Memmap::Memmap(std::uint32_t frames, std::uint32_t grain, std::uint32_t lists)
     }
     const std::uint32_t count = frames >> grain_order_;
     state_.assign(count, hole);
+    if (grain > 1) movable_.resize(count);
     types_.assign((count >> pageblock_level()) + 1, MigrateType::movable);
-    links_.resize(count + lists);
-    for (std::uint32_t head = count; head < count + lists; ++head) links_[head] = {head, head};
+    links_.resize(std::size_t{count + lists} << has_parts_);
+    for (std::uint32_t head = count; head < count + lists; ++head) link(head) = {head, head};
 }
 
 std::vector<Unit> Memmap::elements(List list) const {
@@ -31,7 +35,7 @@ std::vector<Unit> Memmap::elements(List list) const {
 }
 
 void Memmap::reorder(List list, const std::vector<Unit>& order) {
-    links_[head_of(list)] = {head_of(list), head_of(list)};
+    link(head_of(list)) = {head_of(list), head_of(list)};
     for (const Unit unit : order) push_tail(list, unit);
 }
 

@@ -10,7 +10,7 @@ namespace pagelens {
 namespace {
 
 std::uint32_t lists_of(const Layout& layout) {
-    return static_cast<std::uint32_t>(layout.zones.size() * (max_order + 1) * migrate_types);
+    return static_cast<std::uint32_t>(layout.zones.size() * Zone::list_count);
 }
 
 void check(const Layout& layout) {
@@ -29,6 +29,18 @@ void check(const Layout& layout) {
     }
 }
 
+// The first frames of the free blocks of this order in a unit, of which these frames are free.
+Parts blocks_of(Parts free, unsigned order) {
+    const auto pairs = [](Parts blocks, unsigned of) {  // that make a block of the next order
+        constexpr Parts aligned[] = {0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
+                                     0x0001000100010001, 0x0000000100000001, 1};
+        return blocks & blocks >> (1u << of) & aligned[of];
+    };
+    for (unsigned of = 0; of < order; ++of) free = pairs(free, of);
+    const Parts larger = pairs(free, order);
+    return free & ~(larger | larger << (1u << order));
+}
+
 }  // namespace
 
 Memory::Memory(Layout layout, std::uint32_t grain, Empty)
@@ -41,8 +53,8 @@ Memory::Memory(Layout layout, std::uint32_t grain, Empty)
         spec.end = spec.end / grain * grain;
         const auto index = static_cast<std::uint8_t>(zones_.size());
         zones_.emplace_back(spec, map_, lists);
-        lists += Zone::list_count(map_);
-        per_cpu_.emplace_back(spec, map_, cpus());
+        lists += Zone::list_count;
+        per_cpu_.emplace_back(spec, cpus());
         numa_count = std::max(numa_count, spec.numa + 1);
         for (Unit unit = zones_.back().begin(); unit < zones_.back().end();
              unit += map_.pageblock_units()) {
@@ -129,7 +141,7 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
 }
 
 template <class Take>
-bool Memory::try_zones(const Request& request, unsigned level, Mark mark, Take&& take) {
+bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
     const std::span<const std::uint8_t> zonelist = zonelists_[layout_.cpu_numa[request.cpu]];
     const auto allowed = [&](std::uint8_t zone) {
         return (request.numas >> zones_[zone].spec().numa & 1) != 0;
@@ -143,7 +155,7 @@ bool Memory::try_zones(const Request& request, unsigned level, Mark mark, Take&&
         for (auto at = preferred; at != zonelist.end(); ++at) {
             if (!allowed(*at)) continue;
             if (no_fragment && zones_[*at].spec().numa != first.numa) break;
-            if (!above(zones_[*at], first.kind, level, mark)) continue;
+            if (!above(zones_[*at], first.kind, frames, mark)) continue;
             if (take(*at, no_fragment)) return true;
         }
         if (!no_fragment) return false;
@@ -154,11 +166,11 @@ std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
     assert(request.order <= max_order && request.type != MigrateType::isolate);
     if (request.order == small_order) {
         const Run run = alloc_run(request, mark, 1);
-        return run.count == 0 ? std::nullopt : std::optional(map_.frame_of(run.first));
+        return run.count == 0 ? std::nullopt : std::optional(map_.first_frame(run));
     }
     Unit unit = no_unit;
     const unsigned level = map_.level_of(request.order);
-    try_zones(request, level, mark, [&](std::uint8_t zone, bool no_fragment) {
+    try_zones(request, map_.grain() << level, mark, [&](std::uint8_t zone, bool no_fragment) {
         unit = per_cpu_[zone].serves(request.order)
                    ? per_cpu_[zone].take(map_, zones_[zone], request.cpu, request.order,
                                          request.type, no_fragment)
@@ -170,29 +182,33 @@ std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
 
 Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {
     Run run;
-    try_zones(request, 0, mark, [&](std::uint8_t zone, bool no_fragment) {
-        run = per_cpu_[zone].serves(small_order)
-                  ? per_cpu_[zone].take_run(map_, zones_[zone], request.cpu, request.type, most,
-                                            no_fragment)
-                  : zones_[zone].take_run(map_, request.type, most, no_fragment);
-        return run.count != 0;
+    try_zones(request, 1, mark, [&](std::uint8_t zone, bool no_fragment) {
+        if (per_cpu_[zone].serves(small_order)) {
+            run = per_cpu_[zone].take_run(map_, zones_[zone], request.cpu, request.type, most,
+                                          no_fragment);
+            return run.count != 0;
+        }
+        Run rest = zones_[zone].take_run(map_, request.type, map_.units_of(most), no_fragment);
+        if (rest.count == 0) return false;
+        run = map_.split(rest, most);
+        if (rest.count != 0) zones_[zone].give_run(map_, rest, request.type);
+        return true;
     });
     return run;
 }
 
 // zone_watermark_ok(); that blocks of the level exist shows when one is taken.
-bool Memory::above(const Zone& zone, ZoneKind preferred, unsigned level, Mark mark) const {
+bool Memory::above(const Zone& zone, ZoneKind preferred, std::uint32_t frames, Mark mark) const {
     if (mark == Mark::none) return true;
     const ZoneSpec& spec = zone.spec();
     const std::uint64_t least = std::uint64_t{mark == Mark::low ? spec.low : spec.min} +
                                 (spec.kind < preferred ? spec.protection : 0);
-    const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
-    return left > least + (1ull << (level + map_.grain_order())) - 1;
+    return zone.free_frames() > least + frames - 1;
 }
 
 void Memory::free(unsigned cpu, Frame frame, unsigned order) {
     const Unit unit = map_.unit_of(frame);
-    if (order == small_order) return free_run(cpu, {unit, 1});
+    if (order == small_order) return free_run(cpu, map_.run_of(frame));
     assert(unit < map_.units() && !map_.is_free(unit) && !map_.is_hole(unit));
     const std::size_t zone = zone_index(unit);
     const MigrateType type = map_.type_of(unit);
@@ -205,11 +221,8 @@ void Memory::free(unsigned cpu, Frame frame, unsigned order) {
 void Memory::free_run(unsigned cpu, Run run) {
     assert(run.lowest() + run.units() <= map_.units() && !map_.is_free(run.first) &&
            !map_.is_hole(run.first));
-    const Unit other = map_.pageblock_begin(run.at(run.units() - 1));
-    if (map_.pageblock_begin(run.first) != other &&
-        map_.type_of(run.first) != map_.type_of(other)) {
-        const Unit border = run.count < 0 ? map_.pageblock_begin(run.first)
-                                          : other;  // the first unit of the upper pageblock
+    if (const Unit last = run.at(run.units() - 1); map_.type_of(run.first) != map_.type_of(last)) {
+        const Unit border = map_.pageblock_begin(run.count < 0 ? run.first : last);
         free_run(cpu, run.split(run.count < 0 ? run.first - border + 1 : border - run.first));
     }
     const std::size_t zone = zone_index(run.first);
@@ -233,29 +246,37 @@ void Memory::drain() {
 bool Memory::below_high(std::uint64_t numas) const {
     return std::all_of(zones_.begin(), zones_.end(), [&](const Zone& zone) {
         const ZoneSpec& spec = zone.spec();
-        const std::uint64_t left = std::uint64_t{zone.free_units()} << map_.grain_order();
         return (numas >> spec.numa & 1) == 0 ||
-               left <= spec.high + (spec.kind < ZoneKind::normal ? spec.protection : 0);
+               zone.free_frames() <=
+                   spec.high + (spec.kind < ZoneKind::normal ? spec.protection : 0);
     });
 }
 
 std::uint32_t Memory::free_frames() const {
-    std::uint32_t units = 0;
-    for (const Zone& zone : zones_) units += zone.free_units();
-    return units << map_.grain_order();
+    std::uint32_t frames = 0;
+    for (const Zone& zone : zones_) frames += zone.free_frames();
+    return frames;
 }
 
 std::uint32_t Memory::cached_frames() const {
-    std::uint32_t units = 0;
+    std::uint32_t frames = 0;
     for (const PerCpuLists& lists : per_cpu_) {
-        for (unsigned cpu = 0; cpu < lists.cpus(); ++cpu) units += lists.units(cpu);
+        for (unsigned cpu = 0; cpu < lists.cpus(); ++cpu) frames += lists.frames(cpu);
     }
-    return units << map_.grain_order();
+    return frames;
 }
 
 std::vector<Frame> Memory::free_list(std::size_t zone, unsigned order, MigrateType type) const {
     std::vector<Frame> frames;
-    if (order < map_.grain_order()) return frames;
+    if (order < map_.grain_order()) {
+        for (unsigned of = 0; of < map_.grain_order(); ++of) {
+            for (const Unit unit : map_.elements(zones_[zone].parts_list(of, type))) {
+                map_.for_parts(unit, blocks_of(map_.free_parts(unit), order),
+                               [&](Frame frame) { frames.push_back(frame); });
+            }
+        }
+        return frames;
+    }
     for (const Unit unit : map_.elements(zones_[zone].list(order - map_.grain_order(), type))) {
         frames.push_back(map_.frame_of(unit));
     }
@@ -265,7 +286,7 @@ std::vector<Frame> Memory::free_list(std::size_t zone, unsigned order, MigrateTy
 std::vector<FreeBlock> Memory::free_blocks() const {
     std::vector<FreeBlock> blocks;
     for (std::size_t zone = 0; zone < zones_.size(); ++zone) {
-        for (unsigned order = map_.grain_order(); order <= max_order; ++order) {
+        for (unsigned order = 0; order <= max_order; ++order) {
             for (unsigned type = 0; type < migrate_types; ++type) {
                 const auto of = static_cast<MigrateType>(type);
                 for (const Frame first : free_list(zone, order, of)) {

@@ -38,7 +38,7 @@ class Memory {
 
     // Fresh from boot: all free, every list in order of address. The frames of a last, incomplete
     // unit belong to nobody.
-    // Throws std::invalid_argument for a grain that is not a power of two from 1 to 512, or zones
+    // Throws std::invalid_argument for a grain that is not a power of two from 1 to 64, or zones
     // that are out of order or do not begin on a 2 MiB boundary.
     Memory(Layout layout, std::uint32_t grain);
 
@@ -51,14 +51,14 @@ class Memory {
                              std::span<const CachedBlock> cached, std::span<const FrameUse> use,
                              std::span<const MigrateType> pageblocks);
 
-    // The first of 2^order neighbouring frames (of a whole unit if that is more), aligned to their
-    // number; nothing if no zone has such a block above the mark.
+    // The first of 2^order neighbouring frames (of a whole unit if that is more and the order is
+    // not 0), aligned to their number; nothing if no zone has such a block above the mark.
     // Precondition: order <= max_order, the type is not isolate, the CPU exists.
     std::optional<Frame> alloc(const Request& request, Mark mark);
-    // Up to `most` single units (of the grain), as neighbours; count 0 where alloc would give
-    // nothing. The request's order is not looked at.
+    // Up to `most` > 0 single pages, as neighbours or in one unit of the grain; count 0 where alloc
+    // would give nothing. The request's order is not looked at.
     Run alloc_run(const Request& request, Mark mark, std::uint32_t most);
-    // Gives single units back in the run's order. Precondition: it lies in at most two pageblocks.
+    // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
     void free_run(unsigned cpu, Run run);
     // Gives back what an alloc of this order gave, through the lists of `cpu`.
     void free(unsigned cpu, Frame frame, unsigned order);
@@ -77,7 +77,7 @@ class Memory {
     // Free frames in the lists of all zones; per-cpu lists are apart, as in /proc/meminfo.
     [[nodiscard]] std::uint32_t free_frames() const;
     [[nodiscard]] std::uint32_t cached_frames() const;
-    // The blocks of one free list, head first. (Orders below the grain have none.)
+    // The blocks of one free list, head first; of orders below the grain, unit by unit.
     [[nodiscard]] std::vector<Frame> free_list(std::size_t zone, unsigned order,
                                                MigrateType type) const;
     // The blocks of all zones' free lists: zone by zone, order by order, type by type, head first.
@@ -103,8 +103,9 @@ class Memory {
     }
     // Calls take(zone, no_fragment) for the zones that may serve the request, until it says true.
     template <class Take>
-    bool try_zones(const Request& request, unsigned level, Mark mark, Take&& take);
-    [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, unsigned level, Mark mark) const;
+    bool try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
+    [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, std::uint32_t frames,
+                             Mark mark) const;
 
     Layout layout_;
     Memmap map_;

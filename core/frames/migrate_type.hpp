@@ -8,6 +8,8 @@ namespace pagelens {
 inline constexpr unsigned max_order = 10;       // 4 MiB, the largest free block on x86-64
 inline constexpr unsigned pageblock_order = 9;  // 2 MiB, the unit that has a migrate type
 
+inline constexpr std::uint32_t pageblock_frames = 1u << pageblock_order;
+
 inline constexpr unsigned small_order = 0;      // a 4 KiB page
 inline constexpr unsigned huge_order = 9;       // a 2 MiB page
 inline constexpr unsigned gigantic_order = 18;  // a 1 GiB page

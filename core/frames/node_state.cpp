@@ -10,14 +10,14 @@ namespace pagelens {
 namespace {
 
 constexpr unsigned system_cpu = 0;             // where kernel work runs
-constexpr std::uint32_t reclaim_cluster = 32;  // SWAP_CLUSTER_MAX, frames
+constexpr std::uint32_t reclaim_cluster = 32;  // SWAP_CLUSTER_MAX
 
 }  // namespace
 
 std::optional<Frame> NodeState::alloc(const Request& request) {
     if (request.order == small_order) {
         const Run run = alloc_run(request, 1);
-        return run.count == 0 ? std::nullopt : std::optional(memory_.map().frame_of(run.first));
+        return run.count == 0 ? std::nullopt : std::optional(memory_.map().first_frame(run));
     }
     if (const auto frame = memory_.alloc(request, Memory::Mark::low)) return frame;
     reclaim(request.numas);
@@ -36,9 +36,8 @@ Run NodeState::alloc_run(const Request& request, std::uint32_t most) {
 
 // kswapd: from the low watermark to the high one.
 void NodeState::reclaim(std::uint64_t numas) {
-    const std::uint32_t cluster = std::max(1u, reclaim_cluster / memory_.grain());
     while (page_cache_.pages() > 0 && memory_.below_high(numas)) {
-        page_cache_.reclaim(memory_, system_cpu, cluster);
+        page_cache_.reclaim(memory_, system_cpu, reclaim_cluster);
         memory_.drain(system_cpu);
     }
 }
@@ -55,21 +54,20 @@ bool NodeState::cache_page(unsigned cpu) {
 }
 
 void NodeState::buffered_io(std::uint64_t frames) {
-    for (std::uint64_t done = 0; done < frames; done += memory_.grain()) {
+    for (std::uint64_t done = 0; done < frames; ++done) {
         if (!cache_page(system_cpu)) return;
     }
 }
 
 void NodeState::drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random) {
     page_cache_.shrink(memory_, system_cpu, stragglers, random);
-    page_cache_.pin(memory_, pinned);
-    memory_.drain(system_cpu);
+    page_cache_.pin(memory_, pinned, random);
 }
 
-void NodeState::compact() { page_cache_.follow(memory_, pagelens::compact(memory_, system_cpu)); }
+void NodeState::compact() { page_cache_.follow(pagelens::compact(memory_, system_cpu)); }
 
 void NodeState::sort_for_cache(std::uint32_t slots, bool evacuating) {
-    page_cache_.follow(memory_, pagelens::sort_for_cache(memory_, slots, evacuating, system_cpu));
+    page_cache_.follow(pagelens::sort_for_cache(memory_, slots, evacuating, system_cpu));
 }
 
 void NodeState::sort_by_buckets(std::uint32_t slots) { pagelens::sort_by_buckets(memory_, slots); }
@@ -92,7 +90,7 @@ std::uint32_t NodeState::fill_huge_pool(unsigned numa, std::uint32_t pages) {
 bool NodeState::take_offline(Frame begin, Frame end) {
     std::vector<Move> moves;
     const bool done = pagelens::take_offline(memory_, begin, end, system_cpu, moves);
-    page_cache_.follow(memory_, moves);
+    page_cache_.follow(moves);
     return done;
 }
 
@@ -105,7 +103,10 @@ void NodeState::reserve(Frame begin, Frame end) {
     Memmap& map = memory_.map();
     memory_.drain();
     for (Unit unit = map.unit_of(begin); unit < map.unit_of(end); ++unit) {
-        if (!map.is_free(unit)) continue;
+        if (!map.is_free(unit)) {
+            memory_.zone_of(unit).take_parts(map, unit, MigrateType::unmovable);
+            continue;
+        }
         const unsigned level = map.free_level(unit);
         memory_.zone_of(unit).remove(map, unit, level);
         map.set_allocated(unit, level, MigrateType::unmovable);

@@ -39,7 +39,8 @@ class NodeState {
     // As Memory::alloc, with page cache reclaimed where memory runs short; nothing only where none
     // is left at all.
     std::optional<Frame> alloc(const Request& request);
-    // The same for up to `most` single units, as neighbours; count 0 only where none is left.
+    // The same for up to `most` single pages, see Memory::alloc_run; count 0 only where none is
+    // left.
     Run alloc_run(const Request& request, std::uint32_t most);
     void free(unsigned cpu, Frame frame, unsigned order) { memory_.free(cpu, frame, order); }
 
@@ -51,8 +52,7 @@ class NodeState {
     void buffered_io(std::uint64_t frames);
     // Frees the page cache but for `stragglers` of its pages, chosen at random (all, if it has
     // fewer), and of these pins the first `pinned`, which then neither compaction nor evacuation
-    // moves. A straggler is one page that keeps its block from merging; it occupies one unit of the
-    // grain.
+    // moves.
     void drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random);
     void compact();
     // docs/zonesort.md, Intel's rule, and by address: see sorts.hpp.
@@ -75,9 +75,7 @@ class NodeState {
     [[nodiscard]] const Memory& memory() const { return memory_; }
     [[nodiscard]] Memory& memory() { return memory_; }
     [[nodiscard]] PageCache& page_cache() { return page_cache_; }
-    [[nodiscard]] std::uint64_t page_cache_frames() const {
-        return std::uint64_t{page_cache_.pages()} * memory_.grain();
-    }
+    [[nodiscard]] std::uint64_t page_cache_frames() const { return page_cache_.pages(); }
 
   private:
     void reclaim(std::uint64_t numas);

@@ -1,6 +1,7 @@
 #include "core/frames/page_cache.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace pagelens {
@@ -20,9 +21,9 @@ void PageCache::shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& r
     if (pages() <= kept) return;
     pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(oldest_));
     oldest_ = 0;
-    shuffle_items(pages_, random);
     while (pages_.size() > kept) {
-        memory.free(cpu, pages_.back(), small_order);
+        Frame& page = pages_[random.below(static_cast<std::uint32_t>(pages_.size()))];
+        memory.free(cpu, std::exchange(page, pages_.back()), small_order);
         pages_.pop_back();
     }
     shuffle_items(slab_, random);
@@ -36,24 +37,27 @@ void PageCache::free_slabs(Memory& memory, unsigned cpu) {
     }
 }
 
-void PageCache::pin(Memory& memory, std::size_t count) const {
+void PageCache::pin(Memory& memory, std::size_t count, Random& random) {
     Memmap& map = memory.map();
     for (std::size_t i = oldest_; i < oldest_ + std::min(count, pages()); ++i) {
-        map.set_allocated(map.unit_of(pages_[i]), 0, MigrateType::unmovable);
+        const auto left = static_cast<std::uint32_t>(pages_.size() - i);
+        std::swap(pages_[i], pages_[i + random.below(left)]);
+        map.pin(pages_[i]);
     }
 }
 
-void PageCache::follow(const Memory& memory, const std::vector<Move>& moves) {
+void PageCache::follow(const std::vector<Move>& moves) {
     if (moves.empty()) return;
-    const Memmap& map = memory.map();
-    std::vector<std::uint32_t> place(map.units(), ~0u);  // [unit] index of the page in it
-    for (std::size_t i = oldest_; i < pages_.size(); ++i) {
-        place[map.unit_of(pages_[i])] = static_cast<std::uint32_t>(i);
-    }
+    std::unordered_map<std::uint32_t, std::size_t> place;  // [frame] index of the page in it
+    place.reserve(pages());
+    for (std::size_t i = oldest_; i < pages_.size(); ++i) place[pages_[i].raw()] = i;
     for (const Move& move : moves) {
-        const std::uint32_t index = std::exchange(place[map.unit_of(move.from)], ~0u);
-        place[map.unit_of(move.to)] = index;
-        if (index != ~0u) pages_[index] = move.to;
+        const auto found = place.find(move.from.raw());
+        if (found == place.end()) continue;
+        const std::size_t index = found->second;
+        place.erase(found);
+        place[move.to.raw()] = index;
+        pages_[index] = move.to;
     }
 }
 

@@ -12,7 +12,7 @@ namespace pagelens {
 
 class PageCache {
   public:
-    // The cache pages, oldest first, and slab pages; each is a unit of the grain.
+    // The cache pages, oldest first, and slab pages.
     [[nodiscard]] std::size_t pages() const { return pages_.size() - oldest_; }
     [[nodiscard]] std::size_t slab_pages() const { return slab_.size(); }
 
@@ -25,12 +25,12 @@ class PageCache {
 
     // Frees the oldest `count` pages, as many as there are.
     void reclaim(Memory& memory, unsigned cpu, std::size_t count);
-    // Frees all but `kept` pages, chosen at random, and slabs in proportion.
+    // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.
     void shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random);
-    // From now on the oldest `count` pages, as many as there are, cannot be moved.
-    void pin(Memory& memory, std::size_t count) const;
+    // From now on `count` pages, chosen at random, as many as there are, cannot be moved.
+    void pin(Memory& memory, std::size_t count, Random& random);
     // Follows pages that were moved, in this order.
-    void follow(const Memory& memory, const std::vector<Move>& moves);
+    void follow(const std::vector<Move>& moves);
 
   private:
     static constexpr std::size_t pages_a_slab = 448;

@@ -4,37 +4,36 @@
 
 namespace pagelens {
 
-PerCpuLists::PerCpuLists(const ZoneSpec& spec, const Memmap& map, unsigned cpus)
-    : high_((spec.pcp_high + map.grain() - 1) / map.grain()),
-      batch_((spec.pcp_batch + map.grain() - 1) / map.grain()),
-      cpus_(cpus) {}
-
-// rmqueue_bulk()'s count: pages are kept in the lists only where a batch is more than one.
-std::uint32_t PerCpuLists::batch_of(unsigned level) const {
-    return batch_ > 1 ? std::max(batch_ >> level, 2u) : batch_;
-}
+PerCpuLists::PerCpuLists(const ZoneSpec& spec, unsigned cpus)
+    : high_(spec.pcp_high), batch_(spec.pcp_batch), cpus_(cpus) {}
 
 Run PerCpuLists::take_run(Memmap& map, Zone& zone, unsigned cpu_index, MigrateType type,
                           std::uint32_t most, bool no_fragment) {
     Cpu& cpu = cpus_[cpu_index];
     List& list = cpu.list[index_of(small_order, type)];
     if (list.empty()) {
-        for (std::uint32_t wanted = batch_of(0); wanted > 0;) {
-            const Run run = zone.take_run(map, type, wanted, no_fragment);
+        for (std::uint32_t wanted = batch_; wanted > 0;) {
+            const Run run = zone.take_run(map, type, map.units_of(wanted), no_fragment);
             if (run.count == 0) break;
             list.runs.push_back(run);
-            cpu.count += run.units();
-            wanted -= run.units();
+            const std::uint32_t frames = map.frames_of(run);
+            cpu.count += frames;
+            wanted -= std::min(wanted, frames);
         }
         if (list.empty()) return {};
         std::reverse(list.runs.begin(), list.runs.end());  // the first one taken is the head
     }
+    if (most < map.grain() && list.runs.back().units() > 1) {  // part of its first unit
+        const Run unit = list.runs.back().split(1);
+        list.runs.push_back(unit);
+    }
     Run& head = list.runs.back();
-    const Run run = head.split(std::min(most, head.units()));
+    const Run run = map.split(head, most);
     if (head.count == 0) list.runs.pop_back();
     if (list.empty()) list.drop_tail();
-    cpu.count -= run.units();
-    cpu.free_factor >>= std::min(run.units(), 31u);
+    const std::uint32_t frames = map.frames_of(run);
+    cpu.count -= frames;
+    cpu.free_factor >>= std::min(frames, 31u);
     return run;
 }
 
@@ -43,9 +42,9 @@ void PerCpuLists::give_run(Memmap& map, Zone& zone, unsigned cpu_index, Run run,
     const unsigned index = index_of(small_order, type);
     while (run.count != 0) {
         const std::uint32_t room = cpu.count < high_ ? high_ - cpu.count : 1;
-        const Run part = run.split(std::min(room, run.units()));
+        const Run part = run.split(std::min(map.units_of(room), run.units()));
         cpu.list[index].runs.push_back(part.reversed());  // the one given last is the head
-        cpu.count += part.units();
+        cpu.count += map.frames_of(part);
         if (cpu.count >= high_) free_bulk(map, zone, cpu, how_many_to_free(cpu), index);
     }
 }
@@ -57,11 +56,13 @@ Unit PerCpuLists::take(Memmap& map, Zone& zone, unsigned cpu_index, unsigned ord
     List& list = cpu.list[index_of(order, type)];
     const unsigned level = map.level_of(order);
     if (list.empty()) {
-        for (std::uint32_t wanted = batch_of(level); wanted > 0; --wanted) {
+        // rmqueue_bulk()'s count: blocks are kept only where a batch is more than one page.
+        std::uint32_t wanted = batch_ > 1 ? std::max(batch_ / (map.grain() << level), 2u) : batch_;
+        for (; wanted > 0; --wanted) {
             const Unit unit = zone.take(map, level, type, no_fragment);
             if (unit == no_unit) break;
-            list.runs.push_back({unit, 1});
-            cpu.count += 1u << level;
+            list.runs.push_back(map.run_of(unit, 1));
+            cpu.count += map.grain() << level;
         }
         if (list.empty()) return no_unit;
         std::reverse(list.runs.begin(), list.runs.end());
@@ -69,7 +70,7 @@ Unit PerCpuLists::take(Memmap& map, Zone& zone, unsigned cpu_index, unsigned ord
     const Unit unit = list.runs.back().first;
     list.runs.pop_back();
     if (list.empty()) list.drop_tail();
-    cpu.count -= 1u << level;
+    cpu.count -= map.grain() << level;
     return unit;
 }
 
@@ -77,8 +78,8 @@ void PerCpuLists::give(Memmap& map, Zone& zone, unsigned cpu_index, Unit unit, u
                        MigrateType type) {
     Cpu& cpu = cpus_[cpu_index];
     const unsigned index = index_of(order, type);
-    cpu.list[index].runs.push_back({unit, 1});
-    cpu.count += 1u << map.level_of(order);
+    cpu.list[index].runs.push_back(map.run_of(unit, 1));
+    cpu.count += map.grain() << map.level_of(order);
     // Blocks of orders 1 to 3 are not kept while a CPU only frees.
     const bool all = cpu.free_factor > 0 && order <= costly_order;
     if (cpu.count < (all ? 0 : high_)) return;
@@ -105,19 +106,20 @@ void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t cou
         const auto type = static_cast<MigrateType>(index % pcp_types);
         while (left > 0 && !list.empty()) {
             Run& tail = list.runs[list.tail];
+            if (list.tail + 8 < list.runs.size()) map.prefetch(list.runs[list.tail + 8].first);
             // The type that a page was freed with, unless its pageblock was isolated since.
             const auto now = [&](Unit unit) {
                 return map.type_of(unit) == MigrateType::isolate ? MigrateType::isolate : type;
             };
             if (order > small_order) {
                 zone.give(map, tail.first, level, now(tail.first));
-                cpu.count -= 1u << level;
-                left -= std::min(left, 1u << level);
+                cpu.count -= map.grain() << level;
+                left -= std::min(left, map.grain() << level);
                 ++list.tail;
                 continue;
             }
             Run from_tail = tail.reversed();
-            const Run part = from_tail.split(std::min(left, tail.units()));
+            const Run part = from_tail.split(std::min(map.units_of(left), tail.units()));
             if (now(part.first) == now(part.at(part.units() - 1))) {
                 zone.give_run(map, part, now(part.first));
             } else {
@@ -125,8 +127,9 @@ void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t cou
                     zone.give(map, part.at(i), 0, now(part.at(i)));
                 }
             }
-            cpu.count -= part.units();
-            left -= part.units();
+            const std::uint32_t frames = map.frames_of(part);
+            cpu.count -= frames;
+            left -= std::min(left, frames);
             if (from_tail.count == 0) {
                 ++list.tail;
             } else {
@@ -147,8 +150,8 @@ void PerCpuLists::List::drop_tail() {
 void PerCpuLists::append(const Memmap& map, unsigned cpu, Unit unit, unsigned order,
                          MigrateType type) {
     List& list = cpus_[cpu].list[index_of(order, type)];
-    list.runs.insert(list.runs.begin(), {unit, 1});
-    cpus_[cpu].count += 1u << map.level_of(order);
+    list.runs.insert(list.runs.begin(), map.run_of(unit, 1));
+    cpus_[cpu].count += map.grain() << map.level_of(order);
 }
 
 void PerCpuLists::drain(Memmap& map, Zone& zone, unsigned cpu) {

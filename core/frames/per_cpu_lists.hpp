@@ -2,8 +2,8 @@
 // orders 0 to 3 and for 2 MiB blocks, refilled and emptied in batches.
 //
 // Single pages are kept as runs of neighbours, which leave and enter the free lists as such: the
-// outcome is that of page by page, for a fraction of the work. With a grain the sizes scale: counts
-// are in units, and the orders below the grain share units of one size but keep lists of their own.
+// outcome is that of page by page, for a fraction of the work. Counts are in frames; with a grain a
+// refill takes whole units and is up to a unit more than a batch.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class PerCpuLists {
     static constexpr unsigned costly_order = 3;          // PAGE_ALLOC_COSTLY_ORDER
     static constexpr unsigned kinds = costly_order + 2;  // orders 0 to 3 and 9
 
-    PerCpuLists(const ZoneSpec& spec, const Memmap& map, unsigned cpus);
+    PerCpuLists(const ZoneSpec& spec, unsigned cpus);
 
     // Whether blocks of this order pass through the lists.
     [[nodiscard]] bool serves(unsigned order) const {
         return batch_ > 0 && (order <= costly_order || order == huge_order);
     }
-    // Single pages, up to `most`; count 0 if there are none. Precondition: type is one of the first
-    // pcp_types.
+    // Single pages, up to `most` frames; count 0 if there are none. Precondition: type is one of
+    // the first pcp_types.
     Run take_run(Memmap& map, Zone& zone, unsigned cpu, MigrateType type, std::uint32_t most,
                  bool no_fragment);
     // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
@@ -39,7 +39,7 @@ class PerCpuLists {
     // Empties all lists of a CPU.
     void drain(Memmap& map, Zone& zone, unsigned cpu);
 
-    [[nodiscard]] std::uint32_t units(unsigned cpu) const { return cpus_[cpu].count; }
+    [[nodiscard]] std::uint32_t frames(unsigned cpu) const { return cpus_[cpu].count; }
     [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(cpus_.size()); }
 
   private:
@@ -53,7 +53,7 @@ class PerCpuLists {
     };
     static constexpr unsigned lists = kinds * pcp_types;
     struct Cpu {
-        std::uint32_t count = 0;   // units in all its lists
+        std::uint32_t count = 0;   // frames in all its lists
         unsigned free_factor = 0;  // doublings of the batch while it frees and does not allocate
         std::vector<List> list = std::vector<List>(lists);
     };
@@ -63,11 +63,10 @@ class PerCpuLists {
     [[nodiscard]] static unsigned order_of(unsigned index) {
         return index / pcp_types == kinds - 1 ? huge_order : index / pcp_types;
     }
-    [[nodiscard]] std::uint32_t batch_of(unsigned level) const;
     void free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count, unsigned index);
     std::uint32_t how_many_to_free(Cpu& cpu) const;
 
-    std::uint32_t high_, batch_;  // units
+    std::uint32_t high_, batch_;  // frames
     std::vector<Cpu> cpus_;
 };
 

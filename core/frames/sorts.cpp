@@ -9,8 +9,6 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint32_t pageblock_frames = 1u << pageblock_order;
-
 void check_slots(std::uint32_t slots) {
     if (slots == 0 || slots % (1u << max_order) != 0) {
         throw std::invalid_argument("slots: " + std::to_string(slots) +
@@ -18,12 +16,16 @@ void check_slots(std::uint32_t slots) {
     }
 }
 
+// Calls visit(list, type, whether its blocks are the largest), the smallest orders first.
 template <class Visit>
 void for_lists(const Memmap& map, const Zone& zone, Visit&& visit) {
-    for (unsigned level = 0; level < map.levels(); ++level) {
-        for (unsigned type = 0; type < migrate_types; ++type) {
-            visit(zone.list(level, static_cast<MigrateType>(type)), level,
-                  static_cast<MigrateType>(type));
+    for (unsigned of = 0; of < migrate_types; ++of) {
+        const auto type = static_cast<MigrateType>(of);
+        for (unsigned order = 0; order < map.grain_order(); ++order) {
+            visit(zone.parts_list(order, type), type, false);
+        }
+        for (unsigned level = 0; level < map.levels(); ++level) {
+            visit(zone.list(level, type), type, level + 1 == map.levels());
         }
     }
 }
@@ -40,9 +42,9 @@ class Buckets {
   public:
     explicit Buckets(std::uint32_t slots) : slots_(slots), before_(slots / pageblock_frames + 1) {}
 
-    void count(const Memmap& map, Memmap::List list, unsigned level) {
+    void count(const Memmap& map, Memmap::List list) {
         for (Unit unit = map.first(list); !map.ends(unit); unit = map.next(unit)) {
-            before_[slot(map, unit)] += map.grain() << level;
+            before_[slot(map, unit)] += map.free_frames(unit);
         }
     }
     void sort(Memmap& map, Memmap::List list) {
@@ -84,7 +86,7 @@ void shuffle_on_free(Zone& zone, Random& random) {
 void sort_by_address(Memory& memory) {
     for (const Zone& zone : memory.zones()) {
         for_lists(memory.map(), zone,
-                  [&](Memmap::List list, unsigned, MigrateType) { sort_list(memory.map(), list); });
+                  [&](Memmap::List list, MigrateType, bool) { sort_list(memory.map(), list); });
     }
 }
 
@@ -94,14 +96,13 @@ void sort_by_buckets(Memory& memory, std::uint32_t slots) {
     std::vector<Buckets> buckets(memory.numas(), Buckets(slots));
     for (const Zone& zone : memory.zones()) {
         Buckets& of = buckets[zone.spec().numa];
-        for_lists(map, zone, [&](Memmap::List list, unsigned level, MigrateType type) {
-            const bool largest = level + 1 == map.levels();
+        for_lists(map, zone, [&](Memmap::List list, MigrateType type, bool largest) {
             if (type != MigrateType::movable || !largest) sort_list(map, list);
             if (type != MigrateType::movable) return;
             if (largest) {
                 of.sort(map, list);
             } else {
-                of.count(map, list, level);
+                of.count(map, list);
             }
         });
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
 namespace pagelens {
 namespace {
@@ -19,7 +20,8 @@ Zone::Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists)
     : spec_(spec),
       begin_(map.unit_of(Frame(spec.begin))),
       end_(map.unit_of(Frame(spec.end))),
-      lists_(lists) {}
+      lists_(lists),
+      first_list_(lists + map.grain_order() * migrate_types) {}
 
 Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
     do {
@@ -37,6 +39,10 @@ Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment
 // The smallest block is used up before the next one is looked at, its units in order of address.
 Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment) {
     do {
+        if (const Unit unit = first_parts(map, type); unit != no_unit) {
+            map.prefetch(map.next(map.next(unit)));
+            return {unit, 1, take_parts(map, unit, type)};
+        }
         const unsigned level = smallest(map, 0, type);
         if (level == map.levels()) continue;
         const Unit unit = map.first(list(level, type));
@@ -44,9 +50,18 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
         remove(map, unit, level);
         put_back(map, unit + count, unit + (1u << level), type);
         map.set_pages(unit, count, type);
-        return {unit, static_cast<std::int32_t>(count)};
+        return map.run_of(unit, count);
     } while (steal(map, 0, type, no_fragment));
     return {};
+}
+
+// Of the smallest order that has some.
+Unit Zone::first_parts(const Memmap& map, MigrateType type) const {
+    for (unsigned order = 0; order < map.grain_order(); ++order) {
+        const Unit unit = map.first(parts_list(order, type));
+        if (!map.ends(unit)) return unit;
+    }
+    return no_unit;
 }
 
 // The smallest level from this one upwards of which the type has a block; levels() if there is
@@ -64,7 +79,7 @@ void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
         map.set_free(unit, level);
         map.push_head(list(level, type), unit);
         ++free_blocks_[level];
-        free_units_ += 1u << level;
+        free_frames_ += map.grain() << level;
         unit += 1u << level;
     }
 }
@@ -72,6 +87,7 @@ void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
 // Aligned blocks of the run merge within before they merge with others, and are complete in the
 // run's order: giving each as a whole leaves the same lists.
 void Zone::give_run(Memmap& map, Run run, MigrateType type) {
+    if (run.parts != map.whole()) return give_parts(map, run.first, run.parts, type);
     const auto top = static_cast<int>(map.levels()) - 1;
     Unit begin = run.lowest(), end = begin + run.units();
     while (begin < end) {
@@ -84,9 +100,33 @@ void Zone::give_run(Memmap& map, Run run, MigrateType type) {
     }
 }
 
+Parts Zone::take_parts(Memmap& map, Unit unit, MigrateType type) {
+    const Parts parts = map.free_parts(unit);
+    if (parts == 0) return 0;
+    map.unlink(unit);
+    map.set_parts(unit, parts, type);
+    free_frames_ -= Memmap::count_of(parts);
+    return parts;
+}
+
+// What is freed last is used first, as among the small orders' lists; a unit that is whole again
+// merges.
+void Zone::give_parts(Memmap& map, Unit unit, Parts parts, MigrateType type) {
+    const Parts before = map.free_parts(unit);
+    assert((before & parts) == 0);
+    if (before != 0) map.unlink(unit);
+    if ((before | parts) == map.whole()) {
+        free_frames_ -= Memmap::count_of(before);
+        return give(map, unit, 0, type);
+    }
+    free_frames_ += Memmap::count_of(parts);
+    map.set_free_parts(unit, before | parts);
+    map.push_head(any_parts_list(map, type), unit);
+}
+
 void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place) {
     const unsigned top = map.levels() - 1;
-    free_units_ += 1u << level;
+    free_frames_ += map.grain() << level;
     map.set_inside(unit, 1u << level);
     for (; level < top; ++level) {
         const Unit buddy = unit ^ (1u << level);
@@ -127,30 +167,34 @@ void Zone::remove(Memmap& map, Unit unit, unsigned level) {
     map.unlink(unit);
     map.set_inside(unit);
     --free_blocks_[level];
-    free_units_ -= 1u << level;
+    free_frames_ -= map.grain() << level;
 }
 
 void Zone::append(Memmap& map, Unit unit, unsigned level, MigrateType type) {
     map.set_free(unit, level);
     map.push_tail(list(level, type), unit);
     ++free_blocks_[level];
-    free_units_ += 1u << level;
+    free_frames_ += map.grain() << level;
 }
 
 Zone::Moved Zone::move_free_blocks(Memmap& map, Unit pageblock, MigrateType type) {
     Moved moved;
     const Unit stop = std::min(pageblock + map.pageblock_units(), end_);
     for (Unit unit = std::max(pageblock, begin_); unit < stop;) {
-        if (!map.is_free(unit)) {
-            if (map.is_movable(unit)) ++moved.movable;
-            ++unit;
+        moved.movable += Memmap::count_of(map.movable_parts(unit));
+        moved.free += map.free_frames(unit);
+        if (map.is_free(unit)) {
+            const unsigned level = map.free_level(unit);
+            map.unlink(unit);
+            map.push_tail(list(level, type), unit);
+            unit += 1u << level;
             continue;
         }
-        const unsigned level = map.free_level(unit);
-        map.unlink(unit);
-        map.push_tail(list(level, type), unit);
-        moved.free += 1u << level;
-        unit += 1u << level;
+        if (map.free_parts(unit) != 0) {
+            map.unlink(unit);
+            map.push_tail(any_parts_list(map, type), unit);
+        }
+        ++unit;
     }
     return moved;
 }
@@ -172,7 +216,7 @@ bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragmen
     std::optional<Fallback> found;
     unsigned level = map.levels();
     while (!found && level-- > least) found = fallback(map, level, type);
-    if (!found) return false;
+    if (!found) return wanted == 0 && !no_fragment && steal_parts(map, type);
     if (!found->whole && level > wanted) {
         found.reset();
         for (level = wanted; !found; ++level) found = fallback(map, level, type);
@@ -182,13 +226,25 @@ bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragmen
     return true;
 }
 
+// Where there is nothing else: as small blocks, which movable pages take without the pageblock.
+bool Zone::steal_parts(Memmap& map, MigrateType type) {
+    for (const MigrateType other : fallbacks[static_cast<unsigned>(type)]) {
+        const Unit unit = first_parts(map, other);
+        if (unit == no_unit) continue;
+        steal_block(map, unit, type, type != MigrateType::movable);
+        return true;
+    }
+    return false;
+}
+
 void Zone::steal_block(Memmap& map, Unit unit, MigrateType type, bool whole) {
-    const unsigned level = map.free_level(unit);
+    const bool is_block = map.is_free(unit);
+    const unsigned level = is_block ? map.free_level(unit) : 0;
     const auto to_own_list = [&] {
         map.unlink(unit);
-        map.push_tail(list(level, type), unit);
+        map.push_tail(is_block ? list(level, type) : any_parts_list(map, type), unit);
     };
-    if (level >= map.pageblock_level()) {
+    if (is_block && level >= map.pageblock_level()) {
         for (Unit at = unit; at < unit + (1u << level); at += map.pageblock_units()) {
             map.set_type(at, type);
         }
@@ -198,13 +254,13 @@ void Zone::steal_block(Memmap& map, Unit unit, MigrateType type, bool whole) {
     const Unit pageblock = map.pageblock_begin(unit);
     const MigrateType old_type = map.type_of(unit);
     const Moved moved = move_free_blocks(map, pageblock, type);
-    std::uint32_t alike = 0;  // allocated units that suit the type
+    std::uint32_t alike = 0;  // allocated frames that suit the type
     if (type == MigrateType::movable) {
         alike = moved.movable;
     } else if (old_type == MigrateType::movable) {
-        alike = map.pageblock_units() - moved.free - moved.movable;
+        alike = pageblock_frames - moved.free - moved.movable;
     }
-    if (moved.free + alike >= std::max(1u, map.pageblock_units() / 2)) map.set_type(unit, type);
+    if (moved.free + alike >= pageblock_frames / 2) map.set_type(unit, type);
 }
 
 }  // namespace pagelens

@@ -19,26 +19,32 @@ class Zone {
     // Where a freed block goes in its list; memory that comes online goes to the tail.
     enum class Place : std::uint8_t { usual, tail };
 
-    // `lists`: the first of the Memmap's lists that are this zone's, list_count() in all.
+    // `lists`: the first of the Memmap's lists that are this zone's, list_count in all.
     Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists);
-    static std::uint32_t list_count(const Memmap& map) { return map.levels() * migrate_types; }
+    static constexpr std::uint32_t list_count = (max_order + 1) * migrate_types;
 
     [[nodiscard]] const ZoneSpec& spec() const { return spec_; }
     [[nodiscard]] Unit begin() const { return begin_; }
     [[nodiscard]] Unit end() const { return end_; }
-    [[nodiscard]] std::uint32_t free_units() const { return free_units_; }
+    [[nodiscard]] std::uint32_t free_frames() const { return free_frames_; }
     [[nodiscard]] std::uint32_t free_blocks(unsigned level) const { return free_blocks_[level]; }
     [[nodiscard]] Memmap::List list(unsigned level, MigrateType type) const {
-        return lists_ + level * migrate_types + static_cast<unsigned>(type);
+        return first_list_ + level * migrate_types + static_cast<unsigned>(type);
+    }
+    // The lists of orders below the grain's: units of which some frames are free.
+    [[nodiscard]] Memmap::List parts_list(unsigned order, MigrateType type) const {
+        return lists_ + order * migrate_types + static_cast<unsigned>(type);
     }
 
     // A block of this level, or no_unit. `no_fragment`: steal nothing smaller than a pageblock.
     Unit take(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
     // Up to `most` single units, as that many takes of level 0 would give them one by one, but as
-    // one run of neighbours; count 0 if there are none.
+    // one run of neighbours, or the free frames of a unit that has some; count 0 if there are none.
     Run take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment);
-    // Gives single units back, as that many gives of level 0 would one by one.
+    // Gives single pages back, as that many gives of level 0 would one by one.
     void give_run(Memmap& map, Run run, MigrateType type);
+    // Takes the free frames of a unit that is not free as a whole; none if it has none.
+    Parts take_parts(Memmap& map, Unit unit, MigrateType type);
     // Gives a block back, for allocation as `type`.
     void give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place = Place::usual);
 
@@ -47,7 +53,7 @@ class Zone {
     // Puts a block that belongs to nobody at the tail of a list as it is, without merging.
     void append(Memmap& map, Unit unit, unsigned level, MigrateType type);
     // Moves the free blocks of a pageblock to the lists of `type`, as move_freepages() does; the
-    // units moved, and of the others those that are movable.
+    // frames moved, and of the others those that are movable.
     struct Moved {
         std::uint32_t free = 0, movable = 0;
     };
@@ -59,8 +65,15 @@ class Zone {
 
   private:
     [[nodiscard]] unsigned smallest(const Memmap& map, unsigned level, MigrateType type) const;
+    void give_parts(Memmap& map, Unit unit, Parts parts, MigrateType type);
+    [[nodiscard]] Unit first_parts(const Memmap& map, MigrateType type) const;
+    // The list that a unit with free parts goes to next.
+    Memmap::List any_parts_list(const Memmap& map, MigrateType type) {
+        return parts_list(map.small_order(++parts_listed_), type);
+    }
     void put_back(Memmap& map, Unit begin, Unit end, MigrateType type);
     bool steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
+    bool steal_parts(Memmap& map, MigrateType type);
     struct Fallback {
         MigrateType type;
         bool whole;  // its pageblock may be claimed whole
@@ -75,8 +88,9 @@ class Zone {
 
     ZoneSpec spec_;
     Unit begin_, end_;
-    Memmap::List lists_;
-    std::uint32_t free_units_ = 0;
+    Memmap::List lists_, first_list_;  // of order 0, of the grain's order
+    std::uint32_t free_frames_ = 0;
+    std::uint32_t parts_listed_ = 0;                          // so often
     std::array<std::uint32_t, max_order + 1> free_blocks_{};  // [level]
     std::optional<Random> shuffling_;
 };

@@ -18,7 +18,8 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
       population_(std::move(population)),
       frames_(program.pages().size() * ranks, none),
       states_(program.pages().size()),
-      lists_(program.pages().size(), none) {
+      lists_(program.pages().size(), none),
+      rooms_(program.pages().size()) {
     if (order_ > small_order) find_blocks(program);
     // Room for as many as independent frames would list; what is not used costs nothing.
     const double members = sampling.members();
@@ -103,13 +104,6 @@ void RankPages::close_block(std::uint32_t block) {
     }
 }
 
-std::size_t RankPages::list_length(std::uint32_t page) const {
-    const RankPage* const begin = pool_.data() + lists_[page];
-    const RankPage* at = begin;
-    for (bool last = false; !last; at += at->frame + 1) last = at->watched != 0;
-    return static_cast<std::size_t>(at - begin);
-}
-
 void RankPages::list_sampled(std::uint32_t page) {
     const std::uint32_t* const frames = &frames_[std::size_t{page} * ranks_];
     std::array<std::uint32_t, 1u << Sampling::most_colour_bits> counts{};
@@ -126,9 +120,10 @@ void RankPages::list_sampled(std::uint32_t page) {
     }
     states_[page] = length == 0 ? State::unlisted : State::listed;
     if (length == 0) return;
-    if (lists_[page] == none || length > list_length(page)) {  // to the end of the pool
+    if (length > rooms_[page]) {  // to the end of the pool
+        rooms_[page] = std::max(length, 2 * rooms_[page]);
         lists_[page] = static_cast<std::uint32_t>(pool_.size());
-        pool_.resize(pool_.size() + length);
+        pool_.resize(pool_.size() + rooms_[page]);
     }
     std::array<RankPage*, counts.size()> next;  // of each member that counts
     RankPage* at = pool_.data() + lists_[page];

@@ -87,7 +87,6 @@ class RankPages {
     template <class Cleared>
     void open_block(std::uint32_t block, Cleared&& cleared);
     void close_block(std::uint32_t block);
-    [[nodiscard]] std::size_t list_length(std::uint32_t page) const;
     void list_sampled(std::uint32_t page);  // of a page that has just been mapped
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
         return block != none && large_[std::size_t{block} * ranks_ + rank] != none;
@@ -108,6 +107,9 @@ class RankPages {
     HugeVector<State> states_;          // [page]
     HugeVector<std::uint32_t>
         lists_;  // [page] where in pool_ its list begins; none: it never had one
+    // [page] entries of pool_ that are its own. They double where they are too few: a page that is
+    // mapped again and again leaves less behind than it has.
+    HugeVector<std::uint32_t> rooms_;
     // The lists: colour by colour, a head {frame: how many, rank: the member, watched: 1 if it is
     // the last colour} and then its frames.
     HugeVector<RankPage> pool_;

@@ -1,6 +1,6 @@
 """Frames: what a node's history makes of its free lists, and which frames a policy takes from them."""
 
-from pagelens.frames.history import DEFAULT_HISTORY, FLEET_GRAIN, Node, age_node
+from pagelens.frames.history import DEFAULT_HISTORY, Node, age_node, fleet_grain
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.policies import Costs, Policy, policies
@@ -8,7 +8,6 @@ from pagelens.frames.steps import STEPS, Step
 
 __all__ = [
     "DEFAULT_HISTORY",
-    "FLEET_GRAIN",
     "STEPS",
     "Costs",
     "JobMix",
@@ -16,6 +15,7 @@ __all__ = [
     "Policy",
     "Step",
     "age_node",
+    "fleet_grain",
     "load_mix",
     "parse_history",
     "policies",

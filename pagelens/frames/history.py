@@ -8,9 +8,8 @@ from pagelens.frames.node import LiveNode
 from pagelens.frames.steps import Run, Step
 from pagelens.machine import Machine
 
-FLEET_GRAIN = (
-    16  # frames a unit: shares of conflicting pages within a point of grain 1 (tests/python/test_history.py)
-)
+LARGEST_GRAIN = 64  # frames a unit: conflict shares within a point of grain 1 (tests/python/test_grain.py)
+FLEET_UNITS = 2**19  # units that a node of a fleet has at most, unless it is larger than 128 GiB
 DEFAULT_HISTORY = "boot; age(mix=cori); run"
 
 
@@ -26,12 +25,15 @@ class Node:
         machine: Machine,
         seed: int,
         node: int,
-        grain: int = FLEET_GRAIN,
+        grain: int | None = None,
         history: Sequence[Step] | None = None,
         scale: float = 1.0,
         job_bytes: float | None = None,
     ) -> None:
-        """`grain` is 1 (exact) to 16 frames a unit; `job_bytes` the program's size, for `run` in between."""
+        """`grain` is 1 (exact) to 64 frames a unit, the fleet's if none is given; `job_bytes` the program's
+        size, for `run` in between.
+        """
+        grain = grain or fleet_grain(machine.frames)
         self.seed, self.node = seed, node
         self.history = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
         self._machine, self._grain, self._scale, self._job_bytes = machine, grain, scale, job_bytes
@@ -72,6 +74,11 @@ def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
     return steps[:-1] if isinstance(steps[-1], Run) else steps
 
 
-def age_node(machine: Machine, seed: int, node: int, grain: int = FLEET_GRAIN) -> Node:
+def fleet_grain(frames: int) -> int:
+    """Frames a unit that bound the cost of a history: 64 where a node has 96 GiB, 1 where it has 2 GiB."""
+    return int(min(LARGEST_GRAIN, 1 << (-(-frames // FLEET_UNITS) - 1).bit_length()))
+
+
+def age_node(machine: Machine, seed: int, node: int, grain: int | None = None) -> Node:
     """A node with the default history."""
     return Node(machine, seed, node, grain)

@@ -184,12 +184,16 @@ class Hold(Step):
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Counted in places, as stragglers are."""
         memory, grain = node.state.memory, node.grain
+        order = grain.bit_length() - 1  # whole units, of which a frame is kept
         everywhere = (1 << 64) - 1
         taken = memory.alloc(
-            0, 0, _core.MigrateType.movable, everywhere, memory.free_frames // grain, _core.Mark.low
+            0, order, _core.MigrateType.movable, everywhere, memory.free_frames // grain, _core.Mark.low
         )
         kept = scattered(taken.size, self.pages.of(node.frames), random)
-        memory.free(0, np.delete(taken, kept), 0)
+        memory.free(0, np.delete(taken, kept), order)
+        for unit in taken[kept].tolist():
+            rest = np.arange(unit, unit + grain, dtype=np.uint32)
+            memory.free(0, np.delete(rest, random.below(grain)), 0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@
 
 #include "core/frames/isolation.hpp"
 #include "core/frames/node_state.hpp"
-#include "core/frames/single_frames.hpp"
 
 using namespace pagelens;
 
@@ -22,20 +21,30 @@ struct Held {
 // Whether free lists, counts and states agree, and no frame is free twice.
 void check_consistent(const Memory& memory) {
     const Memmap& map = memory.map();
-    std::vector<bool> seen(map.units());
-    std::uint64_t units = 0;
+    std::vector<bool> seen(memory.frames());
+    std::uint64_t frames = 0;
     for (const FreeBlock& block : memory.free_blocks()) {
-        const Unit first = map.unit_of(block.first);
-        const unsigned level = map.level_of(block.order);
-        REQUIRE(map.is_free(first, level));
-        REQUIRE(first % (1u << level) == 0);
-        for (Unit unit = first; unit < first + (1u << level); ++unit) {
-            REQUIRE(!seen[unit]);
-            seen[unit] = true;
+        const std::uint32_t first = block.first.raw(), size = 1u << block.order;
+        REQUIRE(first % size == 0);
+        for (std::uint32_t frame = first; frame < first + size; ++frame) {
+            REQUIRE(!seen[frame]);
+            seen[frame] = true;
         }
-        units += 1u << level;
+        frames += size;
+        const Unit unit = map.unit_of(block.first);
+        if (block.order >= map.grain_order()) {
+            REQUIRE(map.is_free(unit, map.level_of(block.order)));
+        } else {
+            const Parts parts = ((Parts{1} << size) - 1) << first % memory.grain();
+            REQUIRE((map.free_parts(unit) & parts) == parts);
+        }
     }
-    REQUIRE(units * memory.grain() == memory.free_frames());
+    REQUIRE(frames == memory.free_frames());
+}
+
+// Frames that an allocation of this order takes.
+std::uint32_t taken_by(const Memory& memory, unsigned order) {
+    return order == small_order ? 1 : std::max(1u << order, memory.grain());
 }
 
 Frame take(Memory& memory, unsigned order, MigrateType type = MigrateType::movable) {
@@ -45,7 +54,7 @@ Frame take(Memory& memory, unsigned order, MigrateType type = MigrateType::movab
 }  // namespace
 
 TEST_CASE("no frame is handed out twice, blocks are aligned, and all merge back") {
-    for (const std::uint32_t grain : {1u, 16u}) {
+    for (const std::uint32_t grain : {1u, 16u, 64u}) {
         for (const unsigned numas : {1u, 3u}) {
             CAPTURE(grain);
             CAPTURE(numas);
@@ -62,7 +71,7 @@ TEST_CASE("no frame is handed out twice, blocks are aligned, and all merge back"
                     const Held block = held.back();
                     held.pop_back();
                     memory.free(cpu, block.frame, block.order);
-                    const std::uint32_t count = std::max(1u << block.order, grain);
+                    const std::uint32_t count = taken_by(memory, block.order);
                     for (std::uint32_t f = 0; f < count; ++f) taken[block.frame.raw() + f] = false;
                     continue;
                 }
@@ -70,7 +79,7 @@ TEST_CASE("no frame is handed out twice, blocks are aligned, and all merge back"
                 const auto type = static_cast<MigrateType>(random.below(pcp_types));
                 const auto frame = memory.alloc({cpu, order, type}, Memory::Mark::none);
                 if (!frame) continue;
-                const std::uint32_t count = std::max(1u << order, grain);
+                const std::uint32_t count = taken_by(memory, order);
                 REQUIRE(frame->raw() % count == 0);
                 for (std::uint32_t f = 0; f < count; ++f) {
                     REQUIRE(!taken[frame->raw() + f]);
@@ -186,7 +195,7 @@ TEST_CASE("sizes that do not fit are refused by name") {
     CHECK_THROWS_AS(Memory(bare_layout(1024), 1024), std::invalid_argument);
     CHECK_THROWS_AS(linux_layout(1024, 2, 1), std::invalid_argument);
     CHECK_THROWS_AS(linux_layout(4096, 1, 0), std::invalid_argument);
-    CHECK_THROWS_AS(SingleFrames(NodeState(bare_layout(1024), 32)), std::invalid_argument);
+    CHECK_THROWS_AS(Memory(bare_layout(1024), 128), std::invalid_argument);
 }
 
 TEST_CASE("a kernel's state is taken over block by block, list order kept") {
@@ -208,9 +217,9 @@ TEST_CASE("a kernel's state is taken over block by block, list order kept") {
 }
 
 TEST_CASE("single frames out of units: none twice, and a unit merges when its last frame is back") {
-    for (const std::uint32_t grain : {1u, 4u, 16u}) {
+    for (const std::uint32_t grain : {1u, 4u, 64u}) {
         CAPTURE(grain);
-        SingleFrames frames{NodeState(linux_layout(8192, 1, 3), grain)};
+        NodeState node(linux_layout(8192, 1, 3), grain);
         Random random(grain, 7, 0, Stream::history);
         std::vector<Frame> held;
         std::vector<bool> taken(8192);
@@ -219,25 +228,47 @@ TEST_CASE("single frames out of units: none twice, and a unit merges when its la
             if (random.below(5) < 2 && !held.empty()) {
                 std::swap(held[random.below(static_cast<std::uint32_t>(held.size()))], held.back());
                 taken[held.back().raw()] = false;
-                frames.put(cpu, held.back());
+                node.free(cpu, held.back(), small_order);
                 held.pop_back();
                 continue;
             }
-            const auto frame = frames.take({cpu, small_order});
+            const auto frame = node.alloc({cpu, small_order});
             REQUIRE((frame || held.size() == 8192));
             if (!frame) continue;
             REQUIRE(!taken[frame->raw()]);
             taken[frame->raw()] = true;
             held.push_back(*frame);
+            if (i % 1000 == 0) check_consistent(node.memory());
         }
-        for (const Frame frame : held) frames.put(0, frame);
-        frames.node().memory().drain();
-        CHECK(frames.node().memory().free_frames() == 8192);
+        for (const Frame frame : held) node.free(0, frame, small_order);
+        node.memory().drain();
+        CHECK(node.memory().free_frames() == 8192);
+        CHECK(node.memory().free_list(0, max_order, MigrateType::movable).size() == 4);
     }
 }
 
+TEST_CASE("a page that stays keeps one frame of its unit; the others are used before whole units") {
+    Memory memory(bare_layout(4096), 64);
+    std::vector<Frame> frames;
+    for (int i = 0; i < 64; ++i) frames.push_back(take(memory, 0));
+    for (std::size_t i = 1; i < 64; ++i) memory.free(0, frames[i], 0);
+    CHECK(memory.free_frames() == 4095);
+    CHECK(memory.free_list(0, 6, MigrateType::movable) == std::vector{Frame(64)});
+    std::vector<bool> seen(64);
+    for (int i = 1; i < 64; ++i) {
+        const Frame frame = take(memory, 0);
+        REQUIRE(frame.raw() < 64);
+        REQUIRE((frame != frames[0] && !seen[frame.raw()]));
+        seen[frame.raw()] = true;
+    }
+    CHECK(take(memory, 0).raw() / 64 == 1);
+    memory.map().pin(frames[0]);
+    CHECK(memory.map().movable_parts(0) ==
+          (memory.map().whole() & ~memory.map().run_of(frames[0]).parts));
+}
+
 TEST_CASE("compaction gathers movable pages at the top and leaves pinned ones") {
-    for (const std::uint32_t grain : {1u, 16u}) {
+    for (const std::uint32_t grain : {1u, 64u}) {
         Memory memory(bare_layout(64 * 1024), grain);
         std::vector<Frame> frames;
         while (const auto frame = memory.alloc({0, 0}, Memory::Mark::none))
@@ -251,11 +282,11 @@ TEST_CASE("compaction gathers movable pages at the top and leaves pinned ones") 
                 memory.free(0, frame, 0);
             }
         }
-        memory.map().set_allocated(memory.map().unit_of(left[0]), 0, MigrateType::unmovable);
+        memory.map().pin(left[0]);
         const std::size_t large = memory.free_list(0, 10, MigrateType::movable).size();
         const auto moves = compact(memory, 0);
         check_consistent(memory);
-        CHECK(memory.free_frames() == 64 * 1024 - left.size() * grain);
+        CHECK(memory.free_frames() == 64 * 1024 - left.size());
         CHECK(memory.free_list(0, 10, MigrateType::movable).size() >= 60);
         CHECK(large < 40);
         for (const Move& move : moves) {

@@ -84,9 +84,13 @@ def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(seed: int, lists
 
 def slow_job(zone: SlowZone, random: _core.Random) -> None:
     wanted, got = int(random.log_uniform(500, 3500)), 0
-    processes: list[tuple[int, list[int], list[int]]] = [(p % 2, [], []) for p in range(5)]
+    processes: list[tuple[int, list[int], list[int], int]] = []
+    for cpu in (0, 1, 0, 1, 0):
+        slab = zone.alloc(cpu, 3, 0)
+        assert slab is not None
+        processes.append((cpu, [], [], slab))
     while got < wanted:
-        cpu, pages, tables = processes[random.small(5)]
+        cpu, pages, tables, _ = processes[random.small(5)]
         for _ in range(min(1 + random.small(16), wanted - got)):
             frame = zone.alloc(cpu, 0, 1)
             assert frame is not None
@@ -100,9 +104,10 @@ def slow_job(zone: SlowZone, random: _core.Random) -> None:
     for left in range(5, 1, -1):
         other = random.below(left)
         processes[left - 1], processes[other] = processes[other], processes[left - 1]
-    for cpu, pages, tables in processes:
+    for cpu, pages, tables, slab in processes:
         for begin in range(0, len(pages), 510):
             for frame in reversed(pages[begin : begin + 510]):
                 zone.free(cpu, frame, 0)
         for table in tables:
             zone.free(cpu, table, 0)
+        zone.free(cpu, slab, 3)

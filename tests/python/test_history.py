@@ -34,11 +34,11 @@ def first_frames(placement: _core.Placement, size_bytes: float) -> NDArray[np.ui
 
 
 @cache
-def begun(history: str, grain: int) -> Node:
+def begun(history: str, grain: int | None) -> Node:
     return Node(KNL, 1, 0, grain, parse_history(history))
 
 
-def after(history: str, grain: int = 16) -> _core.NodeState:
+def after(history: str, grain: int | None = None) -> _core.NodeState:
     """The state after a history; how it begins is run once for all tests."""
     first, _, rest = history.partition("; ")
     return begun(first, grain).after(parse_history(rest)[1:] if rest else ()).state
@@ -77,7 +77,7 @@ def test_huge_pages_in_the_history_do_not_help() -> None:
 
 def test_few_held_pages_defeat_an_order_by_address_but_not_one_that_moves_them() -> None:
     held = after("boot; hold(0.02%)")
-    places = (KNL.frames - held.memory.free_frames - held.memory.cached_frames) / held.memory.grain
+    places = KNL.frames - held.memory.free_frames - held.memory.cached_frames
     assert places == pytest.approx(0.0002 * KNL.frames, abs=1)
     assert shares(after("boot; hold(0.02%); zonesort(address)")) == pytest.approx(RANDOM_LIMIT, abs=0.03)
     assert shares(after("boot; hold(0.02%); zonesort")) == pytest.approx(FRESH, abs=0.03)
@@ -178,30 +178,6 @@ def test_the_table_at_grain_1() -> None:
     assert shares(after("age(jobs=30)", grain=1)) == pytest.approx(RANDOM_LIMIT, abs=0.02)
     restored = "age(jobs=30); drop_caches(left=0); compact; zonesort(address)"
     assert shares(after(restored, grain=1)) == pytest.approx(FRESH, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        "job(18GB); job(12GB)",
-        "job(36GB); age(jobs=2)",
-        "job(36GB); drop_caches(left=0); compact; zonesort",
-    ],
-)
-def test_the_grain_hardly_changes_the_shares(history: str) -> None:
-    # Half the node and half its cache: shares depend on the ratio of the two.
-    half = KNL.model_copy(
-        update={
-            "ddr": KNL.ddr.model_copy(update={"size": KNL.ddr.size.model_copy(update={"value": 48 * GIB})})
-        }
-    )
-    found = []
-    for grain in (1, 16):
-        node = Node(half, 1, 0, grain, parse_history(history), scale=1.0 if "age" not in history else 0.5)
-        placement = _core.place_by_kernel(node.aged.state, 0)
-        frames = first_frames(placement, JOBS[1] / 2)
-        found.append(conflict_share(frames, KNL.slots // 2))
-    assert found[0] == pytest.approx(found[1], abs=0.01)
 
 
 def test_nodes_of_a_fleet_are_bimodal_and_determined_by_their_key() -> None:
