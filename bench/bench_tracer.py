@@ -63,7 +63,7 @@ def main() -> None:
         for title, program in programs.items():
             trace = folder / "bench.trace"
             options = f"file={emulator.plugin},plugin={emulator.plugin},output={trace}"
-            options += f",wide_fma={int(emulator.wide_fma)}"
+            options += f",wide_reads={int(emulator.wide_reads)}"
             traced = ["env", f"LD_PRELOAD={emulator.plugin}", str(emulator.qemu), "-plugin", options,
                       "-E", f"LD_PRELOAD={emulator.hooks}", *program]  # fmt: skip
             bare, with_tracer, cpu = [], [], []

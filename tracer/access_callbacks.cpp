@@ -7,7 +7,7 @@ namespace {
 
 template <bool store, unsigned size>
 void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
-    access(tracer->vcpu(index), address, store, size, info, as_number(data));
+    access(tracer->vcpu(index), address, store, size, size_of(info), as_number(data));
 }
 
 template <bool store, unsigned size>
@@ -17,7 +17,7 @@ void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_
     const BlockCount count = unpack(data);
     vcpu.instructions += count.instructions;
     vcpu.strip.advance(count.accesses);
-    access(vcpu, address, store, size, info, count.accesses - 1);
+    access(vcpu, address, store, size, size_of(info), count.accesses - 1);
 }
 
 template <bool counts, bool store>
@@ -32,6 +32,17 @@ qemu_plugin_vcpu_mem_cb_t callback_of_size(unsigned size) {
     }
 }
 
+template <unsigned size>
+void on_half_read(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (std::exchange(vcpu.unread, address + 8) == address) {
+        vcpu.unread = 0;
+        return;
+    }
+    vcpu.strip.advance(1);
+    access(vcpu, address, false, size, size, as_number(data));
+}
+
 template <bool counts>
 qemu_plugin_vcpu_mem_cb_t callback(const Instruction& instruction) {
     return instruction.store ? callback_of_size<counts, true>(instruction.size)
@@ -44,18 +55,13 @@ qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction
     return counts ? callback<true>(instruction) : callback<false>(instruction);
 }
 
+qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction) {
+    return instruction.size == 4 ? on_half_read<4> : on_half_read<8>;
+}
+
 void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                          void* data) {
     uncertain_access(tracer->vcpu(index), address, info, as_number(data));
-}
-
-void on_wide_fma(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
-    Vcpu& vcpu = tracer->vcpu(index);
-    if (std::exchange(vcpu.unread, address + 8) == address) {
-        vcpu.unread = 0;
-    } else {
-        uncertain_access(vcpu, address, info, as_number(data));
-    }
 }
 
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {

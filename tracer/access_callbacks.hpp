@@ -23,13 +23,12 @@ inline unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 
 // Bits above are not in use.
 inline unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }
 
-// An access of at most `size` bytes, for which time has advanced.
+// An access of `size` bytes, `most` at most, for which time has advanced.
 [[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned store,
-                                          unsigned size, qemu_plugin_meminfo_t info,
-                                          std::uint64_t later) {
-    if (vcpu.strip.hides(address, store, line_bytes - size, later)) [[likely]]
+                                          unsigned most, unsigned size, std::uint64_t later) {
+    if (vcpu.strip.hides(address, store, line_bytes - most, later)) [[likely]]
         return;
-    tracer->pass(vcpu, address, store, size_of(info), later);
+    tracer->pass(vcpu, address, store, size, later);
 }
 
 // An access that the block was not certain to make. No access is larger than 8 bytes: larger ones
@@ -38,19 +37,21 @@ inline unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }
                                                     qemu_plugin_meminfo_t info,
                                                     std::uint64_t later = 0) {
     vcpu.strip.advance(1);
-    access(vcpu, address, is_store(info), 8, info, later);
+    access(vcpu, address, is_store(info), 8, size_of(info), later);
 }
 
 // The callback of an access that the block is certain to make. The first one also `counts`: its
 // data is the block's packed BlockCount; that of the others is how many of them come later.
 qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction, bool counts);
 
+// Of an instruction of which QEMU reads more than it asks for: what it asks for is recorded, the
+// next 8 bytes that QEMU reads are not. `data`: as of the next.
+qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction);
+
 // Of others. `data`: how many of the block's certain accesses come later, of those that have been
 // counted.
 void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                          void* data);
-// The operand of a scalar FMA, and the 8 bytes after it that no processor reads. `data`: the same.
-void on_wide_fma(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);
 
 // A block that makes no certain access. `data`: its packed BlockCount.

@@ -16,8 +16,8 @@ struct Instruction {
     // It makes none, for certain. A callback on such an instruction is never called, but where QEMU
     // calls a helper for the instruction (floating point, division, flags) it costs time even so.
     bool no_access = false;
-    // One element of an FMA, 4 or 8 bytes. QEMU 7.2 reads 16 for it: that is two callbacks.
-    bool scalar_fma = false;
+    // It reads `size` bytes, 4 or 8, where QEMU 7.2 reads 16: that is two callbacks.
+    bool half_read = false;
     bool non_temporal_store = false;
     bool avx512 = false;  // no QEMU up to 8.2 executes it
 };
@@ -145,7 +145,10 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         const std::uint8_t opcode = at(i + (three ? 3 : 2));
         const bool memory = in_memory(i + (three ? 4 : 3));
         result.no_access = !memory && !(map == 1 && opcode == 0xf7);
-        result.scalar_fma = map == 2 && memory && prefix == 1 && is_scalar_fma(opcode);
+        const bool wide_vector = (at(i + (three ? 2 : 1)) & 4) != 0;
+        result.half_read = memory && ((map == 2 && prefix == 1 && is_scalar_fma(opcode)) ||
+                                      (map == 1 && prefix == 2 && opcode == 0xe6 && !wide_vector));
+        if (map == 2 && (at(i + 2) & 0x80) == 0) result.size = 4;
         if (map != 1) return result;
         result.avx512 = is_mask_instruction(opcode);
         result.non_temporal_store =
@@ -164,6 +167,7 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
                                     (opcode == 0xe7 && repeat == 0);  // movntq, movntdq
         result.one_access = one_access_0f(opcode, repeat != 0);
         result.store = repeat != 0 && opcode == 0x11;
+        result.half_read = repeat == 0xf3 && opcode == 0xe6;  // cvtdq2pd
         if (repeat == 0 && (opcode == 0xb6 || opcode == 0xbe)) result.size = 1;
     } else {
         result.no_access =

@@ -28,7 +28,7 @@ const struct {
     {"region", &Options::region},
     {"function_file", &Options::function_file},
     {"function_address", &Options::function_address},
-    {"wide_fma", &Options::wide_fma},
+    {"wide_reads", &Options::wide_reads},
     {"program", &Options::program},
 };
 

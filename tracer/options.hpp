@@ -18,8 +18,8 @@ struct Options {
     std::string region;          // only what happens in the region of this name, if given
     std::string function_file;   // tracing begins at this address of this file, if given
     std::uint64_t function_address = 0;
-    std::uint64_t wide_fma = 0;  // 1: this QEMU reads 16 bytes for a scalar FMA's operand
-    std::uint64_t program = 1;   // which one of its process: exec keeps the process id
+    std::uint64_t wide_reads = 0;  // 1: this QEMU reads too much (Instruction::half_read)
+    std::uint64_t program = 1;     // which one of its process: exec keeps the process id
 };
 
 // Throws std::invalid_argument naming the argument.

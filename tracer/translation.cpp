@@ -61,8 +61,8 @@ class BlockAccesses {
     void watch(qemu_plugin_insn* instruction, const Instruction& decoded) {
         if (decoded.non_temporal_store) {
             on_memory(instruction, on_stream_store, as_data(later_));
-        } else if (decoded.scalar_fma && options.wide_fma != 0) {
-            on_memory(instruction, on_wide_fma, as_data(later_));
+        } else if (decoded.half_read && options.wide_reads != 0) {
+            on_memory(instruction, half_read_callback(decoded), as_data(later_));
         } else if (!decoded.one_access) {
             on_memory(instruction, on_uncertain_access, as_data(later_));
         } else if (!counted_) {

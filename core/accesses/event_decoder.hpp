@@ -29,7 +29,10 @@ class ChunkDecoder {
         bytes_ = ByteReader(codes);
     }
 
-    [[nodiscard]] bool ok() const { return bytes_.ok() && ok_; }
+    // So far, and at the end: touches of no event are a fault too.
+    [[nodiscard]] bool ok() const {
+        return sound() && !(bytes_.at_end() && touches_ && !touches_->at_end());
+    }
     [[nodiscard]] bool at_end() const { return bytes_.at_end(); }
     [[nodiscard]] std::size_t position() const { return bytes_.position(); }
     [[nodiscard]] std::uint64_t instructions() const { return instructions_; }
@@ -49,21 +52,21 @@ class ChunkDecoder {
                     const unsigned count = oldest ? touch_code - code_oldest + 1 : 1;
                     touches += count;
                     if (touches > SetHistory::depth) ok_ = false;
-                    if (!ok()) return filled;
+                    if (!sound()) return filled;
                     for (unsigned i = 0; i < count; ++i)
                         to[filled++] = touch(event.address, oldest ? SetHistory::depth - 1
                                                                    : touch_code - code_touch);
                 }
                 if (touches_ && (touches_->byte() != touches_end || !touches_->ok())) ok_ = false;
                 history_.use(event.kind, event.address);
-                if (!ok()) return filled;
+                if (!sound()) return filled;
                 to[filled++] = event;
             } else if (code == code_stamp) {
                 progress();
                 return filled;
             } else {
                 const Event event = other_event(code - code_event + line_kinds);
-                if (!ok()) return filled;
+                if (!sound()) return filled;
                 to[filled++] = event;
                 if (event.kind >= EventKind::phase) return filled;
             }
@@ -73,6 +76,8 @@ class ChunkDecoder {
 
   private:
     static constexpr unsigned touch_codes = 2 * SetHistory::depth - 1;
+
+    [[nodiscard]] bool sound() const { return bytes_.ok() && ok_; }
 
     Event line_event(unsigned code) {
         Event event{};

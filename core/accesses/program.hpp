@@ -31,7 +31,7 @@ class Program {
 
     // Dense page index -> virtual page number, ascending where the pages are neighbours.
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
-    // By address. They stay on small pages: only anonymous memory is given large ones.
+    // By address. No large page reaches into them: it lies in anonymous memory.
     [[nodiscard]] virtual std::span<const FilePages> file_pages() const { return {}; }
     [[nodiscard]] virtual unsigned objects() const = 0;
     [[nodiscard]] virtual unsigned phases() const = 0;  // >= 1; 0 is "before any marker"

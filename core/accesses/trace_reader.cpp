@@ -127,7 +127,7 @@ class EventDecoder {
         if (!chunk_.ok()) {
             fault = TraceFault{(*chunks_)[next_chunk_ - 1], "an event cannot be decoded, at byte " +
                                                                 std::to_string(chunk_.position()) +
-                                                                " of the chunk's payload"};
+                                                                " of its codes"};
         }
         batch.until = chunk_.instructions();
         batch.events = std::span(events_).first(count);

@@ -40,7 +40,7 @@ AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values
 }
 
 AddressHash::Field AddressHash::add(const Masks& masks) {
-    const Field field{bits_, static_cast<unsigned>(masks.size())};
+    const Field field{masks.empty() ? 0 : bits_, static_cast<unsigned>(masks.size())};
     if (masks.size() > most_bits - 1 || bits_ + masks.size() > most_bits) {
         throw std::invalid_argument("a hash has at most 32 bits, and a field of it 31");
     }

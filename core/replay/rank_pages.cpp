@@ -33,8 +33,8 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
-// Groups the pages, but for those of files, by the large page that they would lie in, and keeps the
-// groups that are worth one.
+// Groups the pages by the large page that they would lie in, and keeps the groups that are worth
+// one. A large page lies in anonymous memory as a whole: none where a file is shown.
 void RankPages::find_blocks(const Program& program) {
     const std::span<const VirtualPage> pages = program.pages();
     const std::span<const std::uint8_t> written = program.written();
@@ -44,14 +44,12 @@ void RankPages::find_blocks(const Program& program) {
     const auto before = [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; };
     if (!std::is_sorted(by_address.begin(), by_address.end(), before))
         std::sort(by_address.begin(), by_address.end(), before);
-    // A file's pages stay small.
-    VirtualPage file_end(0);
-    auto file = program.file_pages().begin();
-    std::erase_if(by_address, [&](std::uint32_t page) {
-        for (; file != program.file_pages().end() && file->begin <= pages[page]; ++file)
-            file_end = std::max(file_end, file->end);
-        return pages[page] < file_end;
-    });
+    const auto shows_file = [&](std::uint64_t virtual_block) {
+        const VirtualPage first(virtual_block << order_), end((virtual_block + 1) << order_);
+        return std::ranges::any_of(program.file_pages(), [&](const FilePages& file) {
+            return file.begin < end && first < file.end;
+        });
+    };
     block_of_.assign(count, none);
     offset_of_.resize(count);
     for (std::uint32_t begin = 0; begin < by_address.size();) {
@@ -60,7 +58,7 @@ void RankPages::find_blocks(const Program& program) {
         for (; end < by_address.size() && pages[by_address[end]].raw() >> order_ == virtual_block;
              ++end)
             stored_to += written[by_address[end]];
-        if (stored_to * least_share >= 1u << order_) {
+        if (stored_to * least_share >= 1u << order_ && !shows_file(virtual_block)) {
             const auto first = static_cast<std::uint32_t>(block_pages_.size());
             for (std::uint32_t i = begin; i < end; ++i) {
                 const std::uint32_t page = by_address[i];

@@ -25,7 +25,7 @@ class Emulator:
     qemu: Path
     plugin: Path
     hooks: Path
-    wide_fma: bool  # it reads 16 bytes for the operand of a scalar FMA, of which the program asks for 4 or 8
+    wide_reads: bool  # it reads 16 bytes for some operands of 4 or 8, such as a scalar FMA's
 
 
 def find_emulator() -> Emulator:
@@ -53,7 +53,7 @@ def find_emulator() -> Emulator:
         qemu,
         libraries / "libpagelens_tracer.so",
         libraries / "libpagelens_hooks.so",
-        wide_fma=(int(match[1]), int(match[2])) == (7, 2),  # seen there; others are taken at their word
+        wide_reads=(int(match[1]), int(match[2])) == (7, 2),  # seen there; others are taken at their word
     )
     for library in (emulator.plugin, emulator.hooks):
         if not library.is_file():

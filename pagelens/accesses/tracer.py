@@ -118,7 +118,7 @@ def _command_line(
         "status": status,
         "accesses": request.accesses,
         "skip": request.skip,
-        "wide_fma": int(emulator.wide_fma),
+        "wide_reads": int(emulator.wide_reads),
     }
     if request.follow_exec:
         options["child_output"] = _child_output(Path(output).absolute())

@@ -56,7 +56,7 @@ class HashFile(Table):
     name: str
     title: str
     source: str
-    values: int = Field(gt=0, lt=1 << 32)  # how many: all below are reached
+    values: int = Field(gt=0, lt=1 << 32)  # of what it selects: 0 to values - 1
     highest_bit: int = Field(ge=6, lt=56)  # of the address, that the form is known for
     group: list[Mask] = Field(default=[], max_length=31)
     group_values: int | None = Field(default=None, gt=0, lt=1 << 32)

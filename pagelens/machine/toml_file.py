@@ -84,8 +84,17 @@ def _explain(model: type[BaseModel], error: ErrorDetails, text: str, where: str,
             return f"{where}:{line}: '{key}' is missing; add it ({example} shows every key)"
         case _:
             message = error["msg"].removeprefix("Value error, ")
-            value = "" if isinstance(error["input"], Mapping | BaseModel) else f" (is {error['input']!r:.80})"
+            value = (
+                "" if isinstance(error["input"], Mapping | BaseModel) else f" (is {_shown(error['input'])})"
+            )
             return f"{where}:{line}: '{key}'{value}: {message}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def _keys_at(model: Any, location: tuple[str, ...]) -> list[str]:

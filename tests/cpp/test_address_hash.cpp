@@ -105,6 +105,19 @@ TEST_CASE("independent masks of as many bits are a bijection, and dependent ones
     }
 }
 
+TEST_CASE("a hash may have 32 bits") {
+    HashForm form{{}, 1u << 16, {}};
+    for (unsigned level = 0; level < 2; ++level) {
+        form.levels.emplace_back();
+        for (unsigned bit = 0; bit < 16; ++bit) {
+            form.levels.back().low.push_back(std::uint64_t{1} << (6 + 16 * level + bit));
+        }
+    }
+    const AddressHash hash(form);  // the group has no bit left
+    CHECK(hash(0xabcd << 6) == 0xabcd);
+    CHECK(hash(~std::uint64_t{0} >> 8) == 0xffff);
+}
+
 TEST_CASE("batches give what single addresses give") {
     std::mt19937_64 random(1);
     const AddressHash hash(drawn_form(random));

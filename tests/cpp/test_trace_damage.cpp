@@ -148,7 +148,8 @@ TEST_CASE("damaged trace: each line event has its touches and their end") {
     CHECK(good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end, touches_end}));
     CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end}));
     CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, line, touches_end}));
-    CHECK(!good(ChunkType::events, {9, line, 2, touches_end}));  // more codes than bytes
+    CHECK(!good(ChunkType::events, {2, line, 2, touches_end, touch}));  // touches of no event
+    CHECK(!good(ChunkType::events, {9, line, 2, touches_end}));         // more codes than bytes
     CHECK(good(ChunkType::one_part_events, {line, 2, touch, line, 2}));
 }
 

@@ -1,8 +1,13 @@
-// Reads the last 8 bytes of a line again and again, by the instruction -DINSTRUCTION names.
+// Reads the last 4 or 8 bytes of a line again and again, by the instruction -DINSTRUCTION names.
+#ifndef OPERANDS
+#define OPERANDS "%%xmm1, %%xmm0"
+#endif
+
 int main(void) {
-    static double values[16] __attribute__((aligned(64)));
+    static TYPE values[128 / sizeof(TYPE)] __attribute__((aligned(64)));
     for (int i = 0; i < 100000; ++i) {
-        __asm__ volatile(INSTRUCTION " %0, %%xmm1, %%xmm0" ::"m"(values[7]) : "xmm0", "xmm1");
+        __asm__ volatile(INSTRUCTION " %0, " OPERANDS ::"m"(values[64 / sizeof(TYPE) - 1])
+                         : "xmm0", "xmm1");
     }
     return 0;
 }

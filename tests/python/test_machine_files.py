@@ -161,3 +161,8 @@ def test_a_value_needs_exactly_one_origin() -> None:
 )
 def test_bytes_that_are_no_machine_file_at_all(raw: bytes) -> None:
     assert error_of(raw).startswith("x.toml")
+
+
+def test_a_number_of_thousands_of_digits_is_refused_in_one_line() -> None:
+    raw = changed("schema = 1", "schema = 0x" + "f" * 5000)
+    assert error_of(raw).startswith(f"x.toml:{line_of(raw, 'schema')}: 'schema' (is a number of thousands")
