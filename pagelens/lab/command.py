@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ import typer
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
 from pagelens.lab.compare import QUICK_RATIOS, RATIOS, Comparison, Row, compare
-from pagelens.lab.compare_table import markdown, progress_line, render_comparison
+from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
 from pagelens.lab.run import PAGES, Request, Result, StepDone, run
@@ -216,6 +217,8 @@ def compare_command(
     """
     if quick and ratio:
         raise UsageError("--quick: is --ratio 1; give one of the two")
+    if output is not None:
+        _require_writable(output)
     request = Request(
         command=command,
         machine=load_machine(machine),
@@ -234,13 +237,22 @@ def compare_command(
         comparison = compare(request, ratios, jobs, report)
     except KeyboardInterrupt:
         raise Interrupted("lab: interrupted; the guests are gone") from None
+    if as_json:
+        print(json.dumps(_comparison(comparison), indent=2), flush=True)
+    else:
+        print(render_comparison(comparison), end="", flush=True)
     if output is not None:
         page = markdown(comparison)
         write_whole(output, lambda path: path.write_text(page))
-    if as_json:
-        print(json.dumps(_comparison(comparison), indent=2))
-    else:
-        print(render_comparison(comparison), end="")
+
+
+def _require_writable(output: Path) -> None:
+    """Told before the guests run, not after."""
+    folder = output.absolute().parent
+    if output.is_dir():
+        raise UsageError(f"--output {output}: it is a directory; name a file")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"--output {output}: {folder} is no directory that can be written; name another")
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
@@ -252,6 +264,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "memory_bytes": request.memory_bytes,
         "footprint_bytes": comparison.footprint_bytes,
         "seed": request.seed,
+        "jobs": comparison.jobs,
+        "command_line": command_line(comparison),
         "rows": [
             {
                 "variant": row.variant,

@@ -89,6 +89,7 @@ class Comparison:
     """All rows, by variant, ratio and state."""
 
     request: Request
+    jobs: int  # that aged a node
     release: str  # of the kernel
     footprint_bytes: int
     rows: list[Row]
@@ -130,7 +131,7 @@ def compare(
             guests.end()
             pool.shutdown(cancel_futures=True)
             raise
-    return Comparison(request, guests.release, footprint, [row for of in rows for row in of.result()])
+    return Comparison(request, jobs, guests.release, footprint, [row for of in rows for row in of.result()])
 
 
 class Guests:
@@ -176,6 +177,7 @@ def _rows(
                 step.act(model)
                 continue
             _require_success(run, request)
+            _require_large_pages(run, request)
             frames = _model_run(model, run, request.pages)
             share = memory_side.conflicts(frames) / frames.size
             rows.append(Row(variant.name, ratio, request.cache_bytes, next(states), run, share))
@@ -222,6 +224,15 @@ def _cell(request: Request, variant: Variant, ratio: float, footprint: int, jobs
         pages=variant.pages,
         pool_bytes=pool,
     )
+
+
+def _require_large_pages(run: ProgramRun, request: Request) -> None:
+    """Else neither kernel nor model would show what large pages do."""
+    if request.pages != "4KiB" and 2 * sum(run.huge_parts) < run.resident_pages:
+        raise Failure(
+            f"{request.command[0]} took {sum(run.huge_parts) or 'none'} of its {run.resident_pages} pages of "
+            f"memory from pages of {request.pages} (static arrays?); its arrays have to come from malloc"
+        )
 
 
 def _require_success(run: ProgramRun, request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from pagelens.lab.compare import STATES, Comparison, Row
@@ -42,7 +43,9 @@ def markdown(comparison: Comparison) -> str:
         f"{head_line(comparison)}.",
         "Every variant and size of cache is a guest of its own, aged by jobs of one seed; the model takes",
         "its state over once, after boot, and from then on does the same steps. docs/lab.md says what the",
-        f"states are. Written by `pagelens lab compare --seed {comparison.request.seed}`.",
+        "states are. Written by",
+        "",
+        f"    {command_line(comparison)}",
         "",
     ]
     ratios = _ratios(comparison)
@@ -69,6 +72,23 @@ def head_line(comparison: Comparison) -> str:
         f"`{' '.join(request.command)}`, {format_binary_size(comparison.footprint_bytes)}, in "
         f"{format_binary_size(request.memory_bytes)} on Linux {comparison.release}"
     )
+
+
+def command_line(comparison: Comparison) -> str:
+    """What does the same comparison again."""
+    request = comparison.request
+    options = {
+        "memory": f"{request.memory_bytes >> 20}MiB",
+        "jobs": comparison.jobs,
+        "kernel": request.kernel,
+        "machine": request.machine.name,
+        "seed": request.seed,
+        "limit": f"{request.limit_s:g}",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    for ratio in _ratios(comparison):
+        words += ["--ratio", f"{ratio:g}"]
+    return shlex.join(["pagelens", "lab", "compare", *words, "--", *request.command])
 
 
 def verdict_lines(comparison: Comparison) -> list[str]:

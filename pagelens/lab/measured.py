@@ -60,7 +60,7 @@ class Job:
     output: str
     phases: list[Phase]  # the phase itself, then regions that the program marks
     frames: Frames = field(repr=False)  # that it held when it held most, and used; ascending
-    huge_parts: Frames = field(repr=False)  # how many of them in each 2 MiB that it held all of
+    huge_parts: Frames = field(repr=False)  # how many of them in each 2 MiB of its large pages
 
 
 class MeasuredGuest(Guest):
@@ -107,27 +107,15 @@ class MeasuredGuest(Guest):
         """Runs a program of the guest to its end as a phase of that name, and counts its accesses."""
         self.reports(), self.handed_over()  # what was there before is not this job's
         done = self.run(TOOL, "job", phase, *command, on_output=on_output)
-        if done.status in (125, 126, 127) and not (reports := self.reports()):
-            raise UsageError(f"{command[0]} does not run in the guest: {done.output.strip()}")
         reports = self.reports()
+        if done.status in (125, 126, 127) and not reports:
+            raise UsageError(f"{command[0]} does not run in the guest: {done.output.strip()}")
         phases = [Phase(report.pop("phase"), report) for report in reports if "phase" in report]
         return Job(done.status, done.output, phases, *self._frames_of_job())
 
     def _frames_of_job(self) -> tuple[Frames, Frames]:
-        """The plugin hands over which frames programs used, then the tool those that its program held.
-
-        Of a large page the parts that nothing used do not count.
-        """
-        bits = np.unpackbits(np.frombuffer(self.handed_over(), dtype=np.uint8), bitorder="little")
-        end = -(-self.hardware.frames_end // 8) * 8
-        frames = np.zeros((2, -(-end // HUGE_FRAMES) * HUGE_FRAMES), dtype=bool)
-        for row, part in zip(frames, np.split(bits, [end]), strict=True):
-            row[: part.size] = part[: row.size]
-        used, held = frames
-        used &= held
-        whole = held.reshape(-1, HUGE_FRAMES).all(axis=1)
-        parts = used.reshape(-1, HUGE_FRAMES).sum(axis=1)[whole]
-        return np.flatnonzero(used).astype(np.int64), parts.astype(np.int64)
+        """The plugin hands over which frames programs used, then the tool what its program held."""
+        return frames_and_parts(self.handed_over(), self.hardware.frames_end)
 
     def reports(self) -> list[dict[str, Any]]:
         """What the plugin reported since this was last asked."""
@@ -160,3 +148,22 @@ class MeasuredGuest(Guest):
             "frames": self.hardware.frames_end,
         }
         return ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
+
+
+def frames_and_parts(data: bytes, frames_end: int) -> tuple[Frames, Frames]:
+    """`Job.frames` and `huge_parts`, of three bitmaps: frames used (all that there are), held, and large.
+
+    In the last two, which are equally long, a large page is one whose every frame is held and whose first is
+    large: the kernel's word, as small pages may fill 2 MiB too. Parts of it that nothing used do not count.
+    """
+    end = -(-frames_end // 8)
+    tail = data[end:]
+    frames = np.zeros((3, -(-frames_end // HUGE_FRAMES) * HUGE_FRAMES), dtype=bool)
+    for row, part in zip(frames, (data[:end], tail[: len(tail) // 2], tail[len(tail) // 2 :]), strict=True):
+        bits = np.unpackbits(np.frombuffer(part, dtype=np.uint8), bitorder="little")
+        row[: bits.size] = bits[: row.size]
+    used, held, large = frames
+    used &= held
+    whole = held.reshape(-1, HUGE_FRAMES).all(axis=1) & large[::HUGE_FRAMES]
+    parts = used.reshape(-1, HUGE_FRAMES).sum(axis=1)[whole]
+    return np.flatnonzero(used).astype(np.int64), parts.astype(np.int64)

@@ -75,7 +75,7 @@ class ProgramRun:
     status: int
     output: str
     resident_pages: int  # when most were
-    huge_parts: list[int]  # with `pages` 2MiB or thp: of these pages how many in each large one
+    huge_parts: list[int]  # of these pages how many in each 2 MiB of large pages
     conflict_share: float
     total: Counted
     regions: list[Counted]
@@ -220,8 +220,8 @@ def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) 
     total = _counted(Phase(job.phases[0].name, whole), guest.machine, cores)
     regions = [_counted(phase, guest.machine, cores) for phase in job.phases if "/" in phase.name]
     share = conflicts / job.frames.size if job.frames.size else 0.0
-    parts = job.huge_parts.tolist() if request.pages in ("2MiB", "thp") else []
-    return ProgramRun(job.status, output, int(job.frames.size), parts, share, total, regions)
+    pages, parts = int(job.frames.size), job.huge_parts.tolist()
+    return ProgramRun(job.status, output, pages, parts, share, total, regions)
 
 
 def _counted(phase: Phase, machine: Machine, cores: int) -> Counted:

@@ -12,7 +12,7 @@ import pytest
 from pagelens import _core
 from pagelens.errors import UsageError
 from pagelens.lab.history import Planner
-from pagelens.lab.measured import MemorySide
+from pagelens.lab.measured import MemorySide, frames_and_parts
 from pagelens.lab.state import read_layout
 from pagelens.lab.validate import DEFAULT_HISTORIES, TOLERANCE, shape_distance
 from pagelens.lab.work import ModelProcess, Work, batches
@@ -99,6 +99,17 @@ def test_conflicts_are_pages_that_share_a_slot_of_their_nodes_cache() -> None:
     assert side.conflicts(np.array([0, 1, 2, 8])) == 2
     assert side.conflicts(np.array([0, 1, 2, 8]), [0, 8]) == 0
     assert side.conflicts(np.array([0, 8, 16, 17])) == 3
+
+
+def test_only_what_the_kernel_calls_large_and_the_program_holds_whole_is_a_large_page() -> None:
+    used, held, large = np.zeros((3, 2048), dtype=bool)
+    used[:1100], held[:1535] = True, True  # the third 2 MiB but for their last frame
+    large[[512, 1024]] = True  # the first are of small pages
+    data = b"".join(np.packbits(row, bitorder="little").tobytes() for row in (used, held, large))
+    frames, parts = frames_and_parts(data, 2048)
+    assert (frames.tolist(), parts.tolist()) == (list(range(1100)), [512])
+    frames, parts = frames_and_parts(b"", 2048)  # of a program that did not begin
+    assert (frames.size, parts.size) == (0, 0)
 
 
 def test_free_blocks_of_other_sizes_are_told_and_few_moved_pages_are_not() -> None:

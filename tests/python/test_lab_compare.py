@@ -133,7 +133,7 @@ def comparison(ours: float) -> Comparison:
         for state in STATES
     ]
     request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
-    return Comparison(request, "6.1.0", 100 * 4096, rows)
+    return Comparison(request, 3, "6.1.0", 100 * 4096, rows)
 
 
 def test_the_tables_say_what_was_found() -> None:
@@ -142,6 +142,12 @@ def test_the_tables_say_what_was_found() -> None:
     assert "  ... and Intel's rule           25.0 / 12.5 25.0 / 12.5" in text
     assert "  fresh                                 75.0" in text
     assert "| ... and zonesort | 25.0 / 12.5 | 25.0 / 12.5 |" in markdown(comparison(0.25))
+
+
+def test_the_page_says_how_to_make_it_again() -> None:
+    ratios = " ".join(f"--ratio {ratio:g}" for ratio in RATIOS)
+    options = "--memory 2048MiB --jobs 3 --kernel 6.1 --machine cori-knl-cache --seed 1 --limit 3600"
+    assert f"\n    pagelens lab compare {options} {ratios} -- ./app\n" in markdown(comparison(0.25))
 
 
 def test_the_verdict_names_the_rows_where_zonesort_is_above_intels_rule() -> None:
@@ -158,6 +164,7 @@ def test_the_verdict_names_the_rows_where_zonesort_is_above_intels_rule() -> Non
     [
         (["--quick", "--ratio", "0.5", "--", "/bin/true"], 2, "--quick: is --ratio 1"),
         (["--memory", "512MiB", "--", "./nothing"], 2, "no such file"),
+        (["--output", "/nowhere/page.md", "--", "/bin/true"], 2, "/nowhere is no directory"),
     ],
 )
 def test_bad_input_is_one_line(pagelens: Run, words: list[str], code: int, message: str) -> None:
@@ -184,6 +191,17 @@ def test_a_program_that_fails_in_the_guest_is_told() -> None:
         compare._require_success(replace(run, status=3, output="tried\nout of luck\n"), request)
     with pytest.raises(Failure, match="held no memory"):
         compare._require_success(replace(run, resident_pages=0), request)
+
+
+def test_a_program_whose_arrays_are_not_on_large_pages_is_told() -> None:
+    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0, pages="2MiB")
+    run = replace(comparison(0.25).rows[0].run, resident_pages=1000, huge_parts=[499, 1])
+    compare._require_large_pages(run, request)
+    with pytest.raises(Failure, match=r"took 2 of its 1000 pages .* of 2MiB .* come from malloc"):
+        compare._require_large_pages(replace(run, huge_parts=[2]), request)
+    with pytest.raises(Failure, match="took none of its 1000"):
+        compare._require_large_pages(replace(run, huge_parts=[]), request)
+    compare._require_large_pages(replace(run, huge_parts=[]), replace(request, pages="4KiB"))
 
 
 def test_ctrl_c_ends_all_guests_and_leaves_the_page_as_it_was(

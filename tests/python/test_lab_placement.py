@@ -32,6 +32,17 @@ int main(void) {
 """
 
 
+# As much in static arrays, of which large pages have none; its status is one that shells use.
+STATIC_PROGRAM = r"""
+#include <string.h>
+static char memory[20 << 20];
+int main(void) {
+    memset(memory, 1, sizeof memory);
+    return 125 + memory[12345];
+}
+"""
+
+
 def runs_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     return [step["run"] for step in json.loads(done.stdout)["steps"] if step["run"]]
@@ -53,6 +64,17 @@ def test_two_nodes_with_large_pages_on_a_shuffling_kernel(
     for step in json.loads(done.stdout)["steps"]:
         assert {zone.split()[1] for zone in step["buddyinfo"]} == {"0", "1"}
         assert sum(step["buddyinfo"]["node 1 DMA32"]) > 0
+
+
+def test_static_arrays_are_on_no_large_pages_and_a_programs_status_is_its_own(
+    pagelens: Run, compile_c: Callable[[str], Path]
+) -> None:
+    words = ["--memory", "512MiB", "--cache", "64MiB", "--pages", "2MiB", "--json"]
+    done = pagelens("lab", "run", *words, "--", compile_c(STATIC_PROGRAM))
+    assert done.returncode == 126, done.stderr
+    (step,) = json.loads(done.stdout)["steps"]
+    assert step["run"]["resident_pages"] == pytest.approx(20 * MIB / 4096, rel=0.05)
+    assert step["run"]["huge_parts"] == []
 
 
 def test_fake_nodes_are_as_large_as_the_cache_and_all_are_sorted(

@@ -26,11 +26,12 @@
 #include "hooks/pagelens_lab.h"
 #include "tracer/guest/tools.h"
 
-enum { PAGE_BYTES = 4096, MOST_TASKS = 4096, PAGEMAP_WORDS = 4096 };
+enum { PAGE_BYTES = 4096, MOST_TASKS = 4096, PAGEMAP_WORDS = 4096, LARGE_FRAMES = 512 };
 
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63) /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_FILE (UINT64_C(1) << 61)
 #define PAGEMAP_FRAME ((UINT64_C(1) << 55) - 1)
+#define FLAGS_LARGE (UINT64_C(1) << 17 | UINT64_C(1) << 22) /* likewise: HUGE, THP */
 
 struct task {
     pid_t id;
@@ -41,8 +42,9 @@ struct task {
 static struct task tasks[MOST_TASKS];
 static size_t task_count;
 
-static uint8_t* held; /* the bitmap of the fullest moment */
-static size_t held_bytes;
+static uint8_t* held;       /* the bitmap of the fullest moment */
+static uint8_t* large;      /* another: frames at multiples of LARGE_FRAMES, if of large pages */
+static size_t held_bytes;   /* of each */
 static uint64_t held_pages; /* what the processes said they held then */
 static uint64_t zero_frame;
 
@@ -90,8 +92,10 @@ static void mark(uint64_t frame) {
     if (frame / 8 >= held_bytes) {
         const size_t bytes = frame / 8 + (1 << 16);
         held = realloc(held, bytes);
-        if (held == NULL) fail("realloc");
+        large = realloc(large, bytes);
+        if (held == NULL || large == NULL) fail("realloc");
         memset(held + held_bytes, 0, bytes - held_bytes);
+        memset(large + held_bytes, 0, bytes - held_bytes);
         held_bytes = bytes;
     }
     held[frame / 8] |= (uint8_t)(1 << frame % 8);
@@ -122,6 +126,19 @@ static void mark_range(int pagemap, uint64_t begin, uint64_t end, int of_file) {
     }
 }
 
+/* Small pages may fill 2 MiB too: only the kernel knows which are large. */
+static void mark_large(void) {
+    const int flags = open("/proc/kpageflags", O_RDONLY);
+    if (flags < 0) fail("kpageflags");
+    for (uint64_t frame = 0; frame / 8 < held_bytes; frame += LARGE_FRAMES) {
+        uint64_t word = 0;
+        if ((held[frame / 8] & 1) == 0) continue;
+        const ssize_t got = pread(flags, &word, sizeof word, (off_t)(frame * sizeof word));
+        if (got == sizeof word && word & FLAGS_LARGE) large[frame / 8] = 1; /* else a device's */
+    }
+    close(flags);
+}
+
 static int is_first_of_process(size_t task) {
     for (size_t i = 0; i < task; ++i) {
         if (tasks[i].process == tasks[task].process) return 0;
@@ -139,6 +156,7 @@ static void look(void) {
     pagelens_lab_ring(PAGELENS_LAB_PAUSE, NULL, 0);
     held_pages = pages;
     memset(held, 0, held_bytes);
+    memset(large, 0, held_bytes);
     for (size_t i = 0; i < task_count; ++i) {
         FILE* maps = is_first_of_process(i) ? open_of(tasks[i].process, "maps") : NULL;
         FILE* pagemap = maps != NULL ? open_of(tasks[i].process, "pagemap") : NULL;
@@ -152,6 +170,7 @@ static void look(void) {
         if (pagemap != NULL) fclose(pagemap);
         if (maps != NULL) fclose(maps);
     }
+    mark_large();
     pagelens_lab_ring(PAGELENS_LAB_RESUME, NULL, 0);
 }
 
@@ -245,5 +264,6 @@ int job(int argc, char** argv) {
     }
     if (began && *phase) pagelens_lab_ring(PAGELENS_LAB_END, NULL, 0);
     hand_over(held, held_bytes);
+    hand_over(large, held_bytes);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

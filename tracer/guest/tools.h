@@ -12,8 +12,9 @@ _Noreturn void fail(const char* what);
 void hand_over(const void* bytes, size_t size);
 
 /* `lab job PHASE PROGRAM [ARGUMENT]...`: runs a program as a phase of the lab, and hands over which
- * frames it held (a bitmap, bit n of byte m for frame 8m + n) when it held most. Ends as it did.
- * An empty PHASE is not counted. */
+ * frames it held (a bitmap, bit n of byte m for frame 8m + n) when it held most; then, in a bitmap
+ * as long, which of these at multiples of 512 were of large pages. Ends as it did. An empty PHASE
+ * is not counted. */
 int job(int argc, char** argv);
 
 /* `lab work FILE`: takes and gives back memory as an array of struct work_step says. */

@@ -37,9 +37,10 @@ class Lab {
     // Counting ends: reports the phase and its regions, and hands over which frames programs used
     // in it (a bitmap of all frames, as mark() of tracer/guest/job.c has it).
     void end();
-    // `frame` is used at `address`, and is given back; the kernel's own addresses do not count.
+    // `frame` is used at `address`, and is given back; the kernel's own addresses do not count, nor
+    // what lies behind the guest's memory (no_frame too).
     std::uint32_t used(std::uint64_t address, std::uint32_t frame) {
-        if (address >> 63 == 0 && frame != LiveCaches::no_frame)
+        if (address >> 63 == 0 && frame / 8 < used_.size())
             used_[frame / 8] |= static_cast<char>(1 << frame % 8);
         return frame;
     }

@@ -28,6 +28,8 @@ enum { WORD_FREE = 1, WORD_CACHED, WORD_PAGEBLOCK, WORD_MOVABLE, WORD_HOLE };
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #define ORDERS NR_PAGE_ORDERS
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#error "from 6.4 to 6.7 MAX_ORDER is the last order, not their number: build for 6.1 or 6.8 and later"
 #else
 #define ORDERS MAX_ORDER
 #endif
