@@ -31,7 +31,7 @@ enum { KPF_BUDDY = 10, KPF_HUGE = 17, KPF_NOPAGE = 20 };
 struct page {
     uint64_t frame; /* first one */
     uint64_t group; /* the slots it has */
-    bool later;     /* a page of this group comes before it */
+    uint64_t turn;  /* pages of this group that come before it */
     uint64_t gain;  /* of its group: 2 for an empty slot, 1 for one with a frame in use */
     char* at;       /* where it is mapped */
 };
@@ -167,11 +167,11 @@ static int by_group(const void* left, const void* right) {
     return (a->frame > b->frame) - (a->frame < b->frame);
 }
 
-/* First pages by gain descending, then later pages by gain ascending. */
+/* By turns: the first by gain, descending, all later ones by group. */
 static int by_rule(const void* left, const void* right) {
     const struct page *a = left, *b = right;
-    if (a->later != b->later) return a->later ? 1 : -1;
-    if (a->gain != b->gain) return (a->gain < b->gain) == a->later ? -1 : 1;
+    if (a->turn != b->turn) return a->turn < b->turn ? -1 : 1;
+    if (a->turn == 0 && a->gain != b->gain) return a->gain > b->gain ? -1 : 1;
     return by_group(a, b);
 }
 
@@ -181,7 +181,8 @@ static void order(struct page* pages, size_t count, uint64_t slots, uint64_t fra
     for (size_t i = 0; i < count; i++) pages[i].group = pages[i].frame % slots / frames_per_page;
     qsort(pages, count, sizeof *pages, by_group);
     for (size_t i = 0; i < count; i++) {
-        pages[i].later = i > 0 && pages[i - 1].group == pages[i].group;
+        const bool later = i > 0 && pages[i - 1].group == pages[i].group;
+        pages[i].turn = later ? pages[i - 1].turn + 1 : 0;
         pages[i].gain = 2 * frames_per_page;
         for (uint64_t slot = 0; slot < frames_per_page; slot++)
             pages[i].gain -= used[(pages[i].frame + slot) % slots];

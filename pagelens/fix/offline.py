@@ -5,6 +5,7 @@ emptied, their memory follows in the order of the turn. What stays is handed out
 blocks that hold pages which cannot move. So blocks whose slots those frames leave empty come next.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,12 +95,12 @@ def best_order(
         block: int(np.count_nonzero(~own[(start + np.arange(frames_per_block)) % slots]))
         for block, start in slot.items()
     }
-    first: dict[int, int] = {}
+    seen = Counter[int]()  # blocks of these slots
+    turn = {}
     for block, start in slot.items():
-        first.setdefault(start, block)
-    firsts = sorted(first.values(), key=lambda block: (-gain[block], slot[block], block))
-    later = sorted(slot.keys() - set(firsts), key=lambda block: (gain[block], slot[block], block))
-    return firsts + later
+        turn[block] = seen[start]
+        seen[start] += 1
+    return sorted(slot, key=lambda block: (turn[block], -gain[block] if turn[block] == 0 else 0, slot[block]))
 
 
 def _turn(system: System, block: int) -> bool:
