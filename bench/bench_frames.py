@@ -1,18 +1,14 @@
 """What the history of a node costs: 96 GiB, aged by 100 jobs of 4 to 80 GiB, in user time and memory."""
 
-import json
 import resource
+
+from figures import figure
 
 from pagelens import _core
 from pagelens.frames import load_mix
 from pagelens.machine import load_machine
 
 JOBS = 100
-
-
-def figure(name: str, value: float, unit: str, required: str) -> None:
-    """Prints one figure as bench/README.md has it."""
-    print(json.dumps({"name": name, "value": value, "unit": unit, "required": required}), flush=True)
 
 
 def ageing_seconds(grain: int) -> float:

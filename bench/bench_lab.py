@@ -3,18 +3,17 @@
 What is compared is the user time of the thread that runs the guest's processor.
 """
 
-import json
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
+
+from figures import compile_copy, figure
 
 from pagelens.lab.emulator import Hardware
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.measured import MeasuredGuest, MemorySide
 from pagelens.machine import load_machine
 
-ROOT = Path(__file__).parent.parent
 RUNS = 3
 COPY = ["/app/copy", "16", "60"]  # MiB, times
 MEMORY, CACHE = 1 << 30, 512 << 20
@@ -26,22 +25,11 @@ def seconds(process: int) -> float:
     return max(int(stat.read_text().rsplit(")", 1)[1].split()[11]) for stat in stats) / 100
 
 
-def figure(name: str, value: float, unit: str, required: str = "", note: str = "") -> None:
-    """Prints one figure as bench/README.md has it."""
-    print(
-        json.dumps({"name": name, "value": value, "unit": unit, "required": required, "note": note}),
-        flush=True,
-    )
-
-
 def main() -> None:
     """Entry point."""
     root = Initramfs()
     with tempfile.TemporaryDirectory() as name:
-        copy = Path(name) / "copy"
-        flags = ["-O2", "-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize"]
-        subprocess.run(["gcc", *flags, ROOT / "tests/programs/copy.c", "-o", copy], check=True)
-        root.add_program(COPY[0], copy)
+        root.add_program(COPY[0], compile_copy(Path(name)))
     bare, counted, accesses = [], [], 0
     with MeasuredGuest(
         load_machine("cori-knl-cache"), MemorySide(CACHE // 4096), Hardware(MEMORY), "6.1", root

@@ -5,16 +5,16 @@ beside it, and on a busy machine the clock counts other people's work. Of severa
 neighbours on the machine only ever add to it, at times by half.
 """
 
-import json
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
+from figures import ROOT, compile_copy, figure
+
 from pagelens import _core
 from pagelens.accesses.emulator import find_emulator
 
-ROOT = Path(__file__).parent.parent
 RUNS = 7
 
 
@@ -38,24 +38,14 @@ def seconds(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def figure(name: str, value: float, unit: str, required: str = "", note: str = "") -> None:
-    """Prints one figure as bench/README.md has it."""
-    print(
-        json.dumps({"name": name, "value": value, "unit": unit, "required": required, "note": note}),
-        flush=True,
-    )
-
-
 def main() -> None:
     """Entry point."""
     emulator = find_emulator()
     examples = ROOT / "build" / "examples"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        flags = ["-O2", "-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize"]
-        subprocess.run(["gcc", *flags, ROOT / "tests/programs/copy.c", "-o", folder / "copy"], check=True)
         programs = {
-            "copy of 16 MiB": [str(folder / "copy"), "16", "60"],
+            "copy of 16 MiB": [str(compile_copy(folder)), "16", "60"],
             "CG": [str(examples / "cg"), "40"],
             "finite elements": [str(examples / "fe"), "24"],
             "hydro": [str(examples / "hydro"), "30", "20"],

@@ -10,7 +10,7 @@ namespace pagelens {
 Memmap::Memmap(std::uint32_t frames, std::uint32_t grain, std::uint32_t lists)
     : grain_order_(static_cast<unsigned>(std::countr_zero(grain))),
       has_parts_(grain > 1 ? 1 : 0),
-      whole_(~Parts{0} >> (64 - std::min(grain, largest_grain))) {
+      whole_(~Parts{0} >> (64 - std::clamp(grain, 1u, largest_grain))) {
     if (!std::has_single_bit(grain) || grain > largest_grain) {
         throw std::invalid_argument("grain: " + std::to_string(grain) +
                                     " is not a power of two from 1 to 64");

@@ -3,9 +3,12 @@
  * What the page allocator holds, at one instant: /proc/pagelens_state, an array of 64-bit words in
  * the order of memory, each of them
  *
- *	bits 60-63  what: 1 free block, 2 block in a per-cpu list, 3 page block, 4 frames in use
- * that may migrate, 5 frames that are no memory bits 52-59  1, 2: order        bits 44-51  1, 2, 3:
- * migrate type bits 32-43  2: cpu; 4, 5: how many frames; else 0 bits  0-31  the (first) frame
+ *	bits 60-63  what: 1 free block, 2 block in a per-cpu list, 3 page block,
+ *	            4 frames in use that may migrate, 5 frames that are no memory
+ *	bits 52-59  1, 2: order
+ *	bits 44-51  1, 2, 3: migrate type
+ *	bits 32-43  2: cpu; 4, 5: how many frames; else 0
+ *	bits  0-31  the (first) frame
  *
  * Blocks of one list come head first; a list's blocks follow each other. Writing takes the picture,
  * reading shows it: between the two the reader may allocate as it likes. The room for it is had
