@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pagelens import _core
 from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.errors import UsageError
-from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
+from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.names import nearest
 from pagelens.units import format_size
 

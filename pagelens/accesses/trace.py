@@ -10,7 +10,8 @@ from pagelens import _core
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
 from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.errors import Failure, UsageError
-from pagelens.machine.schema import FRAME_BYTES, Machine, PrivateCache
+from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.machine.schema import Machine, PrivateCache
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
 

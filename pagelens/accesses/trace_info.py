@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pagelens.accesses.trace import TraceWorkload, describe_family, open_trace
 from pagelens.accesses.workload import ObjectInfo
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.units import format_count, format_size
 
 SCHEMA_VERSION = 1  # of --json; a version only adds

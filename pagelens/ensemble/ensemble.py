@@ -14,7 +14,7 @@ from pagelens.ensemble.simulate import Setup
 from pagelens.errors import UsageError
 from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.replay import SAMPLED_LINES, sampled_slots
 from pagelens.units import format_size
 

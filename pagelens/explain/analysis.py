@@ -29,7 +29,7 @@ from pagelens.explain.model import (
     SlotMap,
 )
 from pagelens.machine import cache_mode_times, flat_memory
-from pagelens.machine.schema import FRAME_BYTES, LINE_BYTES
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.replay import SAMPLED_LINES
 
 Floats = NDArray[np.float64]

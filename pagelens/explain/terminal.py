@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pagelens.explain.conclusion import interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
 
 WIDTH = 80

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pagelens.errors import Failure
 from pagelens.fix.system import System, require_cache, require_node
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a guest as well
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens.errors import Failure
 from pagelens.fix.system import NODES, System, require_cache, require_node, uninterrupted
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 _MEMORY = "/sys/devices/system/memory"
 _KPF_BUDDY = 10  # linux/kernel-page-flags.h

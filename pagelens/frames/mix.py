@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelens import _core
 from pagelens.errors import UsageError
-from pagelens.machine.schema import FRAME_BYTES, Bytes, Positive, PositiveFloat, Sourced
+from pagelens.machine.quantities import FRAME_BYTES, Bytes, Positive, PositiveFloat, Sourced
 from pagelens.names import nearest
 
 Share = Annotated[float, Field(ge=0, le=1)]

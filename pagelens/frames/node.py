@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pagelens import _core
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.machine import Machine
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 
 @dataclass

@@ -33,7 +33,7 @@ from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.nodes import Node, add_sort_module, work_file
 from pagelens.lab.work import READ, Steps, Work
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 # Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
 _KERNEL_BYTES = 192 << 20

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pagelens import _core
 from pagelens.lab.work import Work
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pagelens.lab.guest import LIMIT_S, Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.machine import Machine
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 HUGE_FRAMES = 512  # of 2 MiB
 TOOL = "/bin/lab"  # tracer/guest/lab.c, in the guest

@@ -20,7 +20,7 @@ from pagelens.lab.modules import build_module
 from pagelens.lab.sources import zonesort_sources
 from pagelens.lab.state import ORDERS, take_picture
 from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps
-from pagelens.machine.schema import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES
 
 # In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
 _ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"

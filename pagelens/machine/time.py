@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.machine.schema import LINE_BYTES, Machine
+from pagelens.machine.quantities import LINE_BYTES
+from pagelens.machine.schema import Machine
 
 Floats = NDArray[np.float64]
 
