@@ -24,13 +24,21 @@ void register_address(nb::module_& m) {
                 new (high) HashForm::High{std::move(masks), threshold, keep_bits};
             },
             "masks"_a, "threshold"_a, "keep_bits"_a);
-    nb::class_<HashForm::Level>(m, "HashLevel", "low, plus high x 2^(bits of low).")
+    nb::class_<HashForm::Modulo>(m, "HashModulo", "address / 2^shift modulo divisor.")
         .def(
             "__init__",
-            [](HashForm::Level* level, Masks low, std::optional<HashForm::High> high) {
-                new (level) HashForm::Level{std::move(low), std::move(high)};
+            [](HashForm::Modulo* modulo, unsigned shift, std::uint32_t divisor) {
+                new (modulo) HashForm::Modulo{shift, divisor};
             },
-            "low"_a, "high"_a.none() = nb::none());
+            "shift"_a, "divisor"_a);
+    nb::class_<HashForm::Level>(m, "HashLevel", "low, plus high or modulo x 2^(bits of low).")
+        .def(
+            "__init__",
+            [](HashForm::Level* level, Masks low, std::optional<HashForm::High> high,
+               std::optional<HashForm::Modulo> modulo) {
+                new (level) HashForm::Level{std::move(low), std::move(high), modulo};
+            },
+            "low"_a, "high"_a.none() = nb::none(), "modulo"_a.none() = nb::none());
     nb::class_<AddressHash>(
         m, "AddressHash",
         "From physical addresses to sets, slices, channels, banks or rows. Calling it "

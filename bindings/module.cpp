@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
     nanobind::set_leak_warnings(false);
     m.doc() = "pagelens' inner loops (C++); see docs/architecture.md";
     pagelens::register_address(m);
+    pagelens::register_conflicts(m);
     pagelens::register_accesses(m);
     pagelens::register_sweeps(m);
     pagelens::register_memory(m);

@@ -5,6 +5,7 @@
 namespace pagelens {
 
 void register_address(nanobind::module_& m);
+void register_conflicts(nanobind::module_& m);
 void register_accesses(nanobind::module_& m);
 void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);

@@ -11,8 +11,21 @@ AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values
     for (const HashForm::Level& stated : form.levels) {
         Level level;
         level.low = add(stated.low);
-        std::uint64_t highest = 0;  // of the high part
-        if (stated.high) {
+        std::uint64_t highest = 0;  // of the upper part
+        if (stated.high && stated.modulo) {
+            throw std::invalid_argument("a level has a threshold or a remainder, not both");
+        }
+        if (stated.modulo) {
+            level.shift = stated.modulo->shift;
+            level.divisor = stated.modulo->divisor;
+            if (level.shift >= 8 * address_bytes || level.divisor < 3) {
+                throw std::invalid_argument(
+                    "a remainder is of address / 2^shift, shift below 56, "
+                    "by 3 or more");
+            }
+            highest = level.divisor - 1;
+            address_bits_ |= every_bit >> level.shift << level.shift;
+        } else if (stated.high) {
             level.high = add(stated.high->masks);
             level.threshold = stated.high->threshold;
             level.keep_bits = stated.high->keep_bits;
@@ -28,6 +41,7 @@ AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values
         }
         levels_.push_back(level);
         const std::uint64_t most = ((highest + 1) << level.low.width) - 1;
+        if (most >> 32 != 0) throw std::invalid_argument("a level reaches more than 2^32 values");
         if (&stated == &form.levels.back() && most >= group_values_) {
             throw std::invalid_argument("the last level reaches " + std::to_string(most) +
                                         ", which must be below " + std::to_string(group_values_));
@@ -45,7 +59,7 @@ AddressHash::Field AddressHash::add(const Masks& masks) {
         throw std::invalid_argument("a hash has at most 32 bits, and a field of it 31");
     }
     for (const std::uint64_t mask : masks) {
-        if (mask == 0 || mask >> (8 * address_bytes) != 0) {
+        if (mask == 0 || (mask & ~every_bit) != 0) {
             throw std::invalid_argument("a mask has bits of the address, which has 56");
         }
         for (unsigned byte = 0; byte < address_bytes; ++byte) {

@@ -1,6 +1,6 @@
 // From a physical address to what it selects: the set of a cache, an L3 slice, a memory channel, a
 // bank, a row. Each bit is the parity of some address bits; where the number of values is no power
-// of two, thresholds decide.
+// of two, thresholds or a remainder decide.
 //
 // The form is the one that the slice hashes of Intel's processors have (McCalpin, Mapping addresses
 // to L3/CHA slices in Intel processors, TACC TR-2021-03, doi:10.26153/tsw/14539). A plain index is
@@ -26,10 +26,16 @@ struct HashForm {
         std::uint32_t threshold = 0;
         unsigned keep_bits = 0;
     };
-    // low, plus high x 2^(bits of low).
+    // address / 2^shift modulo `divisor`: so three memory channels take turns.
+    struct Modulo {
+        unsigned shift = 0;
+        std::uint32_t divisor = 0;
+    };
+    // low, plus high or modulo x 2^(bits of low); one of these two at most.
     struct Level {
         Masks low;
         std::optional<High> high;
+        std::optional<Modulo> modulo = {};
     };
 
     std::vector<Level> levels;  // the first whose value is below group_values counts
@@ -40,7 +46,7 @@ struct HashForm {
 class AddressHash {
   public:
     // Throws std::invalid_argument: no level, more than 32 bits, a last level that may reach
-    // group_values, or a value of no use (a threshold that h does not reach).
+    // group_values, or a value of no use (a threshold that h does not reach, a divisor below 3).
     explicit AddressHash(const HashForm& form);
 
     // Below values().
@@ -50,7 +56,7 @@ class AddressHash {
             bits ^= parities_[byte][address >> (8 * byte) & 255];
         }
         for (const Level& level : levels_) {
-            const std::uint32_t value = level.of(bits);
+            const std::uint32_t value = level.of(bits, address);
             if (value < group_values_) return value + group_values_ * group_.of(bits);
         }
         __builtin_unreachable();  // the last level's value is
@@ -64,6 +70,7 @@ class AddressHash {
 
   private:
     static constexpr unsigned address_bytes = 7;  // physical addresses have 52 bits at most
+    static constexpr std::uint64_t every_bit = (std::uint64_t{1} << (8 * address_bytes)) - 1;
     static constexpr unsigned most_bits = 32;
 
     // Neighbouring bits of the 32.
@@ -76,10 +83,15 @@ class AddressHash {
     struct Level {
         Field low, high;
         std::uint32_t threshold = 0;
-        unsigned keep_bits = 0;
-        [[nodiscard]] std::uint32_t of(std::uint32_t bits) const {
+        unsigned keep_bits = 0, shift = 0;
+        std::uint32_t divisor = 0;  // 0: no remainder is taken
+        [[nodiscard]] std::uint32_t of(std::uint32_t bits, std::uint64_t address) const {
+            return low.of(bits) + (upper(bits, address) << low.width);
+        }
+        [[nodiscard]] std::uint32_t upper(std::uint32_t bits, std::uint64_t address) const {
+            if (divisor != 0) return static_cast<std::uint32_t>((address >> shift) % divisor);
             const std::uint32_t h = high.of(bits), kept = std::uint32_t{1} << keep_bits;
-            return low.of(bits) + ((h >= threshold ? kept : h & (kept - 1)) << low.width);
+            return h >= threshold ? kept : h & (kept - 1);
         }
     };
 

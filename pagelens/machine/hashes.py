@@ -28,25 +28,37 @@ def _mask(text: Any) -> int:
 Mask = Annotated[int, BeforeValidator(_mask), Field(gt=0, lt=1 << 56)]
 
 
+class Modulo(Table):
+    """address / 2^shift modulo `divisor`: so the three channels of a Skylake take turns."""
+
+    shift: int = Field(ge=0, lt=56)
+    divisor: int = Field(ge=3, lt=1 << 31)
+
+
 class Level(Table):
-    """One way to a value: the lowest bits, and above them a number that a threshold cuts down."""
+    """One way to a value: low bits, and above them a number that a threshold cuts down, or a remainder."""
 
     low: list[Mask] = Field(max_length=31)
     high: list[Mask] = Field(default=[], max_length=31)
     threshold: int | None = Field(default=None, gt=0, lt=1 << 31)
     keep_bits: int | None = Field(default=None, ge=0, le=31)
+    modulo: Modulo | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if len({bool(self.high), self.threshold is not None, self.keep_bits is not None}) > 1:
             raise ValueError("high, threshold and keep_bits belong together; state all three or none")
+        if self.high and self.modulo:
+            raise ValueError("a level has high or modulo above its low bits; state one of them")
         return self
 
     def form(self) -> _core.HashLevel:
         """The same for the core."""
-        if self.threshold is None or self.keep_bits is None:
-            return _core.HashLevel(self.low, None)
-        return _core.HashLevel(self.low, _core.HashHigh(self.high, self.threshold, self.keep_bits))
+        if self.threshold is not None and self.keep_bits is not None:
+            return _core.HashLevel(self.low, _core.HashHigh(self.high, self.threshold, self.keep_bits), None)
+        if self.modulo is not None:
+            return _core.HashLevel(self.low, None, _core.HashModulo(self.modulo.shift, self.modulo.divisor))
+        return _core.HashLevel(self.low, None, None)
 
 
 class HashFile(Table):
@@ -72,6 +84,8 @@ class HashFile(Table):
         masks = [*self.group, *(mask for level in self.level for mask in (*level.low, *level.high))]
         if any(mask >> (self.highest_bit + 1) for mask in masks):
             raise ValueError(f"a mask has a bit above highest_bit = {self.highest_bit}")
+        if any(level.modulo and level.modulo.shift > self.highest_bit for level in self.level):
+            raise ValueError(f"a modulo's shift lies above highest_bit = {self.highest_bit}")
         return self
 
     def hash(self) -> _core.AddressHash:

@@ -34,6 +34,11 @@ std::uint64_t slow_hash(const HashForm& form, std::uint64_t address) {
             const std::uint64_t part = h < level.high->threshold ? h % kept : kept;
             value += part * (std::uint64_t{1} << level.low.size());
         }
+        if (level.modulo) {
+            const auto scale = std::uint64_t{1} << level.low.size();
+            value +=
+                address / (std::uint64_t{1} << level.modulo->shift) % level.modulo->divisor * scale;
+        }
         if (value < form.group_values) {
             return value + form.group_values * field(form.group, address);
         }
@@ -55,9 +60,19 @@ HashForm drawn_form(std::mt19937_64& random) {
     const auto keep = static_cast<unsigned>(draw(3));
     const std::uint64_t threshold = (1u << keep) + draw(64 - (1u << keep));
     HashForm::Level last{masks(low), {}};
-    if (draw(2) == 1) last.high = {masks(6), static_cast<std::uint32_t>(threshold), keep};
-    const std::uint64_t most = ((last.high ? (1u << keep) + 1 : 1) << low) - 1;
-    form.group_values = static_cast<std::uint32_t>(most + 1 + draw(9));
+    std::uint64_t uppers = 1;
+    switch (draw(3)) {
+        case 0:
+            break;
+        case 1:
+            last.high = {masks(6), static_cast<std::uint32_t>(threshold), keep};
+            uppers = (1u << keep) + 1;
+            break;
+        default:
+            uppers = 3 + draw(5);
+            last.modulo = {static_cast<unsigned>(draw(40)), static_cast<std::uint32_t>(uppers)};
+    }
+    form.group_values = static_cast<std::uint32_t>((uppers << low) + draw(9));
     if (draw(2) == 1) form.levels.push_back({masks(1 + draw(6)), {}});
     form.levels.push_back(last);
     return form;
@@ -105,6 +120,38 @@ TEST_CASE("independent masks of as many bits are a bijection, and dependent ones
     }
 }
 
+TEST_CASE("a remainder and masks of lower bits are a bijection where 3 and 2^n take turns") {
+    // Chinese remainders: of 3 x 2^n neighbouring units each has a pair of its own.
+    for (unsigned shift : {6u, 8u, 12u}) {
+        for (unsigned bits = 0; bits < 6; ++bits) {
+            HashForm form{{{{}, {}, HashForm::Modulo{shift, 3}}}, 3u << bits, {}};
+            for (unsigned bit = 0; bit < bits; ++bit) {
+                form.levels[0].low.push_back(std::uint64_t{1} << (shift + bit));
+            }
+            const AddressHash hash(form);
+            for (const std::uint64_t start : {std::uint64_t{0}, std::uint64_t{123'456'789} << 12}) {
+                std::set<std::uint32_t> values;
+                for (std::uint64_t unit = 0; unit < hash.values(); ++unit) {
+                    values.insert(hash(start + (unit << shift)));
+                }
+                CHECK(values.size() == hash.values());
+            }
+        }
+    }
+}
+
+TEST_CASE("a remainder changes at its units' edges and nowhere else") {
+    for (const unsigned shift : {6u, 8u, 12u}) {
+        const AddressHash hash({{{{}, {}, HashForm::Modulo{shift, 3}}}, 3, {}});
+        const std::uint64_t unit = std::uint64_t{1} << shift;
+        CHECK(hash.address_bits() == (std::uint64_t{1} << 56) - unit);
+        for (std::uint64_t number = 0; number < 30; ++number) {
+            CHECK(hash(number * unit) == number % 3);
+            CHECK(hash(number * unit + unit - 1) == number % 3);
+        }
+    }
+}
+
 TEST_CASE("a hash may have 32 bits") {
     HashForm form{{}, 1u << 16, {}};
     for (unsigned level = 0; level < 2; ++level) {
@@ -131,8 +178,11 @@ TEST_CASE("batches give what single addresses give") {
 TEST_CASE("forms that make no sense are refused") {
     const HashForm::Level four{{64, 128}, {}};
     const HashForm::High high{{256, 512, 1024}, 6, 1};  // 0, 1 or 2
-    const HashForm sound[] = {
-        {{four}, 4, {}}, {{{{64}, high}}, 6, {}}, {{four, {{64}, {}}}, 3, {}}};
+    const HashForm::Modulo third{8, 3};
+    const HashForm sound[] = {{{four}, 4, {}},
+                              {{{{64}, high}}, 6, {}},
+                              {{four, {{64}, {}}}, 3, {}},
+                              {{{{64}, {}, third}}, 6, {}}};
     for (const HashForm& form : sound) CHECK_NOTHROW(AddressHash{form});
     const HashForm wrong[] = {
         {{}, 4, {}},                                          // no level
@@ -144,6 +194,11 @@ TEST_CASE("forms that make no sense are refused") {
         {{{{0}, {}}}, 2, {}},                                 // a mask without bits
         {{{{std::uint64_t{1} << 56}, {}}}, 2, {}},            // no such address bit
         {{{Masks(33, 64), {}}}, 2, {}},                       // too many bits
+        {{{{64}, high, third}}, 99, {}},                      // a threshold and a remainder
+        {{{{64}, {}, third}}, 5, {}},                         // reaches 5
+        {{{{64}, {}, HashForm::Modulo{8, 2}}}, 99, {}},       // a mask would do
+        {{{{64}, {}, HashForm::Modulo{56, 3}}}, 99, {}},      // no such address bit
+        {{{Masks(20, 64), {}, HashForm::Modulo{8, 1u << 20}}, four}, 4, {}},  // too many values
     };
     for (const HashForm& form : wrong) CHECK_THROWS_AS(AddressHash{form}, std::invalid_argument);
 }

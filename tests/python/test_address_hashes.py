@@ -31,6 +31,9 @@ TABLES = {
     "spr-60": (16384, 37, "6c7eff44ddec250f0bb9f51183783eea49060d0963a353903573d8f2066580cd"),
 }
 
+# Skylake's memory channels and the bit that their turns begin at (Linux, drivers/edac/skx_base.c).
+CHANNELS = {"skx-channel-64b": 6, "skx-channel-256b": 8, "skx-channel-4kib": 12}
+
 
 def table_lines(entries: int, highest_bit: int) -> np.ndarray:
     """The addresses that a digest is of, in its order."""
@@ -40,8 +43,8 @@ def table_lines(entries: int, highest_bit: int) -> np.ndarray:
     return np.concatenate([lines + np.uint64(start) for start in starts])
 
 
-def test_every_published_table_has_its_form() -> None:
-    assert set(list_hashes()) == set(TABLES)
+def test_every_hash_is_tested() -> None:
+    assert set(list_hashes()) == {*TABLES, *CHANNELS}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -64,6 +67,32 @@ def test_every_slice_gets_its_share(name: str) -> None:
     assert 2 / 3 < shares.min() <= shares.max() < 1.08
     if stated.values & (stated.values - 1) == 0:
         assert set(shares) == {1.0}
+
+
+@given(st.sampled_from(sorted(CHANNELS)), st.integers(0, (1 << 40) - 1), st.integers(1, 2000))
+def test_channels_take_turns(name: str, first: int, units: int) -> None:
+    """Equal to a plain count modulo 3, and of neighbouring units no channel has two more than another."""
+    channels, shift = load_hash(name).hash(), CHANNELS[name]
+    assert channels.values == 3
+    start = first >> shift << shift
+    found = channels(np.uint64(start) + (np.arange(units, dtype=np.uint64) << np.uint64(shift)))
+    slow = [(start // 2**shift + unit) % 3 for unit in range(units)]
+    assert found.tolist() == slow
+    shares = np.bincount(found, minlength=3)
+    assert shares.max() - shares.min() <= 1
+
+
+@given(st.sampled_from(sorted(CHANNELS)), st.lists(st.integers(0, (1 << 46) - 1), min_size=1))
+def test_channel_and_address_in_it_are_a_bijection(name: str, addresses: list[int]) -> None:
+    """The address in the channel is what skx_do_interleave() of the same driver gives."""
+    shift = CHANNELS[name]
+    given_addresses = np.array(addresses, dtype=np.uint64)
+    channel = load_hash(name).hash()(given_addresses).tolist()
+    in_channel = [(a >> shift) // 3 << shift | a % (1 << shift) for a in addresses]
+    back = [
+        ((a >> shift) * 3 + c) << shift | a % (1 << shift) for a, c in zip(in_channel, channel, strict=True)
+    ]
+    assert back == addresses
 
 
 @given(st.sampled_from(sorted(TABLES)), st.data())
@@ -103,6 +132,34 @@ def test_errors_name_line_and_field(old: str, new: str, named: str) -> None:
     assert old in text
     with pytest.raises(UsageError) as error:
         parse_hash(text.replace(old, new).encode(), "spr-60.toml")
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "divisor = 3",
+            "divisor = 2",
+            "'level.0.modulo.divisor' (is 2): Input should be greater than or equal to 3",
+        ),
+        ("shift = 8", "shift = 56", "'level.0.modulo.shift' (is 56): Input should be less than 56"),
+        ("shift = 8", "shift = 46", "a modulo's shift lies above highest_bit = 45"),
+        ("shift = 8, ", "", "skx-channel-256b.toml:12: 'level.0.modulo.shift' is missing"),
+        ("shift", "bit", "skx-channel-256b.toml:12: unknown key 'level.0.modulo.bit'; did you mean"),
+        ("values = 3", "values = 2", "the last level reaches 2, which must be below 2"),
+        (
+            "modulo =",
+            'high = ["0x40", "0x80"]\nthreshold = 3\nkeep_bits = 1\nmodulo =',
+            "a level has high or modulo above its low bits; state one of them",
+        ),
+    ],
+)
+def test_errors_of_remainders(old: str, new: str, named: str) -> None:
+    text = list_hashes()["skx-channel-256b"].read_text()
+    assert old in text
+    with pytest.raises(UsageError) as error:
+        parse_hash(text.replace(old, new).encode(), "skx-channel-256b.toml")
     assert named in str(error.value)
 
 

@@ -1,0 +1,113 @@
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "bindings/register.hpp"
+#include "core/machine/set_counts.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace pagelens {
+namespace {
+
+template <class T>
+using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+// What `fill` writes into a new array.
+template <class T, class Fill>
+Output<T> filled(std::size_t size, Fill fill) {
+    auto data = std::make_unique<T[]>(size);
+    {
+        nb::gil_scoped_release release;
+        fill(std::span<T>(data.get(), size));
+    }
+    T* const raw = data.release();
+    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return Output<T>(raw, {size}, owner);
+}
+
+template <class T>
+Output<T> copy_of(std::span<const T> values) {
+    return filled<T>(values.size(), [values](std::span<T> out) {
+        std::copy(values.begin(), values.end(), out.begin());
+    });
+}
+
+Extents extents_of(const Input<std::uint64_t>& addresses, const Input<std::uint32_t>& lines) {
+    if (addresses.size() != lines.size()) {
+        throw nb::value_error("addresses and lines must be as many");
+    }
+    return {{addresses.data(), addresses.size()}, {lines.data(), lines.size()}};
+}
+
+}  // namespace
+
+void register_conflicts(nb::module_& m) {
+    using Addresses = Input<std::uint64_t>;
+    using Lines = Input<std::uint32_t>;
+
+    nb::class_<SetCounts>(m, "SetCounts",
+                          "How many lines fall to each set of a sliced cache or snoop filter. "
+                          "Pieces of memory are given as addresses and numbers of lines.")
+        .def(nb::init<AddressHash, std::uint32_t, std::uint32_t>(), "slices"_a, "sets"_a, "ways"_a)
+        .def(nb::init<const SetCounts&>(), "other"_a)
+        .def(
+            "add",
+            [](SetCounts& counts, const Addresses& addresses, const Lines& lines) {
+                const Extents extents = extents_of(addresses, lines);
+                nb::gil_scoped_release release;
+                counts.add(extents);
+            },
+            "addresses"_a, "lines"_a)
+        .def(
+            "remove",
+            [](SetCounts& counts, const Addresses& addresses, const Lines& lines) {
+                const Extents extents = extents_of(addresses, lines);
+                nb::gil_scoped_release release;
+                counts.remove(extents);
+            },
+            "addresses"_a, "lines"_a, "Of what has been added.")
+        .def("clear", &SetCounts::clear)
+        .def_prop_ro("excess", &SetCounts::excess, "Lines beyond the ways of their sets.")
+        .def(
+            "excess_with",
+            [](SetCounts& counts, const Addresses& candidates, std::uint32_t lines) {
+                return filled<std::uint64_t>(candidates.size(), [&](std::span<std::uint64_t> out) {
+                    counts.excess_with({candidates.data(), candidates.size()}, lines, out);
+                });
+            },
+            "candidates"_a, "lines"_a,
+            "What the excess were with as many lines from each candidate on, too.")
+        .def(
+            "histogram",
+            [](const SetCounts& counts) { return copy_of<std::uint64_t>(counts.histogram()); },
+            "[n]: sets that n lines fall to.")
+        .def(
+            "crowded",
+            [](const SetCounts& counts, const Addresses& addresses, const Lines& lines) {
+                const Extents extents = extents_of(addresses, lines);
+                return filled<std::uint32_t>(addresses.size(), [&](std::span<std::uint32_t> out) {
+                    counts.crowded(extents, out);
+                });
+            },
+            "addresses"_a, "lines"_a,
+            "Of each piece the lines in sets that more fall to than they have ways.")
+        .def(
+            "crowded_lines",
+            [](const SetCounts& counts, const Addresses& addresses, const Lines& lines) {
+                return copy_of<std::uint64_t>(counts.crowded_lines(extents_of(addresses, lines)));
+            },
+            "addresses"_a, "lines"_a, "Their addresses.")
+        .def(
+            "counts", [](const SetCounts& counts) { return copy_of(counts.counts()); },
+            "Lines of each set, slice after slice.")
+        .def_prop_ro("sets", &SetCounts::sets, "Of a slice.")
+        .def_prop_ro("ways", &SetCounts::ways);
+}
+
+}  // namespace pagelens

@@ -1,0 +1,64 @@
+// How many lines fall to each set of a sliced cache or snoop filter: conflicts that can be told
+// from addresses alone. Where more lines fall to a set than it has ways they cannot all be held at
+// once, whatever the order of accesses and the replacement.
+//
+// The slow, obvious version that this one must equal is in tests/cpp/test_set_counts.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/address/address_hash.hpp"
+
+namespace pagelens {
+
+// Pieces of physical memory: the i-th is the lines[i] lines from addresses[i] on.
+struct Extents {
+    std::span<const std::uint64_t> addresses;
+    std::span<const std::uint32_t> lines;  // as many
+};
+
+class SetCounts {
+  public:
+    // `sets` of each slice, a power of two, indexed by the address bits from 6 up. A cache of one
+    // piece has a hash of one value. Throws std::invalid_argument.
+    SetCounts(AddressHash slices, std::uint32_t sets, std::uint32_t ways);
+
+    void add(Extents extents);
+    // Precondition: they have been added.
+    void remove(Extents extents);
+    void clear();
+
+    // Lines beyond the ways of their sets: what cannot be held.
+    [[nodiscard]] std::uint64_t excess() const { return excess_; }
+    // excess[i]: what excess() were if `lines` lines from candidates[i] on were added, too.
+    void excess_with(std::span<const std::uint64_t> candidates, std::uint32_t lines,
+                     std::span<std::uint64_t> excess);
+
+    // [n]: sets that n lines fall to.
+    [[nodiscard]] std::vector<std::uint64_t> histogram() const;
+    // crowded[i]: lines of extent i in sets that more lines fall to than they have ways.
+    void crowded(Extents extents, std::span<std::uint32_t> crowded) const;
+    // Their addresses, one extent after the other.
+    [[nodiscard]] std::vector<std::uint64_t> crowded_lines(Extents extents) const;
+
+    // Lines of each set, slice after slice.
+    [[nodiscard]] std::span<const std::uint32_t> counts() const { return counts_; }
+    [[nodiscard]] std::uint32_t sets() const { return sets_; }
+    [[nodiscard]] std::uint32_t ways() const { return ways_; }
+
+  private:
+    [[nodiscard]] std::size_t index(std::uint64_t address) const;
+    // Both return by how much the lines beyond the ways change.
+    std::uint64_t put(std::uint64_t address, std::uint32_t lines);
+    std::uint64_t take(std::uint64_t address, std::uint32_t lines);
+
+    AddressHash slices_;
+    std::uint32_t sets_, ways_;
+    std::uint64_t excess_ = 0;
+    std::vector<std::uint32_t> counts_;
+};
+
+}  // namespace pagelens
