@@ -53,7 +53,8 @@ void register_frames(nb::module_& m) {
         .value("history", Stream::history)
         .value("random_frames", Stream::random_frames)
         .value("sampling", Stream::sampling)
-        .value("ideal_twin", Stream::ideal_twin);
+        .value("ideal_twin", Stream::ideal_twin)
+        .value("frequency", Stream::frequency);
 
     nb::class_<NodeState>(m, "NodeState",
                           "A node between boot and the job; copying it is a snapshot.")

@@ -18,7 +18,24 @@ FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as man
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
 
+REPLAYED_MODES = ("cache", "flat")
+_REPLAYED = ("cores", "l1", "l2", "memory_side_cache", "fast_memory", "ddr")
+
 Counts = NDArray[np.uint64]
+
+
+def check_replayable(machine: Machine) -> None:
+    """Raises UsageError for a machine that is not made of what a replay knows."""
+    if machine.mode not in REPLAYED_MODES:
+        raise UsageError(
+            f"machine {machine.name}: its mode is '{machine.mode}', and only {' and '.join(REPLAYED_MODES)} "
+            "can be replayed yet; choose another of `pagelens machines`"
+        )
+
+
+def left_out(machine: Machine) -> list[str]:
+    """The sections that the machine states and a replay does not know yet."""
+    return [name for name in machine.sections if name not in _REPLAYED]
 
 
 def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:

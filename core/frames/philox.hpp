@@ -29,7 +29,13 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
 
 // What a draw is for; each purpose has a stream of its own, so that adding draws to one leaves the
 // others as they were.
-enum class Stream : std::uint32_t { history = 0, random_frames = 2, sampling = 3, ideal_twin = 4 };
+enum class Stream : std::uint32_t {
+    history = 0,
+    random_frames = 2,
+    sampling = 3,
+    ideal_twin = 4,
+    frequency = 5
+};
 
 class Random {
   public:

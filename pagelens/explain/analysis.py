@@ -30,7 +30,7 @@ from pagelens.explain.model import (
 )
 from pagelens.machine import cache_mode_times, flat_memory
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.replay import SAMPLED_LINES
+from pagelens.replay import SAMPLED_LINES, left_out
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +64,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         name=ensemble.machine.name,
         title=ensemble.machine.title,
         served_by=_served_by(ensemble),
+        left_out=left_out(ensemble.machine),
         inputs=machine_inputs(ensemble.machine),
     )
     return Explanation(

@@ -20,6 +20,7 @@ from pagelens.explain.terminal import render_terminal
 from pagelens.frames import DEFAULT_HISTORY, Policy, parse_history, policies
 from pagelens.machine import list_machines, load_machine
 from pagelens.names import nearest
+from pagelens.replay import check_replayable
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
@@ -147,6 +148,7 @@ def explain_command(
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     stated = load_machine(machine)
+    check_replayable(stated)
     if ways is not None:
         stated = stated.with_ways(ways)
     chosen = choose_policies(policy_names)

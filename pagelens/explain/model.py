@@ -49,6 +49,7 @@ class MachineRecord(_Record):
     served_by: Literal["memory-side cache", "fast memory", "DDR"] = Field(
         description="what the lines reach; in flat mode the fast memory if all of the job fits it"
     )
+    left_out: list[str] = Field(description="stated: sections of the machine file that are not replayed yet")
     inputs: list[Input]
 
 

@@ -159,6 +159,8 @@ def _footing(e: Explanation) -> Iterator[str]:
     )
     if e.sample.scaled is not None:
         text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."
+    if e.machine.left_out:
+        text += f" Stated by the machine file, not replayed yet: {', '.join(e.machine.left_out)}."
     yield from textwrap.wrap(text, WIDTH)
     for warning in p.warnings:
         yield from textwrap.wrap(f"Warning: {warning}", WIDTH)

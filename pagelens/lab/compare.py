@@ -22,8 +22,8 @@ from pagelens.lab.measured import Frames
 from pagelens.lab.nodes import ModelNode
 from pagelens.lab.run import ProgramLab, ProgramRun, Request
 from pagelens.lab.state import take_picture
+from pagelens.machine.memories import MOST_TAGS
 from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.machine.schema import MOST_TAGS
 
 RATIOS = (0.25, 0.5, 1.0, 1.1)  # footprint over cache
 QUICK_RATIOS = (1.0,)

@@ -20,8 +20,8 @@ from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, Phase
 from pagelens.lab.nodes import GuestNode
 from pagelens.lab.state import add_state_module
 from pagelens.machine import Machine, cache_mode_times
+from pagelens.machine.memories import MOST_TAGS
 from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.machine.schema import MOST_TAGS
 
 PAGES = ("4KiB", "thp", "2MiB", "1GiB")
 

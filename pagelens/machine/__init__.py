@@ -1,5 +1,7 @@
 """Machines: files with units and sources, and the time model on top of counts."""
 
+from pagelens.machine.cores import Cores
+from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.quantities import Sourced
 from pagelens.machine.reader import (
     list_machines,
@@ -8,7 +10,7 @@ from pagelens.machine.reader import (
     parse_machine,
     read_machine_file,
 )
-from pagelens.machine.schema import Cores, Machine, Memory, MemorySideCache, PrivateCache
+from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.machine.time import Times, cache_mode_times, flat_memory, flat_mode_times
 
 __all__ = [

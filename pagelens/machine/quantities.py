@@ -1,17 +1,34 @@
 """The types of values in machine files: each has a unit and says where it comes from."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pagelens.errors import UsageError
-from pagelens.units import parse_frequency, parse_rate, parse_size, parse_time
+from pagelens.units import (
+    format_binary_size,
+    format_rate,
+    format_time,
+    parse_frequency,
+    parse_rate,
+    parse_size,
+    parse_time,
+)
 
 LINE_BYTES = 64
 FRAME_BYTES = 4096
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How values of a type are written; found in the type's metadata."""
+
+    show: Callable[[Any], str]
+    kind: str  # as the schema's reference calls it
 
 
 def _quantity(parse: Callable[[str], T]) -> BeforeValidator:
@@ -26,12 +43,17 @@ def _quantity(parse: Callable[[str], T]) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
+_SIZE = Unit(lambda value: format_binary_size(value, 6), 'size, as "16 GiB"')
+_RATE = Unit(lambda value: format_rate(value, 6), 'rate, as "90 GB/s"')
+_TIME = Unit(lambda value: format_time(value, 6), 'time, as "154 ns"')
+_FREQUENCY = Unit(lambda value: f"{value / 1e9:g} GHz", 'frequency, as "1.4 GHz"')
+
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Bytes = Annotated[int, _quantity(parse_size), Field(gt=0, le=1 << 44)]
-BytesPerSecond = Annotated[float, _quantity(parse_rate), Field(gt=0)]
-Seconds = Annotated[float, _quantity(parse_time), Field(gt=0)]
-Hertz = Annotated[float, _quantity(parse_frequency), Field(gt=0)]
+Bytes = Annotated[int, _quantity(parse_size), _SIZE, Field(gt=0, le=1 << 44)]
+BytesPerSecond = Annotated[float, _quantity(parse_rate), _RATE, Field(gt=0)]
+Seconds = Annotated[float, _quantity(parse_time), _TIME, Field(gt=0)]
+Hertz = Annotated[float, _quantity(parse_frequency), _FREQUENCY, Field(gt=0)]
 
 
 class Table(BaseModel):
@@ -59,3 +81,17 @@ class Sourced(Table, Generic[T]):
     def label(self) -> str:
         """ "source", "input" or "assumed"."""
         return "source" if self.source else "input" if self.input else "assumed"
+
+    @property
+    def origin(self) -> str:
+        """The document, the calibration figure, or the reason of the assumption."""
+        return self.source or self.input or self.assumed or ""
+
+    @property
+    def shown(self) -> str:
+        """The value with its unit, as a file could state it."""
+        metadata = type(self).model_fields["value"].metadata
+        unit = next((item for item in metadata if isinstance(item, Unit)), None)
+        if unit is not None:
+            return unit.show(self.value)
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)

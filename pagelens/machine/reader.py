@@ -1,18 +1,31 @@
-"""Reads machine files, by name or path."""
+"""Reads machine files, by name or path, and the files that they are based on."""
 
 import os
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 from pagelens.errors import UsageError
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
-from pagelens.machine.toml_file import parse_toml, read_bytes
+from pagelens.machine.toml_file import Document, read_bytes, read_document, validate
 from pagelens.names import nearest
+
+EXAMPLE = "machines/cori-knl-cache.toml"
+PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine
+DEEPEST = 4  # files over one another
+_OWN = ("name", "title", "base")  # what a file does not take over from those it is based on
 
 
 def list_machines() -> dict[str, Path]:
     """Name -> file of the machines that come with pagelens."""
     return {path.stem: path for path in sorted(machine_directory().glob("*.toml"))}
+
+
+def list_parts() -> dict[str, Path]:
+    """Name -> file of what machines have in common: "family/skylake-sp", "dram/ddr4-2400"."""
+    root = machine_directory()
+    files = (path for folder in PARTS for path in sorted((root / folder).glob("*.toml")))
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
 
 
 def machine_directory() -> Path:
@@ -48,5 +61,42 @@ def read_machine_file(path: Path) -> Machine:
 
 
 def parse_machine(raw: bytes, where: str) -> Machine:
-    """The machine stated by a file's bytes; `where` names the file in errors."""
-    return parse_toml(Machine, raw, where, "machines/cori-knl-cache.toml")
+    """The machine stated by a file's bytes; `where` names the file in errors, and its folder."""
+    return validate(Machine, _layers(read_document(raw, where)), EXAMPLE)
+
+
+def _layers(document: Document, above: tuple[str, ...] = ()) -> list[Document]:
+    """The file and those it is based on, each before what it changes. `above`: the files based on it."""
+    above = (*above, document.where)
+    layers = [document]
+    for path in reversed(_bases(document)):
+        if str(path) in above or len(above) == DEEPEST:
+            raise UsageError(
+                f"{document.at('base')}: 'base': {' > '.join([*above, str(path)])}: at most {DEEPEST} files "
+                "over one another, none over itself"
+            )
+        base = read_document(read_bytes(path, f"{document.at('base')}: 'base'"), str(path))
+        if base.data.get("schema") != 1:
+            raise UsageError(f"{base.at('schema')}: 'schema' must be 1, in a file that others are based on")
+        for layer in _layers(base, above):
+            inherited = {key: value for key, value in layer.data.items() if key not in _OWN}
+            layers.append(replace(layer, data=inherited))
+    return layers
+
+
+def _bases(document: Document) -> list[Path]:
+    """The files named by `base`, in the order stated."""
+    stated = document.data.get("base", [])
+    known = list_machines() | list_parts()
+    paths = []
+    for name in stated if isinstance(stated, list) else [stated]:
+        if isinstance(name, str) and name in known:
+            paths.append(known[name])
+        elif isinstance(name, str) and name.endswith(".toml") and name.isprintable():
+            paths.append(Path(document.where).parent / name)
+        else:
+            raise UsageError(
+                f"{document.at('base')}: 'base' (is {name!r:.80}): name a .toml file, or one of "
+                f"{nearest(str(name)[:80], known)}"
+            )
+    return paths

@@ -1,37 +1,25 @@
-"""What a machine file states: a node's cores, caches and memories."""
+"""What a machine file states: a node's cores, caches and memories.
 
-from typing import Annotated, Literal, Self
+A section has a module of its own; here is how they make up a machine, and what must hold between them.
+"""
 
-from pydantic import Field, model_validator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import (
-    FRAME_BYTES,
-    LINE_BYTES,
-    Bytes,
-    BytesPerSecond,
-    Hertz,
-    Positive,
-    PositiveFloat,
-    Seconds,
-    Sourced,
-    Table,
-)
+from pagelens.machine.cores import Cores
+from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Sourced, Table
 
-MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
-MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
-
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
 
+Mode = Literal["cache", "flat", "hybrid", "single"]
 
-class Cores(Table):
-    """The processor cores of the node."""
 
-    count: Sourced[Positive]
-    frequency: Sourced[Hertz]
-    instructions_per_cycle: Sourced[PositiveFloat]
-    outstanding_lines: Sourced[Positive]  # line fetches that one core keeps in flight
+def _listed(names: Any) -> Any:
+    return [names] if isinstance(names, str) else names
 
 
 class PrivateCache(Table):
@@ -39,7 +27,7 @@ class PrivateCache(Table):
 
     size: Sourced[Bytes]
     ways: Sourced[Positive]
-    shared_by: Sourced[Positive]
+    shared_by: Sourced[Positive] = Field(description="neighbouring cores that have one together")
 
     @property
     def sets(self) -> int:
@@ -61,58 +49,75 @@ class PrivateCache(Table):
         return self
 
 
-class MemorySideCache(Table):
-    """The cache that fast memory is for DDR; its size is that of the fast memory."""
-
-    ways: Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]]
-    miss_latency: Sourced[Seconds]  # of a load that misses it
-
-
-class Memory(Table):
-    """One memory of the node."""
-
-    size: Sourced[Bytes]
-    bandwidth: Sourced[BytesPerSecond]  # raw: all bytes moved
-    latency: Sourced[Seconds]
-
-
 class Machine(Table):
-    """A node: cores, private caches, and two memories, one of them a cache for the other or of its own."""
+    """A node, or one socket of it, with what all its lines pass."""
 
-    version: Literal[1] = Field(alias="schema")
-    name: str
-    title: str
-    mode: Literal["cache", "flat"]
-    ideal: bool = False  # its memory-side cache is fully associative (docs/decisions/ideal-twin.md)
+    version: Literal[1] = Field(alias="schema", description="of the file")
+    base: Annotated[list[str], BeforeValidator(_listed)] = Field(
+        default=[],
+        description="files whose values hold where this one states none, the later before the earlier",
+    )
+    name: str = Field(description="that the machine is called by")
+    title: str = Field(description="that reports call it by")
+    mode: Mode = Field(
+        description="what the fast memory is: a cache for the other (`cache`), memory of its own (`flat`), "
+        "a part of it each (`hybrid`); or there is only one memory (`single`)"
+    )
+    ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
     cores: Cores
     l1: PrivateCache
     l2: PrivateCache
     memory_side_cache: MemorySideCache | None = None
-    fast_memory: Memory
-    ddr: Memory
+    fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
+    ddr: Memory = Field(description="the only memory, or the larger and slower of two")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.mode == "cache") != (self.memory_side_cache is not None):
-            raise ValueError('mode = "cache" needs a [memory_side_cache] table, mode = "flat" has none')
-        if self.ideal and self.mode == "flat":
+        self._memories_fit_the_mode()
+        if self.ideal and self.mode != "cache":
             raise ValueError('ideal = true needs mode = "cache"')
         if self.frames < FEWEST_FRAMES:
             raise ValueError(f"ddr.size must be at least 4 MiB, not {self.ddr.size.value} B")
-        if self.mode == "cache":
-            slots = self.slots
-            if slots & (slots - 1) or slots < 1024:
-                raise ValueError(
-                    f"fast_memory.size must be a power of two of at least 4 MiB, not {self.slots} pages"
-                )
-            ratio = -(-self.frames // slots)
-            counted = max(self.ways, 2)  # a 2-way twin is always fed the same stream
-            if ratio * counted > MOST_TAGS or self.ways & (self.ways - 1):
-                raise ValueError(
-                    "ways must be a power of two and ddr.size / fast_memory.size x ways (at least 2) at most"
-                    f" {MOST_TAGS}, not {ratio} x {counted}"
-                )
+        if self.memory_side_cache is not None:
+            self._slots_can_be_told_apart()
         return self
+
+    def _memories_fit_the_mode(self) -> None:
+        cache, fast = self.memory_side_cache, self.fast_memory
+        if (self.mode in ("cache", "hybrid")) != (cache is not None):
+            raise ValueError(
+                'mode = "cache" and "hybrid" need a [memory_side_cache] table, "flat" and "single" have none'
+            )
+        if (self.mode == "single") != (fast is None):
+            raise ValueError('mode = "single" has no [fast_memory] table, every other mode needs one')
+        part = cache.size.value if cache is not None and cache.size is not None else None
+        if (self.mode == "hybrid") != (part is not None):
+            raise ValueError('memory_side_cache.size belongs to mode = "hybrid", which needs it')
+        if part is not None and fast is not None and part >= fast.size.value:
+            raise ValueError("memory_side_cache.size must be a part of fast_memory.size, not all of it")
+
+    def _slots_can_be_told_apart(self) -> None:
+        slots = self.slots
+        if slots & (slots - 1) or slots < 1024:
+            what = "memory_side_cache.size" if self.mode == "hybrid" else "fast_memory.size"
+            raise ValueError(f"{what} must be a power of two of at least 4 MiB, not {slots} pages")
+        ratio = -(-self.frames // slots)
+        counted = max(self.ways, 2)  # a 2-way twin is always fed the same stream
+        if ratio * counted > MOST_TAGS or self.ways & (self.ways - 1):
+            raise ValueError(
+                "ways must be a power of two and ddr.size / slots x ways (at least 2) at most"
+                f" {MOST_TAGS}, not {ratio} x {counted}"
+            )
+
+    @property
+    def sections(self) -> dict[str, Table | list[Table]]:
+        """The tables, and arrays of tables, that the file states, by name."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {
+            name: value
+            for name, value in fields.items()
+            if isinstance(value, Table) or (isinstance(value, list) and value and isinstance(value[0], Table))
+        }
 
     @property
     def frames(self) -> int:
@@ -121,8 +126,10 @@ class Machine(Table):
 
     @property
     def slots(self) -> int:
-        """Page-sized places of the fast memory."""
-        return self.fast_memory.size.value // FRAME_BYTES
+        """Page-sized places of the memory-side cache; without one, of the fast memory or of the only one."""
+        if self.memory_side_cache is not None and self.memory_side_cache.size is not None:
+            return self.memory_side_cache.size.value // FRAME_BYTES
+        return (self.fast_memory or self.ddr).size.value // FRAME_BYTES
 
     @property
     def ways(self) -> int:
@@ -158,9 +165,7 @@ class Machine(Table):
             raise UsageError(
                 f"--ways: {ways} is too many for {self.name}; at most {MOST_TAGS // ratio} with its memories"
             )
-        stated = Sourced[Annotated[int, Field(ge=1, le=MOST_WAYS)]](
-            value=ways, assumed="asked for by the user"
-        )
+        stated = Sourced[Ways](value=ways, assumed="asked for by the user")
         cache = self.memory_side_cache.model_copy(update={"ways": stated})
         title = f"{self.title} (here: {ways}-way)" if ways != self.ways else self.title
         return self.model_copy(update={"memory_side_cache": cache, "title": title})

@@ -42,6 +42,7 @@ def cache_mode_times(machine: Machine, counts: Columns, cores_used: int) -> Time
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines.
     """
     assert machine.memory_side_cache is not None
+    assert machine.fast_memory is not None
     accesses = _column(counts, "msc_reads") + _column(counts, "msc_writes")
     ddr_reads, ddr_writes = _column(counts, "ddr_reads"), _column(counts, "ddr_writes")
     fills = _column(counts, "msc_misses")
@@ -67,6 +68,7 @@ def flat_mode_times(
 ) -> Times:
     """Times when all of a job's memory lies in one memory; columns: instructions, msc_reads, msc_writes."""
     chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
+    assert chosen is not None
     reads = _column(counts, "msc_reads")
     traffic = LINE_BYTES * (reads + _column(counts, "msc_writes")) / chosen.bandwidth.value
     issue = _issue_time(machine, counts, cores_used)
@@ -80,6 +82,7 @@ def flat_mode_times(
 
 def flat_memory(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:
     """Where a job lies on a flat machine: in the fast memory if all of it fits, else in DDR, never split."""
+    assert machine.fast_memory is not None
     return "fast_memory" if job_bytes <= machine.fast_memory.size.value else "ddr"
 
 

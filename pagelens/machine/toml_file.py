@@ -1,14 +1,17 @@
-"""Reads a TOML file into a model; every error names the file, the line and the key.
+"""Reads TOML files into a model; every error names the file, the line and the key.
 
 tomllib gives no positions, so the line of a key is found by a scan for its table header and its name: the
 files are flat (tables, and arrays of tables, of inline values), which the schemas enforce anyway. See
-docs/decisions/machine-files.md.
+docs/decisions/machine-files.md. What a model states can lie in several files, one over the other: an error is
+told of the file that has the key.
 """
 
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,16 +38,63 @@ def read_bytes(path: Path, kind: str) -> bytes:
         ) from None
 
 
+@dataclass(frozen=True)
+class Document:
+    """A file that is TOML. `where` names it in errors."""
+
+    where: str
+    text: str
+    data: dict[str, Any]
+
+    def at(self, key: str) -> str:
+        """ "file:line" of a key outside any table."""
+        return f"{self.where}:{_line_of(self.text, (key,))}"
+
+
 def parse_toml(model: type[Model], raw: bytes, where: str, example: str) -> Model:
     """What a file's bytes state. `where` names the file in errors, `example` one that has every key."""
+    return validate(model, [read_document(raw, where)], example)
+
+
+def read_document(raw: bytes, where: str) -> Document:
+    """The file's bytes as TOML. Raises UsageError."""
+    with _one_line():
+        return _document(raw, where)
+
+
+def validate(model: type[Model], layers: Sequence[Document], example: str) -> Model:
+    """What files state together, each over those after it: a key of a table comes from the first that has it.
+
+    Arrays of tables are taken whole.
+    """
+    merged: dict[str, Any] = {}
+    for layer in reversed(layers):
+        for key, value in layer.data.items():
+            below = merged.get(key)
+            both = isinstance(value, dict) and isinstance(below, dict)
+            merged[key] = {**below, **value} if both and below else value
+    with _one_line():
+        try:
+            return model.model_validate(merged)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+            first = min(
+                errors, key=lambda e: e["type"] != "extra_forbidden"
+            )  # a misspelt key is also a missing one
+            raise UsageError(_explain(model, first, layers, example)) from None
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Errors within become one line of a bearable length: what they quote from a file may hold anything."""
     try:
-        return _parse(model, raw, where, example)
-    except UsageError as error:  # what it quotes from the file may hold anything
+        yield
+    except UsageError as error:
         text = "".join(c if c.isprintable() else " " for c in str(error))
         raise UsageError(text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ...") from None
 
 
-def _parse(model: type[Model], raw: bytes, where: str, example: str) -> Model:
+def _document(raw: bytes, where: str) -> Document:
     if len(raw) > MOST_BYTES:
         raise UsageError(f"{where}: more than {MOST_BYTES} bytes; such a file is a few kilobytes of TOML")
     try:
@@ -53,7 +103,7 @@ def _parse(model: type[Model], raw: bytes, where: str, example: str) -> Model:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError(f"{where}:{line}: not UTF-8 text, which TOML is") from None
     try:
-        data = tomllib.loads(text)
+        return Document(where, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         at = re.search(r" \(at line (\d+), column \d+\)$", message)
@@ -61,33 +111,36 @@ def _parse(model: type[Model], raw: bytes, where: str, example: str) -> Model:
         raise UsageError(f"{where}:{line}: not TOML: {message[: at.start()] if at else message}") from None
     except (RecursionError, ValueError) as error:  # nesting too deep; an integer of thousands of digits
         raise UsageError(f"{where}:1: not such a file: {type(error).__name__}: {error}") from None
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
-        first = min(
-            errors, key=lambda e: e["type"] != "extra_forbidden"
-        )  # a misspelt key is also a missing one
-        raise UsageError(_explain(model, first, text, where, example)) from None
 
 
-def _explain(model: type[BaseModel], error: ErrorDetails, text: str, where: str, example: str) -> str:
+def _explain(model: type[BaseModel], error: ErrorDetails, layers: Sequence[Document], example: str) -> str:
     """One line: file, line, key, what is wrong and what is allowed."""
     location = tuple(str(part) for part in error["loc"])
-    line = _line_of(text, location)
+    document = max(layers, key=lambda layer: _depth(layer.data, error["loc"]))  # of equals the first
+    where = f"{document.where}:{_line_of(document.text, location)}"
     key = ".".join(location) or "the file"
     match error["type"]:
         case "extra_forbidden":
             near = nearest(location[-1], _keys_at(model, location[:-1]))
-            return f"{where}:{line}: unknown key '{key}'; did you mean {near}?"
+            return f"{where}: unknown key '{key}'; did you mean {near}?"
         case "missing":
-            return f"{where}:{line}: '{key}' is missing; add it ({example} shows every key)"
+            return f"{where}: '{key}' is missing; add it ({example} shows every key)"
         case _:
             message = error["msg"].removeprefix("Value error, ")
             value = (
                 "" if isinstance(error["input"], Mapping | BaseModel) else f" (is {_shown(error['input'])})"
             )
-            return f"{where}:{line}: '{key}'{value}: {message}"
+            return f"{where}: '{key}'{value}: {message}"
+
+
+def _depth(data: Any, location: Sequence[int | str]) -> int:
+    """How many parts of a location the file has."""
+    for depth, part in enumerate(location):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(location)
 
 
 def _shown(value: Any) -> str:

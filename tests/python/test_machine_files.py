@@ -166,3 +166,47 @@ def test_bytes_that_are_no_machine_file_at_all(raw: bytes) -> None:
 def test_a_number_of_thousands_of_digits_is_refused_in_one_line() -> None:
     raw = changed("schema = 1", "schema = 0x" + "f" * 5000)
     assert error_of(raw).startswith(f"x.toml:{line_of(raw, 'schema')}: 'schema' (is a number of thousands")
+
+
+def test_a_file_changes_single_values_of_those_it_is_based_on(tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text(
+        'schema = 1\nname = "more"\n[l1]\nways = { value = 4, assumed = "more" }\n'
+        '[ddr]\nsize = { value = "48 GiB", assumed = "more" }\n'
+    )
+    own = (
+        'schema = 1\nbase = ["cori-knl-cache", "more.toml"]\nname = "mine"\ntitle = "Mine"\n'
+        '[ddr]\nsize = { value = "32 GiB", assumed = "mine" }\n'
+    )
+    knl, mine = load_machine("cori-knl-cache"), parse_machine(own.encode(), str(tmp_path / "x.toml"))
+    assert (mine.name, mine.title, mine.mode) == ("mine", "Mine", "cache")
+    assert (mine.ddr.size.value, mine.ddr.size.assumed) == (32 << 30, "mine")
+    assert (mine.l1.ways.value, mine.l1.ways.assumed) == (4, "more")
+    assert (mine.l1.size, mine.ddr.latency, mine.cores) == (knl.l1.size, knl.ddr.latency, knl.cores)
+
+
+OVER_Y = 'base = ["cori-knl-cache", "y.toml"]'
+
+
+@pytest.mark.parametrize(
+    ("own", "base", "said"),
+    [
+        ('base = "cori-knl"', "", "x.toml:2: 'base' (is 'cori-knl'): name a .toml file, or one of cori-knl-"),
+        ("base = 3", "", "x.toml:2: 'base' (is 3)"),
+        ('base = "y.toml"', None, "x.toml:2: 'base': cannot read"),
+        ('base = "y.toml"', 'schema = 1\n[cores]\ncuont = 3', "y.toml:3: unknown key 'cores.cuont'"),
+        ('base = "y.toml"', '[cores]', "y.toml:1: 'schema' must be 1"),
+        ('base = "y.toml"', 'schema = 1\nbase = "x.toml"', "y.toml:2: 'base': "),
+        (OVER_Y, 'schema = 1\n[l2]\nsize = { value = "3 MiB", assumed = "a" }', "y.toml:2: 'l2'"),
+        (OVER_Y, 'schema = 1\n[l2]\nsize = { value = "3", assumed = "a" }', "y.toml:3: 'l2.size"),
+        ('base = "cori-knl-cache"\nmode = "flat"', "", "x.toml:1: 'the file': mode"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_of_the_file_that_states_it(
+    own: str, base: str | None, said: str, tmp_path: Path
+) -> None:
+    if base is not None:
+        (tmp_path / "y.toml").write_text(base)
+    (tmp_path / "x.toml").write_text(f'schema = 1\n{own}\nname = "mine"\ntitle = "Mine"\n')
+    with pytest.raises(UsageError) as caught:
+        load_machine(tmp_path / "x.toml")
+    assert said in str(caught.value).replace(f"{tmp_path}/", "")

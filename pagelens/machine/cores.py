@@ -1,0 +1,33 @@
+"""The processor cores of a node, and how the cores of one node differ from those of the next."""
+
+import math
+from statistics import NormalDist
+from typing import Annotated
+
+from pydantic import Field
+
+from pagelens import _core
+from pagelens.machine.quantities import Hertz, Positive, PositiveFloat, Sourced, Table
+
+Spread = Annotated[float, Field(ge=0, le=0.2, allow_inf_nan=False)]
+
+
+class Cores(Table):
+    """The processor cores of the node."""
+
+    count: Sourced[Positive] = Field(description="cores that a job can use")
+    frequency: Sourced[Hertz] = Field(description="under the load of a job, of the median node")
+    instructions_per_cycle: Sourced[PositiveFloat] = Field(description="at most, of one core")
+    outstanding_lines: Sourced[Positive] = Field(description="line fetches that one core keeps in flight")
+    frequency_spread: Sourced[Spread] | None = Field(
+        default=None,
+        description="standard deviation of its logarithm between nodes, under power and heat",
+    )
+
+    def frequency_factor(self, seed: int, node: int) -> float:
+        """This node's frequency over the median node's: log-normal, the same for all runs and policies."""
+        if self.frequency_spread is None or self.frequency_spread.value == 0:
+            return 1.0
+        draw = _core.Random(seed, node, 0, _core.Stream.frequency)
+        uniform = (draw.below((1 << 32) - 1) + 1) / (1 << 32)  # neither 0 nor 1
+        return math.exp(self.frequency_spread.value * NormalDist().inv_cdf(uniform))

@@ -1,0 +1,29 @@
+"""The memories of a node, and the cache that a fast one can be for the other."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pagelens.machine.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table
+
+MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
+MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
+
+Ways = Annotated[int, Field(ge=1, le=MOST_WAYS)]
+
+
+class Memory(Table):
+    """One memory of the node."""
+
+    technology: Sourced[str] | None = Field(default=None, description='its kind, as "6 x DDR4-2400"')
+    size: Sourced[Bytes]
+    bandwidth: Sourced[BytesPerSecond] = Field(description="raw: all bytes moved")
+    latency: Sourced[Seconds] = Field(description="of a load that misses all caches, on an idle node")
+
+
+class MemorySideCache(Table):
+    """The cache that fast memory is for the other: all of it in mode "cache", a part in mode "hybrid"."""
+
+    size: Sourced[Bytes] | None = Field(default=None, description='in mode "hybrid": its part of fast_memory')
+    ways: Sourced[Ways]
+    miss_latency: Sourced[Seconds] = Field(description="of a load that misses it")
