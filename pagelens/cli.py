@@ -26,6 +26,10 @@ COMMANDS = {
         "pagelens.accesses.trace_info",
         "Show what a trace holds: footprint, lines, objects, pages.",
     ),
+    "machines": (
+        "pagelens.machine.command",
+        "The machines that are modelled: list, show, check, detect.",
+    ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
 }

@@ -7,4 +7,9 @@ from collections.abc import Iterable
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known names that resemble one, or all of them, as "a, b"."""
     names = list(known)
-    return ", ".join(difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names)
+    return ", ".join(resembling(name, names) or names)
+
+
+def resembling(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that resemble one, the nearest first, at most three."""
+    return difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)

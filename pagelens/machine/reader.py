@@ -8,9 +8,9 @@ from pathlib import Path
 from pagelens.errors import UsageError
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
 from pagelens.machine.toml_file import Document, read_bytes, read_document, validate
-from pagelens.names import nearest
+from pagelens.names import nearest, resembling
 
-EXAMPLE = "machines/cori-knl-cache.toml"
+EXAMPLE = "docs/machine-schema.md"
 PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine
 DEEPEST = 4  # files over one another
 _OWN = ("name", "title", "base")  # what a file does not take over from those it is based on
@@ -49,8 +49,10 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         if machine.mode == "cache":
             return machine.ideal_twin()
     if text not in known:
+        near = resembling(text, known)
+        hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
-            f"machine: '{text}' is unknown; did you mean {nearest(text, known)}? A file's name ends in .toml"
+            f"machine: '{text}' is unknown; {hint}`pagelens machines` lists them, a file's name ends in .toml"
         )
     return read_machine_file(known[text])
 

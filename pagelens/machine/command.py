@@ -1,0 +1,108 @@
+"""`pagelens machines`: which there are, what is stated of one, and whether a file of one's own is sound."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pagelens.machine.drawing import list_lines, machine_lines
+from pagelens.machine.reader import list_machines, load_machine, read_machine_file
+from pagelens.machine.schema import Machine
+from pagelens.machine.values import stated_values
+
+SCHEMA_VERSION = 1  # of --json; a version only adds
+
+EXAMPLES = """Examples:
+
+  pagelens machines
+
+  pagelens machines show skx-8160
+
+  pagelens machines check mine.toml
+
+  pagelens machines detect -o here.toml
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    epilog=EXAMPLES,
+    help="The machines that are modelled: list, show, check, detect.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: sizes in bytes, times in seconds.")]
+
+
+@app.callback(invoke_without_command=True)
+def list_command(context: typer.Context, as_json: Json = False) -> None:
+    """List the machines that come with pagelens."""
+    if context.invoked_subcommand is not None:
+        return
+    machines = {name: load_machine(name) for name in list_machines()}
+    if as_json:
+        _print_json({"machines": [_summary(machine) for machine in machines.values()]})
+        return
+    for line in list_lines(machines):
+        typer.echo(line)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of `pagelens machines`, or a .toml file.")],
+    as_json: Json = False,
+) -> None:
+    """Draw a machine, and list what is stated of it, with units and sources."""
+    machine = load_machine(name)
+    if as_json:
+        _print_json(_summary(machine) | {"values": _values(machine)})
+        return
+    for line in machine_lines(machine):
+        typer.echo(line)
+
+
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A machine file.")],
+    as_json: Json = False,
+) -> None:
+    """Read a machine file: exit status 0 if it is sound, else one line that names file, line and key."""
+    machine = read_machine_file(file)
+    kinds = Counter(stated.value.label for stated in stated_values(machine))
+    if as_json:
+        _print_json(_summary(machine) | {"file": str(file), "origins": dict(kinds)})
+        return
+    typer.echo(
+        f"{file}: sound; {machine.name}, mode {machine.mode}; {kinds.total()} values, of which "
+        f"{kinds['source']} documented, {kinds['input']} calibration, {kinds['assumed']} assumed"
+    )
+
+
+def _summary(machine: Machine) -> dict[str, Any]:
+    return {
+        "name": machine.name,
+        "title": machine.title,
+        "mode": machine.mode,
+        "base": machine.base,
+        "sections": list(machine.sections),
+        "cores": machine.cores.count.value,
+        "fast_memory_bytes": machine.fast_memory.size.value if machine.fast_memory else None,
+        "memory_bytes": machine.ddr.size.value,
+    }
+
+
+def _values(machine: Machine) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": stated.name,
+            "value": stated.value.value,
+            "shown": stated.value.shown,
+            "origin": stated.value.label,
+            "note": stated.value.origin,
+        }
+        for stated in stated_values(machine)
+    ]
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    typer.echo(json.dumps({"schema": "pagelens machines", "version": SCHEMA_VERSION} | record, indent=1))

@@ -1,0 +1,128 @@
+"""A machine as text of 80 columns: its parts in the order in which a line meets them, then every value."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from pagelens.machine.memories import Memory
+from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.machine.values import stated_values
+from pagelens.units import format_binary_size, format_rate
+
+WIDTH = 80
+_LEFT = 27  # columns of the values' names and of the values
+_VALUE = 18
+_KINDS = {"source": "", "input": "calibration: ", "assumed": "assumed: "}
+
+Row = tuple[str, str]  # a part's name, and what is said of it
+
+
+def list_lines(machines: Mapping[str, Machine]) -> Iterator[str]:
+    """A line a machine."""
+    yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<18}  memory"
+    for name, machine in machines.items():
+        fast = _memory(machine.fast_memory) if machine.fast_memory else ""
+        line = f"{name:<23}  {machine.mode:<6}  {machine.cores.count.value:>5}  {fast:<18}  "
+        yield line + _memory(machine.ddr)
+
+
+def machine_lines(machine: Machine) -> Iterator[str]:
+    """The machine drawn, and its values with their sources."""
+    yield from textwrap.wrap(machine.title, WIDTH)
+    based = f", based on {', '.join(machine.base)}" if machine.base else ""
+    yield from textwrap.wrap(f"{machine.name}: mode {machine.mode}{based}", WIDTH)
+    yield ""
+    yield from _picture(machine)
+    for section, values in groupby(stated_values(machine), key=lambda stated: stated.section):
+        yield ""
+        yield f"[{section}]"
+        above = ""
+        for stated in values:
+            text = _KINDS[stated.value.label] + stated.value.origin
+            yield from _value_lines(stated.key, stated.value.shown, "as above" if text == above else text)
+            above = text
+    yield ""
+    yield from textwrap.wrap(
+        "Calibration: a measured figure that the model is fitted to, never a prediction. Assumed: not known, "
+        "with the reason. All else is from the document named.",
+        WIDTH,
+    )
+
+
+def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
+    head = f"  {key:<{_LEFT - 3}} {value:<{_VALUE - 1}} "
+    if len(head) > _LEFT + _VALUE:  # a long value has a line of its own
+        yield from textwrap.wrap(head.strip(), WIDTH, initial_indent="  ", subsequent_indent="    ")
+        head = ""
+    indent = " " * (_LEFT + _VALUE)
+    lines = textwrap.wrap(origin, WIDTH - len(indent), break_on_hyphens=False) or [""]
+    yield f"{head or indent}{lines[0]}".rstrip()
+    for line in lines[1:]:
+        yield indent + line
+
+
+def _picture(machine: Machine) -> Iterator[str]:
+    """Boxes from the cores down to the memories; a line falls from one to the next."""
+    inner = WIDTH - 6
+    yield from _box([_cores(machine), *_private(machine)], inner)
+    shared = list(_shared(machine))
+    if shared:
+        yield from _box(shared, inner, joined=True)
+    fast, cache = machine.fast_memory, machine.memory_side_cache
+    if fast is not None and machine.mode == "flat":
+        half = inner // 2 - 3
+        left = _box([("fast memory", _memory(fast))], half, joined=True)
+        right = _box([("ddr", _memory(machine.ddr))], half, joined=True)
+        for pair in zip(left, right, strict=True):
+            yield "  ".join(line.ljust(half + 5) for line in pair).rstrip()
+        return
+    if fast is not None and cache is not None:
+        part = format_binary_size((cache.size or fast.size).value, 6)
+        size = f"{part} of the fast memory, {cache.ways.value}-way" if cache.size else _memory(fast)
+        kind = "direct-mapped" if cache.ways.value == 1 else f"{cache.ways.value}-way"
+        rows = [("memory-side cache", size if cache.size else f"{size}, {kind}")]
+        if cache.size:
+            rest = format_binary_size(fast.size.value - cache.size.value, 6)
+            rows.append(("fast memory", f"{rest} of its own, {format_rate(fast.bandwidth.value, 6)} in all"))
+        yield from _box(rows, inner, joined=True)
+    yield from _box([("ddr", _memory(machine.ddr))], inner, joined=True)
+
+
+def _cores(machine: Machine) -> Row:
+    cores = machine.cores
+    return "cores", (
+        f"{cores.count.value} x {cores.frequency.shown}, {cores.instructions_per_cycle.shown} a cycle, "
+        f"{cores.outstanding_lines.shown} lines in flight"
+    )
+
+
+def _private(machine: Machine) -> Iterator[Row]:
+    for name, cache in zip(("L1", "L2"), machine.private_caches, strict=True):
+        copies = -(-machine.cores.count.value // cache.shared_by.value)
+        yield name, f"{copies} x {_shape(cache)}"
+
+
+def _shape(cache: PrivateCache) -> str:
+    return f"{cache.size.shown}, {cache.ways.value}-way"
+
+
+def _shared(machine: Machine) -> Iterator[Row]:
+    return iter(())
+
+
+def _memory(memory: Memory) -> str:
+    return f"{memory.size.shown} {memory.bandwidth.shown}"
+
+
+def _box(rows: Sequence[Row], inner: int, joined: bool = False) -> Iterator[str]:
+    """Rows in a frame of `inner` + 4 columns; `joined`: with a line from above."""
+    name_width = 19 if inner > WIDTH // 2 else 13
+    middle = 8
+    if joined:
+        yield " " * (middle + 1) + "│"
+    top = "┴" if joined else "─"
+    yield "┌" + "─" * middle + top + "─" * (inner + 1 - middle) + "┐"
+    for name, text in rows:
+        for number, part in enumerate(textwrap.wrap(text, inner - name_width) or [""]):
+            yield f"│ {name if number == 0 else '':<{name_width}}{part:<{inner - name_width}} │"
+    yield "└" + "─" * (inner + 2) + "┘"

@@ -1,0 +1,89 @@
+"""`pagelens machines`: what it prints, in 80 columns and as JSON."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelens.cli import main
+from pagelens.machine import list_machines, load_machine
+from pagelens.machine.values import stated_values
+
+Run = Callable[..., tuple[int, str, str]]
+FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The command, run inside this process; its status and what it printed."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pagelens", "machines", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capfd.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+def test_the_list_has_every_machine_in_80_columns(machines: Run) -> None:
+    status, out, err = machines()
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines[1 : 1 + len(list_machines())]] == list(list_machines())
+    assert max(map(len, lines)) <= 80
+    listed = json.loads(machines("--json")[1])["machines"]
+    assert [record["name"] for record in listed] == list(list_machines())
+    assert next(r for r in listed if r["name"] == "skx-8160")["cores"] == 24
+
+
+@pytest.mark.parametrize("name", list_machines())
+def test_a_machine_is_shown_with_every_value_and_source(name: str, machines: Run) -> None:
+    status, out, _ = machines("show", name)
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    printed = "".join(out.split())  # lines are wrapped
+    machine = load_machine(name)
+    for section in machine.sections:
+        assert f"[{section}" in out
+    for stated in stated_values(machine):
+        for text in (stated.key, stated.value.shown, stated.value.origin):
+            assert "".join(text.split()) in printed
+
+
+def test_the_picture_shows_what_a_line_meets(machines: Run) -> None:
+    def picture(name: str) -> list[str]:
+        out = machines("show", name)[1]
+        return [line.split()[1] for line in out.splitlines() if line.startswith("│ ") and line[2] != " "]
+
+    assert picture("cori-knl-cache") == ["cores", "L1", "L2", "memory-side", "ddr"]
+    assert picture("cori-knl-hybrid") == ["cores", "L1", "L2", "memory-side", "fast", "ddr"]
+    assert picture("cori-knl-flat") == ["cores", "L1", "L2", "fast"]  # ddr beside it
+    assert "ddr" in machines("show", "cori-knl-flat")[1].splitlines()[10]
+
+
+def test_values_as_json_are_in_base_units(machines: Run) -> None:
+    record = json.loads(machines("show", "cori-knl-cache", "--json")[1])
+    values = {value["name"]: value for value in record["values"]}
+    assert values["l2.size"]["value"] == 1 << 20
+    assert values["ddr.latency"]["value"] == pytest.approx(147e-9)
+    assert values["ddr.bandwidth"]["origin"] == "input"
+    assert values["cores.frequency"]["shown"] == "1.4 GHz"
+
+
+def test_a_file_of_one_s_own_is_checked(machines: Run, tmp_path: Path) -> None:
+    status, out, _ = machines("check", FIXTURE)
+    assert status == 0
+    assert (
+        "sound; cori-knl-cache, mode cache; 18 values, of which 16 documented, 2 calibration, 0 assumed"
+        in out
+    )
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(FIXTURE.read_text().replace("shared_by", "shared_bye", 1))
+    status, out, err = machines("check", wrong)
+    assert (status, out) == (2, "")
+    assert f"{wrong}:18: unknown key 'l1.shared_bye'; did you mean shared_by" in err
+    assert err.count("\n") == 1
