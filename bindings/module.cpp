@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
     pagelens::register_memory(m);
     pagelens::register_frames(m);
     pagelens::register_replay(m);
+    pagelens::register_host(m);
 }

@@ -11,5 +11,6 @@ void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);
 void register_memory(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
+void register_host(nanobind::module_& m);
 
 }  // namespace pagelens

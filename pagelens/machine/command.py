@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from pagelens.files import write_whole
+from pagelens.machine.detect import System, detect
 from pagelens.machine.drawing import list_lines, machine_lines
-from pagelens.machine.reader import list_machines, load_machine, read_machine_file
+from pagelens.machine.reader import list_machines, load_machine, parse_machine, read_machine_file
 from pagelens.machine.schema import Machine
 from pagelens.machine.values import stated_values
 
@@ -76,6 +78,38 @@ def check_command(
         f"{file}: sound; {machine.name}, mode {machine.mode}; {kinds.total()} values, of which "
         f"{kinds['source']} documented, {kinds['input']} calibration, {kinds['assumed']} assumed"
     )
+
+
+@app.command("detect")
+def detect_command(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of printing."),
+    ] = None,
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="Read a captured tree of /proc and /sys instead.")
+    ] = Path("/"),
+) -> None:
+    """Write a machine file for the machine that this runs on: one socket of it.
+
+    From /proc, /sys, CPUID, hwloc where it is installed, and DMI where root asks; what they do not say is
+    marked as assumed. In a virtual machine, the frames are the guest's.
+    """
+    found = detect(System(root))
+    text = found.to_toml()
+    machine = parse_machine(text.encode(), str(output or "machine"))
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(output, lambda partial: partial.write_text(text))
+        typer.echo(
+            f"{output}: {machine.title}; mode {machine.mode}. `pagelens machines show {output}` draws it."
+        )
+    if machine.hypervisor:
+        typer.echo(
+            f"This is a guest of {machine.hypervisor}: its frames are the guest's, not those of the memory.",
+            err=True,
+        )
 
 
 def _summary(machine: Machine) -> dict[str, Any]:

@@ -63,6 +63,10 @@ class Machine(Table):
         description="what the fast memory is: a cache for the other (`cache`), memory of its own (`flat`), "
         "a part of it each (`hybrid`); or there is only one memory (`single`)"
     )
+    hypervisor: str | None = Field(
+        default=None,
+        description="that the machine is a guest of: its frames are the guest's, not the memory's",
+    )
     ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
     cores: Cores
     l1: PrivateCache

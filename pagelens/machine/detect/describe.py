@@ -1,0 +1,194 @@
+"""From what was found to a machine file: its mode, what it is based on, and what had to be assumed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import tomlkit
+from tomlkit.items import Table
+
+from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.machine.detect.memory import Described, Node, describe, read_modules, read_nodes
+from pagelens.machine.detect.processor import Cache, Processor, read_processor
+from pagelens.machine.detect.system import System
+from pagelens.machine.memories import MOST_TAGS
+from pagelens.units import parse_size
+
+# Vendor, family, model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's revision
+# guides): what the processor's kind has in common is not read but taken over.
+_KINDS: Mapping[tuple[str, int, int], str] = {
+    ("GenuineIntel", 6, 0x2D): "family/sandy-bridge-ep",
+    ("GenuineIntel", 6, 0x55): "family/skylake-sp",  # with its successors on the same socket
+    ("GenuineIntel", 6, 0x57): "family/knl",
+    ("GenuineIntel", 6, 0x6A): "family/ice-lake-sp",
+    ("GenuineIntel", 6, 0x8F): "family/sapphire-rapids",
+    ("AuthenticAMD", 25, 0x11): "family/genoa",
+}
+_MCDRAM = {0x57, 0x85}  # models of Intel's family 6 with memory on the package: KNL, KNM
+_MCDRAM_BYTES = 16 << 30
+_LEAST_CACHE = 4 << 20  # of a machine file
+
+Section = dict[str, Found]
+
+
+@dataclass
+class Description:
+    """What the file states."""
+
+    name: str
+    title: str
+    mode: str
+    base: str | None
+    hypervisor: str | None
+    sections: dict[str, Section] = field(default_factory=dict)
+
+    def to_toml(self) -> str:
+        """The file."""
+        document = tomlkit.document()
+        for line in self._introduction():
+            document.add(tomlkit.comment(line))
+        document["schema"] = 1
+        if self.base:
+            document["base"] = self.base
+        document["name"], document["title"], document["mode"] = self.name, self.title, self.mode
+        if self.hypervisor:
+            document["hypervisor"] = self.hypervisor
+        for name, section in self.sections.items():
+            document.add(tomlkit.nl())
+            document[name] = _table(section)
+        return tomlkit.dumps(document).rstrip("\n") + "\n"
+
+    def _introduction(self) -> list[str]:
+        lines = [
+            "Written by `pagelens machines detect`: `source` names what a value was read from,",
+            "`assumed` says why it could not be.",
+        ]
+        if self.base:
+            lines.append(f"What is not here is {self.base}'s.")
+        if self.hypervisor:
+            lines += [
+                f"This is a guest of {self.hypervisor}: its frames are the guest's, not those of the memory,",
+                "and the hypervisor may tell of other caches than there are.",
+            ]
+        return lines
+
+
+def detect(system: System) -> Description:
+    """The machine (one socket of it) as a file would state it."""
+    processor, nodes = read_processor(system), read_nodes(system)
+    base = _KINDS.get((processor.vendor, processor.family, processor.model))
+    name = "".join(c for c in processor.name if c.isprintable())[:60] or "Unknown processor"
+    several = f", one of {processor.sockets} sockets" if processor.sockets > 1 else ""
+    guest = f", a guest of {processor.hypervisor}" if processor.hypervisor else ""
+    cores = processor.cores.value
+    title = f"{name} ({cores} core{'' if cores == 1 else 's'}{several}{guest})"
+    found = Description("this-machine", title, "single", base, processor.hypervisor)
+    found.sections["cores"] = _cores(processor, base)
+    found.sections["l1"] = _private(processor, 1, "32 KiB", 8)
+    found.sections["l2"] = _private(processor, 2, "1 MiB", 16)
+    _add_memories(found, system, processor, nodes)
+    return found
+
+
+def _cores(processor: Processor, base: str | None) -> Section:
+    section = {"count": processor.cores, "frequency": processor.frequency}
+    if base is None:
+        section["instructions_per_cycle"] = assumed(4.0, "four-wide, as most processors of its time")
+        section["outstanding_lines"] = assumed(16, "10 to 12 fill buffers and what an L2's prefetcher adds")
+    return section
+
+
+def _private(processor: Processor, level: int, size: str, ways: int) -> Section:
+    cache = processor.cache(level)
+    if cache is None or not cache.sound:
+        reason = "nothing here says it" if cache is None else _odd(cache)
+        return {"size": assumed(size, reason), "ways": assumed(ways, reason), "shared_by": assumed(1, reason)}
+    shared = read(processor.shared_by(cache), cache.where)
+    return {
+        "size": read(size_text(cache.size), cache.where),
+        "ways": read(cache.ways, cache.where),
+        "shared_by": shared,
+    }
+
+
+def _odd(cache: Cache) -> str:
+    return f"{cache.where} has {size_text(cache.size)}, {cache.ways}-way, which makes no power of two of sets"
+
+
+def _add_memories(found: Description, system: System, processor: Processor, nodes: list[Node]) -> None:
+    """Sections and mode: nodes of this socket are one memory, nodes without processors another."""
+    own = (
+        [node for node in nodes if node.cpus & processor.cpus]
+        or [node for node in nodes if node.cpus]
+        or nodes
+    )
+    without = [node for node in nodes if not node.cpus and node not in own]
+    local = describe(own, read_modules(system), processor.sockets)
+    mcdram = processor.vendor == "GenuineIntel" and processor.family == 6 and processor.model in _MCDRAM
+    fast_base = found.base if mcdram else None  # the only kind whose file states a fast memory
+    size = _side_cache(own, mcdram and not without)
+    if size is not None:
+        _add_cache(found, own, size, without, fast_base)
+    elif without:
+        found.mode = "flat"
+        far = describe(without, [], 1)
+        rates = [sum(node.bandwidth or 0 for node in group) for group in (without, own)]
+        if rates[0] > rates[1] if all(rates) else mcdram:
+            found.sections["fast_memory"] = _memory(far, fast_base, fast=True)
+        else:
+            found.sections["fast_memory"] = _memory(local, None, fast=True)
+            found.sections["ddr"] = _memory(far, None)
+            return
+    found.sections["ddr"] = _memory(local, found.base)
+
+
+def _side_cache(own: list[Node], must_be: bool) -> Found | None:
+    """The size of the cache on the memory's side, a power of two; None where there is none to model."""
+    side, memory = sum(node.side_cache or 0 for node in own), sum(node.size for node in own)
+    where = f"{own[0].path}/memory_side_cache"
+    least = max(_LEAST_CACHE, -(-2 * memory // MOST_TAGS))
+    if not least <= side <= memory:
+        reason = "no node has the MCDRAM as memory of its own, so all of it is a cache"
+        return assumed(size_text(_MCDRAM_BYTES), reason) if must_be else None
+    if side & (side - 1):
+        reason = f"{where} says {size_text(side)}; a power of two is modelled"
+        return assumed(size_text(1 << (side.bit_length() - 1)), reason)
+    return read(size_text(side), where)
+
+
+def _add_cache(
+    found: Description, own: list[Node], size: Found, without: list[Node], base: str | None
+) -> None:
+    """A cache on the memory's side; nodes without processors are then the rest of the fast memory."""
+    direct = all(node.side_cache_direct for node in own if node.side_cache) and size.kind == "source"
+    ways = read(1, f"{size.note}: direct-mapped") if direct else assumed(1, "as of KNL and Xeon Max")
+    section = {"ways": ways, "miss_latency": assumed("270 ns", "as measured of KNL (Chips and Cheese)")}
+    found.mode, total = "cache", size
+    if without:
+        found.mode, section = "hybrid", {"size": size, **section}
+        bytes_in_all = parse_size(str(size.value)) + sum(node.size for node in without)
+        total = read(size_text(bytes_in_all), f"{size.note}, and the nodes without processors")
+    found.sections["memory_side_cache"] = section
+    found.sections["fast_memory"] = _memory(Described(total, None, None), base, fast=True)
+
+
+def _memory(memory: Described, base: str | None, fast: bool = False) -> Section:
+    """What is not known is left to the base, or assumed."""
+    section = {"technology": memory.technology} if memory.technology else {}
+    section["size"] = memory.size
+    rate, delay = ("200 GB/s", "130 ns") if fast else ("20 GB/s", "100 ns")
+    if memory.bandwidth or not base:
+        section["bandwidth"] = memory.bandwidth or assumed(
+            rate, "neither HMAT nor DMI says; root can read DMI"
+        )
+    if memory.latency or not base:
+        section["latency"] = memory.latency or assumed(delay, "HMAT says nothing; typical of a server")
+    return section
+
+
+def _table(section: Section) -> Table:
+    table = tomlkit.table()
+    for key, found in section.items():
+        value = tomlkit.inline_table()
+        value.update({"value": found.value, found.kind: found.note})
+        table[key] = value
+    return table

@@ -1,0 +1,31 @@
+"""A value that was found, or had to be assumed."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Found:
+    """As it will stand in a machine file: a number, or a text with its unit."""
+
+    value: int | float | str
+    kind: Literal["source", "assumed"]
+    note: str
+
+
+def read(value: float | str, where: str) -> Found:
+    """What `where` says."""
+    return Found(value, "source", where)
+
+
+def assumed(value: float | str, reason: str) -> Found:
+    """What nothing here says."""
+    return Found(value, "assumed", reason)
+
+
+def size_text(size: int) -> str:
+    """Bytes with the largest unit that leaves a whole number, as "1408 KiB"."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale and size % scale == 0:
+            return f"{size // scale} {unit}"
+    return f"{size} B"

@@ -1,0 +1,123 @@
+"""What a machine says of itself: files of /proc and /sys under a root, CPUID, hwloc.
+
+Another root is a captured tree: there CPUID's answers lie in the file `cpuid`, as `cpuid -1 -r` prints them,
+and hwloc's in `hwloc.xml`, as `lstopo --of xml` does. Anything can be missing or garbage: it then reads as
+empty, never as an error.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pagelens import _core
+
+MOST_BYTES = 4 << 20  # of a file: /proc/cpuinfo of hundreds of processors has 1 MB
+MOST_CPUS = 1 << 16
+_HWLOC_SECONDS = 20
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LEAF = re.compile(
+    r"\s*0x([0-9a-f]+) 0x([0-9a-f]+): eax=0x([0-9a-f]+) ebx=0x([0-9a-f]+) ecx=0x([0-9a-f]+) edx=0x([0-9a-f]+)"
+)
+
+Registers = tuple[int, int, int, int]  # EAX, EBX, ECX, EDX
+
+
+class System:
+    """The machine whose root directory is `root`."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+        self.captured = root.resolve() != Path("/")
+
+    def text(self, path: str) -> str:
+        """A file's content without blanks at its ends; empty if it cannot be read."""
+        return self.raw(path).decode("utf-8", "replace").strip()
+
+    def raw(self, path: str) -> bytes:
+        """A file's bytes; none if it cannot be read."""
+        try:
+            with open(self.root / path.lstrip("/"), "rb") as file:
+                return file.read(MOST_BYTES)
+        except (OSError, ValueError):
+            return b""
+
+    def number(self, path: str) -> int | None:
+        """The whole number that a file holds."""
+        text = self.text(path)
+        return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+    def size(self, path: str) -> int | None:
+        """Bytes of "1024K"."""
+        match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", self.text(path))
+        return int(match[1]) * _SIZES[match[2]] if match else None
+
+    def cpus(self, path: str) -> frozenset[int]:
+        """The processors of "0-3,8"."""
+        found: set[int] = set()
+        for part in self.text(path).split(","):
+            match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
+            if match:
+                last = min(int(match[2] or match[1]), MOST_CPUS)
+                found.update(range(int(match[1]), last + 1))
+        return frozenset(found)
+
+    def folders(self, path: str, prefix: str) -> list[str]:
+        """Paths of the entries `prefix` + number in a folder, in order of number."""
+        try:
+            names = [entry.name for entry in (self.root / path.lstrip("/")).iterdir()]
+        except OSError:
+            return []
+        numbered = [
+            name for name in names if re.fullmatch(re.escape(prefix) + "[0-9]{1,6}(-[0-9]{1,6})?", name)
+        ]
+        return [f"{path}/{name}" for name in sorted(numbered, key=lambda name: (len(name), name))]
+
+    def fields(self, path: str) -> dict[str, str]:
+        """The first "name : value" of each name in a file such as /proc/cpuinfo."""
+        found: dict[str, str] = {}
+        for line in self.text(path).splitlines():
+            name, colon, value = line.partition(":")
+            if colon:
+                found.setdefault(name.strip(), value.strip())
+        return found
+
+    def cpuid(self, leaf: int, subleaf: int = 0) -> Registers:
+        """Zeros where there is no such leaf."""
+        if self.captured:
+            return self._captured_leaves.get((leaf, subleaf), (0, 0, 0, 0))
+        a, b, c, d = _core.cpuid(leaf, subleaf)
+        return (a, b, c, d)
+
+    def hwloc(self) -> Iterator[dict[str, str]]:
+        """The attributes of hwloc's objects, from the machine down; nothing where it is not installed."""
+        try:
+            root = ElementTree.fromstring(self._hwloc_xml())
+        except (ElementTree.ParseError, ValueError):
+            return
+        yield from (dict(element.attrib) for element in root.iter("object"))
+
+    def _hwloc_xml(self) -> bytes:
+        if self.captured:
+            return self.raw("hwloc.xml")
+        program = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+        if program is None:
+            return b""
+        command = [program, "--of", "xml", "--no-io"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=_HWLOC_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return b""
+        return done.stdout[:MOST_BYTES]
+
+    @cached_property
+    def _captured_leaves(self) -> dict[tuple[int, int], Registers]:
+        found: dict[tuple[int, int], Registers] = {}
+        for line in self.text("cpuid").splitlines():
+            if match := _LEAF.match(line):
+                leaf, subleaf, a, b, c, d = (int(word, 16) & 0xFFFFFFFF for word in match.groups())
+                found.setdefault((leaf, subleaf), (a, b, c, d))
+        return found

@@ -1,0 +1,148 @@
+"""`pagelens machines detect`: what is made of captured trees, of damaged ones, and of this machine."""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machine_trees import NAMES, TREES, lay_out, read_tree
+
+from pagelens.cli import main
+from pagelens.machine import Machine, parse_machine, read_machine_file
+from pagelens.machine.detect import System, detect
+from pagelens.machine.values import stated_values
+
+
+def detected(name: str, root: Path) -> Machine:
+    return parse_machine(detect(lay_out(read_tree(name), root)).to_toml().encode(), "x.toml")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_captured_tree_gives_its_machine_file(name: str, tmp_path: Path) -> None:
+    assert detect(lay_out(read_tree(name), tmp_path)).to_toml() == (TREES / f"{name}.toml").read_text()
+    assert read_machine_file(TREES / f"{name}.toml").name == "this-machine"
+
+
+def test_a_guest_is_called_one(tmp_path: Path) -> None:
+    machine = detected("guest-genoa", tmp_path)
+    assert machine.hypervisor == "KVM"
+    assert machine.title == "AMD EPYC (2 cores, a guest of KVM)"
+    assert (machine.cores.count.value, machine.l2.size.value, machine.l2.sets) == (2, 1 << 20, 2048)
+    assert machine.cores.frequency.label == "assumed"
+
+
+def test_a_knl_in_flat_mode_has_its_mcdram_as_the_fast_memory(tmp_path: Path) -> None:
+    machine = detected("knl-flat", tmp_path)
+    assert (machine.mode, machine.hypervisor) == ("flat", None)
+    assert machine.cores.count.value == 68
+    assert (machine.l1.shared_by.value, machine.l2.shared_by.value) == (1, 2)
+    assert machine.fast_memory is not None
+    assert machine.fast_memory.size.value == 16514780 << 10
+    assert machine.fast_memory.bandwidth.value == 355e9  # its kind's
+    assert machine.ddr.size.value == 98820824 << 10
+
+
+def test_a_knl_without_such_a_node_is_in_cache_mode(tmp_path: Path) -> None:
+    machine = detected("knl-cache", tmp_path)
+    assert machine.mode == "cache"
+    assert machine.fast_memory is not None
+    assert (machine.fast_memory.size.value, machine.fast_memory.size.label) == (16 << 30, "assumed")
+
+
+def test_of_two_sockets_one_is_described(tmp_path: Path) -> None:
+    machine = detected("two-socket-8160", tmp_path)
+    assert machine.title == "Intel Xeon Platinum 8160 (24 cores, one of 2 sockets)"
+    assert machine.mode == "single"
+    assert (machine.cores.count.value, machine.cores.frequency.value) == (24, 2.1e9)
+    assert machine.ddr.size.value == 97585196 << 10
+    assert machine.ddr.technology is not None
+    assert machine.ddr.technology.value == "6 x DDR4-2666"
+    assert machine.ddr.bandwidth.value == pytest.approx(6 * 2666e6 * 8)
+
+
+def test_what_the_firmware_says_of_memories_is_taken(tmp_path: Path) -> None:
+    machine = detected("xeon-max-cache", tmp_path)
+    assert machine.mode == "cache"
+    assert machine.fast_memory is not None
+    assert machine.fast_memory.size.value == 64 << 30
+    assert machine.memory_side_cache is not None
+    assert machine.memory_side_cache.ways.label == "source"
+    assert (machine.ddr.bandwidth.value, machine.ddr.bandwidth.label) == (235e9, "source")
+    assert machine.ddr.latency.value == pytest.approx(118e-9)
+
+
+def test_memory_without_processors_that_is_slower_is_the_lower_tier(tmp_path: Path) -> None:
+    machine = detected("genoa-cxl", tmp_path)
+    assert machine.mode == "flat"
+    assert machine.fast_memory is not None
+    assert (machine.fast_memory.bandwidth.value, machine.ddr.bandwidth.value) == (460e9, 56e9)
+    assert machine.ddr.latency.value == pytest.approx(255e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "l1", "l2"),
+    [
+        ("westmere-cpuid", "CPUID leaf 0x4", (1 << 15, 8), (1 << 18, 8)),
+        ("hwloc-only", "hwloc", (1 << 15, 8), (1 << 19, 8)),
+    ],
+)  # fmt: skip
+def test_caches_that_sysfs_does_not_show(
+    name: str, where: str, l1: tuple[int, ...], l2: tuple[int, ...], tmp_path: Path
+) -> None:
+    machine = detected(name, tmp_path)
+    for cache, expected in ((machine.l1, l1), (machine.l2, l2)):
+        assert (cache.size.value, cache.ways.value, cache.size.source) == (*expected, where)
+
+
+def test_of_nothing_all_is_assumed(tmp_path: Path) -> None:
+    text = detect(System(tmp_path)).to_toml()
+    machine = parse_machine(text.encode(), "x.toml")
+    assert {stated.value.label for stated in stated_values(machine)} == {"assumed"}
+
+
+GARBAGE = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [b"", b"0", b"-1", b"9" * 40, b"0-99999999", b"nan", b"1024G", b"\xff\xfe", b"999999999999K"]
+    ),
+    st.integers(0, 1 << 70).map(lambda number: str(number).encode()),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sampled_from(NAMES), st.data())
+def test_a_damaged_tree_still_gives_a_sound_file(name: str, data: st.DataObject) -> None:
+    files = read_tree(name)
+    for path in data.draw(st.lists(st.sampled_from(sorted(files)), min_size=1, max_size=6)):
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                files.pop(path, None)
+            case 1:
+                files[path] = data.draw(GARBAGE)
+            case _:  # one field or number of it
+                content = files.get(path, b"")
+                numbers = list(re.finditer(rb"[0-9]+|: .*", content))
+                if numbers:
+                    at = data.draw(st.sampled_from(numbers))
+                    files[path] = content[: at.start()] + data.draw(GARBAGE) + content[at.end() :]
+    with tempfile.TemporaryDirectory() as folder:
+        text = detect(lay_out(files, Path(folder))).to_toml()
+    parse_machine(text.encode(), "x.toml")
+
+
+def test_the_machine_that_this_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "here.toml"
+    monkeypatch.setattr(sys, "argv", ["pagelens", "machines", "detect", "-o", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code is None or ended.value.code == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith(f"{file}: ")
+    machine = read_machine_file(file)
+    assert ("frames are the guest's" in printed.err) == (machine.hypervisor is not None)
+    assert list(tmp_path.iterdir()) == [file]
