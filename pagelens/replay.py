@@ -24,13 +24,17 @@ _REPLAYED = ("cores", "l1", "l2", "memory_side_cache", "fast_memory", "ddr")
 Counts = NDArray[np.uint64]
 
 
+def why_not_replayable(machine: Machine) -> str:
+    """What a replay does not know of a machine's make; empty if it knows all that it needs."""
+    if machine.mode in REPLAYED_MODES:
+        return ""
+    return f"its mode is '{machine.mode}', and only {' and '.join(REPLAYED_MODES)} can be replayed yet"
+
+
 def check_replayable(machine: Machine) -> None:
     """Raises UsageError for a machine that is not made of what a replay knows."""
-    if machine.mode not in REPLAYED_MODES:
-        raise UsageError(
-            f"machine {machine.name}: its mode is '{machine.mode}', and only {' and '.join(REPLAYED_MODES)} "
-            "can be replayed yet; choose another of `pagelens machines`"
-        )
+    if reason := why_not_replayable(machine):
+        raise UsageError(f"machine {machine.name}: {reason}; choose another of `pagelens machines`")
 
 
 def left_out(machine: Machine) -> list[str]:

@@ -13,14 +13,13 @@ from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
+from pagelens.explain.machine import FALLBACK, choose_machine
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import DEFAULT_HISTORY, Policy, parse_history, policies
-from pagelens.machine import list_machines, load_machine
 from pagelens.names import nearest
-from pagelens.replay import check_replayable
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
@@ -40,7 +39,6 @@ EXAMPLES = """Examples:
   pagelens explain app.trace --json > app.json
 """
 
-_MACHINE = "cori-knl-cache"
 _TRACING = "Tracing a program"
 
 Target = Annotated[
@@ -54,11 +52,11 @@ Size = Annotated[
     str | None, Option(metavar="SIZE", help="Memory of the declared loops on a node, as 17.6GB or 16GiB.")
 ]
 MachineName = Annotated[
-    str,
+    str | None,
     Option(
         metavar="NAME",
-        help=f"{', '.join(list_machines())}; a cache-mode name with -ideal for its fully associative twin; "
-        "or a .toml file.",
+        help="One of `pagelens machines`; a cache-mode name with -ideal for its fully associative twin; or a "
+        f".toml file. Without it, this machine, or {FALLBACK} where this one cannot be replayed.",
     ),
 ]
 Ways = Annotated[
@@ -128,7 +126,7 @@ def explain_command(
     target: Target = None,
     workload: WorkloadName = None,
     size: Size = None,
-    machine: MachineName = _MACHINE,
+    machine: MachineName = None,
     ways: Ways = None,
     ranks: Ranks = None,
     full_size: FullSize = None,
@@ -147,10 +145,8 @@ def explain_command(
     region: Region = None,
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
-    stated = load_machine(machine)
-    check_replayable(stated)
-    if ways is not None:
-        stated = stated.with_ways(ways)
+    taken = choose_machine(machine)
+    stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     chosen = choose_policies(policy_names)
     steps = parse_history(history, "--history")
     if workload is not None:
@@ -172,6 +168,8 @@ def explain_command(
         raise UsageError(
             "nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
+    if taken.note and not quiet:
+        print(taken.note, file=sys.stderr)
     with found as source:
         chosen_phase = choose_phase(phase, source.program)
         with progress_bar(quiet) as progress:
@@ -186,7 +184,8 @@ def explain_command(
                 steps,
                 progress=progress,
             )
-        explanation = explain(ensemble, shlex.join(["pagelens", *sys.argv[1:]]))
+        command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
+        explanation = explain(ensemble, shlex.join(command))
         report = write_outputs(explanation, ensemble, source.directory)
     if json:
         print(explanation.model_dump_json(indent=1))

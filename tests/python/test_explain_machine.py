@@ -1,0 +1,67 @@
+"""Without --machine, `explain` takes the machine that it runs on where it can, and says what it took."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from machine_trees import lay_out, read_tree
+
+from pagelens.cli import main
+from pagelens.errors import UsageError
+from pagelens.explain.machine import choose_machine
+from pagelens.machine import load_machine
+from pagelens.machine.detect import System
+
+WORKLOAD = ["--workload", "stream-triad", "--size", "300MB", "--nodes", "1", "--policies", "random"]
+
+
+def test_a_machine_that_can_be_replayed_is_taken(tmp_path: Path) -> None:
+    chosen = choose_machine(None, lay_out(read_tree("knl-cache"), tmp_path))
+    assert chosen.machine.title == "Intel Xeon Phi 7250 (68 cores)"
+    assert chosen.note == "machine: this one, Intel Xeon Phi 7250 (68 cores); --machine chooses another"
+    flag, file = chosen.repeat(tmp_path)
+    assert flag == "--machine"
+    assert load_machine(file) == chosen.machine
+
+
+@pytest.mark.parametrize("tree", ["guest-genoa", None])
+def test_else_it_is_said_in_one_line_which_is_and_why(tree: str | None, tmp_path: Path) -> None:
+    chosen = choose_machine(None, lay_out(read_tree(tree), tmp_path) if tree else System(tmp_path))
+    assert chosen.machine == load_machine("cori-knl-cache")
+    assert "cori-knl-cache, as this one (" in chosen.note
+    assert "cannot be replayed: its mode is 'single'" in chosen.note
+    assert "\n" not in chosen.note
+    assert chosen.repeat(tmp_path) == ("--machine", "cori-knl-cache")
+
+
+def test_a_machine_that_is_named_needs_no_word() -> None:
+    chosen = choose_machine("cori-knl-flat")
+    assert (chosen.machine.name, chosen.note, chosen.repeat(Path())) == ("cori-knl-flat", "", ())
+    with pytest.raises(UsageError, match="machine skx-8160: its mode is 'single'"):
+        choose_machine("skx-8160")
+
+
+def test_the_command_takes_it_and_can_be_repeated_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here = lay_out(read_tree("knl-flat"), tmp_path / "root")
+    monkeypatch.setattr("pagelens.explain.machine.System", lambda: here)
+    monkeypatch.chdir(tmp_path)
+
+    def explained(words: list[str]) -> tuple[dict[str, object], str]:
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capfd.readouterr()
+        assert not ended.value.code, captured.err
+        return json.loads(captured.out), captured.err
+
+    first, said = explained(["pagelens", "explain", *WORKLOAD, "--json"])
+    assert said == "machine: this one, Intel Xeon Phi 7250 (68 cores); --machine chooses another\n"
+    command = shlex.split(first["sample"]["command"])
+    assert command[2] == "--machine"
+    again, said = explained(command)
+    assert said == ""
+    assert again["distributions"] == first["distributions"]
