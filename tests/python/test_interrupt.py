@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,21 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
         assert info.returncode == 0
     for report in tmp_path.glob("**/report.html"):
         assert report.read_text().rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize("imported", ["os", "polars"])  # which has a handler of its own
+def test_ctrl_c_during_imports_ends_the_process_silently(imported: str) -> None:
+    program = f"""
+import os, signal
+from pagelens.interrupts import ending_at_once
+with ending_at_once():
+    import {imported}
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+print("went on")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize(
