@@ -16,6 +16,7 @@ from pagelens.errors import Failure
 
 _INSTALL = "install Debian's package: apt-get install qemu-user"
 _OLDEST = (7, 2)  # the first whose plugin interface was tried
+_NEWEST = (8, 2)  # 9.0 loads no plugins of this interface, which is version 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,10 @@ def find_emulator() -> Emulator:
     except OSError as error:
         raise Failure(f"{qemu} does not run ({error.strerror}); {_INSTALL}") from None
     match = re.search(r"version (\d+)\.(\d+)", version)
-    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
-        raise Failure(f"{qemu} is too old: {version.splitlines()[:1]}, QEMU 7.2 to 8.2 is needed; {_INSTALL}")
+    number = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not _OLDEST <= number <= _NEWEST:
+        said = version.partition("\n")[0] or "no version"
+        raise Failure(f"{qemu} is '{said}', and QEMU 7.2 to 8.2 is needed; {_INSTALL}")
     try:
         with qemu.open("rb") as file:
             dynamic = any(ELFFile(file).iter_segments("PT_INTERP"))
@@ -53,7 +56,7 @@ def find_emulator() -> Emulator:
         qemu,
         libraries / "libpagelens_tracer.so",
         libraries / "libpagelens_hooks.so",
-        wide_reads=(int(match[1]), int(match[2])) == (7, 2),  # seen there; others are taken at their word
+        wide_reads=number == (7, 2),  # seen there; others are taken at their word
     )
     for library in (emulator.plugin, emulator.hooks):
         if not library.is_file():

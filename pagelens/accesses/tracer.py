@@ -357,7 +357,8 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         )
     elif result.exit_status < 0:
         name = signal.Signals(-result.exit_status).name
-        yield f"{request.command[0]} was killed by {name}; {result.path} holds what it did until then"
+        held = "what it did until then" if result.complete else "what had been written by then, not the last"
+        yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
     if result.complete and request.accesses and result.accesses >= request.accesses:
         share = result.share_seen or 0
         yield (

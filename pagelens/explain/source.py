@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.accesses.trace import is_trace, open_trace
+from pagelens.accesses.trace import TraceWorkload, is_trace, open_trace
 from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
 from pagelens.accesses.workload import Workload
@@ -66,15 +66,25 @@ def trace_or_open(
     the tracing is shown on a terminal, unless `quiet`.
     """
     path = Path(target[0])
-    if len(target) == 1 and is_trace(path):
-        program = open_trace(path)
+    if is_trace(path):
+        if len(target) > 1:
+            raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
+        program = _opened_with_lines(path)
         with claim_directory(output or OUTPUT / program.name) as directory:
             yield _fill(program, machine, ranks, full_size, directory)
         return
     _check_ranks(ranks, machine, 1)  # before the program runs: some threads more, and it is too many anyway
     with claim_directory(output or OUTPUT / path.name) as directory:
-        program = open_trace(_trace(request, directory / f"{path.name}.trace", quiet))
+        program = _opened_with_lines(_trace(request, directory / f"{path.name}.trace", quiet))
         yield _fill(program, machine, ranks, full_size, directory)
+
+
+def _opened_with_lines(path: Path) -> TraceWorkload:
+    """The trace; raises Failure where it has no line: a verdict on nothing would be none."""
+    program = open_trace(path)
+    if program.survey.line_events == 0:
+        raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
+    return program
 
 
 def choose_phase(name: str | None, program: Workload) -> str | None:

@@ -195,6 +195,35 @@ def test_a_region_that_is_never_begun_is_no_reason_for_a_verdict(
     assert done.stderr.endswith("there is nothing to explain\n")
 
 
+def test_a_trace_without_accesses_is_no_reason_for_a_verdict(
+    explain: Run, pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    options = ["--region", "nowhere", "-o", tmp_path / "empty.trace"]
+    empty = [pagelens_command, "trace", *options, "--", "/bin/true"]
+    subprocess.run(empty, check=True, capture_output=True)
+    done = explain("empty.trace")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "empty.trace: it holds no accesses to explain; trace the program again" in done.stderr
+    assert not (tmp_path / "pagelens-out").exists()
+
+    killed = explain("--", compile_c("#include <signal.h>\nint main(void) { raise(SIGKILL); }"))
+    assert (killed.returncode, killed.stdout) == (1, "")
+    said = killed.stderr.splitlines()
+    assert "was killed by SIGKILL" in said[0]
+    assert "holds what had been written by then, not the last" in said[0]
+    assert "it holds no accesses" in said[1]
+    assert len(said) == 2
+
+
+def test_of_traces_one_at_a_time_is_explained(explain: Run, tmp_path: Path) -> None:
+    done = explain("one.trace", "two.trace")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == "pagelens: one.trace: is a trace, and two.trace stands behind it; explain one at a time\n"
+    )
+
+
 def test_tracing_shows_its_progress_on_a_terminal(
     pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
