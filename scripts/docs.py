@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from pagelens.explain.schema import json_reference, json_schema
+from pagelens.machine.reference import schema_reference
 
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
@@ -44,6 +45,7 @@ def main() -> None:
         "cli.md": cli_reference(),
         "explain-json.md": json_reference(),
         "explain-schema.json": json_schema(),
+        "machine-schema.md": schema_reference(),
     }
     faults = []
     for name, text in generated.items():

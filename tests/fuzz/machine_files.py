@@ -6,19 +6,29 @@ Any bytes give what the file states, or one line of error.
 import random
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from pagelens.errors import UsageError
 from pagelens.machine import list_machines, parse_machine
 from pagelens.machine.hashes import list_hashes, parse_hash
+from pagelens.machine.reader import list_parts
 
-SEEDS = tuple(path.read_bytes() for path in (*list_machines().values(), *list_hashes().values()))
+WHOLE = Path(__file__).parents[1] / "data" / "machines"  # files with every section in them
+FILES = (
+    *list_machines().values(),
+    *list_parts().values(),
+    *list_hashes().values(),
+    *sorted(WHOLE.glob("*.toml")),
+)
+SEEDS = tuple(path.read_bytes() for path in FILES)
 TOKENS = tuple(
     token.encode()
     for token in (
         *"[]{}=\",.#\n\t\0'+-_:",
         "[[", "]]", '"""', "'''", "\\u0000", "\\n", "\\", "=\n", "value", "source", "assumed", "input",
         "true", "inf", "nan", "-nan", "1e999", "-1", "0", "0x7fffffffffffffffffff", "1979-05-27T07:32:00Z",
-        "9" * 26, "16 GiB", "0 B", "-1 B", "1e400 GiB", "0.000001 ns", "90 GB/s", "µ", '"a\\nb" = 1\n',
+        "9" * 26, "16 GiB", "0 B", "-1 B", "1e400 GiB", "0.000001 ns", "90 GB/s", "µ",
+        "base = ", '"fuzz.toml"', '"skx-8160"', '"hybrid"', '"a\\nb" = 1\n',
     )
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ import pytest
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
+from pagelens.machine.reference import schema_reference
 from pagelens.machine.schema import Mode
 from pagelens.replay import check_replayable
 
@@ -262,3 +263,12 @@ def test_what_is_wrong_is_said_of_the_file_that_states_it(
     with pytest.raises(UsageError) as caught:
         load_machine(tmp_path / "x.toml")
     assert said in str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_the_reference_names_every_section_and_its_example_is_sound() -> None:
+    page = schema_reference()
+    for section in ALL["cori-knl-cache"].sections:
+        assert f"## `[{section}]`" in page
+    example = page.split("```toml\n")[2].split("```")[0]
+    machine = parse_machine(example.encode(), "x.toml")
+    assert (machine.name, machine.l2.size.value, machine.l2.ways.value) == ("skx-8160-2m", 2 << 20, 16)
