@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import pagelens
 from pagelens.ensemble.result import TWINS, Ensemble
 from pagelens.explain import statistics
-from pagelens.explain.attribution import Attribution, Columns, attribute
+from pagelens.explain.attribution import Attribution, Columns, attribute_memory_side
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs
 from pagelens.explain.model import (
@@ -23,6 +23,7 @@ from pagelens.explain.model import (
     Histogram,
     MachineRecord,
     ObjectRecord,
+    PartRecord,
     ProgramRecord,
     Remedy,
     SampleRecord,
@@ -199,7 +200,7 @@ def _attributions(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame]) -> lis
             machine | {column: rows[f"{twin}_{count}"].to_numpy() for column, count in _TWIN_COLUMNS.items()}
             for twin in TWINS
         )
-        found = attribute(machine, ideal, infinite, seconds)
+        found = attribute_memory_side(machine, ideal, infinite, seconds)
         two_way_time = seconds(two_way)
         slowest = int(np.argmax(totals[policy]["time_s"].to_numpy()))
         records.append(_attribution(policy, "mean", found, two_way_time, slice(None)))
@@ -218,13 +219,15 @@ def _attribution(
         nodes=nodes,
         time_s=mean(found.time),
         unburdened_s=mean(found.unburdened),
-        conflicts_s=mean(found.parts["conflicts"]),
-        capacity_s=mean(found.parts["capacity"]),
-        write_backs_s=mean(found.parts["write-backs"]),
+        parts=[
+            PartRecord(
+                mechanism=name,
+                seconds=mean(part),
+                without_s=mean(found.time - found.alone[name]),
+            )
+            for name, part in found.parts.items()
+        ],
         interaction_s=mean(found.interaction),
-        without_conflicts_s=mean(found.time - found.alone["conflicts"]),
-        without_capacity_s=mean(found.time - found.alone["capacity"]),
-        without_write_backs_s=mean(found.time - found.alone["write-backs"]),
         two_way_s=mean(two_way),
     )
 

@@ -21,11 +21,12 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.explain.mechanisms import CAPACITY, CONFLICTS, WRITE_BACKS
+
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 
-CONFLICTS, CAPACITY, WRITE_BACKS = "conflicts", "capacity", "write-backs"
-MECHANISMS = (CONFLICTS, CAPACITY, WRITE_BACKS)
+MEMORY_SIDE = (CAPACITY, CONFLICTS, WRITE_BACKS)  # mechanisms of a memory-side cache
 _MISSES = ("msc_misses", "msc_read_misses", "ddr_reads")  # columns that count misses in the time model
 
 
@@ -82,19 +83,20 @@ def remaining(
     return counts
 
 
-def attribute(
-    machine: Columns, ideal: Columns, infinite: Columns, time: Callable[[Columns], Floats]
-) -> Attribution:
-    """Attribution of each row; `time` gives seconds from columns, row by row (sums over phases included)."""
-
-    def value(present: frozenset[str]) -> Floats:
-        return time(remaining(present, machine, ideal, infinite))
-
-    everything = frozenset(MECHANISMS)
-    total = time(machine)
+def attribute(mechanisms: tuple[str, ...], time: Callable[[frozenset[str]], Floats]) -> Attribution:
+    """Attribution of each row; `time` gives seconds, row by row, when only some mechanisms are in play."""
+    everything = frozenset(mechanisms)
+    total = time(everything)
     return Attribution(
         time=total,
-        unburdened=value(frozenset()),
-        parts=shapley(MECHANISMS, value),
-        alone={name: total - value(everything - {name}) for name in MECHANISMS},
+        unburdened=time(frozenset()),
+        parts=shapley(mechanisms, time),
+        alone={name: total - time(everything - {name}) for name in mechanisms},
     )
+
+
+def attribute_memory_side(
+    machine: Columns, ideal: Columns, infinite: Columns, time: Callable[[Columns], Floats]
+) -> Attribution:
+    """The same for a memory-side cache; `time` gives seconds from columns (sums over phases included)."""
+    return attribute(MEMORY_SIDE, lambda present: time(remaining(present, machine, ideal, infinite)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pagelens.explain.mechanisms import CONFLICTS, MECHANISMS
 from pagelens.explain.model import (
     AttributionRecord,
     CollisionRecord,
@@ -82,11 +83,7 @@ def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> 
     loss = cause.time_s - cause.unburdened_s
     if loss <= (MATTERS - 1) * cause.time_s:
         return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]
-    parts = {
-        "conflicts in the memory-side cache": cause.conflicts_s / loss,
-        "its capacity": cause.capacity_s / loss,
-        "write-backs of dirty lines": cause.write_backs_s / loss,
-    }
+    parts = {MECHANISMS[part.mechanism].loss: part.seconds / loss for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
@@ -94,7 +91,7 @@ def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> 
     text += ", ".join([costs[0][1], *(f"{_percent(share)} {name}" for share, name in costs[1:])])
     gains = [f"{name} give back {_percent(-share)}" for name, share in parts.items() if share <= -0.005]
     text += "".join(f"; {gain} (against a fully associative cache)" for gain in gains)
-    if collisions and collisions[0].share >= _NAMED and cause.conflicts_s > 0:
+    if collisions and collisions[0].share >= _NAMED and cause.part(CONFLICTS).seconds > 0:
         top = collisions[0]
         other = "itself" if top.name == top.victim else f"`{top.victim}`"
         most = "mostly" if top.share >= 0.5 else "first of all"
@@ -144,11 +141,11 @@ def interaction_in_words(a: AttributionRecord) -> str:
     share = _percent(abs(a.interaction_s) / a.time_s)
     if a.interaction_s > 0:
         return (
-            f"Changed together, the three save {share} of the time more than the sum of each alone: "
+            f"Changed together, they save {share} of the time more than the sum of each alone: "
             "what one saves shows only where the others no longer hold the program up."
         )
     return (
-        f"Changed together, the three save {share} of the time less than the sum of each alone: "
+        f"Changed together, they save {share} of the time less than the sum of each alone: "
         "in part they save the same time, which can be saved but once."
     )
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 
 class _Record(BaseModel):
@@ -126,27 +126,32 @@ class Distribution(_Record):
     misses: list[float] = Field(description="counted: lines missed in the memory-side cache, by node")
 
 
+class PartRecord(_Record):
+    """What one mechanism costs, in seconds, modelled."""
+
+    mechanism: str = Field(description="such as 'conflicts', 'capacity', 'write-backs'")
+    seconds: float = Field(description="its Shapley part of the time; negative is a gain")
+    without_s: float = Field(description="the time with this mechanism alone removed")
+
+
 class AttributionRecord(_Record):
     """Seconds, modelled: exact Shapley parts, counterfactuals, and their interaction."""
 
     policy: str
     nodes: str = Field(description="'mean' over all nodes, or 'slowest' node")
     time_s: float
-    unburdened_s: float = Field(description="compulsory misses only")
-    conflicts_s: float = Field(
-        description="the three parts add up to time_s - unburdened_s; negative is a gain"
-    )
-    capacity_s: float
-    write_backs_s: float
+    unburdened_s: float = Field(description="with every mechanism removed")
+    parts: list[PartRecord] = Field(description="they add up to time_s - unburdened_s")
     interaction_s: float = Field(
-        description="saved by removing all three, beyond the sum of removing each alone"
+        description="saved by removing all mechanisms, beyond the sum of removing each alone"
     )
-    without_conflicts_s: float = Field(
-        description="with a fully associative cache of the same size, random replacement"
+    two_way_s: float | None = Field(
+        description="with a 2-way memory-side cache of the same size; null without such a cache"
     )
-    without_capacity_s: float
-    without_write_backs_s: float
-    two_way_s: float = Field(description="with a 2-way cache of the same size")
+
+    def part(self, mechanism: str) -> PartRecord:
+        """The part of that name."""
+        return next(part for part in self.parts if part.mechanism == mechanism)
 
 
 class ObjectRecord(_Record):
@@ -211,7 +216,7 @@ class Conclusion(_Record):
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     conclusion: Conclusion
     program: ProgramRecord
     machine: MachineRecord

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from pagelens.explain.mechanisms import MECHANISMS
 from pagelens.explain.model import Explanation
 from pagelens.units import format_share, format_time
 
@@ -16,12 +17,7 @@ from pagelens.units import format_share, format_time
 BASELINE = "#D55E00"
 OTHERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
 HIT, MISS = "#9CC9E8", "#D55E00"
-MECHANISMS = {
-    "compulsory misses only": "#BBBBBB",
-    "capacity": "#56B4E9",
-    "conflicts": "#D55E00",
-    "write-backs": "#E69F00",
-}
+UNBURDENED = "#BBBBBB"
 INK, FAINT = "#222222", "#8A8A8A"
 WIDTH = 7.2  # inches, of every figure: so their text has one size on the page
 MOST_OBJECTS = 10
@@ -126,15 +122,17 @@ def attribution(e: Explanation) -> Figure:
     figure, axes = _rows(len(means), 0.4, [a.policy for a in means], head=0.25)
     off_scale = e.off_scale()
     longest = max(a.time_s for a in means if a.policy not in off_scale)
+    colours = {"compulsory misses only": UNBURDENED}
+    colours |= {part.mechanism: MECHANISMS[part.mechanism].colour for a in means for part in a.parts}
     for row, a in enumerate(means):
         y, end = len(means) - 1 - row, 0.0
-        seconds = (a.unburdened_s, a.capacity_s, a.conflicts_s, a.write_backs_s)
-        parts = sorted(zip(MECHANISMS, seconds, strict=True), key=lambda part: part[1] < 0)
-        for name, part in parts:
+        seconds = {"compulsory misses only": a.unburdened_s}
+        seconds |= {part.mechanism: part.seconds for part in a.parts}
+        for name, part in sorted(seconds.items(), key=lambda of: of[1] < 0):
             if part >= 0:
-                axes.barh(y, part, left=end, height=0.62, color=MECHANISMS[name], linewidth=0)
+                axes.barh(y, part, left=end, height=0.62, color=colours[name], linewidth=0)
             else:
-                axes.barh(y, part, left=end, height=0.62, facecolor="white", edgecolor=MECHANISMS[name],
+                axes.barh(y, part, left=end, height=0.62, facecolor="white", edgecolor=colours[name],
                           hatch="////", linewidth=0.8)  # fmt: skip
             if abs(part) > 0.06 * longest and end + part < 1.1 * longest:
                 share = f"{100 * part / a.time_s:.0f}%"
@@ -148,7 +146,7 @@ def attribution(e: Explanation) -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{scale * seconds:g}"))
     axes.set_xlabel(f"time ({unit}, modelled)")
     axes.set_xlim(0, 1.1 * longest)
-    _key(axes, MECHANISMS)
+    _key(axes, colours)
     return figure
 
 

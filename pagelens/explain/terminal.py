@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from pagelens.explain.conclusion import interaction_in_words
+from pagelens.explain.mechanisms import MECHANISMS
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
@@ -95,15 +96,16 @@ def _attribution(e: Explanation) -> Iterator[str]:
 
     yield f"Where the time goes, '{e.baseline}', mean over the nodes (modelled; Shapley parts):"
     yield line("compulsory misses only", mean.unburdened_s)
-    yield line("+ capacity of the memory-side cache", mean.capacity_s)
-    yield line("+ conflicts in it", mean.conflicts_s)
-    yield line("+ write-backs of dirty lines", mean.write_backs_s)
+    for part in mean.parts:
+        yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
     yield line("= time", t)
     yield "  What if, each alone:"
-    yield line("a 2-way cache", mean.two_way_s)
-    yield line("a fully associative cache (no conflicts)", mean.without_conflicts_s)
-    yield line("no write-backs", mean.without_write_backs_s)
-    yield line("all three: only compulsory misses are left", mean.unburdened_s)
+    if mean.two_way_s is not None:
+        yield line("a 2-way cache", mean.two_way_s)
+    for part in mean.parts:
+        if without := MECHANISMS[part.mechanism].without:
+            yield line(without, part.without_s)
+    yield line("all of these: only compulsory misses are left", mean.unburdened_s)
     yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 

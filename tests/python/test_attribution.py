@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelens.explain.attribution import MECHANISMS, Columns, attribute, remaining, shapley
+from pagelens.explain.attribution import MEMORY_SIDE, Columns, attribute_memory_side, remaining, shapley
 
 PLAYERS = ("a", "b", "c")
 games = st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8)
@@ -66,7 +66,7 @@ def max_of_resources(columns: Columns) -> np.ndarray:
 
 @given(counted())
 def test_parts_add_up_to_the_loss(triple: tuple[Columns, Columns, Columns]) -> None:
-    a = attribute(*triple, time=max_of_resources)
+    a = attribute_memory_side(*triple, time=max_of_resources)
     assert sum(a.parts.values())[0] == pytest.approx((a.time - a.unburdened)[0], rel=1e-9, abs=1e-3)
     assert a.time == pytest.approx(max_of_resources(triple[0]))
     total = sum(a.alone.values()) + a.interaction
@@ -75,7 +75,7 @@ def test_parts_add_up_to_the_loss(triple: tuple[Columns, Columns, Columns]) -> N
 
 @given(counted())
 def test_all_mechanisms_present_is_the_machine_itself(triple: tuple[Columns, Columns, Columns]) -> None:
-    counters = remaining(frozenset(MECHANISMS), *triple)
+    counters = remaining(frozenset(MEMORY_SIDE), *triple)
     for name, value in triple[0].items():
         assert counters[name] == pytest.approx(value), name
 
@@ -100,7 +100,7 @@ def test_a_machine_equal_to_its_twin_has_no_conflicts() -> None:
     def sum_of_ddr(columns: Columns) -> np.ndarray:
         return columns["ddr_reads"] + columns["ddr_writes"]
 
-    a = attribute(base, base, infinite, sum_of_ddr)
+    a = attribute_memory_side(base, base, infinite, sum_of_ddr)
     assert a.parts["conflicts"][0] == 0
     # 40 reads are capacity's; the 10 writes need both capacity and write-backs, so each carries half.
     assert a.parts["capacity"][0] == 45
@@ -116,7 +116,7 @@ def test_a_twin_that_is_worse_makes_conflicts_negative() -> None:
     machine |= {"msc_reads": np.array([100.0])}
     full = machine | {name: np.array([100.0]) for name in ("msc_misses", "msc_read_misses", "ddr_reads")}
     infinite = machine | {name: np.array([0.0]) for name in ("msc_misses", "msc_read_misses", "ddr_reads")}
-    a = attribute(machine, full, infinite, lambda c: c["ddr_reads"])
+    a = attribute_memory_side(machine, full, infinite, lambda c: c["ddr_reads"])
     assert a.parts["conflicts"][0] < 0
     assert a.parts["capacity"][0] > 40
     assert a.parts["conflicts"][0] + a.parts["capacity"][0] == pytest.approx(40)

@@ -123,8 +123,10 @@ def test_a_job_that_fits_has_no_conflicts_when_contiguous_and_some_at_random(ens
     # Streaming stores and loads of a page that is alone hit; two pages in one slot miss in every sweep.
     assert found.distribution("random").miss_rate_median == pytest.approx(0.49, abs=0.05)
     mean = next(a for a in found.attributions if (a.policy, a.nodes) == ("random", "mean"))
-    assert mean.capacity_s == pytest.approx(0, abs=0.01 * mean.time_s)
-    assert mean.without_conflicts_s == pytest.approx(found.distribution("contiguous").median_s, rel=0.02)
+    assert mean.part("capacity").seconds == pytest.approx(0, abs=0.01 * mean.time_s)
+    assert mean.part("conflicts").without_s == pytest.approx(
+        found.distribution("contiguous").median_s, rel=0.02
+    )
 
 
 def test_the_map_of_slots_holds_all_pages(ensemble: Ensemble) -> None:
@@ -235,7 +237,7 @@ def test_associativity_and_the_ideal_twin_take_the_conflicts_away(tmp_path: Path
     assert ideal.tables.collisions.is_empty()
     assert ideal.tables.slots.is_empty()
     explanation = explain(ideal)
-    assert [a.conflicts_s for a in explanation.attributions] == [0, 0]
+    assert [a.part("conflicts").seconds for a in explanation.attributions] == [0, 0]
     assert "1 node." in render_terminal(explanation)
     assert "slots" not in draw_all(explanation)
 

@@ -16,6 +16,7 @@ import synthetic
 from pagelens.explain import Explanation, explain
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
+from pagelens.explain.model import AttributionRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
 from pagelens.explain.terminal import render_terminal
@@ -134,12 +135,17 @@ def test_figures_are_whole_svg_with_names_of_their_own(explanation: Explanation)
 
 
 def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> None:
-    negative = [
-        a.model_copy(
-            update={"conflicts_s": -0.1, "capacity_s": a.time_s - a.unburdened_s + 0.1 - a.write_backs_s}
-        )
-        for a in explanation.attributions
-    ]
+    def taken_off(a: AttributionRecord) -> AttributionRecord:
+        """Conflicts give 0.1 s back, which capacity costs more."""
+        conflicts = a.part("conflicts").seconds
+        moved = {"conflicts": -0.1 - conflicts, "capacity": 0.1 + conflicts}
+        parts = [
+            part.model_copy(update={"seconds": part.seconds + moved.get(part.mechanism, 0)})
+            for part in a.parts
+        ]
+        return a.model_copy(update={"parts": parts})
+
+    negative = [taken_off(a) for a in explanation.attributions]
     bare = explanation.model_copy(update={"objects": [], "slot_maps": [], "remedies": [], "collisions": []})
     assert "<pattern" not in draw_all(explanation)["attribution"].svg
     hatched = draw_all(explanation.model_copy(update={"attributions": negative}))
@@ -172,7 +178,7 @@ def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
 def test_the_data_reads_back_and_is_finite(explanation: Explanation) -> None:
     text = explanation.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert Explanation.model_validate_json(text) == explanation
 
 
