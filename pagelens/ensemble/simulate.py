@@ -81,11 +81,12 @@ class Setup:
         counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
         instructions = np.asarray(program.instructions, dtype=np.float64).reshape(counters.phases, -1)
         counts["instructions"] = instructions.sum(axis=1) * self.ranks
+        factor = self.machine.cores.frequency_factor(self.seed, key["node"])
         if self.machine.mode == "cache":
-            times = cache_mode_times(self.machine, counts, self.cores_used)
+            times = cache_mode_times(self.machine, counts, self.cores_used, factor)
         else:
             memory = flat_memory(self.machine, self.workload.footprint_bytes * self.ranks)
-            times = flat_mode_times(self.machine, counts, self.cores_used, memory)
+            times = flat_mode_times(self.machine, counts, self.cores_used, memory, factor)
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
         share = 0.0 if self.machine.ideal else counters.residency.conflict_share
         counts["conflict_share"] = np.full(counters.phases, share)

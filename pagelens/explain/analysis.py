@@ -186,10 +186,16 @@ def _attributions(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame]) -> lis
             rows = rows.filter(pl.col("phase") == ensemble.phase)
         nodes = rows["node"].to_numpy()
         of_row = np.searchsorted(np.unique(nodes), nodes)
+        cores = ensemble.machine.cores
+        factors = np.array([cores.frequency_factor(ensemble.seed, int(node)) for node in np.unique(nodes)])[
+            of_row
+        ]
 
-        def seconds(columns: Columns, of_row: NDArray[np.int64] = of_row) -> Floats:
+        def seconds(
+            columns: Columns, of_row: NDArray[np.int64] = of_row, factors: Floats = factors
+        ) -> Floats:
             """Time of each node: phases are timed one by one and summed."""
-            times = cache_mode_times(ensemble.machine, columns, ensemble.cores_used).time_s
+            times = cache_mode_times(ensemble.machine, columns, ensemble.cores_used, factors).time_s
             return np.asarray(np.bincount(of_row, times), dtype=np.float64)
 
         machine = {

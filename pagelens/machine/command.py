@@ -129,7 +129,9 @@ def _values(machine: Machine) -> list[dict[str, Any]]:
     return [
         {
             "name": stated.name,
-            "value": stated.value.value,
+            "value": plain
+            if isinstance(plain := stated.value.value, int | float | str)
+            else stated.value.shown,
             "shown": stated.value.shown,
             "origin": stated.value.label,
             "note": stated.value.origin,

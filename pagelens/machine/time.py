@@ -35,11 +35,15 @@ class Times:
     resources: Mapping[str, Floats]  # "issue", "latency", "fast memory", "DDR": each one's own time
 
 
-def cache_mode_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
+def cache_mode_times(
+    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float = 1.0
+) -> Times:
     """Times of a machine whose fast memory caches DDR.
 
     Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes.
-    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines.
+    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines; their
+    frequency is the machine's times `frequency_factor`, one of all rows or one a row
+    (`Cores.frequency_factor`).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -53,7 +57,7 @@ def cache_mode_times(machine: Machine, counts: Columns, cores_used: int) -> Time
     ddr_bytes = LINE_BYTES * (ddr_reads + ddr_writes)
     hits = accesses - fills
     fast, ddr = machine.fast_memory.bandwidth.value, machine.ddr.bandwidth.value
-    issue = _issue_time(machine, counts, cores_used)
+    issue = _issue_time(machine, counts, cores_used) / frequency_factor
     resources = {
         "issue": issue,
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
@@ -64,14 +68,18 @@ def cache_mode_times(machine: Machine, counts: Columns, cores_used: int) -> Time
 
 
 def flat_mode_times(
-    machine: Machine, counts: Columns, cores_used: int, memory: Literal["fast_memory", "ddr"]
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    memory: Literal["fast_memory", "ddr"],
+    frequency_factor: Floats | float = 1.0,
 ) -> Times:
     """Times when all of a job's memory lies in one memory; columns: instructions, msc_reads, msc_writes."""
     chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
     assert chosen is not None
     reads = _column(counts, "msc_reads")
     traffic = LINE_BYTES * (reads + _column(counts, "msc_writes")) / chosen.bandwidth.value
-    issue = _issue_time(machine, counts, cores_used)
+    issue = _issue_time(machine, counts, cores_used) / frequency_factor
     resources = {
         "issue": issue,
         "latency": reads * chosen.latency.value / (machine.cores.outstanding_lines.value * cores_used),

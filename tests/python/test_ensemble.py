@@ -16,7 +16,8 @@ from pagelens.explain import explain
 from pagelens.explain.figures import draw_all
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import policies
-from pagelens.machine import Machine, flat_mode_times, load_machine
+from pagelens.machine import Machine, Sourced, flat_mode_times, load_machine
+from pagelens.machine.cores import Spread
 
 MIB = 1 << 20
 
@@ -258,3 +259,33 @@ def test_a_policy_that_runs_out_of_memory_is_named(
     monkeypatch.setattr(simulate, "replay", fail)
     with pytest.raises(kind, match=f"policy 'random', node 0: {said}"):
         run(tmp_path, nodes=1, names=("random",))
+
+
+def test_cores_of_nodes_differ_in_frequency_whatever_the_policy(tmp_path: Path) -> None:
+    slow = small()
+    cores = slow.cores.model_copy(
+        update={
+            "instructions_per_cycle": slow.cores.instructions_per_cycle.model_copy(update={"value": 0.001}),
+            "frequency_spread": Sourced[Spread](value=0.1, assumed="test"),
+        }
+    )
+    ensemble = run_ensemble(
+        declared("stream-triad", 48 * MIB, 4),
+        Scaled(slow.model_copy(update={"cores": cores}), 1),
+        {name: policies[name] for name in ("contiguous", "random")},
+        4,
+        7,
+        tmp_path,
+        phase="triad",
+    )
+    rows = ensemble.tables.placements.filter(pl.col("phase") == "triad").sort("policy", "node")
+    factors = [cores.frequency_factor(7, node) for node in range(4)]
+    times = rows["time_s"].to_numpy().reshape(2, 4)
+    assert np.ptp(times[0]) > 0
+    assert times * factors == pytest.approx(np.full((2, 4), times[0, 0] * factors[0]))
+    for record in explain(ensemble).attributions:
+        parts = record.unburdened_s + record.conflicts_s + record.capacity_s + record.write_backs_s
+        assert parts == pytest.approx(record.time_s)
+        assert record.unburdened_s == pytest.approx(record.time_s)  # none of it is lost to misses
+        of_nodes = times[["contiguous", "random"].index(record.policy)]
+        assert record.time_s == pytest.approx(of_nodes.mean() if record.nodes == "mean" else of_nodes.max())

@@ -240,6 +240,10 @@ def test_a_file_changes_single_values_of_those_it_is_based_on(tmp_path: Path) ->
 OVER_Y = 'base = ["cori-knl-cache", "y.toml"]'
 
 
+def test_a_name_is_not_taken_over() -> None:
+    assert "'name' is missing" in error_of(b'schema = 1\nbase = "skx-8160"\ntitle = "Mine"\n')
+
+
 @pytest.mark.parametrize(
     ("own", "base", "said"),
     [
