@@ -10,6 +10,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/register.hpp"
+#include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
 #include "core/accesses/survey.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -24,12 +25,6 @@ namespace {
 using Shape = std::pair<std::uint32_t, std::uint32_t>;  // sets, ways
 
 Shape pair_of(CacheShape shape) { return {shape.sets, shape.ways}; }
-
-// Lets Ctrl-C end long work.
-void check_signals() {
-    const nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
 
 const char* name_of(ObjectOrigin::Kind kind) {
     switch (kind) {

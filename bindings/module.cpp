@@ -16,4 +16,5 @@ NB_MODULE(_core, m) {
     pagelens::register_frames(m);
     pagelens::register_replay(m);
     pagelens::register_host(m);
+    pagelens::register_tlb(m);
 }

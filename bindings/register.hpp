@@ -12,5 +12,6 @@ void register_frames(nanobind::module_& m);
 void register_memory(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 void register_host(nanobind::module_& m);
+void register_tlb(nanobind::module_& m);
 
 }  // namespace pagelens

@@ -29,6 +29,7 @@ const struct {
     {"function_file", &Options::function_file},
     {"function_address", &Options::function_address},
     {"wide_reads", &Options::wide_reads},
+    {"any_tlb", &Options::any_tlb},
     {"program", &Options::program},
 };
 

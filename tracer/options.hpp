@@ -19,6 +19,7 @@ struct Options {
     std::string function_file;   // tracing begins at this address of this file, if given
     std::uint64_t function_address = 0;
     std::uint64_t wide_reads = 0;  // 1: this QEMU reads too much (Instruction::half_read)
+    std::uint64_t any_tlb = 0;     // 1: page uses are hidden only where every TLB hits
     std::uint64_t program = 1;     // which one of its process: exec keeps the process id
 };
 

@@ -62,7 +62,7 @@ Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t 
 void Tracer::open_session() {
     TraceHeader header;
     header.exact_for.assign(filter_exact_for.begin(), filter_exact_for.end());
-    header.page_filter = filter_page_shape;
+    header.page_filter = filter_page_shape(page_sets_used());
     header.producer = "pagelens tracer (QEMU user mode)";
     if (!command_.empty()) {
         header.program = command_.front();
@@ -91,6 +91,7 @@ void Tracer::begin_thread(unsigned index) {
     Vcpu& vcpu = table_.vcpus[index];
     if (vcpu.thread != nullptr) end_thread(index);
     std::construct_at(&vcpu);
+    vcpu.strip = Strip(page_sets_used());
     {
         const std::lock_guard lock(mutex_);
         used_ = std::max(used_, index + 1);

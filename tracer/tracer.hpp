@@ -33,6 +33,8 @@ class Tracer {
     Modules& modules() { return *modules_; }
     // Of the function of --from-function; 0 until its file is mapped and runs.
     std::uint64_t begin_address() const { return begin_address_; }
+    // Of the strips' page filters.
+    unsigned page_sets_used() const { return options_.any_tlb != 0 ? 1 : page_sets; }
     bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
 
     void begin_thread(unsigned index);

@@ -3,8 +3,9 @@
 //
 // The family: LRU, write-back, write-allocate caches whose set index contains address bits 6 ..
 // with (1) at least 64 sets and 8 ways, or (2) at least 512 sets and 2 ways; and LRU TLBs of at
-// least 16 sets and 4 ways. A replay of the events through any of them has the same fetches and
-// dirty write-backs in the same order as a replay of all accesses, with these rules: `touch` and
+// least 16 sets and 4 ways; where the strip uses one set of pages, all LRU TLBs of 4 ways and more,
+// of pages of any size. A replay of the events through any of them has the same fetches and dirty
+// write-backs in the same order as a replay of all accesses, with these rules: `touch` and
 // `page_touch` renew the recency of what is there and bring nothing in, `first_store` makes a line
 // dirty, `stream_store` drops its line (written back if dirty), `unmap` and its kin drop the lines
 // of their pages.
@@ -40,7 +41,9 @@
 namespace pagelens {
 
 inline constexpr std::array<CacheShape, 2> filter_exact_for{CacheShape{64, 8}, CacheShape{512, 2}};
-inline constexpr CacheShape filter_page_shape{page_sets, page_ways};
+constexpr CacheShape filter_page_shape(unsigned page_sets_used) {
+    return {page_sets_used, page_ways};
+}
 
 // One a thread. `Sink` has put(const Event&) and stamp(instructions).
 template <class Sink>

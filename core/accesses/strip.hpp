@@ -25,7 +25,11 @@ namespace pagelens {
 
 class Strip {
   public:
-    Strip() { pages_.fill(no_page); }
+    // `page_sets_used`: page_sets, or 1: then only the four pages used last of all are hidden,
+    // which are hits in every TLB of four ways and more, whatever its sets and its pages' size.
+    explicit Strip(unsigned page_sets_used = page_sets) : page_sets_(page_sets_used) {
+        pages_.fill(no_page);
+    }
 
     // Time passes by so many accesses. The callbacks of a block of instructions do this once, for
     // all accesses that the block is certain to make: each of these then states its `later`, how
@@ -162,7 +166,7 @@ class Strip {
 
     // The slot of `page`, which may have to be made free; the page is now the latest.
     unsigned use_page(std::uint64_t page, std::uint64_t now, Record*& at) {
-        const std::uint64_t set = page % page_sets * page_ways;
+        const std::uint64_t set = page % page_sets_ * page_ways;
         unsigned way = 0;
         for (unsigned other = 1; other < page_ways; ++other) {
             way = pages_[set + other] == page ? other : way;
@@ -209,6 +213,7 @@ class Strip {
     std::array<std::uint64_t, page_slots + 1> page_used_{};      // but for its lines in the strip
     std::array<std::uint64_t, page_slots + 1> lines_of_page_{};  // bit s: of set s
     std::uint64_t clock_ = 0;
+    std::uint64_t page_sets_;
 };
 
 }  // namespace pagelens

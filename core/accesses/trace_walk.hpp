@@ -114,7 +114,7 @@ class TraceWalk {
                 break;
             }
             case EventKind::page_touch:
-                break;  // for TLBs, which no machine has yet
+                break;  // for TLBs (core/replay/tlb_replay.hpp)
             case EventKind::page_read:
                 map(visitor, page_of(event.address), PageState::read, thread);
                 break;

@@ -52,6 +52,12 @@ def trace(
     follow_exec: Annotated[
         bool, typer.Option("--follow-exec", help="Trace children too, each into FILE with its process id.")
     ] = False,
+    any_tlb: Annotated[
+        bool,
+        typer.Option(
+            "--any-tlb", help="Keep page uses for fully associative TLBs and large pages too; takes longer."
+        ),
+    ] = False,
 ) -> None:
     """Trace a program: which lines of memory it moves, by object, thread and phase.
 
@@ -65,6 +71,7 @@ def trace(
         from_function,
         region,
         follow_exec,
+        any_tlb,
     )
     with trace_progress() as progress:
         result = trace_program(request, progress)

@@ -44,6 +44,7 @@ class TraceRequest:
     from_function: str | None = None
     region: str | None = None  # its markers switch tracing on and off
     follow_exec: bool = False
+    any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ def _command_line(
         "accesses": request.accesses,
         "skip": request.skip,
         "wide_reads": int(emulator.wide_reads),
+        "any_tlb": int(request.any_tlb),
     }
     if request.follow_exec:
         options["child_output"] = _child_output(Path(output).absolute())

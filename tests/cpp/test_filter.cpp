@@ -94,9 +94,10 @@ struct Access {
 
 // Loads and stores come in groups, as of blocks of instructions: time advances at the first access
 // of a group for all of them.
-std::vector<Event> filtered(const std::vector<Access>& accesses, std::uint64_t group = 1) {
+std::vector<Event> filtered(const std::vector<Access>& accesses, std::uint64_t group = 1,
+                            unsigned sets_of_pages = page_sets) {
     Sink sink;
-    Strip strip;
+    Strip strip(sets_of_pages);
     Filter filter(sink);
     std::vector<Record> records;
     std::array<Record, Strip::records_per_pass> room;
@@ -130,9 +131,11 @@ std::vector<Event> filtered(const std::vector<Access>& accesses, std::uint64_t g
     return sink.events;
 }
 
-// `bits` below an address: 6 for caches, 12 for TLBs.
-std::vector<Step> replay_all(const std::vector<Access>& accesses, ReferenceCache cache, bool tlb) {
-    const unsigned bits = tlb ? page_bits : line_bits;
+// `tlb_bits` below a page of a TLB; 0: a cache.
+std::vector<Step> replay_all(const std::vector<Access>& accesses, ReferenceCache cache,
+                             unsigned tlb_bits) {
+    const bool tlb = tlb_bits != 0;
+    const unsigned bits = tlb ? tlb_bits : line_bits;
     const std::uint64_t per_page = tlb ? 1 : lines_per_page;
     std::list<std::uint64_t> combining;  // the latest 8 lines stored to non-temporally
     for (const Access& access : accesses) {
@@ -166,9 +169,13 @@ std::vector<Step> replay_all(const std::vector<Access>& accesses, ReferenceCache
     return cache.steps;
 }
 
-std::vector<Step> replay_events(const std::vector<Event>& events, ReferenceCache cache, bool tlb) {
-    const auto unit = [tlb](std::uint64_t line) { return tlb ? line / lines_per_page : line; };
+std::vector<Step> replay_events(const std::vector<Event>& events, ReferenceCache cache,
+                                unsigned tlb_bits) {
+    const bool tlb = tlb_bits != 0;
     const std::uint64_t per_page = tlb ? 1 : lines_per_page;
+    const auto unit = [=](std::uint64_t line) {
+        return tlb ? line << line_bits >> tlb_bits : line;
+    };
     for (const Event& event : events) {
         switch (event.kind) {
             case EventKind::read:
@@ -214,14 +221,38 @@ void check_exact(const std::vector<Access>& accesses) {
         CAPTURE(shape.sets);
         CAPTURE(shape.ways);
         const ReferenceCache cache(shape.sets, shape.ways);
-        CHECK(replay_all(accesses, cache, false) == replay_events(events, cache, false));
+        CHECK(replay_all(accesses, cache, 0) == replay_events(events, cache, 0));
     }
     for (const auto& shape : tlbs) {
         CAPTURE(shape.sets);
         CAPTURE(shape.ways);
         const ReferenceCache tlb(shape.sets, shape.ways);
-        CHECK(replay_all(accesses, tlb, true) == replay_events(events, tlb, true));
+        CHECK(replay_all(accesses, tlb, page_bits) == replay_events(events, tlb, page_bits));
     }
+}
+
+// With one set of pages: every TLB of four ways and more, of pages of 4 KiB, 64 KiB and 2 MiB, and
+// still every cache.
+void check_exact_for_any_tlb(const std::vector<Access>& accesses) {
+    const std::vector<Event> events = filtered(accesses, 1, 1);
+    const struct {
+        std::uint64_t sets;
+        std::size_t ways;
+    } tlbs[] = {{1, 4}, {1, 5}, {1, 32}, {2, 4}, {8, 8}, {16, 4}};
+    const bool unmaps = std::ranges::any_of(
+        accesses, [](const Access& access) { return access.kind == Access::unmap; });
+    for (const auto& shape : tlbs) {
+        for (const unsigned bits : {12u, 16u, 21u}) {
+            if (unmaps && bits > 12) continue;  // no large page loses a part
+            CAPTURE(shape.sets);
+            CAPTURE(shape.ways);
+            CAPTURE(bits);
+            const ReferenceCache tlb(shape.sets, shape.ways);
+            CHECK(replay_all(accesses, tlb, bits) == replay_events(events, tlb, bits));
+        }
+    }
+    const ReferenceCache cache(64, 8);
+    CHECK(replay_all(accesses, cache, 0) == replay_events(events, cache, 0));
 }
 
 // Loops over several arrays that meet in few sets, with hot lines between, gathers, non-temporal
@@ -271,6 +302,22 @@ TEST_CASE("filter: every cache and TLB of the family sees the same") {
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         CAPTURE(seed);
         check_exact(program(seed, 6000));
+    }
+}
+
+TEST_CASE("filter: with one set of pages, every TLB of four ways sees the same") {
+    for (std::uint32_t seed = 0; seed < 40; ++seed) {
+        CAPTURE(seed);
+        check_exact_for_any_tlb(program(seed, 4000));
+        std::mt19937 random(seed);
+        std::vector<Access> accesses;  // pages all over the place, few to many
+        const std::uint32_t pages = 2u << (seed % 9);
+        for (int i = 0; i < 4000; ++i) {
+            const std::uint64_t page = random() % pages * (1 + seed % 7 * 37);
+            accesses.push_back({random() % 3 ? Access::load : Access::store,
+                                0x7f0000000000 + page * page_bytes + random() % 3 * line_bytes});
+        }
+        check_exact_for_any_tlb(accesses);
     }
 }
 
