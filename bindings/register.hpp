@@ -10,6 +10,7 @@ void register_accesses(nanobind::module_& m);
 void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);
 void register_memory(nanobind::module_& m);
+void register_dram(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 void register_host(nanobind::module_& m);
 void register_tlb(nanobind::module_& m);

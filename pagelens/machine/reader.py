@@ -64,10 +64,10 @@ def read_machine_file(path: Path) -> Machine:
 
 def parse_machine(raw: bytes, where: str) -> Machine:
     """The machine stated by a file's bytes; `where` names the file in errors, and its folder."""
-    return validate(Machine, _layers(read_document(raw, where)), EXAMPLE)
+    return validate(Machine, layers_of(read_document(raw, where)), EXAMPLE)
 
 
-def _layers(document: Document, above: tuple[str, ...] = ()) -> list[Document]:
+def layers_of(document: Document, above: tuple[str, ...] = ()) -> list[Document]:
     """The file and those it is based on, each before what it changes. `above`: the files based on it."""
     above = (*above, document.where)
     layers = [document]
@@ -80,7 +80,7 @@ def _layers(document: Document, above: tuple[str, ...] = ()) -> list[Document]:
         base = read_document(read_bytes(path, f"{document.at('base')}: 'base'"), str(path))
         if base.data.get("schema") != 1:
             raise UsageError(f"{base.at('schema')}: 'schema' must be 1, in a file that others are based on")
-        for layer in _layers(base, above):
+        for layer in layers_of(base, above):
             inherited = {key: value for key, value in layer.data.items() if key not in _OWN}
             layers.append(replace(layer, data=inherited))
     return layers

@@ -1,0 +1,47 @@
+"""DRAMs that come with pagelens: files of machines/dram/, which machines are based on."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from pagelens.errors import UsageError
+from pagelens.machine.dram import Dram
+from pagelens.machine.quantities import Table
+from pagelens.machine.reader import layers_of, machine_directory
+from pagelens.machine.toml_file import read_bytes, read_document, validate
+from pagelens.names import nearest
+
+EXAMPLE = "machines/dram/ddr4-2400.toml"
+
+
+class DramFile(Table):
+    """A file of machines/dram/."""
+
+    version: Literal[1] = Field(alias="schema")
+    base: str | list[str] = Field(default=[])
+    name: str
+    title: str
+    dram: Dram
+
+
+def list_drams() -> dict[str, Path]:
+    """Name -> file of the DRAMs that come with pagelens."""
+    return {path.stem: path for path in sorted((machine_directory() / "dram").glob("*.toml"))}
+
+
+def load_dram(name_or_path: str | os.PathLike[str]) -> DramFile:
+    """The DRAM of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
+    text = os.fspath(name_or_path)
+    if "/" in text or text.endswith(".toml"):
+        return parse_dram(read_bytes(Path(text), "DRAM"), text)
+    known = list_drams()
+    if text not in known:
+        raise UsageError(f"DRAM: '{text}' is unknown; did you mean {nearest(text, known)}?")
+    return parse_dram(read_bytes(known[text], "DRAM"), str(known[text]))
+
+
+def parse_dram(raw: bytes, where: str) -> DramFile:
+    """What a file's bytes state; `where` names the file in errors, and its folder."""
+    return validate(DramFile, layers_of(read_document(raw, where)), EXAMPLE)
