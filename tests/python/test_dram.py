@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pagelens import _core
 from pagelens.errors import UsageError
-from pagelens.machine.dram import COUNTERS, MAP_FIELDS, WRITE, Dram, DramTime
+from pagelens.machine.dram import COUNTERS, MAP_FIELDS, WRITE, Dram, DramCounts, DramTime
 from pagelens.machine.dram_files import list_drams, load_dram, parse_dram
 
 DDR4 = list_drams()["ddr4-2400"]
@@ -157,6 +157,29 @@ def test_bank_swizzle_takes_the_conflicts_of_a_stride_away() -> None:
         banks_used = (plain.banks[:, 0] > 0).sum(), (swizzled.banks[:, 0] > 0).sum()
         assert banks_used == (1, 8)
         assert swizzled.time_s < plain.time_s / 2
+
+
+@pytest.mark.parametrize("name", ["ddr4-2400", "opteron-ddr2-800", "opteron-ddr2-667"])
+def test_a_copy_between_equal_banks_is_slow(name: str) -> None:
+    """As in docs/results/dram-offsets.md, with arrays of 4 MiB: 16 MiB apart all but the row is equal."""
+    dram = load_dram(name).dram
+
+    def copy(source: np.ndarray, target: np.ndarray) -> DramCounts:
+        stream = np.stack([source, target | WRITE], axis=1).ravel()
+        return dram.simulator(outstanding=8).run(stream)
+
+    lines = np.arange(0, 4 * MIB, 64, dtype=np.uint64)
+    apart = copy(lines, lines + np.uint64(16 * MIB))
+    frames = np.random.default_rng(1).choice(dram.map().bytes // 4096, 2048, replace=False)
+    scattered = [
+        frames[half : half + 1024].repeat(64).astype(np.uint64) * np.uint64(4096) + lines % np.uint64(4096)
+        for half in (0, 1024)
+    ]
+    random = copy(*scattered)
+    assert apart.total("conflicts") > 3 * random.total("conflicts")
+    assert apart.time_s > 1.2 * random.time_s
+    elsewhere = copy(lines, lines + np.uint64(16 * MIB + 64 * 1024))
+    assert elsewhere.total("conflicts") < 100
 
 
 def test_limits_are_said() -> None:
