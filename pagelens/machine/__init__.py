@@ -1,12 +1,12 @@
 """Machines: files with units and sources, and the time model on top of counts."""
 
 from pagelens.machine.cores import Cores
+from pagelens.machine.directory import machine_directory
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.quantities import Sourced
 from pagelens.machine.reader import (
     list_machines,
     load_machine,
-    machine_directory,
     parse_machine,
     read_machine_file,
 )

@@ -269,6 +269,12 @@ class Dram(Table):
         return (self.interleave.value if self.interleave else 1) << len(self.channel.value)
 
     @property
+    def size(self) -> int:
+        """Bytes that the map places."""
+        masks = sum(len(getattr(self, name).value) for name in MAP_FIELDS)
+        return (self.interleave.value if self.interleave else 1) * self.width.value << masks
+
+    @property
     def banks_per_channel(self) -> int:
         """In all ranks and groups."""
         return 1 << len((*self.bank.value, *self.bank_group.value, *self.rank.value))

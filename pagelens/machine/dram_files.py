@@ -7,9 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from pagelens.errors import UsageError
+from pagelens.machine.directory import machine_directory
 from pagelens.machine.dram import Dram
 from pagelens.machine.quantities import Table
-from pagelens.machine.reader import layers_of, machine_directory
+from pagelens.machine.reader import layers_of
 from pagelens.machine.toml_file import read_bytes, read_document, validate
 from pagelens.names import nearest
 

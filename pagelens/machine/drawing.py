@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
 from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.machine.values import stated_values
@@ -85,7 +86,10 @@ def _picture(machine: Machine) -> Iterator[str]:
             rest = format_binary_size(fast.size.value - cache.size.value, 6)
             rows.append(("fast memory", f"{rest} of its own, {format_rate(fast.bandwidth.value, 6)} in all"))
         yield from _box(rows, inner, joined=True)
-    yield from _box([("ddr", _memory(machine.ddr))], inner, joined=True)
+    rows = [("ddr", _memory(machine.ddr))]
+    if machine.dram is not None:
+        rows.append(("", _dram(machine.dram)))
+    yield from _box(rows, inner, joined=True)
 
 
 def _cores(machine: Machine) -> Row:
@@ -107,7 +111,22 @@ def _shape(cache: PrivateCache) -> str:
 
 
 def _shared(machine: Machine) -> Iterator[Row]:
-    return iter(())
+    if (l3 := machine.l3) is not None:
+        sharers = l3.shared_by.value if l3.shared_by else machine.cores.count.value
+        copies = -(-machine.cores.count.value // sharers)
+        several = f"{copies} x " if copies > 1 else ""
+        parts = f" in {l3.slices.value} slices" if l3.slices.value > 1 else ""
+        yield "L3", f"{several}{l3.size.shown}{parts}, {l3.ways.value}-way, {l3.inclusion.value}"
+    if (directory := machine.snoop_filter) is not None:
+        yield (
+            "snoop filter",
+            (f"{directory.slices.value} slices x {directory.sets.value} sets x {directory.ways.value} ways"),
+        )
+
+
+def _dram(dram: Dram) -> str:
+    banks = dram.banks_per_channel
+    return f"{dram.channels} channels x {banks} banks, {dram.page_policy.value} pages"
 
 
 def _memory(memory: Memory) -> str:

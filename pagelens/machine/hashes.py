@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pagelens import _core
 from pagelens.errors import UsageError
+from pagelens.machine.directory import machine_directory
 from pagelens.machine.quantities import Table
-from pagelens.machine.reader import machine_directory
 from pagelens.machine.toml_file import parse_toml, read_bytes
 from pagelens.names import nearest
 

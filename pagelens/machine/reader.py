@@ -2,23 +2,24 @@
 
 import os
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 from pagelens.errors import UsageError
+from pagelens.machine.directory import machine_directory
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
 from pagelens.machine.toml_file import Document, read_bytes, read_document, validate
 from pagelens.names import nearest, resembling
 
 EXAMPLE = "docs/machine-schema.md"
 PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine
-DEEPEST = 4  # files over one another
+DEEPEST = 8  # files over one another
 _OWN = ("name", "title", "base")  # what a file does not take over from those it is based on
 
 
 def list_machines() -> dict[str, Path]:
     """Name -> file of the machines that come with pagelens."""
-    return {path.stem: path for path in sorted(machine_directory().glob("*.toml"))}
+    files = {path.stem: path for path in machine_directory().glob("*.toml")}
+    return dict(sorted(files.items()))
 
 
 def list_parts() -> dict[str, Path]:
@@ -26,12 +27,6 @@ def list_parts() -> dict[str, Path]:
     root = machine_directory()
     files = (path for folder in PARTS for path in sorted((root / folder).glob("*.toml")))
     return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
-
-
-def machine_directory() -> Path:
-    """Where the machine files lie: in the wheel beside the package, in a checkout at its root."""
-    installed = Path(str(resources.files("pagelens"))) / "machines"
-    return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "machines"
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:

@@ -8,9 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pagelens.errors import UsageError
+from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.cores import Cores
+from pagelens.machine.dram import Dram
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Sourced, Table
+from pagelens.units import format_binary_size
 
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
@@ -28,6 +31,10 @@ class PrivateCache(Table):
     size: Sourced[Bytes]
     ways: Sourced[Positive]
     shared_by: Sourced[Positive] = Field(description="neighbouring cores that have one together")
+    inclusion: Sourced[Literal["inclusive", "exclusive"]] | None = Field(
+        default=None,
+        description="an L2 holds all that the L1s above it hold, or nothing of it; without it, neither",
+    )
 
     @property
     def sets(self) -> int:
@@ -71,9 +78,12 @@ class Machine(Table):
     cores: Cores
     l1: PrivateCache
     l2: PrivateCache
+    l3: L3 | None = None
+    snoop_filter: SnoopFilter | None = None
     memory_side_cache: MemorySideCache | None = None
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")
+    dram: Dram | None = Field(default=None, description="what `ddr` is made of, bank by bank")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -84,6 +94,14 @@ class Machine(Table):
             raise ValueError(f"ddr.size must be at least 4 MiB, not {self.ddr.size.value} B")
         if self.memory_side_cache is not None:
             self._slots_can_be_told_apart()
+        l3, filter_ = self.l3, self.snoop_filter
+        if l3 is not None and filter_ is not None and l3.slice_hash() != filter_.slice_hash():
+            raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
+        if self.dram is not None and self.dram.size < self.ddr.size.value:
+            raise ValueError(
+                f"ddr.size of {self.ddr.size.shown} is more than the {format_binary_size(self.dram.size, 6)} "
+                "that the map of [dram] places; state more bits of its row or rank"
+            )
         return self
 
     def _memories_fit_the_mode(self) -> None:

@@ -14,12 +14,27 @@ from pagelens.replay import check_replayable
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # of the first release
 KNL = FIXTURE.read_text()
+L3 = """[l3]
+size = { value = "3 MiB", assumed = "t" }
+ways = { value = 12, assumed = "t" }
+slices = { value = 4, assumed = "t" }
+inclusion = { value = "victim", assumed = "t" }
+[ddr]"""
+FILTER = """[snoop_filter]
+sets = { value = 2048, assumed = "t" }
+ways = { value = 12, assumed = "t" }
+slices = { value = 4, assumed = "t" }
+[ddr]"""
 ALL = {name: load_machine(name) for name in list_machines()}
 
 
 def changed(old: str, new: str) -> bytes:
     assert old in KNL
     return KNL.replace(old, new, 1).encode()
+
+
+def hashed(name: str) -> str:
+    return L3.replace("[ddr]", f'hash = {{ value = "{name}", assumed = "t" }}\n[ddr]')
 
 
 def error_of(raw: bytes) -> str:
@@ -159,7 +174,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("shared_by", "shared_bye", "unknown key 'l1.shared_bye'; did you mean shared_by"),
-        ("[l2]", "[l3]", "unknown key 'l3'; did you mean l"),
+        ("[l2]", "[l4]", "unknown key 'l4'; did you mean l"),
         ("source = ", "sorce = ", "unknown key 'cores.count.sorce'; did you mean source"),
         ('"1 MiB"', '"1"', "'1' has no unit"),
         ('"1 MiB"', '"1 MiX"', "unknown unit 'MiX'"),
@@ -184,6 +199,24 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ('"96 GiB"', '"9600 GiB"', "at most 126"),
         ("[l2]", "[l2", "not TOML"),
         ("[l2]", "[l1]", "not TOML"),
+        (
+            "[ddr]",
+            L3.replace("3 MiB", "5 MiB"),
+            "'l3': size / (64 B x 12 ways x 4 slices) must be",
+        ),
+        ("[ddr]", L3.replace("victim", "victims"), "'l3.inclusion.value' (is 'victims'): Input should be"),
+        (
+            "[ddr]",
+            L3.replace("[ddr]", 'hash = { value = "skx-25", assumed = "t" }\n[ddr]'),
+            "did you mean skx-2",
+        ),
+        (
+            "[ddr]",
+            L3.replace("[ddr]", 'hash = { value = "skx-24", assumed = "t" }\n[ddr]'),
+            "is one of 24 slices",
+        ),
+        ("[ddr]", FILTER.replace("2048", "2000"), "'snoop_filter': sets must be a power of two, not 2000"),
+        ("[ddr]", FILTER.replace("ways", "wais"), "unknown key 'snoop_filter.wais'; did you mean ways"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str | None) -> None:

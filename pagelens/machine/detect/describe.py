@@ -9,25 +9,24 @@ from tomlkit.items import Table
 from pagelens.machine.detect.found import Found, assumed, read, size_text
 from pagelens.machine.detect.memory import Described, Node, describe, read_modules, read_nodes
 from pagelens.machine.detect.processor import Cache, Processor, read_processor
+from pagelens.machine.detect.shared import Kind, Section, shared_sections
 from pagelens.machine.detect.system import System
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.units import parse_size
 
 # Vendor, family, model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's revision
 # guides): what the processor's kind has in common is not read but taken over.
-_KINDS: Mapping[tuple[str, int, int], str] = {
-    ("GenuineIntel", 6, 0x2D): "family/sandy-bridge-ep",
-    ("GenuineIntel", 6, 0x55): "family/skylake-sp",  # with its successors on the same socket
-    ("GenuineIntel", 6, 0x57): "family/knl",
-    ("GenuineIntel", 6, 0x6A): "family/ice-lake-sp",
-    ("GenuineIntel", 6, 0x8F): "family/sapphire-rapids",
-    ("AuthenticAMD", 25, 0x11): "family/genoa",
+_KINDS: Mapping[tuple[str, int, int], Kind] = {
+    ("GenuineIntel", 6, 0x2D): Kind("family/sandy-bridge-ep"),
+    ("GenuineIntel", 6, 0x55): Kind("family/skylake-sp", "skx", 11),  # and its successors on the same socket
+    ("GenuineIntel", 6, 0x57): Kind("family/knl"),
+    ("GenuineIntel", 6, 0x6A): Kind("family/ice-lake-sp", "icx", 12),
+    ("GenuineIntel", 6, 0x8F): Kind("family/sapphire-rapids", "spr", 15),
+    ("AuthenticAMD", 25, 0x11): Kind("family/genoa"),
 }
 _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 with memory on the package: KNL, KNM
 _MCDRAM_BYTES = 16 << 30
 _LEAST_CACHE = 4 << 20  # of a machine file
-
-Section = dict[str, Found]
 
 
 @dataclass
@@ -75,7 +74,8 @@ class Description:
 def detect(system: System) -> Description:
     """The machine (one socket of it) as a file would state it."""
     processor, nodes = read_processor(system), read_nodes(system)
-    base = _KINDS.get((processor.vendor, processor.family, processor.model))
+    kind = _KINDS.get((processor.vendor, processor.family, processor.model))
+    base = kind.base if kind is not None else None
     name = "".join(c for c in processor.name if c.isprintable())[:60] or "Unknown processor"
     several = f", one of {processor.sockets} sockets" if processor.sockets > 1 else ""
     guest = f", a guest of {processor.hypervisor}" if processor.hypervisor else ""
@@ -85,6 +85,7 @@ def detect(system: System) -> Description:
     found.sections["cores"] = _cores(processor, base)
     found.sections["l1"] = _private(processor, 1, "32 KiB", 8)
     found.sections["l2"] = _private(processor, 2, "1 MiB", 16)
+    found.sections |= shared_sections(processor, kind)
     _add_memories(found, system, processor, nodes)
     return found
 

@@ -60,6 +60,7 @@ class Processor:
     frequency: Found
     caches: tuple[Cache, ...]
     hypervisor: str | None
+    l3_inclusive: bool | None  # None: nothing says
 
     def cache(self, level: int) -> Cache | None:
         """The data cache of a level."""
@@ -89,6 +90,7 @@ def read_processor(system: System) -> Processor:
         frequency=_frequency(system, info),
         caches=_caches(system, info.get("vendor_id", "")),
         hypervisor=_hypervisor(system, info),
+        l3_inclusive=_l3_inclusive(system, info.get("vendor_id", "")),
     )
 
 
@@ -162,6 +164,15 @@ def _caches_of_cpuid(system: System, vendor: str) -> list[Cache]:
                 Cache(level, ways * partitions * line * sets, ways, threads, f"CPUID leaf {leaf:#x}")
             )
     return caches
+
+
+def _l3_inclusive(system: System, vendor: str) -> bool | None:
+    """By bit 1 of EDX: whether it holds all that the caches above it hold."""
+    for subleaf in range(MOST_LEVELS):
+        a, _, _, d = system.cpuid(_CACHE_LEAVES.get(vendor, 0x4), subleaf)
+        if a & 0x1F == 3 and a >> 5 & 7 == 3:
+            return bool(d >> 1 & 1)
+    return None
 
 
 def _caches_of_hwloc(system: System) -> list[Cache]:

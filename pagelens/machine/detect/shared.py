@@ -1,0 +1,79 @@
+"""What cores share: the L3 and the snoop filter, in slices."""
+
+from dataclasses import dataclass
+
+from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.machine.detect.processor import Cache, Processor
+from pagelens.machine.hashes import list_hashes
+from pagelens.machine.quantities import LINE_BYTES
+
+Section = dict[str, Found]
+
+SLICE_SETS = 2048  # of the L3 of Intel's servers since Sandy Bridge EP; their hashes are known by slices
+MOST_SLICES = 1024
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Processors that have a part of their file in common."""
+
+    base: str
+    hashes: str = ""  # of their slices: what stands before the number of slices in a name of machines/hashes/
+    slice_ways: int = 0  # of their L3; with `hashes` only
+
+    def hash_of(self, slices: int) -> str | None:
+        """Its name, where it is known."""
+        name = f"{self.hashes}-{slices}"
+        return name if name in list_hashes() else None
+
+
+def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Section]:
+    """Sections l3 and snoop_filter, as far as `kind` does not state them."""
+    cache = processor.cache(3)
+    sets = cache.size // (LINE_BYTES * cache.ways) if cache is not None and cache.ways > 0 else 0
+    if cache is not None and sets * LINE_BYTES * cache.ways != cache.size:
+        sets = 0
+    if kind is not None and kind.hashes:
+        return _of_known_slices(processor, kind, cache if sets % SLICE_SETS == 0 else None, sets)
+    if cache is None or not 0 < sets <= MOST_SLICES << 20:
+        return {}
+    sharers = processor.shared_by(cache)
+    odd = sets // (sets & -sets)
+    slices = sharers if sets % sharers == 0 and _power_of_two(sets // sharers) else odd
+    section = _stated(cache)
+    section["slices"] = assumed(
+        slices, "one a core that shares it, as far as a slice's sets are a power of two"
+    )
+    if sharers < int(processor.cores.value):
+        section["shared_by"] = read(sharers, cache.where)
+    if kind is None:
+        section["inclusion"] = _inclusion(processor)
+    return {"l3": section} if slices <= MOST_SLICES else {}
+
+
+def _of_known_slices(processor: Processor, kind: Kind, cache: Cache | None, sets: int) -> dict[str, Section]:
+    """Of a processor whose slices all have SLICE_SETS sets."""
+    slices = assumed(min(int(processor.cores.value), MOST_SLICES), "nothing here says; one a core")
+    size = LINE_BYTES * SLICE_SETS * kind.slice_ways * int(slices.value)
+    l3: Section = {"size": assumed(size_text(size), "nothing here says; as of its kind")}
+    if cache is not None and 0 < sets // SLICE_SETS <= MOST_SLICES:
+        slices = read(sets // SLICE_SETS, f"{cache.where}: its sets over {SLICE_SETS} of a slice")
+        l3 = _stated(cache)
+    both = {"slices": slices}
+    if (name := kind.hash_of(int(slices.value))) is not None:
+        both["hash"] = assumed(name, "measured of processors with as many slices (doi:10.26153/tsw/14539)")
+    return {"l3": l3 | both, "snoop_filter": both}
+
+
+def _stated(cache: Cache) -> Section:
+    return {"size": read(size_text(cache.size), cache.where), "ways": read(cache.ways, cache.where)}
+
+
+def _inclusion(processor: Processor) -> Found:
+    if processor.l3_inclusive is None:
+        return assumed("victim", "nothing here says; as of most since 2017")
+    return read("inclusive" if processor.l3_inclusive else "victim", "CPUID, cache parameters")
+
+
+def _power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
