@@ -14,8 +14,9 @@ def write_whole(final: Path, write: Callable[[Path], object]) -> None:
         write(partial)
         os.replace(partial, final)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         reason = error.strerror or error
         raise Failure(
             f"--output: cannot write {final} ({reason}); free some space or name another"
         ) from error
+    finally:
+        partial.unlink(missing_ok=True)  # there where something went wrong, Ctrl-C included

@@ -4,6 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TextIO
 
@@ -94,7 +95,9 @@ def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path)
     from pagelens.explain.html import render_html  # takes a second: only who needs the report waits for it
 
     for name in TABLES:
-        write_whole(directory / f"{name}.parquet", ensemble.tables[name].write_parquet)
+        content = BytesIO()  # as Polars' own errors of writing a file are no OSErrors
+        ensemble.tables[name].write_parquet(content)
+        write_whole(directory / f"{name}.parquet", lambda path, of=content: path.write_bytes(of.getbuffer()))
     data = explanation.model_dump_json(indent=1)
     write_whole(directory / "explanation.json", lambda path: path.write_text(data + "\n"))
     report = directory / "report.html"

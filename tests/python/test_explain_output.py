@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import resource
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 import synthetic
 
+from pagelens.errors import Failure
 from pagelens.explain import Explanation, explain
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
@@ -192,6 +194,20 @@ def test_outputs_are_whole_files(explanation: Explanation, tmp_path: Path) -> No
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"report.html", "explanation.json"} | {f"{name}.parquet" for name in synthetic.TABLES}
     assert report.read_text().endswith("</html>\n") or report.read_text().endswith("</html>")
+
+
+@pytest.mark.parametrize("most", [100, 100_000])  # bytes of a file: no table fits, all but the report do
+def test_outputs_without_room_are_one_failure_and_no_pieces(
+    explanation: Explanation, tmp_path: Path, most: int
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        with pytest.raises(Failure, match=r"--output: cannot write .* \(File too large\); free some space"):
+            write_outputs(explanation, synthetic.ensemble(nodes=24), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.suffix for path in tmp_path.iterdir()} == ({".parquet", ".json"} if most > 100 else set())
 
 
 @pytest.mark.parametrize(
