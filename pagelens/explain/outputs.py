@@ -8,6 +8,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TextIO
 
+import polars as pl
+
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.errors import Failure
 from pagelens.explain.model import Explanation
@@ -95,12 +97,16 @@ def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path)
     from pagelens.explain.html import render_html  # takes a second: only who needs the report waits for it
 
     for name in TABLES:
-        content = BytesIO()  # as Polars' own errors of writing a file are no OSErrors
-        ensemble.tables[name].write_parquet(content)
-        write_whole(directory / f"{name}.parquet", lambda path, of=content: path.write_bytes(of.getbuffer()))
+        _write_table(directory / f"{name}.parquet", ensemble.tables[name])
     data = explanation.model_dump_json(indent=1)
     write_whole(directory / "explanation.json", lambda path: path.write_text(data + "\n"))
     report = directory / "report.html"
     html = render_html(explanation)
     write_whole(report, lambda path: path.write_text(html))
     return report
+
+
+def _write_table(final: Path, table: pl.DataFrame) -> None:
+    content = BytesIO()  # Polars' own errors of writing a file are no OSErrors
+    table.write_parquet(content)
+    write_whole(final, lambda path: path.write_bytes(content.getbuffer()))
