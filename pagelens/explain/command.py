@@ -168,8 +168,6 @@ def explain_command(
         raise UsageError(
             "nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
-    if taken.note and not quiet:
-        print(taken.note, file=sys.stderr)
     with found as source:
         chosen_phase = choose_phase(phase, source.program)
         with progress_bar(quiet) as progress:
@@ -187,6 +185,8 @@ def explain_command(
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
         explanation = explain(ensemble, shlex.join(command))
         report = write_outputs(explanation, ensemble, source.directory)
+    if taken.note and not quiet:
+        print(taken.note, file=sys.stderr)
     if json:
         print(explanation.model_dump_json(indent=1))
     elif not quiet:
