@@ -14,6 +14,7 @@ from pagelens.replay import check_replayable
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # of the first release
 KNL = FIXTURE.read_text()
+PLAIN = {"version", "base", "name", "title", "mode", "hypervisor", "ideal"}  # keys outside any section
 L3 = """[l3]
 size = { value = "3 MiB", assumed = "t" }
 ways = { value = 12, assumed = "t" }
@@ -309,3 +310,9 @@ def test_the_reference_names_every_section_and_its_example_is_sound() -> None:
     example = page.split("```toml\n")[2].split("```")[0]
     machine = parse_machine(example.encode(), "x.toml")
     assert (machine.name, machine.l2.size.value, machine.l2.ways.value) == ("skx-8160-2m", 2 << 20, 16)
+
+
+def test_the_file_for_fuzzing_has_every_section() -> None:
+    machine = parse_machine((FIXTURE.parent / "every-section.toml").read_bytes(), "x.toml")
+    tables = set(Machine.model_fields) - PLAIN
+    assert set(machine.sections) == tables
