@@ -13,7 +13,9 @@ from pagelens.errors import UsageError
 from pagelens.explain.machine import choose_machine
 from pagelens.machine import load_machine
 from pagelens.machine.detect import System
+from pagelens.replay import left_out
 
+FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # no section beyond a replay's
 WORKLOAD = ["--workload", "stream-triad", "--size", "300MB", "--nodes", "1", "--policies", "random"]
 
 
@@ -65,3 +67,17 @@ def test_the_command_takes_it_and_can_be_repeated_elsewhere(
     again, said = explained(command)
     assert said == ""
     assert again["distributions"] == first["distributions"]
+
+
+def test_what_is_stated_and_not_replayed_yet_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert left_out(load_machine(FIXTURE)) == []
+    left = left_out(load_machine("cori-knl-cache"))
+    assert {"snoop_filter", "dram"} <= set(left)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pagelens", "explain", "--machine", "cori-knl-cache", *WORKLOAD])
+    with pytest.raises(SystemExit):
+        main()
+    said = " ".join(capfd.readouterr().out.split())
+    assert f"Stated by the machine file, not replayed yet: {', '.join(left)}." in said

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_trees import NAMES, TREES, lay_out, read_tree
 
+from pagelens import _core
 from pagelens.cli import main
 from pagelens.machine import Machine, parse_machine, read_machine_file
 from pagelens.machine.detect import System, detect
@@ -131,6 +132,13 @@ def test_a_damaged_tree_still_gives_a_sound_file(name: str, data: st.DataObject)
     with tempfile.TemporaryDirectory() as folder:
         text = detect(lay_out(files, Path(folder))).to_toml()
     parse_machine(text.encode(), "x.toml")
+
+
+def test_the_processor_answers_for_itself() -> None:
+    _, b, c, d = _core.cpuid(0, 0)
+    vendor = b"".join(word.to_bytes(4, "little") for word in (b, d, c)).decode()
+    assert f"vendor_id\t: {vendor}\n" in Path("/proc/cpuinfo").read_text()
+    assert list(_core.cpuid(0x3FFF0000, 0)) == list(_core.cpuid(0x8FFF0000, 0)) == [0, 0, 0, 0]
 
 
 def test_the_machine_that_this_runs_on(

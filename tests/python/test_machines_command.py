@@ -68,6 +68,15 @@ def test_the_picture_shows_what_a_line_meets(machines: Run) -> None:
     assert any("fast memory" in line and "ddr" in line for line in flat)
 
 
+def test_a_guest_is_shown_as_one(machines: Run) -> None:
+    every = FIXTURE.parent / "every-section.toml"
+    status, out, _ = machines("show", every)
+    assert status == 0
+    assert "\nA guest of KVM: its frames are the guest's, not those of the memory.\n" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert json.loads(machines("show", every, "--json")[1])["values"]
+
+
 def test_values_as_json_are_in_base_units(machines: Run) -> None:
     record = json.loads(machines("show", "cori-knl-cache", "--json")[1])
     values = {value["name"]: value for value in record["values"]}
