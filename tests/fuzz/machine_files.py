@@ -12,6 +12,7 @@ from pagelens.errors import UsageError
 from pagelens.machine import list_machines, parse_machine
 from pagelens.machine.hashes import list_hashes, parse_hash
 from pagelens.machine.reader import list_parts
+from pagelens.machine.tlb_files import parse_tlb
 
 WHOLE = Path(__file__).parents[1] / "data" / "machines"  # files with every section in them
 FILES = (
@@ -76,9 +77,9 @@ def inputs(seed: int, count: int) -> Iterator[bytes]:
 
 
 def check(data: bytes) -> bool:
-    """True if the bytes are a machine or a hash; AssertionError unless refused by a one-line error."""
+    """True if the bytes are a machine, a hash or a TLB; AssertionError unless refused by a one-line error."""
     accepted = False
-    for parse in (parse_machine, parse_hash):
+    for parse in (parse_machine, parse_hash, parse_tlb):
         try:
             parse(data, "fuzz.toml")
         except UsageError as error:
