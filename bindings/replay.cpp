@@ -2,9 +2,13 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
+#include <span>
 
 #include "bindings/register.hpp"
+#include "core/replay/physical_lines.hpp"
 #include "core/replay/replay.hpp"
 
 namespace nb = nanobind;
@@ -87,6 +91,35 @@ void register_replay(nb::module_& m) {
             nb::rv_policy::reference_internal)
         .def_ro("huge_pages", &Counters::huge_pages)
         .def_ro("small_fallbacks", &Counters::small_fallbacks);
+
+    nb::class_<PhysicalLines>(
+        m, "PhysicalLines", "The lines that one copy of a program moves on a placement, in order.")
+        .def(
+            "__init__",
+            [](PhysicalLines* lines, const Program& program, const Placement& placement,
+               std::uint32_t l2_sets, std::uint32_t l2_ways, std::uint32_t l2_shared_by) {
+                nb::gil_scoped_release release;
+                new (lines)
+                    PhysicalLines(program, placement, PrivateL2{l2_sets, l2_ways, l2_shared_by});
+            },
+            "program"_a, "placement"_a, nb::kw_only(), "l2_sets"_a, "l2_ways"_a, "l2_shared_by"_a,
+            nb::keep_alive<1, 2>())
+        .def(
+            "next",
+            [](PhysicalLines& lines) {
+                std::span<const std::uint64_t> some;
+                {
+                    nb::gil_scoped_release release;
+                    some = lines.next();
+                }
+                auto data = std::make_unique<std::uint64_t[]>(some.size());
+                std::copy(some.begin(), some.end(), data.get());
+                std::uint64_t* const raw = data.release();
+                nb::capsule owner(
+                    raw, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
+                return Array<std::uint64_t>(raw, {some.size()}, owner);
+            },
+            "Some more physical addresses, | 2^63 where written; an empty array at the end.");
 
     m.def("counter_names", [] { return component_names; });
     m.def(

@@ -26,6 +26,10 @@ COMMANDS = {
         "pagelens.accesses.trace_info",
         "Show what a trace holds: footprint, lines, objects, pages.",
     ),
+    "trace-export": (
+        "pagelens.accesses.trace_export",
+        "Write the physical lines of a trace as text for DRAMsim3 or Ramulator.",
+    ),
     "machines": (
         "pagelens.machine.command",
         "The machines that are modelled: list, show, check, detect.",

@@ -1,0 +1,70 @@
+"""A workload's lines on the frames of a policy: physical addresses, for DRAM models here and elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.errors import UsageError
+from pagelens.frames import Node, Policy
+from pagelens.machine import Machine
+
+WRITE = np.uint64(1 << 63)  # in a request, beside the address
+_LINES_AT_A_TIME = 1 << 16  # of text
+
+Requests = NDArray[np.uint64]
+
+
+def physical_lines(workload: Workload, machine: Machine, policy: Policy, node: Node) -> Iterator[Requests]:
+    """What one copy of the program reads and writes below its private caches, in order, in batches.
+
+    Addresses are those of the policy's frames on the node, | WRITE for lines that are written. A memory-side
+    cache is not passed. Raises UsageError where memory runs out.
+    """
+    program = workload.compile(machine, policy.page_bits)
+    l2_left = machine.l2 not in machine.caches_below(policy.page_bits)
+    lines = _core.PhysicalLines(
+        program,
+        policy.place(machine, node),
+        l2_sets=machine.l2.sets if l2_left else 0,
+        l2_ways=machine.l2.ways.value,
+        l2_shared_by=machine.l2.shared_by.value,
+    )
+    try:
+        while (batch := lines.next()).size:
+            yield batch
+    except _core.OutOfMemory as error:
+        raise UsageError(f"{workload.name} on {machine.name}: {error}") from None
+
+
+def _dramsim3(address: int, write: int) -> str:
+    """Its trace-driven CPU reads address, operation and the earliest cycle: 0, as soon as there is room."""
+    return f"{address:#x} {'WRITE' if write else 'READ'} 0\n"
+
+
+def _ramulator(address: int, write: int) -> str:
+    """Its front end LoadStoreTrace reads one operation and address a line."""
+    return f"{'ST' if write else 'LD'} {address:#x}\n"
+
+
+FORMATS: Mapping[str, Callable[[int, int], str]] = {"dramsim3": _dramsim3, "ramulator": _ramulator}
+
+
+def write_text(batches: Iterator[Requests], line: Callable[[int, int], str], limit: int, file: TextIO) -> int:
+    """Writes the requests as lines of text, `limit` at most (0: all); returns how many."""
+    written = 0
+    for batch in batches:
+        for begin in range(0, len(batch), _LINES_AT_A_TIME):
+            part = batch[begin : begin + _LINES_AT_A_TIME]
+            part = part[: limit - written] if limit else part
+            addresses, writes = (part & ~WRITE).tolist(), (part >> np.uint64(63)).tolist()
+            file.write("".join(map(line, addresses, writes)))
+            written += len(part)
+            if limit and written == limit:
+                return written
+    return written
