@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.errors import UsageError
+from pagelens.machine.directory import machine_directory
 from pagelens.machine.quantities import Table
-from pagelens.machine.reader import machine_directory
 from pagelens.machine.tlb import PAGE_SIZES, PageWalk, Tlb, core_tlb
 from pagelens.machine.toml_file import parse_toml, read_bytes
 from pagelens.names import nearest
