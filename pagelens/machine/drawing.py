@@ -38,7 +38,7 @@ def machine_lines(machine: Machine) -> Iterator[str]:
     yield from _picture(machine)
     for section, values in groupby(stated_values(machine), key=lambda stated: stated.section):
         yield ""
-        yield f"[{section}]"
+        yield _header(section)
         above = ""
         for stated in values:
             text = _KINDS[stated.value.label] + stated.value.origin
@@ -50,6 +50,11 @@ def machine_lines(machine: Machine) -> Iterator[str]:
         "with the reason. All else is from the document named.",
         WIDTH,
     )
+
+
+def _header(section: str) -> str:
+    array, _, number = section.partition(".")
+    return f"[[{array}]] {int(number) + 1}" if number else f"[{section}]"
 
 
 def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
@@ -67,7 +72,7 @@ def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
 def _picture(machine: Machine) -> Iterator[str]:
     """Boxes from the cores down to the memories; a line falls from one to the next."""
     inner = WIDTH - 6
-    yield from _box([_cores(machine), *_private(machine)], inner)
+    yield from _box([_cores(machine), *_tlbs(machine), *_private(machine)], inner)
     shared = list(_shared(machine))
     if shared:
         yield from _box(shared, inner, joined=True)
@@ -100,6 +105,14 @@ def _cores(machine: Machine) -> Row:
         f"{cores.count.value} x {cores.frequency.shown}, {cores.instructions_per_cycle.shown} a cycle, "
         f"{cores.outstanding_lines.shown} lines in flight"
     )
+
+
+def _tlbs(machine: Machine) -> Iterator[Row]:
+    for level in (1, 2):
+        arrays = [array for array in machine.tlb if array.level.value == level]
+        held = (f"{array.entries.value} x {array.pages.shown.replace(', ', '/')}" for array in arrays)
+        if arrays:
+            yield f"L{level} TLB", ", ".join(held)
 
 
 def _private(machine: Machine) -> Iterator[Row]:

@@ -13,9 +13,11 @@ from pagelens.machine.cores import Cores
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Sourced, Table
+from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
 from pagelens.units import format_binary_size
 
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
+MOST_TLBS = 16  # two levels of an array for every page size are six
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
 
 Mode = Literal["cache", "flat", "hybrid", "single"]
@@ -80,6 +82,8 @@ class Machine(Table):
     l2: PrivateCache
     l3: L3 | None = None
     snoop_filter: SnoopFilter | None = None
+    tlb: list[Tlb] = Field(default=[], max_length=MOST_TLBS, description="arrays of a core's data TLB")
+    page_walk: PageWalk | None = None
     memory_side_cache: MemorySideCache | None = None
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")
@@ -97,6 +101,10 @@ class Machine(Table):
         l3, filter_ = self.l3, self.snoop_filter
         if l3 is not None and filter_ is not None and l3.slice_hash() != filter_.slice_hash():
             raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
+        if bool(self.tlb) != (self.page_walk is not None):
+            raise ValueError("[[tlb]] and [page_walk] belong together; state both or none")
+        if self.page_walk is not None:
+            core_tlb(self.tlb, self.page_walk)  # says what does not fit together
         if self.dram is not None and self.dram.size < self.ddr.size.value:
             raise ValueError(
                 f"ddr.size of {self.ddr.size.shown} is more than the {format_binary_size(self.dram.size, 6)} "

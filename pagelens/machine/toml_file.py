@@ -116,7 +116,9 @@ def _document(raw: bytes, where: str) -> Document:
 def _explain(model: type[BaseModel], error: ErrorDetails, layers: Sequence[Document], example: str) -> str:
     """One line: file, line, key, what is wrong and what is allowed."""
     location = tuple(str(part) for part in error["loc"])
-    document = max(layers, key=lambda layer: _depth(layer.data, error["loc"]))  # of equals the first
+    document = layers[0]  # where a key that is missing can be added
+    if error["type"] != "missing":
+        document = max(layers, key=lambda layer: _depth(layer.data, error["loc"]))  # of equals the first
     where = f"{document.where}:{_line_of(document.text, location)}"
     key = ".".join(location) or "the file"
     match error["type"]:

@@ -59,11 +59,11 @@ def test_the_picture_shows_what_a_line_meets(machines: Run) -> None:
         out = machines("show", name)[1]
         return [line.split()[1] for line in out.splitlines() if line.startswith("│ ") and line[2] != " "]
 
-    caches = ["cores", "L1", "L2", "snoop"]
+    caches = ["cores", "L1", "L2", "L1", "L2", "snoop"]  # TLBs first
     assert picture("cori-knl-cache") == [*caches, "memory-side", "ddr"]
     assert picture("cori-knl-hybrid") == [*caches, "memory-side", "fast", "ddr"]
     assert picture("cori-knl-flat") == [*caches, "fast"]  # ddr beside it
-    assert picture("skx-8160") == ["cores", "L1", "L2", "L3", "snoop", "ddr"]
+    assert picture("skx-8160") == ["cores", "L1", "L2", "L1", "L2", "L3", "snoop", "ddr"]
     flat = machines("show", "cori-knl-flat")[1].splitlines()
     assert any("fast memory" in line and "ddr" in line for line in flat)
 
