@@ -1,5 +1,6 @@
 """Machine files: what they state is read with its units and origin, and every error names its line."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -317,3 +318,19 @@ def test_the_file_for_fuzzing_has_every_section() -> None:
     machine = parse_machine((FIXTURE.parent / "every-section.toml").read_bytes(), "x.toml")
     tables = set(Machine.model_fields) - PLAIN
     assert set(machine.sections) == tables
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "said"),
+    [
+        (r'"96 GiB"', '"200 GiB"', "ddr.size of 200 GiB is more than the 96 GiB that the map"),
+        (r"\[page_walk\]\n(.+\n)+", "", "[[tlb]] and [page_walk] belong together"),
+        (r"(?<=\[l3\]\n)((?:.+\n)*?)hash = .*\n", r"\1", "l3.hash and snoop_filter.hash must be the same"),
+        (r'(?<=level = \{value = )1', "2", "tlb"),
+    ],
+)  # fmt: skip
+def test_sections_must_fit_together(pattern: str, new: str, said: str) -> None:
+    every = (FIXTURE.parent / "every-section.toml").read_text()
+    changed, count = re.subn(pattern, new, every, count=1)
+    assert count == 1
+    assert said in error_of(changed.encode())
