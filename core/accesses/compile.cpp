@@ -197,6 +197,7 @@ class Compiler {
 
     void birth(ObjectIndex, std::uint64_t, std::uint64_t) {}
     void death(std::uint64_t) {}
+    void blocks_gone(std::uint64_t, std::uint64_t) {}
 
     void progress(unsigned thread, std::uint64_t instructions) {
         result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;

@@ -1,5 +1,8 @@
 #include "core/accesses/survey.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <unordered_map>
 
 namespace pagelens {
@@ -53,16 +56,47 @@ class Surveyor {
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         death(address);
-        live_blocks_[address] = {bytes, object};
         ++result_.objects[object].births;
-        if (is_site(object)) grow(object, bytes);
+        if (!is_site(object)) return;
+        if (bytes < page_bytes)
+            small_blocks_[address] = {bytes, object};
+        else
+            large_blocks_[address] = {bytes, object};
+        grow(object, bytes);
     }
 
     void death(std::uint64_t address) {
-        const auto block = live_blocks_.find(address);
-        if (block == live_blocks_.end()) return;
-        if (is_site(block->second.object)) live_bytes_[block->second.object] -= block->second.bytes;
-        live_blocks_.erase(block);
+        const auto end = [&](auto& blocks) {
+            const auto block = blocks.find(address);
+            if (block == blocks.end()) return;
+            live_bytes_[block->second.object] -= block->second.bytes;
+            blocks.erase(block);
+        };
+        end(small_blocks_);
+        end(large_blocks_);
+    }
+
+    // Mappings end so: nobody tells of the death of what mmap gave. What is left on either side
+    // lives.
+    void blocks_gone(std::uint64_t first_page, std::uint64_t pages) {
+        const std::uint64_t begin = first_page * page_bytes, end = begin + pages * page_bytes;
+        auto next = large_blocks_.lower_bound(begin);
+        if (next != large_blocks_.begin()) {
+            const auto before = std::prev(next);
+            if (before->first + before->second.bytes > begin) next = before;
+        }
+        while (next != large_blocks_.end() && next->first < end) {
+            const auto [start, block] = *next;
+            next = large_blocks_.erase(next);
+            live_bytes_[block.object] -= block.bytes;
+            const auto keep = [&, of = block.object](std::uint64_t from, std::uint64_t to) {
+                if (from >= to) return;
+                large_blocks_[from] = {to - from, of};
+                live_bytes_[of] += to - from;
+            };
+            keep(start, std::min(begin, start + block.bytes));
+            keep(end, start + block.bytes);
+        }
     }
 
     void progress(unsigned thread, std::uint64_t instructions) {
@@ -92,7 +126,8 @@ class Surveyor {
     std::uint64_t resident_ = 0;             // pages
     std::vector<std::uint64_t> live_bytes_;  // of each object
     std::vector<ObjectIndex> owners_;        // of each resident page that no call site has
-    std::unordered_map<std::uint64_t, Block> live_blocks_;
+    std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
+    std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own
 };
 
 }  // namespace

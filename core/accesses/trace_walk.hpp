@@ -37,6 +37,7 @@ struct TracedPage {
 //   unmap(std::span<const std::uint32_t> pages, thread)        ascending; each was mapped
 //   phase(phase, thread)
 //   birth(object, address, bytes), death(address)
+//   blocks_gone(first page, count)                             unmapped, with all blocks in them
 //   progress(thread, instructions)                             executed since the last call
 class TraceWalk {
   public:
@@ -123,7 +124,7 @@ class TraceWalk {
                 break;
             case EventKind::unmap:
                 unmap(visitor, event.address, event.count, thread);
-                objects_.unmap(event.address, event.count);
+                blocks_gone(visitor, event.address, event.count);
                 break;
             case EventKind::discard:
                 unmap(visitor, event.address, event.count, thread);
@@ -207,8 +208,14 @@ class TraceWalk {
             pages_[page].number = number;
             numbers_.set(number, page);
         }
-        objects_.unmap(from, count);
-        objects_.unmap(to, count);
+        blocks_gone(visitor, from, count);
+        blocks_gone(visitor, to, count);
+    }
+
+    template <class Visitor>
+    void blocks_gone(Visitor& visitor, std::uint64_t first, std::uint64_t count) {
+        objects_.unmap(first, count);
+        visitor.blocks_gone(first, count);
     }
 
     void leave(std::uint32_t page) {

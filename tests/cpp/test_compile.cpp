@@ -415,6 +415,41 @@ TEST_CASE("survey: blocks of one site are one object, reused addresses go to the
     CHECK(found.lines_fetched == 6);
 }
 
+TEST_CASE("survey: what was mapped ends where it is unmapped") {
+    constexpr std::uint64_t page = 4096;
+    const auto peak = [&](const Thread& thread) {
+        const TemporaryFile file;
+        write(file.path, {thread});
+        return survey(TraceReader(file.path)).objects[first_site].peak_bytes / page;
+    };
+    const auto mapped = [&](std::uint64_t at, std::uint64_t pages) {
+        return Stamped{0, {EventKind::birth, at * page, pages * page, 1}};
+    };
+    const auto gone = [](EventKind kind, std::uint64_t at, std::uint64_t pages,
+                         std::uint64_t to = 0) { return Stamped{0, {kind, at, pages, to}}; };
+    using enum EventKind;
+    // Temporaries, at one place or others; given back by themselves or with what lies around them.
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5000, 8), mapped(5000, 8)}) == 8);
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5000, 8), mapped(6000, 8)}) == 8);
+    CHECK(peak({mapped(5000, 8), mapped(5008, 8), gone(unmap, 4000, 2000), mapped(9000, 8)}) == 16);
+    // A part of them: at its end, its beginning, in the middle; and beside it.
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5006, 4), mapped(6000, 8)}) == 14);
+    CHECK(peak({mapped(5000, 8), gone(unmap, 4996, 6), mapped(6000, 8)}) == 14);
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5003, 2), mapped(6000, 8)}) == 14);
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5003, 2), gone(unmap, 5000, 8), mapped(6000, 8)}) ==
+          8);
+    CHECK(peak({mapped(5000, 8), gone(unmap, 5008, 4), gone(unmap, 4996, 4), mapped(6000, 8)}) ==
+          16);
+    // The allocator tells of the end of its blocks.
+    const Stamped freed{0, {death, 5000 * page, 0, 0}};
+    CHECK(peak({mapped(5000, 8), freed, mapped(6000, 8)}) == 8);
+    // The frames alone go; the mapping moves, and has a birth at its new place.
+    CHECK(peak({mapped(5000, 8), gone(discard, 5000, 8), mapped(6000, 8)}) == 16);
+    CHECK(peak({mapped(5000, 8), gone(remap, 5000, 8, 7000), mapped(7000, 8)}) == 8);
+    CHECK(peak({mapped(5000, 8), mapped(7000, 8), gone(remap, 5000, 8, 7000), mapped(9000, 8)}) ==
+          16);
+}
+
 TEST_CASE("survey: the footprint is the most pages written at one time") {
     const TemporaryFile file;
     Thread thread;
