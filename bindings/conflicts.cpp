@@ -74,15 +74,9 @@ void register_conflicts(nb::module_& m) {
             "addresses"_a, "lines"_a, "Of what has been added.")
         .def("clear", &SetCounts::clear)
         .def_prop_ro("excess", &SetCounts::excess, "Lines beyond the ways of their sets.")
-        .def(
-            "excess_with",
-            [](SetCounts& counts, const Addresses& candidates, std::uint32_t lines) {
-                return filled<std::uint64_t>(candidates.size(), [&](std::span<std::uint64_t> out) {
-                    counts.excess_with({candidates.data(), candidates.size()}, lines, out);
-                });
-            },
-            "candidates"_a, "lines"_a,
-            "What the excess were with as many lines from each candidate on, too.")
+        .def("excess_with", &SetCounts::excess_with, "other"_a,
+             nb::call_guard<nb::gil_scoped_release>(),
+             "What the excess were with the lines of another one, too.")
         .def(
             "histogram",
             [](const SetCounts& counts) { return copy_of<std::uint64_t>(counts.histogram()); },

@@ -34,6 +34,10 @@ COMMANDS = {
         "pagelens.machine.command",
         "The machines that are modelled: list, show, check, detect.",
     ),
+    "conflicts": (
+        "pagelens.conflicts.command",
+        "Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap.",
+    ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
 }

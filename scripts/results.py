@@ -5,9 +5,17 @@ from pathlib import Path
 
 
 def write_table(
-    path: Path, title: str, introduction: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
+    path: Path,
+    title: str,
+    introduction: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    after: str = "",
 ) -> None:
-    """Writes the page, whole or not at all; a column whose name begins with ">" is of numbers."""
+    """Writes the page, whole or not at all; a column whose name begins with ">" is of numbers.
+
+    `introduction` stands before the table, `after` below it.
+    """
     lines = [
         f"# {title}",
         "",
@@ -16,6 +24,7 @@ def write_table(
         _row([column.removeprefix(">") for column in columns]),
         "|" + "|".join("---:" if column.startswith(">") else "---" for column in columns) + "|",
         *map(_row, rows),
+        *after.splitlines(),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")

@@ -62,12 +62,17 @@ void SetCounts::clear() {
     excess_ = 0;
 }
 
-void SetCounts::excess_with(std::span<const std::uint64_t> candidates, std::uint32_t lines,
-                            std::span<std::uint64_t> excess) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
-        excess[i] = excess_ + put(candidates[i], lines);
-        take(candidates[i], lines);
+std::uint64_t SetCounts::excess_with(const SetCounts& other) const {
+    if (other.counts_.size() != counts_.size()) {
+        throw std::invalid_argument("counts of " + std::to_string(counts_.size()) + " and " +
+                                    std::to_string(other.counts_.size()) + " sets");
     }
+    std::uint64_t beyond = 0;
+    for (std::size_t set = 0; set < counts_.size(); ++set) {
+        const std::uint32_t count = counts_[set] + other.counts_[set];
+        beyond += std::max(count, ways_) - ways_;
+    }
+    return beyond;
 }
 
 std::vector<std::uint64_t> SetCounts::histogram() const {

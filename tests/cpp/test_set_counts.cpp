@@ -122,23 +122,20 @@ TEST_CASE("counts of lines a set are those of a map filled line by line") {
     }
 }
 
-TEST_CASE("a candidate's excess is what adding it gives, and asking changes nothing") {
+TEST_CASE("the excess with other lines is what adding them gives") {
     std::mt19937_64 random(1);
-    SetCounts counts(skylake(), 64, 3);
-    const Pieces stay = drawn(random, 30), candidates = drawn(random, 20);
-    counts.add(stay.all());
-    const std::vector before(counts.counts().begin(), counts.counts().end());
-    const std::uint64_t excess = counts.excess();
-    std::vector<std::uint64_t> with(candidates.addresses.size());
-    counts.excess_with(candidates.addresses, 250, with);
-    CHECK(std::equal(before.begin(), before.end(), counts.counts().begin()));
-    CHECK(counts.excess() == excess);
-    const std::vector<std::uint32_t> lines{250};
-    for (std::size_t i = 0; i < with.size(); ++i) {
-        SetCounts other = counts;
-        other.add({{&candidates.addresses[i], 1}, lines});
-        CHECK(with[i] == other.excess());
+    const SetCounts empty(skylake(), 64, 3);
+    for (int round = 0; round < 20; ++round) {
+        SetCounts counts = empty, other = empty, both = empty;
+        const Pieces first = drawn(random, 30), second = drawn(random, 20);
+        counts.add(first.all());
+        other.add(second.all());
+        both.add(first.all());
+        both.add(second.all());
+        CHECK(counts.excess_with(other) == both.excess());
+        CHECK(counts.excess_with(empty) == counts.excess());
     }
+    CHECK_THROWS_AS((void)empty.excess_with(SetCounts(skylake(), 32, 3)), std::invalid_argument);
 }
 
 TEST_CASE("as many lines as ways are held, one more is not") {

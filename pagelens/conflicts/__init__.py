@@ -1,0 +1,20 @@
+"""Which lines of a set of pages conflict in snoop filter and caches, by their physical addresses alone."""
+
+from pagelens.conflicts.pages import Pages, read_pages
+from pagelens.conflicts.predict import Prediction, predict
+from pagelens.conflicts.process import read_process
+from pagelens.conflicts.socket import Shared, Socket, socket_of
+from pagelens.conflicts.swaps import Swap, find_swaps
+
+__all__ = [
+    "Pages",
+    "Prediction",
+    "Shared",
+    "Socket",
+    "Swap",
+    "find_swaps",
+    "predict",
+    "read_pages",
+    "read_process",
+    "socket_of",
+]

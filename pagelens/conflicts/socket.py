@@ -1,0 +1,119 @@
+"""What of a machine decides by address alone which lines can be held: a socket's L2s, snoop filter, L3."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pagelens import _core
+from pagelens.conflicts.pages import HIGHEST_ADDRESS
+from pagelens.errors import UsageError
+from pagelens.machine import Machine, list_machines, load_machine
+from pagelens.machine.caches import Sliced
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A cache or snoop filter that the cores share, in slices of `sets` x `ways` lines of 64 B."""
+
+    name: str
+    slices: _core.AddressHash
+    sets: int  # of a slice: a power of two, indexed by the address bits from 6 up
+    ways: int
+    reach: int  # physical addresses from here on have slices that are not known
+
+    def counts(self) -> _core.SetCounts:
+        """No lines yet."""
+        return _core.SetCounts(self.slices, self.sets, self.ways)
+
+    @property
+    def geometry(self) -> str:
+        """As "24 x 2048 x 12": slices, sets, ways."""
+        return f"{self.slices.values} x {self.sets} x {self.ways}"
+
+
+@dataclass(frozen=True)
+class Socket:
+    """Private L2s, and what their cores share; the first of these decides what can be held in the L2s."""
+
+    name: str
+    title: str
+    cores: int
+    cores_per_l2: int
+    l2_sets: int
+    l2_ways: int
+    shared: tuple[Shared, ...]
+    notes: tuple[str, ...] = ()  # what of it is assumed
+
+    @property
+    def l2s(self) -> int:
+        """How many L2s there are."""
+        return -(-self.cores // self.cores_per_l2)
+
+    @property
+    def l2_lines(self) -> int:
+        """Lines of 64 B that one L2 holds."""
+        return self.l2_sets * self.l2_ways
+
+    @property
+    def reach(self) -> int:
+        """The least of what they share."""
+        return min(structure.reach for structure in self.shared)
+
+    def l2_counts(self) -> _core.SetCounts:
+        """Of one L2, no lines yet."""
+        return _core.SetCounts(_one_piece(), self.l2_sets, self.l2_ways)
+
+
+def socket_of(machine: Machine) -> Socket:
+    """The socket, or the cores of one L3, that a machine file states. Raises UsageError."""
+    shared = _all_shared(machine)
+    if not shared:
+        known = (name for name in list_machines() if _all_shared(load_machine(name)))
+        raise UsageError(
+            f"--machine {machine.name}: no snoop filter or inclusive L3 of known slices is stated; "
+            f"take one of {', '.join(known)}"
+        )
+    own = machine.l3.shared_by if machine.l3 is not None else None
+    return Socket(
+        name=machine.name,
+        title=machine.title,
+        cores=machine.cores.count.value if own is None else own.value,
+        cores_per_l2=machine.l2.shared_by.value,
+        l2_sets=machine.l2.sets,
+        l2_ways=machine.l2.ways.value,
+        shared=shared,
+        notes=tuple(_assumptions(machine)),
+    )
+
+
+def _all_shared(machine: Machine) -> tuple[Shared, ...]:
+    """What decides which lines the L2s can hold, and behind it the L3; empty where that is not known."""
+    filter_, l3 = machine.snoop_filter, machine.l3
+    found = []
+    if filter_ is not None:
+        found.append(_shared("snoop filter", filter_, filter_.sets.value, filter_.ways.value))
+    if l3 is not None and (filter_ is not None or l3.inclusion.value == "inclusive"):
+        found.append(_shared("L3", l3, l3.sets, l3.ways.value))
+    return tuple(structure for structure in found if structure is not None)
+
+
+def _shared(name: str, section: Sliced, sets: int, ways: int) -> Shared | None:
+    """None where it is not known which slice a line belongs to."""
+    form = section.slice_hash()
+    if form is not None:
+        return Shared(name, form.hash(), sets, ways, 2 << form.highest_bit)
+    if section.slices.value == 1:
+        return Shared(name, _one_piece(), sets, ways, HIGHEST_ADDRESS)
+    return None
+
+
+def _one_piece() -> _core.AddressHash:
+    return _core.AddressHash([_core.HashLevel([], None, None)], 1, [])
+
+
+def _assumptions(machine: Machine) -> Iterator[str]:
+    """What of the snoop filter is assumed, in the words of the machine file."""
+    if machine.snoop_filter is not None:
+        stated = {"sets": machine.snoop_filter.sets, "ways": machine.snoop_filter.ways}
+        for what, number in stated.items():
+            if number.assumed:
+                yield f"Assumed: the snoop filter's {number.value} {what} ({number.assumed})."

@@ -1,0 +1,201 @@
+"""Writes docs/results/snoop-filter.md: the static test of snoop filters on Skylakes and KNL; a figure."""
+
+import argparse
+import math
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+from results import write_table
+
+from pagelens.conflicts import Socket, socket_of
+from pagelens.conflicts.study import HELD_BYTES, LARGE_BYTES, contiguous, random_pages
+from pagelens.explain.plots import BASELINE, FAINT, OTHERS, STYLE, WIDTH
+from pagelens.machine import load_machine
+
+MIB = 1 << 20
+CLEAN_MIB, PERIOD_MIB = 32, 256  # what seed 002 says of 24 slices
+REFERENCE_DRAWS = 100  # assumed of the reference means; see the page
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Shares of lines beyond 12 in their set."""
+
+    machine: str
+    mean: float  # contiguous
+    most: float
+    packed: tuple[float, float]  # random 2 MiB pages, a range where one is given
+    own: float | None = None
+
+
+REFERENCES = (
+    Reference("skx-6132", 0, 0, (0, 0)),
+    Reference("skx-6142", 0, 0, (0, 0)),
+    Reference("skx-6150", 0.012, 0.105, (0.013, 0.013)),
+    Reference("skx-6148", 0.007, 0.052, (0.011, 0.011)),
+    Reference("skx-6152", 0.001, 0.006, (0.003, 0.003)),
+    Reference("skx-8160", 0.068, 0.197, (0.023, 0.029), 0.011),
+    Reference("skx-8170", 0.0001, 0.0007, (0.004, 0.004)),
+    Reference("skx-8180", 0, 0, (0.003, 0.003)),
+    Reference("stampede2-knl", 0.027, 0.085, (0.013, 0.013)),
+)
+FIGURED = "skx-8160"
+CLEAN = OTHERS[1]
+
+
+def short(share: float) -> str:
+    """As ".0679"; four places."""
+    return "0" if share == 0 else f"{share:.4f}".lstrip("0")
+
+
+def as_stated(share: float) -> str:
+    """As ".068"."""
+    return f"{share:f}".strip("0") if share else "0"
+
+
+def distance(shares: NDArray[np.float64], low: float, high: float) -> str:
+    """How far the mean lies from a reference one, in standard errors of their difference."""
+    mean, deviation = float(shares.mean()), float(shares.std(ddof=1))
+    error = deviation * math.sqrt(1 / len(shares) + 1 / REFERENCE_DRAWS)
+    away = max(low - mean, mean - high, 0)
+    return "0" if away == 0 else f"{away / error:.1f}" if error else "none to compare with"
+
+
+def with_error(shares: NDArray[np.float64]) -> str:
+    """Mean and standard error."""
+    return f"{short(float(shares.mean()))} ± {short(float(shares.std(ddof=1)) / math.sqrt(len(shares)))}"
+
+
+def row(reference: Reference, draws: int, seed: int) -> list[str]:
+    """One processor: reference and obtained side by side."""
+    socket = socket_of(load_machine(reference.machine))
+    shares = contiguous(socket)
+    packed, own = (random_pages(socket, packing, draws, seed) for packing in ("packed", "own"))
+    low, high = reference.packed
+    stated = as_stated(low) if low == high else f"{as_stated(low)}-{as_stated(high)}"
+    return [
+        f"`{reference.machine}`",
+        str(socket.shared[0].slices.values),
+        str(socket.l2s),
+        f"{as_stated(reference.mean)} / {as_stated(reference.most)}",
+        f"{short(float(shares.mean()))} / {short(float(shares.max()))}",
+        stated if reference.own is None else f"{stated}; own page {as_stated(reference.own)}",
+        with_error(packed),
+        distance(packed, low, high),
+        with_error(own),
+    ]
+
+
+def buffer_mib(socket: Socket) -> int:
+    """Whole pages of 2 MiB that the buffer of all L2s is on."""
+    return -(-socket.l2s * HELD_BYTES // LARGE_BYTES) * LARGE_BYTES // MIB
+
+
+def figure(socket: Socket, shares: NDArray[np.float64]) -> Figure:
+    """Share against the buffer's offset in a GiB."""
+    with rc_context(STYLE):
+        drawn = Figure((WIDTH, 2.9), layout="constrained")
+        axes = drawn.add_subplot()
+        offsets = np.arange(len(shares)) * LARGE_BYTES / MIB
+        for start in range(0, 1024, PERIOD_MIB):
+            axes.axvline(start, color=FAINT, linewidth=0.7, linestyle=(0, (4, 3)))
+        axes.step(offsets, shares, where="post", color=BASELINE, linewidth=1.1)
+        axes.fill_between(offsets, shares, step="post", color=BASELINE, alpha=0.2, linewidth=0)
+        top = float(shares.max())
+        last = CLEAN_MIB - buffer_mib(socket)
+        axes.axvspan(0, last, color=CLEAN, linewidth=0)
+        text = f"buffer in the first {CLEAN_MIB} MiB (offsets to {last} MiB): none"
+        axes.text(last + 6, 1.14 * top, text, color=CLEAN)
+        axes.text(3 * PERIOD_MIB - 6, 1.14 * top, f"the same every {PERIOD_MIB} MiB", color=FAINT, ha="right")
+        axes.set_xlim(0, 1024)
+        axes.set_ylim(0, 1.25 * top)
+        axes.set_xticks(range(0, 1025, PERIOD_MIB // 2))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel(f"offset of {socket.l2s} x {HELD_BYTES:,} B in a GiB page (MiB)")
+        axes.set_ylabel("lines beyond 12 in their set")
+    return drawn
+
+
+def introduction(draws: int, seed: int) -> str:
+    """What the table says and how it was made."""
+    command = shlex.join(["python", "scripts/snoop_filter_table.py", *sys.argv[1:]])
+    return f"""Written by `{command}`.
+
+Share of lines that are beyond the 12 ways of their (slice, set) of the snoop filter while every L2
+holds 1,000,000 B (125,000 doubles, as github.com/jdmccalpin/SKX-SF-Conflicts has it): counted from
+physical addresses and the machine files alone. Mechanism: J. D. McCalpin, HPL and DGEMM performance
+variability on Intel Xeon Platinum 8160 processors, SC18. Slices: his TACC report TR-2021-03.
+
+- **contiguous**: one buffer for all L2s, at every 2 MiB of a GiB where it fits; mean and largest share.
+  These are all offsets, so there is no error to state.
+- **packed**: one buffer over random 2 MiB pages out of a pool of 96 GiB, filled one after the other;
+  {draws:,} draws (seed {seed}), mean and standard error.
+- **own page**: the same, but each L2 holds the beginning of a page of its own.
+- **reference**: what this page is held to, packed where nothing else is said. How many draws its random
+  figures are means of is not stated; its range for 24 slices is as wide as that of means of about
+  {REFERENCE_DRAWS} draws. **away** is the difference in standard errors of ours and such a mean, to be
+  below 3.
+
+KNL's row is for its 34 tiles with the geometry of Skylake's snoop filter, which is an assumption."""
+
+
+def talk(socket: Socket, shares: NDArray[np.float64], picture: Path) -> str:
+    """What the talk says of processors with 24 slices, and what is obtained; the figure."""
+    period = PERIOD_MIB * MIB // LARGE_BYTES
+    apart = float(np.abs(shares[period:] - shares[:-period]).max())
+    mean = float(contiguous(socket, wrapping=True).mean())
+    clean = shares[: (CLEAN_MIB - buffer_mib(socket)) * MIB // LARGE_BYTES + 1]
+    return f"""
+| said in the talk (SC18, annotated slides) | obtained |
+|---|---|
+| 24 slices: the first {CLEAN_MIB} MiB of a GiB are clean | {short(float(clean.max()))} everywhere there |
+| 24 slices: repeats every {PERIOD_MIB} MiB | shares {PERIOD_MIB} MiB apart differ by {apart:.5f} at most |
+| contiguous: only 18, 20 and 24 slices and KNL conflict | as in the table; 22 and 26 a little |
+| random 2 MiB pages: all above 16 cores conflict | as in the table |
+
+With buffers that go on at the GiB's beginning the mean on 24 slices is {short(mean)} (reference .0665).
+
+![Share of lines in conflict against the buffer's offset in a GiB, 24 slices]({picture.name})
+"""
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="the page; its figure lies beside it")
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    socket = socket_of(load_machine(FIGURED))
+    shares = contiguous(socket)
+    picture = arguments.output.with_suffix(".svg")
+    figure(socket, shares).savefig(picture, metadata={"Date": None})
+    write_table(
+        arguments.output,
+        "Snoop filter conflicts, static",
+        introduction(arguments.draws, arguments.seed),
+        (
+            "machine",
+            ">slices",
+            ">L2s",
+            "contiguous, reference",
+            "contiguous, obtained",
+            "random, reference",
+            "packed, obtained",
+            ">away",
+            "own page, obtained",
+        ),
+        (row(reference, arguments.draws, arguments.seed) for reference in REFERENCES),
+        talk(socket, shares, picture),
+    )
+
+
+if __name__ == "__main__":
+    main()

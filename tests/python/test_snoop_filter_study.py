@@ -1,0 +1,65 @@
+"""The static test of snoop filters from machine files alone; docs/results/snoop-filter.md has more draws."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pagelens.conflicts import Socket, socket_of
+from pagelens.conflicts.study import contiguous, random_pages
+from pagelens.machine import load_machine
+
+# By machine the reference figures: mean and largest share of contiguous buffers, mean of packed random pages.
+REFERENCES = {
+    "skx-6132": (0, 0, 0),
+    "skx-6150": (0.012, 0.105, 0.013),
+    "skx-6152": (0.001, 0.006, 0.003),
+    "skx-8180": (0, 0, 0.003),
+    "stampede2-knl": (0.027, 0.085, 0.013),
+}
+DRAWS = 40
+
+
+def socket(name: str) -> Socket:
+    return socket_of(load_machine(name))
+
+
+def within_three_errors(shares: np.ndarray, reference: float) -> bool:
+    """Of a mean over as many draws as ours."""
+    error = float(shares.std(ddof=1)) / math.sqrt(len(shares))
+    return abs(float(shares.mean()) - reference) <= 3 * error + 0.0005  # it is stated to three places
+
+
+@pytest.fixture(scope="module")
+def skylake_24() -> np.ndarray:
+    return contiguous(socket("skx-8160"))
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_contiguous_buffers(name: str) -> None:
+    mean, most, _ = REFERENCES[name]
+    shares = contiguous(socket(name))
+    assert shares.mean() == pytest.approx(mean, abs=0.0005)
+    assert shares.max() == pytest.approx(most, abs=0.0005)
+
+
+def test_contiguous_buffers_on_24_slices(skylake_24: np.ndarray) -> None:
+    """Clean in the first 32 MiB, the same every 256 MiB."""
+    assert skylake_24.mean() == pytest.approx(0.068, abs=0.0005)
+    assert skylake_24.max() == pytest.approx(0.197, abs=0.0005)
+    lies_within = (32 - 24) // 2 + 1
+    assert not skylake_24[:lies_within].any()
+    assert skylake_24[:16].max() > 0.1
+    assert np.abs(skylake_24[128:] - skylake_24[:-128]).max() < 0.02
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_random_pages_packed(name: str) -> None:
+    assert within_three_errors(random_pages(socket(name), "packed", DRAWS, 1), REFERENCES[name][2])
+
+
+def test_random_pages_on_24_slices() -> None:
+    packed, own = (random_pages(socket("skx-8160"), packing, DRAWS, 1) for packing in ("packed", "own"))
+    assert within_three_errors(packed, 0.026)
+    assert within_three_errors(own, 0.011)
+    assert packed.mean() > own.mean()
