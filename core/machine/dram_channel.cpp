@@ -85,7 +85,7 @@ void DramChannel::find_act(Picoseconds now) {
 
 void DramChannel::add(const DramRequest& request, Picoseconds now) {
     while (refresh_at_ <= now) refresh();
-    if (tail_ - head_ < window_ && queued_ == 0) {
+    if (tail_ - head_ < window_) {  // then none is queued
         enter(request, now);
         return;
     }
