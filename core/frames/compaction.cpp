@@ -9,8 +9,16 @@ constexpr std::uint32_t cluster_pages = 32;  // COMPACT_CLUSTER_MAX
 
 class ZoneCompaction {
   public:
-    ZoneCompaction(Memory& memory, Zone& zone, unsigned cpu, std::vector<Move>& moves)
-        : memory_(memory), map_(memory.map()), zone_(zone), cpu_(cpu), moves_(moves) {
+    // `nobodys`: frames that are in per-cpu lists as it begins. (What it frees itself lies behind
+    // the migrate scanner.)
+    ZoneCompaction(Memory& memory, Zone& zone, unsigned cpu, const std::vector<bool>& nobodys,
+                   std::vector<Move>& moves)
+        : memory_(memory),
+          map_(memory.map()),
+          zone_(zone),
+          cpu_(cpu),
+          nobodys_(nobodys),
+          moves_(moves) {
         source_ = zone.begin();
         target_block_ = map_.pageblock_begin(zone.end() - 1);
         target_ = std::max(target_block_, zone.begin());
@@ -42,8 +50,9 @@ class ZoneCompaction {
                     source_ = free + (1u << map_.free_level(free));
                     continue;
                 }
-                map_.for_parts(source_, map_.movable_parts(source_),
-                               [this](Frame page) { sources_.push_back(page); });
+                map_.for_parts(source_, map_.movable_parts(source_), [this](Frame page) {
+                    if (!nobodys_[page.raw()]) sources_.push_back(page);
+                });
                 ++source_;
             }
         }
@@ -103,6 +112,7 @@ class ZoneCompaction {
     Memmap& map_;
     Zone& zone_;
     unsigned cpu_;
+    const std::vector<bool>& nobodys_;
     std::vector<Move>& moves_;
     Unit source_;        // where the migrate scanner is
     Unit target_block_;  // the pageblock where the free scanner is
@@ -114,11 +124,8 @@ class ZoneCompaction {
 
 std::vector<Move> compact(Memory& memory, unsigned cpu) {
     std::vector<Move> moves;
-    memory.drain();
-    for (Zone& zone : memory.zones()) {
-        ZoneCompaction(memory, zone, cpu, moves).run();
-        memory.drain();
-    }
+    const std::vector<bool> nobodys = memory.per_cpu_frames();
+    for (Zone& zone : memory.zones()) ZoneCompaction(memory, zone, cpu, nobodys, moves).run();
     return moves;
 }
 

@@ -14,8 +14,10 @@ struct Move {
     friend bool operator==(const Move&, const Move&) = default;
 };
 
-// Compacts every zone and drains the per-cpu lists; `cpu` does the work. Moves no page twice.
-// Compound pages, pinned ones and pageblocks that are wholly free stay as they are.
+// Compacts every zone; `cpu` does the work, and its per-cpu lists get what comes free. Moves no
+// page twice. Compound pages, pinned ones, pageblocks that are wholly free and what lies in per-cpu
+// lists stay as they are: compact_zone() drains the lists only for a request of a known order, and
+// here there is none (order -1; Linux 6.1 and 6.12).
 std::vector<Move> compact(Memory& memory, unsigned cpu);
 
 }  // namespace pagelens

@@ -266,6 +266,18 @@ std::uint32_t Memory::cached_frames() const {
     return frames;
 }
 
+std::vector<bool> Memory::per_cpu_frames() const {
+    std::vector<bool> found(frames());
+    for (const PerCpuLists& lists : per_cpu_) {
+        lists.for_each(map_, [&](Unit first, std::uint32_t units, Parts parts) {
+            for (Unit unit = first; unit < first + units; ++unit) {
+                map_.for_parts(unit, parts, [&](Frame frame) { found[frame.raw()] = true; });
+            }
+        });
+    }
+    return found;
+}
+
 std::vector<Frame> Memory::free_list(std::size_t zone, unsigned order, MigrateType type) const {
     std::vector<Frame> frames;
     if (order < map_.grain_order()) {

@@ -77,6 +77,8 @@ class Memory {
     // Free frames in the lists of all zones; per-cpu lists are apart, as in /proc/meminfo.
     [[nodiscard]] std::uint32_t free_frames() const;
     [[nodiscard]] std::uint32_t cached_frames() const;
+    // One bit a frame: whether it lies in a per-cpu list.
+    [[nodiscard]] std::vector<bool> per_cpu_frames() const;
     // The blocks of one free list, head first; of orders below the grain, unit by unit.
     [[nodiscard]] std::vector<Frame> free_list(std::size_t zone, unsigned order,
                                                MigrateType type) const;

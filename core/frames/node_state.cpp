@@ -77,7 +77,9 @@ void NodeState::sort_by_address() { pagelens::sort_by_address(memory_); }
 void NodeState::shuffle(Random& random) { pagelens::shuffle(memory_, random); }
 
 std::uint32_t NodeState::fill_huge_pool(unsigned numa, std::uint32_t pages) {
+    memory_.drain();  // as a request for a large block does, before it compacts and while it does
     compact();
+    memory_.drain();
     std::uint32_t got = 0;
     for (; got < pages; ++got) {
         const auto page = alloc({system_cpu, huge_order, MigrateType::movable, 1ull << numa});

@@ -40,6 +40,20 @@ class PerCpuLists {
     void drain(Memmap& map, Zone& zone, unsigned cpu);
 
     [[nodiscard]] std::uint32_t frames(unsigned cpu) const { return cpus_[cpu].count; }
+    // Calls visit(first unit, units, parts) for what lies in all lists.
+    template <class Visit>
+    void for_each(const Memmap& map, Visit&& visit) const {
+        for (const Cpu& cpu : cpus_) {
+            for (unsigned index = 0; index < lists; ++index) {
+                const List& list = cpu.list[index];
+                const std::uint32_t block = 1u << map.level_of(order_of(index));
+                for (std::size_t i = list.tail; i < list.runs.size(); ++i) {
+                    const Run& run = list.runs[i];
+                    visit(run.lowest(), run.units() * block, run.parts);
+                }
+            }
+        }
+    }
     [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(cpus_.size()); }
 
   private:

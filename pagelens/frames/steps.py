@@ -144,6 +144,17 @@ class Compact(Step):
 
 
 @dataclass(frozen=True)
+class Drain(Step):
+    """The per-cpu lists are emptied, as offlining memory or alloc_contig_range() does."""
+
+    name = "drain"
+
+    def run(self, node: LiveNode, random: _core.Random) -> None:
+        """Those of all CPUs."""
+        node.state.memory.drain()
+
+
+@dataclass(frozen=True)
 class Zonesort(Step):
     """Sorts the free lists."""
 
@@ -242,7 +253,8 @@ class Online(Step):
 STEPS: Mapping[str, type[Step]] = {
     step.name: step
     for step in (
-        Boot, Age, Job, Run, Io, DropCaches, Compact, Zonesort, Shuffle, Hold, Hugetlb, Offline, Online,
+        Boot, Age, Job, Run, Io, DropCaches, Compact, Drain, Zonesort, Shuffle, Hold, Hugetlb, Offline,
+        Online,
     )
 }  # fmt: skip
 

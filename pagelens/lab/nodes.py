@@ -217,7 +217,9 @@ class ModelNode:
         """
         huge = self._huge_pages(len(parts))
         if huge.size < len(parts):
+            self.memory.drain()  # as a request for a large page does, before it compacts and while it does
             self.compact()
+            self.memory.drain()
             huge = np.concatenate([huge, self._huge_pages(len(parts) - huge.size)])
         self.memory.free(0, huge, _HUGE_ORDER)
         if huge.size < len(parts):

@@ -297,6 +297,39 @@ TEST_CASE("compaction gathers movable pages at the top and leaves pinned ones") 
     }
 }
 
+TEST_CASE("compaction leaves the pages of per-cpu lists where they are") {
+    for (const std::uint32_t grain : {1u, 64u}) {
+        Memory memory(linux_layout(64 * 1024, 1, 4), grain);
+        std::vector<Frame> frames;
+        while (const auto frame = memory.alloc({0, 0}, Memory::Mark::none))
+            frames.push_back(*frame);
+        Random random(grain, 2, 0, Stream::history);
+        shuffle_items(frames, random);
+        std::vector<bool> used(memory.frames());
+        for (const Frame frame : frames) {
+            used[frame.raw()] = random.below(100) < 3;
+            if (!used[frame.raw()]) memory.free(1 + random.below(3), frame, 0);
+        }
+        const std::uint32_t free = memory.free_frames() + memory.cached_frames();
+        const std::vector<bool> listed = memory.per_cpu_frames();
+        CHECK(std::count(listed.begin(), listed.end(), true) == memory.cached_frames());
+        REQUIRE(memory.cached_frames() > 400);
+        for (const Move& move : compact(memory, 0)) {
+            CHECK(used[move.from.raw()]);
+            CHECK(!listed[move.from.raw()]);
+            used[move.from.raw()] = false;
+            used[move.to.raw()] = true;
+        }
+        check_consistent(memory);
+        CHECK(memory.free_frames() + memory.cached_frames() == free);
+        const std::vector<bool> after = memory.per_cpu_frames();
+        for (std::uint32_t frame = 0; frame < memory.frames(); ++frame) {
+            CHECK(!(used[frame] && after[frame]));
+            CHECK((!listed[frame] || after[frame]));  // none of them were the CPU's that compacts
+        }
+    }
+}
+
 TEST_CASE("memory goes offline with its pages moved out, and comes back at the tail") {
     Memory memory(bare_layout(16 * 1024), 1);
     std::vector<Frame> frames;

@@ -44,7 +44,7 @@ def shares(grain: int, seed: int, steps: str) -> list[float]:
     "steps",
     [
         "",
-        "drop_caches(left=0); compact; zonesort(address)",
+        "drop_caches(left=0); compact; drain; zonesort(address)",
         "drop_caches(left=0); zonesort(address)",
         "drop_caches(left=0.02%); zonesort(address)",
         "drop_caches(left=0.2%); zonesort(address)",
