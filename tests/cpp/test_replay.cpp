@@ -462,4 +462,14 @@ TEST_CASE("adaptive mapping moves the pages when they conflict, and then leaves 
     // There is nowhere better to go here: it shuffles once, sees that, and stops.
     CHECK(sometimes.at(0, 0, Component::msc_reads) == pages * 64);
     CHECK(never.at(0, 0, Component::msc_reads) == 0);
+
+    // Where larger blocks, which the kernel uses last, lie in other slots, it is better off.
+    for (const Frame frame : held) {
+        if (frame.raw() % 1024 >= 512) node.free(0, frame, small_order);
+    }
+    const auto stays = misses(1), moves = misses(0.5);
+    CHECK(stays.residency.conflicting_pages == pages);
+    CHECK(moves.residency.conflicting_pages < pages / 2);
+    CHECK(moves.at(0, 0, Component::msc_reads) == pages * 64);
+    CHECK(moves.at(0, 1, Component::msc_misses) < stays.at(0, 1, Component::msc_misses) / 2);
 }
