@@ -196,12 +196,17 @@ def _model_run(model: ModelNode, run: ProgramRun, pages: str) -> Frames:
 
 
 def _footprint(request: Request) -> int:
-    """Bytes that the program holds when it holds most: of a run of it in a guest."""
+    """Bytes that the program uses when it uses most: of a run of it in a guest, before any that is compared.
+
+    On 2 MiB pages, so that a program that has none is refused now.
+    """
     cache = request.memory_bytes // 4 // _CACHE_UNIT * _CACHE_UNIT  # any will do
-    with ProgramLab(replace(request, history="run", pages="4KiB", cache_bytes=cache)) as lab:
+    request = replace(request, history="run", pages="2MiB", cache_bytes=cache)
+    with ProgramLab(request) as lab:
         run = lab.step(lab.plan.steps[0]).run
     assert run is not None
     _require_success(run, request)
+    _require_large_pages(run, request)
     return run.resident_pages * FRAME_BYTES
 
 

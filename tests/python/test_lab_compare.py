@@ -19,12 +19,12 @@ from pagelens.lab import compare
 from pagelens.lab.compare import FRESH, INTEL, OURS, QUICK_RATIOS, RATIOS, STATES, VARIANTS, Comparison, Row
 from pagelens.lab.compare_table import markdown, render_comparison, verdict_lines
 from pagelens.lab.emulator import Hardware
-from pagelens.lab.history import Planner
+from pagelens.lab.history import PlannedStep, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import find_kernel
 from pagelens.lab.measured import MeasuredGuest, MemorySide
 from pagelens.lab.nodes import GuestNode, ModelNode
-from pagelens.lab.run import Counted, ProgramRun, Request
+from pagelens.lab.run import Counted, ProgramRun, Request, StepDone
 from pagelens.lab.state import Picture, add_state_module, take_picture
 from pagelens.lab.validate import SHAPE_TOLERANCE, shape_distance
 from pagelens.machine import load_machine
@@ -202,6 +202,34 @@ def test_a_program_whose_arrays_are_not_on_large_pages_is_told() -> None:
     with pytest.raises(Failure, match="took none of its 1000"):
         compare._require_large_pages(replace(run, huge_parts=[]), request)
     compare._require_large_pages(replace(run, huge_parts=[]), replace(request, pages="4KiB"))
+
+
+def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the guest that measures its footprint."""
+    booted: list[Request] = []
+    run = replace(comparison(0.25).rows[0].run, resident_pages=100_000, huge_parts=[])
+
+    class Lab:
+        def __init__(self, request: Request) -> None:
+            booted.append(request)
+            self.plan = Planner(request.memory_bytes, 96 << 30, 1).plan(request.history)
+
+        def __enter__(self) -> "Lab":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def step(self, step: PlannedStep) -> StepDone:
+            return StepDone(step.text, {}, run)
+
+    monkeypatch.setattr(compare, "ProgramLab", Lab)
+    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
+    with pytest.raises(Failure, match=r"\./app took none of its 100000 pages of memory from pages of 2MiB"):
+        compare.compare(request, RATIOS, 3, lambda row: None)
+    assert [request.history for request in booted] == ["run"]
 
 
 def test_ctrl_c_ends_all_guests_and_leaves_the_page_as_it_was(
