@@ -43,6 +43,7 @@ void PerCpuLists::give_run(Memmap& map, Zone& zone, unsigned cpu_index, Run run,
     while (run.count != 0) {
         const std::uint32_t room = cpu.count < high_ ? high_ - cpu.count : 1;
         const Run part = run.split(std::min(map.units_of(room), run.units()));
+        map.prefetch(part.first);                         // for when it leaves the list
         cpu.list[index].runs.push_back(part.reversed());  // the one given last is the head
         cpu.count += map.frames_of(part);
         if (cpu.count >= high_) free_bulk(map, zone, cpu, how_many_to_free(cpu), index);
@@ -106,7 +107,6 @@ void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t cou
         const auto type = static_cast<MigrateType>(index % pcp_types);
         while (left > 0 && !list.empty()) {
             Run& tail = list.runs[list.tail];
-            if (list.tail + 8 < list.runs.size()) map.prefetch(list.runs[list.tail + 8].first);
             // The type that a page was freed with, unless its pageblock was isolated since.
             const auto now = [&](Unit unit) {
                 return map.type_of(unit) == MigrateType::isolate ? MigrateType::isolate : type;
