@@ -273,6 +273,7 @@ TEST_CASE("tlb: an unmapped page is walked for again, by way of all levels") {
     const TlbCounters again = sweep(tlb, 8 * 4 * kib, 4 * kib, PageSize::small);
     CHECK(again.walks_completed()[0] == 2);
     CHECK(again.walker_loads() == TlbCounters::ByLevel{2, 1, 1, 1});
+    CHECK(again.structure_hits() == TlbCounters::ByLevel{0, 1, 0, 0});  // the second walk
     tlb.flush();
     CHECK(sweep(tlb, 8 * 4 * kib, 4 * kib, PageSize::small).walks_completed()[0] == 8);
 }
