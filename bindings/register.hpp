@@ -11,6 +11,7 @@ void register_sweeps(nanobind::module_& m);
 void register_frames(nanobind::module_& m);
 void register_memory(nanobind::module_& m);
 void register_dram(nanobind::module_& m);
+void register_hierarchy(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 void register_host(nanobind::module_& m);
 void register_tlb(nanobind::module_& m);

@@ -1,5 +1,6 @@
 #include "core/address/address_hash.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 #include <string>
@@ -51,6 +52,12 @@ AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values
     const std::uint64_t values = std::uint64_t{group_values_} << group_.width;
     if (values >> 32 != 0) throw std::invalid_argument("more than 2^32 values");
     values_ = static_cast<std::uint32_t>(values);
+    const bool takes_remainders = std::any_of(
+        levels_.begin(), levels_.end(), [](const Level& level) { return level.divisor != 0; });
+    if (takes_remainders || bits_ > known_bits || values_ >> 16 != 0) return;
+    for (std::uint32_t bits = 0; bits < 1u << bits_; ++bits) {
+        known_.push_back(static_cast<std::uint16_t>(value_of(bits, 0)));
+    }
 }
 
 AddressHash::Field AddressHash::add(const Masks& masks) {

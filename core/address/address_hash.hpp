@@ -52,14 +52,15 @@ class AddressHash {
     // Below values().
     [[nodiscard]] std::uint32_t operator()(std::uint64_t address) const {
         std::uint32_t bits = 0;
-        for (unsigned byte = 0; byte < address_bytes; ++byte) {
+        for (unsigned byte = 0; byte < common_bytes; ++byte) {
             bits ^= parities_[byte][address >> (8 * byte) & 255];
         }
-        for (const Level& level : levels_) {
-            const std::uint32_t value = level.of(bits, address);
-            if (value < group_values_) return value + group_values_ * group_.of(bits);
+        if (address_bits_ >> (8 * common_bytes) != 0) {
+            for (unsigned byte = common_bytes; byte < address_bytes; ++byte) {
+                bits ^= parities_[byte][address >> (8 * byte) & 255];
+            }
         }
-        __builtin_unreachable();  // the last level's value is
+        return known_.empty() ? value_of(bits, address) : known_[bits];
     }
     // values[i] of addresses[i]; as many of both.
     void apply(std::span<const std::uint64_t> addresses, std::span<std::uint32_t> values) const;
@@ -70,6 +71,8 @@ class AddressHash {
 
   private:
     static constexpr unsigned address_bytes = 7;  // physical addresses have 52 bits at most
+    static constexpr unsigned common_bytes = 5;   // what most hashes look at
+    static constexpr unsigned known_bits = 14;    // at most so many: all their values are kept
     static constexpr std::uint64_t every_bit = (std::uint64_t{1} << (8 * address_bytes)) - 1;
     static constexpr unsigned most_bits = 32;
 
@@ -96,10 +99,18 @@ class AddressHash {
     };
 
     Field add(const Masks& masks);
+    [[nodiscard]] std::uint32_t value_of(std::uint32_t bits, std::uint64_t address) const {
+        for (const Level& level : levels_) {
+            const std::uint32_t value = level.of(bits, address);
+            if (value < group_values_) return value + group_values_ * group_.of(bits);
+        }
+        __builtin_unreachable();  // the last level's value is
+    }
 
     // parities_[i][b]: what byte i of the address contributes to all bits if it is b.
     std::array<std::array<std::uint32_t, 256>, address_bytes> parities_{};
     std::vector<Level> levels_;
+    std::vector<std::uint16_t> known_;  // the values of all numbers of bits; empty if too many
     Field group_;
     std::uint32_t group_values_, values_;
     std::uint64_t address_bits_ = 0;

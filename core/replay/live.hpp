@@ -43,6 +43,8 @@ class LiveCaches {
                 "memory-side cache: more than 126 frames would share a slot");
         if (machine.l1_ways < 1 || machine.l1_ways > VirtualL1::most_ways)
             throw std::invalid_argument("l1: from 1 to 16 ways");
+        if (machine.l2_ways < 1 || machine.l2_ways > CacheRows<false>::most_ways)
+            throw std::invalid_argument("l2: from 1 to 64 ways");
         if (machine.frames > VirtualL1::most_frames)
             throw std::invalid_argument("memory: more than 512 GiB");
         l1_.assign(machine.cores, VirtualL1(machine.l1_ways));

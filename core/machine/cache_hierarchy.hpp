@@ -1,0 +1,140 @@
+// The caches of one processor: private ones of many cores, a shared L3 in slices, and the snoop
+// filter that watches the private ones. All are found by physical lines; accesses of the cores come
+// interleaved, in batches; what the caches ask of memory goes into a buffer. docs/caches.md states
+// the rules; their slow, obvious version is tests/cpp/reference_hierarchy.hpp.
+//
+// A line that one core has written is in no other core's caches (MESI). A node of several
+// processors, or of several groups of cores with an L3 each, has a hierarchy for each: lines that
+// cores of two of them use are not kept coherent between them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "core/address/units.hpp"
+#include "core/machine/cache_model.hpp"
+#include "core/machine/physical_cache.hpp"
+#include "core/machine/snoop_filter.hpp"
+
+namespace pagelens {
+
+// `plain`: all its parts are, as CacheRows means it. CacheHierarchy, below, picks.
+template <bool plain>
+class HierarchyOf {
+  public:
+    explicit HierarchyOf(const HierarchyModel& model);
+
+    void access(std::span<const LineAccess> batch, MemoryTraffic& traffic);
+    void access(std::span<const PageRun> batch, MemoryTraffic& traffic);
+
+    [[nodiscard]] std::vector<std::uint64_t>& counts() { return counts_; }
+    [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
+    [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
+    [[nodiscard]] bool l3_holds(std::uint64_t line) const;
+
+  private:
+    static constexpr std::size_t ahead = 32;  // accesses between the first look and its turn
+    static constexpr std::uint32_t unknown_slice = ~std::uint32_t{0};
+
+    using Counter = CacheCounter;
+    using Cache = PhysicalCache<plain>;
+    using Victim = typename Cache::Victim;
+    using Filter = SnoopFilter<plain>;
+    // Whose access is under way: a core, and the *tile* of the cores that share its L2.
+    struct Requester {
+        std::uint32_t core, tile;
+        std::uint64_t* counts;
+        MemoryTraffic* traffic;
+
+        void count(Counter counter) const { ++counts[static_cast<std::size_t>(counter)]; }
+    };
+    // A line to read, to write to, or to overwrite as a whole.
+    enum class Want : std::uint8_t { share, own, own_whole };
+
+    [[nodiscard]] bool is_possible(std::uint32_t core, std::uint64_t line, AccessKind kind) const;
+    [[noreturn]] void refuse(std::uint32_t core, std::uint64_t line, AccessKind kind) const;
+    void run(std::span<const LineAccess> batch, MemoryTraffic& traffic);
+    [[nodiscard]] std::uint32_t expect(const LineAccess& its) const;
+    void expect_victim(const LineAccess& its, std::uint32_t slice) const;
+    void access(const LineAccess& its, std::uint32_t slice, MemoryTraffic& traffic);
+
+    void load_or_store(const Requester& who, std::uint64_t line, std::uint32_t slice, bool write);
+    void write_back(const Requester& who, std::uint64_t line, std::uint32_t slice);
+    void stream_store(const Requester& who, std::uint64_t line, std::uint32_t slice);
+
+    bool at_l2(const Requester& who, std::uint64_t line, std::uint32_t slice, bool write,
+               bool given);
+    void l1_victim(const Requester& who, const Victim& victim);
+    void l2_victim(const Requester& who, const Victim& victim);
+    bool settle_siblings(const Requester& who, std::uint64_t line, bool write);
+
+    bool request(const Requester& who, std::uint64_t line, std::uint32_t slice, Want want,
+                 bool given);
+    void own(const Requester& who, std::uint64_t line, std::uint32_t slice);
+    void cast_out(const Requester& who, std::uint64_t line, std::uint32_t slice, bool dirty,
+                  bool held);
+    void fill_inclusive_l3(const Requester& who, std::uint64_t line, typename Cache::Spot spot);
+    void l3_victim(const Requester& who, const Victim& victim);
+    void memory(const Requester& who, std::uint64_t line, bool write);
+
+    bool invalidate(Holders tiles, std::uint64_t line, bool counted);
+    bool clean(std::uint32_t tile, std::uint64_t line);
+    [[nodiscard]] bool l1s_hold(std::uint32_t tile, std::uint64_t line) const;
+    [[nodiscard]] std::span<Cache> l1s_of(std::uint32_t tile) {
+        return {l1_.data() + std::size_t{tile} * l1s_per_tile_, l1s_per_tile_};
+    }
+    [[nodiscard]] std::uint32_t slice_of(std::uint64_t line) const {
+        return slices_ ? (*slices_)(line << line_bits) : 0;
+    }
+
+    std::uint32_t cores_, l1_shared_by_, l2_shared_by_, l1s_per_tile_;
+    Inclusion l2_inclusion_, l3_inclusion_;
+    std::optional<AddressHash> slices_;
+    std::vector<Cache> l1_, l2_;  // l1_ is empty without
+    std::optional<Cache> l3_;
+    // Without one there is a single tile, so nobody has to ask who holds what.
+    std::optional<Filter> filter_;
+    std::uint64_t lines_end_;  // above all lines that every part can tell apart
+    std::vector<std::uint64_t> counts_;
+};
+
+class CacheHierarchy {
+  public:
+    // Throws std::invalid_argument for what cannot be: the message names the part and the range.
+    explicit CacheHierarchy(const HierarchyModel& model);
+
+    // The accesses one after the other; memory's share is appended to `traffic`, which grows as it
+    // has to (kept and cleared between batches, it does not). Throws std::invalid_argument, before
+    // anything is done, for a core, kind or line that is not there.
+    void access(std::span<const LineAccess> batch, MemoryTraffic& traffic);
+    void access(std::span<const PageRun> batch, MemoryTraffic& traffic);
+    // The first of these by columns, all of the same length.
+    void access(std::span<const std::uint64_t> lines, std::span<const std::uint32_t> cores,
+                std::span<const AccessKind> kinds, MemoryTraffic& traffic);
+    // Likewise page runs: frames and the lines of each.
+    void access(std::span<const std::uint32_t> frames, std::span<const std::uint64_t> lines,
+                std::span<const std::uint16_t> cores, std::span<const AccessKind> kinds,
+                MemoryTraffic& traffic);
+
+    [[nodiscard]] std::uint32_t cores() const;
+    // [core][counter]
+    [[nodiscard]] std::span<const std::uint64_t> counts() const;
+    [[nodiscard]] std::uint64_t count(std::uint32_t core, CacheCounter counter) const {
+        return counts()[core * cache_counters + static_cast<std::size_t>(counter)];
+    }
+    [[nodiscard]] std::uint64_t total(CacheCounter counter) const;
+    // The caches keep what they hold.
+    void reset_counts();
+
+    // Whether a core's private caches (those that it shares, too) hold the line; whether L3 does.
+    [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
+    [[nodiscard]] bool l3_holds(std::uint64_t line) const;
+
+  private:
+    std::variant<HierarchyOf<true>, HierarchyOf<false>> its_;
+};
+
+}  // namespace pagelens

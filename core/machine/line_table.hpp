@@ -1,0 +1,84 @@
+// A hash table from line numbers to a word each, of a fixed number of entries: no allocation after
+// construction, whatever comes and goes.
+//
+// Linear probing over twice the entries; a removal moves later ones up, so there are no tombstones.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/machine/huge_array.hpp"
+
+namespace pagelens {
+
+class LineTable {
+  public:
+    // For at most `most` lines at a time.
+    explicit LineTable(std::size_t most)
+        : shift_(64 - static_cast<unsigned>(std::countr_zero(std::bit_ceil(2 * most + 2)))),
+          cells_(std::size_t{1} << (64 - shift_)) {}
+
+    // The word of `line`, or null. It stays there until a line is added or removed.
+    [[nodiscard]] const std::uint64_t* find(std::uint64_t line) const {
+        const Cell& cell = cells_[cell_of(line)];
+        return cell.key == 0 ? nullptr : &cell.word;
+    }
+    [[nodiscard]] std::uint64_t* find(std::uint64_t line) {
+        Cell& cell = cells_[cell_of(line)];
+        return cell.key == 0 ? nullptr : &cell.word;
+    }
+    // The word of `line`; a new one is 0.
+    std::uint64_t& at(std::uint64_t line) {
+        Cell& cell = cells_[cell_of(line)];
+        if (cell.key == 0) {
+            cell = {key_of(line), 0};
+            ++size_;
+            assert(2 * size_ <= cells_.size());
+        }
+        return cell.word;
+    }
+    // Takes `line`, which is there, out.
+    void remove(std::uint64_t line) {
+        std::size_t hole = cell_of(line);
+        assert(cells_[hole].key == key_of(line));
+        for (std::size_t next = after(hole); cells_[next].key != 0; next = after(next)) {
+            // What probed past the hole on its way here may fill it.
+            const std::size_t wanted = first_cell(cells_[next].key - 1);
+            const bool past = ((next - wanted) & last()) >= ((next - hole) & last());
+            if (!past) continue;
+            cells_[hole] = cells_[next];
+            hole = next;
+        }
+        cells_[hole] = {};
+        --size_;
+    }
+    [[gnu::always_inline]] void prefetch(std::uint64_t line) const {
+        __builtin_prefetch(&cells_[first_cell(line)], 1);
+    }
+
+  private:
+    struct Cell {
+        std::uint64_t key = 0, word = 0;  // line + 1; 0: empty
+    };
+
+    static std::uint64_t key_of(std::uint64_t line) { return line + 1; }
+    [[nodiscard]] std::size_t last() const { return cells_.size() - 1; }
+    [[nodiscard]] std::size_t after(std::size_t cell) const { return (cell + 1) & last(); }
+    [[nodiscard]] std::size_t first_cell(std::uint64_t line) const {
+        return line * 0x9E3779B97F4A7C15ull >> shift_;  // Fibonacci hashing: Knuth, TAOCP 6.4
+    }
+    // Where it is, or the empty cell where it would be.
+    [[nodiscard]] std::size_t cell_of(std::uint64_t line) const {
+        std::size_t cell = first_cell(line);
+        while (cells_[cell].key != 0 && cells_[cell].key != key_of(line)) cell = after(cell);
+        return cell;
+    }
+
+    unsigned shift_;
+    HugeVector<Cell> cells_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace pagelens

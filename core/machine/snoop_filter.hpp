@@ -1,0 +1,137 @@
+// The directory of the lines that private caches hold: which of them hold which line.
+//
+// As in Intel's processors since Skylake-SP, slices x sets x ways that a line finds as it finds its
+// L3 slice. It is inclusive: a line that has no entry is in no private cache, so when an entry goes
+// to make room, the line has to leave the caches that hold it (J. D. McCalpin, HPL and DGEMM
+// performance variability on Intel Xeon Platinum 8160 processors, SC18). Unlimited, it is the ideal
+// twin, and what a processor has that asks all caches on every miss.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/machine/cache_rows.hpp"
+#include "core/machine/line_table.hpp"
+
+namespace pagelens {
+
+// A bit for each private cache.
+using Holders = std::uint64_t;
+inline constexpr std::uint32_t most_holders = 64;
+
+template <bool plain>  // as CacheRows
+class SnoopFilter {
+  public:
+    struct Evicted {
+        std::uint64_t line = 0;
+        Holders holders = 0;  // none: nothing was evicted
+    };
+
+    // `sets` (a power of two) a slice. Random replacement begins with `seed`.
+    SnoopFilter(std::uint32_t slices, std::uint32_t sets, std::uint32_t ways,
+                Replacement replacement, std::uint64_t seed)
+        : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
+          set_mask_(sets - 1),
+          ways_(ways),
+          rows_(std::size_t{slices} * sets, ways, replacement, seed),
+          holders_(std::size_t{slices} * sets * ways),
+          table_(0) {}
+    // Unlimited: for the `lines` that all private caches hold together.
+    explicit SnoopFilter(std::size_t lines)
+        : rows_(1, 1, Replacement::lru, 0), unlimited_(true), table_(lines + 1) {}
+
+    // Private cache `holder` gets a line, or writes to it: its entry, a new one if need be, which
+    // may evict another. The holders before.
+    Holders request(std::uint64_t line, std::uint32_t slice, std::uint32_t holder, bool alone,
+                    Evicted& evicted) {
+        Holders& its = entry(line, slice, evicted);
+        const Holders before = its;
+        its = (alone ? 0 : before) | bit(holder);
+        return before;
+    }
+    // `holder` no longer has the line; who still has it.
+    Holders leave(std::uint64_t line, std::uint32_t slice, std::uint32_t holder) {
+        const Place place = find(line, slice);
+        if (place.holders == nullptr) return 0;
+        const Holders left = *place.holders &= ~bit(holder);
+        if (left == 0) remove(line, place);
+        return left;
+    }
+    // Forgets a line; who held it.
+    Holders remove(std::uint64_t line, std::uint32_t slice) {
+        const Place place = find(line, slice);
+        if (place.holders == nullptr) return 0;
+        const Holders held = *place.holders;
+        remove(line, place);
+        return held;
+    }
+    [[nodiscard]] Holders holders(std::uint64_t line, std::uint32_t slice) {
+        const Place place = find(line, slice);
+        return place.holders == nullptr ? 0 : *place.holders;
+    }
+
+    [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
+        if (unlimited_) return table_.prefetch(line);
+        const std::size_t row = row_of(line, slice);
+        rows_.prefetch(row);
+        for (std::size_t way = 0; way < ways_; way += 8) {  // eight of them a line of the host
+            __builtin_prefetch(&holders_[row * ways_ + way], 1);
+        }
+    }
+
+  private:
+    struct Place {
+        std::size_t row;
+        std::uint32_t way;
+        Holders* holders;  // null: there is no entry
+    };
+
+    static Holders bit(std::uint32_t holder) { return Holders{1} << holder; }
+    [[nodiscard]] std::size_t row_of(std::uint64_t line, std::uint32_t slice) const {
+        return std::size_t{slice} << set_bits_ | set_of(line);
+    }
+    [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & set_mask_; }
+    [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
+        return static_cast<std::uint32_t>(line >> set_bits_);
+    }
+
+    Holders& entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
+        if (unlimited_) return table_.at(line);
+        const std::size_t row = row_of(line, slice);
+        std::uint32_t way = rows_.find(row, tag_of(line));
+        if (way != CacheRows<plain>::none) {
+            rows_.use(row, way, false);
+            return holders_[row * ways_ + way];
+        }
+        const auto out = rows_.fill(row, tag_of(line), false, way);
+        Holders& its = holders_[row * ways_ + way];
+        if (out.valid) evicted = {std::uint64_t{out.tag} << set_bits_ | set_of(line), its};
+        return its = 0;
+    }
+    [[nodiscard]] Place find(std::uint64_t line, std::uint32_t slice) {
+        if (unlimited_) return {0, 0, table_.find(line)};
+        const std::size_t row = row_of(line, slice);
+        const std::uint32_t way = rows_.find(row, tag_of(line));
+        return {row, way, way == CacheRows<plain>::none ? nullptr : &holders_[row * ways_ + way]};
+    }
+    void remove(std::uint64_t line, const Place& place) {
+        if (unlimited_) {
+            table_.remove(line);
+        } else {
+            rows_.remove(place.row, place.way);
+        }
+    }
+
+    unsigned set_bits_ = 0;
+    std::uint64_t set_mask_ = 0;
+    std::uint32_t ways_ = 1;
+    CacheRows<plain> rows_;
+    HugeVector<Holders> holders_;  // [row][way]
+    bool unlimited_ = false;
+    LineTable table_;  // of an unlimited one: the holders of each line
+};
+
+}  // namespace pagelens

@@ -1,0 +1,154 @@
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <stdexcept>
+
+#include "core/frames/philox.hpp"
+#include "core/machine/cache_hierarchy.hpp"
+#include "tests/cpp/reference_hierarchy.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+// Three slices by the remainder-like rule of Skylake-SP's 24: thresholds and all.
+AddressHash three_slices() {
+    HashForm form;
+    form.levels.push_back(
+        {{}, HashForm::High{{0x1040, 0x2080, 0x4100, 0x8200, 0x10400, 0x20800}, 42, 1}});
+    form.group_values = 3;
+    return AddressHash(form);
+}
+
+CacheGeometry some_cache(Random& random, std::uint32_t most_sets, std::uint32_t most_ways) {
+    CacheGeometry its;
+    its.sets = 1u << random.below(static_cast<std::uint32_t>(std::countr_zero(most_sets)) + 1);
+    its.ways = 1 + random.below(most_ways);
+    its.replacement = static_cast<Replacement>(random.below(3));
+    if (its.replacement != Replacement::tree_plru) its.fully_associative = random.below(6) == 0;
+    return its;
+}
+
+HierarchyModel some_model(Random& random) {
+    HierarchyModel m;
+    m.cores = 1 + random.below(6);
+    m.seed = random.bits64();
+    if (random.below(3) != 0) {
+        m.l1 = {some_cache(random, 4, 4), 1 + random.below(2)};
+        m.l2.shared_by = m.l1->shared_by * (1 + random.below(2));
+        m.l2_inclusion = std::array{Inclusion::inclusive, Inclusion::exclusive,
+                                    Inclusion::non_inclusive}[random.below(3)];
+        if (m.l2_inclusion == Inclusion::exclusive) m.l2.shared_by = m.l1->shared_by;
+    } else {
+        m.l2.shared_by = 1 + random.below(3);
+    }
+    m.l2.geometry = some_cache(random, 8, 18);
+    if (random.below(4) != 0) {
+        m.l3 = {some_cache(random, 8, 20), std::array{Inclusion::inclusive, Inclusion::exclusive,
+                                                      Inclusion::victim}[random.below(3)]};
+    }
+    if (random.below(2) == 0) m.snoop_filter = some_cache(random, 8, 14);
+    if (random.below(2) == 0) m.slices = three_slices();
+    return m;
+}
+
+std::string described(const HierarchyModel& m) {
+    std::ostringstream text;
+    const auto cache = [&](const char* name, const CacheGeometry& its) {
+        text << ' ' << name << ' ' << its.sets << 'x' << its.ways << " policy "
+             << static_cast<int>(its.replacement) << (its.fully_associative ? " full" : "");
+    };
+    text << m.cores << " cores";
+    if (m.l1) {
+        cache("l1", m.l1->geometry);
+        text << " by " << m.l1->shared_by;
+    }
+    cache("l2", m.l2.geometry);
+    text << " by " << m.l2.shared_by << " inclusion " << static_cast<int>(m.l2_inclusion);
+    if (m.l3) {
+        cache("l3", m.l3->geometry);
+        text << " inclusion " << static_cast<int>(m.l3->inclusion);
+    }
+    if (m.snoop_filter) cache("filter", *m.snoop_filter);
+    text << (m.slices ? " 3 slices" : "");
+    return text.str();
+}
+
+// Lines that several cores use, near each other and far apart.
+LineAccess some_access(Random& random, const HierarchyModel& m, std::uint64_t lines) {
+    const std::uint32_t core = random.below(m.cores);
+    const std::uint64_t far = random.below(16) == 0 ? 1ull << 30 : 0;
+    AccessKind kind = AccessKind::read;
+    switch (random.below(8)) {
+        case 0:
+        case 1:
+            kind = AccessKind::write;
+            break;
+        case 2:
+            kind = m.l1 ? AccessKind::write : AccessKind::write_back;
+            break;
+        case 3:
+            if (random.below(4) == 0) kind = AccessKind::stream_store;
+    }
+    return {far + random.below(static_cast<std::uint32_t>(lines)), core, kind};
+}
+
+bool same(const MemoryTraffic& a, const MemoryTraffic& b) {
+    return std::equal(
+        a.begin(), a.end(), b.begin(), b.end(), [](const MemoryAccess& x, const MemoryAccess& y) {
+            return x.line() == y.line() && x.core() == y.core() && x.write() == y.write();
+        });
+}
+
+// What must hold of every state: who has written is alone, the filter sees all, and inclusion.
+void check_invariants(const HierarchyModel& m, CacheHierarchy& fast, reference::Hierarchy& slow) {
+    const auto held = slow.held();
+    for (const auto& [key, dirty] : held) {
+        const auto [tile, line] = key;
+        REQUIRE(fast.private_holds(tile * m.l2.shared_by, line) + m.l2.shared_by > 1);
+        const bool in_l3 = fast.l3_holds(line);
+        if (dirty) {
+            for (std::uint32_t other = 0; other * m.l2.shared_by < m.cores; ++other)
+                REQUIRE((other == tile || !held.contains({other, line})));
+            // An L2 that does not look into L1 may give L3 what L1 has written since.
+            const bool may_be_old = m.l1 && m.l2_inclusion == Inclusion::non_inclusive && m.l3 &&
+                                    m.l3->inclusion == Inclusion::victim;
+            if (m.l3 && !may_be_old) REQUIRE(in_l3 == (m.l3->inclusion == Inclusion::inclusive));
+        }
+        if (m.l3 && m.l3->inclusion == Inclusion::inclusive) REQUIRE(in_l3);
+        if (m.l3 && m.l3->inclusion == Inclusion::exclusive) REQUIRE(!in_l3);
+        if (m.snoop_filter && !m.snoop_filter->fully_associative) REQUIRE(slow.has_entry(line));
+    }
+}
+
+void compare(const HierarchyModel& m, Random& random, int accesses) {
+    CAPTURE(described(m));
+    CacheHierarchy fast(m);
+    reference::Hierarchy slow(m);
+    MemoryTraffic traffic;
+    std::vector<LineAccess> batch;
+    const std::uint64_t lines = 16 + random.below(400);
+    for (int i = 0; i < accesses; ++i) {
+        batch.push_back(some_access(random, m, lines));
+        slow.access(batch.back().line, batch.back().core, batch.back().kind);
+        if (random.below(50) != 0 && i + 1 < accesses) continue;
+        fast.access(batch, traffic);
+        batch.clear();
+        REQUIRE(same(traffic, slow.traffic));
+        REQUIRE(std::equal(slow.counts.begin(), slow.counts.end(), fast.counts().begin()));
+        for (std::uint64_t line = 0; line < lines; ++line) {
+            REQUIRE(fast.l3_holds(line) == slow.l3_holds(line));
+        }
+    }
+    check_invariants(m, fast, slow);
+}
+
+}  // namespace
+
+TEST_CASE("hierarchy of any shape equals one that looks into every cache") {
+    for (std::uint32_t run = 0; run < 1500; ++run) {
+        CAPTURE(run);
+        Random random(1, run, 0, Stream::history);
+        compare(some_model(random), random, 600);
+    }
+}
