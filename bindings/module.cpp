@@ -19,4 +19,5 @@ NB_MODULE(_core, m) {
     pagelens::register_replay(m);
     pagelens::register_host(m);
     pagelens::register_tlb(m);
+    pagelens::register_node_replay(m);
 }

@@ -13,6 +13,7 @@ void register_memory(nanobind::module_& m);
 void register_dram(nanobind::module_& m);
 void register_hierarchy(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
+void register_node_replay(nanobind::module_& m);
 void register_host(nanobind::module_& m);
 void register_tlb(nanobind::module_& m);
 

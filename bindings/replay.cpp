@@ -3,10 +3,10 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <span>
 
+#include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/physical_lines.hpp"
 #include "core/replay/replay.hpp"
@@ -16,16 +16,6 @@ using namespace nb::literals;
 
 namespace pagelens {
 namespace {
-
-// Set by another thread, or by a signal handler, to stop a replay.
-class CancelFlag {
-  public:
-    void set() { flag_ = true; }
-    [[nodiscard]] const std::atomic<bool>& get() const { return flag_; }
-
-  private:
-    std::atomic<bool> flag_{false};
-};
 
 template <class T>
 using Array = nb::ndarray<nb::numpy, T>;

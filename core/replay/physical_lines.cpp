@@ -40,7 +40,7 @@ void PhysicalLines::step(const Op& op) {
                                });
             return;
         case OpKind::map_write:
-            pages_.map_write(op.page, [this](std::uint32_t frame) {
+            pages_.map_write(op.page, [this](std::uint32_t, std::uint32_t frame) {
                 for (unsigned line = 0; line < lines_per_page; ++line) {
                     emit(std::uint64_t{frame} * lines_per_page + line, true);
                 }

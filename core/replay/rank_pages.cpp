@@ -9,7 +9,8 @@
 namespace pagelens {
 
 RankPages::RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
-                     const Sampling& sampling, Listed listed, SlotPopulation population)
+                     const Sampling& sampling, Listed listed, SlotPopulation population,
+                     std::uint32_t kernel_frames)
     : ranks_(ranks),
       sampling_(sampling),
       listed_(listed),
@@ -29,7 +30,7 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
                                            (1.1 * of_page + std::min(members, of_page))));
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
-    source_ = placement.open({ranks, static_cast<std::uint32_t>(states_.size()),
+    source_ = placement.open({ranks, static_cast<std::uint32_t>(states_.size()) + kernel_frames,
                               order_ == gigantic_order ? large_blocks : 0});
 }
 
@@ -87,6 +88,12 @@ void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
         }
         if (block != none && --blocks_[block].mapped == 0) close_block(block);
     }
+}
+
+Frame RankPages::take_frame(std::uint32_t rank) {
+    const auto given = source_->alloc({rank, small_order, MigrateType::unmovable});
+    if (!given) out_of_memory();
+    return *given;
 }
 
 void RankPages::close_block(std::uint32_t block) {

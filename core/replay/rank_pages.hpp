@@ -27,9 +27,11 @@ class RankPages {
     // Which frames are listed: those in the sample, or all of the sampled colours (for an L2).
     enum class Listed : std::uint8_t { covered, coloured };
 
-    // `cleared` below is called for each frame that the kernel hands out, and so clears.
+    // `cleared(rank, frame)` below is called for each frame that the kernel hands out, and so
+    // clears. Of a rank the kernel takes at most `kernel_frames` for itself.
     RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
-              const Sampling& sampling, Listed listed, SlotPopulation population);
+              const Sampling& sampling, Listed listed, SlotPopulation population,
+              std::uint32_t kernel_frames = 0);
 
     // The first write of a page: every rank gets a frame, in turn; where the policy gives large
     // pages, the first touch in one takes it whole. Throws OutOfMemory.
@@ -44,6 +46,13 @@ class RankPages {
     void shuffle(Moved&& moved);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
+    // log2 of the frames of the page that a rank's `page` lies in. Precondition: it is mapped.
+    [[nodiscard]] unsigned order_of(std::uint32_t page, std::uint32_t rank) const {
+        const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
+        return in_large_page(block, rank) ? order_ : small_order;
+    }
+    // A frame for the kernel's own use, as for a page table of a rank. Throws OutOfMemory.
+    Frame take_frame(std::uint32_t rank);
     // visit(std::span<const RankPage>, lines) for the listed frames of a page, colour by colour, of
     // which some of `lines` are in the sample. The frames that are in it are marked as watched.
     template <class Visit>
@@ -134,7 +143,7 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
         if (!given) out_of_memory();
         frame = given->raw();
         population_.add(frame);
-        cleared(frame);
+        cleared(rank, frame);
     }
     list_sampled(page);
 }
@@ -153,7 +162,7 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
         large_[std::size_t{block} * ranks_ + rank] = given->raw();
         for (std::uint32_t i = 0; i < 1u << order_; ++i) {
             population_.add(given->raw() + i);
-            cleared(given->raw() + i);
+            cleared(rank, given->raw() + i);
         }
         for (const std::uint32_t page : pages)
             frame_of(page, rank) = given->raw() + offset_of_[page];

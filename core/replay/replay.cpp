@@ -103,7 +103,8 @@ class Replay {
             case OpKind::stream_store:
                 return move_lines(op);
             case OpKind::map_write:
-                return pages_.map_write(op.page, [this](std::uint32_t frame) { clear(frame); });
+                return pages_.map_write(
+                    op.page, [this](std::uint32_t, std::uint32_t frame) { clear(frame); });
             case OpKind::unmap:
                 return pages_.unmap(op.page, op.lines);
             case OpKind::phase:

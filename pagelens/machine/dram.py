@@ -307,7 +307,23 @@ class Dram(Table):
         self, *, outstanding: int, ideal: bool = False, window: int | None = None
     ) -> "DramSimulator":
         """The DRAM, used by cores with so many lines under way; `ideal`: its twin without row conflicts."""
-        return DramSimulator(self, outstanding, ideal, window or self.window.value)
+        return DramSimulator(self, self.core(outstanding=outstanding, ideal=ideal, window=window))
+
+    def core(self, *, outstanding: int, ideal: bool = False, window: int | None = None) -> _core.Dram:
+        """The same for the core, which nothing has used yet. Raises UsageError."""
+        chosen = window or self.window.value
+        if not 1 <= outstanding <= _core.DRAM_MOST_OUTSTANDING:
+            raise UsageError(f"outstanding: {outstanding} is not from 1 to {_core.DRAM_MOST_OUTSTANDING}")
+        if not 1 <= chosen <= _core.DRAM_MOST_WINDOW:
+            raise UsageError(f"window: {chosen} is not from 1 to {_core.DRAM_MOST_WINDOW}")
+        return _core.Dram(
+            fields=self.fields(),
+            timings_ps=self.timings_ps(),
+            policy=_core.RowPolicy.ideal if ideal else getattr(_core.RowPolicy, self.page_policy.value),
+            window=chosen,
+            outstanding=outstanding,
+            path_ps=round(self.controller_latency.value * 1e12),
+        )
 
 
 @dataclass(frozen=True)
@@ -332,21 +348,9 @@ class DramCounts:
 class DramSimulator:
     """A DRAM and the cores that use it, in a closed loop; time goes on from run to run."""
 
-    def __init__(self, dram: Dram, outstanding: int, ideal: bool, window: int) -> None:
-        if not 1 <= outstanding <= _core.DRAM_MOST_OUTSTANDING:
-            raise UsageError(f"outstanding: {outstanding} is not from 1 to {_core.DRAM_MOST_OUTSTANDING}")
-        if not 1 <= window <= _core.DRAM_MOST_WINDOW:
-            raise UsageError(f"window: {window} is not from 1 to {_core.DRAM_MOST_WINDOW}")
-        policy = _core.RowPolicy.ideal if ideal else getattr(_core.RowPolicy, dram.page_policy.value)
+    def __init__(self, dram: Dram, core: _core.Dram) -> None:
         self._channels = dram.channels
-        self._core = _core.Dram(
-            fields=dram.fields(),
-            timings_ps=dram.timings_ps(),
-            policy=policy,
-            window=window,
-            outstanding=outstanding,
-            path_ps=round(dram.controller_latency.value * 1e12),
-        )
+        self._core = core
 
     def run(self, *cores: Requests) -> DramCounts:
         """Runs a core for each array of physical addresses (| WRITE), to the end."""

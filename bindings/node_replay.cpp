@@ -1,0 +1,140 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "bindings/cancel_flag.hpp"
+#include "bindings/register.hpp"
+#include "core/replay/node_replay.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace pagelens {
+namespace {
+
+using Table = nb::ndarray<nb::numpy, std::uint64_t>;
+
+// What is counted of each DRAM, in order.
+constexpr std::array<std::string_view, 8> dram_sum_names = {
+    "reads",         "writes",    "row_hits", "row_misses",
+    "row_conflicts", "refreshes", "time_ps",  "read_latency_ps"};
+
+std::array<std::uint64_t, dram_sum_names.size()> values_of(const DramSums& sums) {
+    return {sums.reads,
+            sums.writes,
+            sums.row_hits,
+            sums.row_misses,
+            sums.row_conflicts,
+            sums.refreshes,
+            static_cast<std::uint64_t>(sums.time.raw()),
+            static_cast<std::uint64_t>(sums.read_latency.raw())};
+}
+
+// [rows][width] from width values a row.
+template <class Row, class Values>
+nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Values& values) {
+    auto* data = new std::uint64_t[std::max<std::size_t>(1, rows.size() * width)];
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
+    std::uint64_t* next = data;
+    for (const Row& row : rows) next = std::ranges::copy(values(row), next).out;
+    return nb::cast(Table(data, {rows.size(), width}, owner));
+}
+
+}  // namespace
+
+void register_node_replay(nb::module_& m) {
+    nb::class_<NodeModel>(m, "NodeModel",
+                          "What a program's lines meet below L1: a hierarchy of caches without L1 "
+                          "for each group of cores, a TLB a core, DRAMs that see the same traffic.")
+        .def(
+            "__init__",
+            [](NodeModel* model, std::uint32_t cores, const CacheHierarchy& caches,
+               const std::optional<Tlb>& tlb, const std::vector<Dram>& drams) {
+                new (model) NodeModel{cores, caches, tlb, drams};
+            },
+            nb::kw_only(), "cores"_a, "caches"_a, "tlb"_a.none(), "drams"_a);
+
+    nb::class_<NodeCounters>(m, "NodeCounters", "What a node's replay counted, phase by phase.")
+        .def_prop_ro(
+            "lines",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, 2,
+                                [](const NodePhase& p) { return std::array{p.lines, p.counted}; });
+            },
+            "uint64[phase, 2]: lines moved by all ranks; of these, while counting.")
+        .def_prop_ro(
+            "caches",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, cache_counters,
+                                [](const NodePhase& p) { return p.caches; });
+            },
+            "uint64[phase, counter]; see cache_counter_names().")
+        .def_prop_ro(
+            "tlb",
+            [](const NodeCounters& c) {
+                std::vector<TlbCounters> of_phases;
+                for (const NodePhase& phase : c.phases) of_phases.push_back(phase.tlb);
+                return of_phases;
+            },
+            "[phase]")
+        .def_prop_ro(
+            "drams",
+            [](const NodeCounters& c) {
+                const std::size_t drams = c.phases.front().drams.size();
+                std::vector<DramSums> rows;
+                for (const NodePhase& phase : c.phases)
+                    rows.insert(rows.end(), phase.drams.begin(), phase.drams.end());
+                const nb::object flat = table_of(rows, dram_sum_names.size(), values_of);
+                return flat.attr("reshape")(c.phases.size(), drams, dram_sum_names.size());
+            },
+            "uint64[phase, dram, counter]; see dram_sum_names().")
+        .def_prop_ro(
+            "object_reads",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, c.phases.front().object_reads.size(),
+                                [](const NodePhase& p) { return p.object_reads; });
+            },
+            "uint64[phase, object]: lines that memory reads.")
+        .def_prop_ro(
+            "object_writes",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, c.phases.front().object_writes.size(),
+                                [](const NodePhase& p) { return p.object_writes; });
+            },
+            "uint64[phase, object]")
+        .def_ro("huge_pages", &NodeCounters::huge_pages)
+        .def_ro("small_fallbacks", &NodeCounters::small_fallbacks);
+
+    m.def("dram_sum_names", [] { return dram_sum_names; });
+    m.def(
+        "lines_by_phase",
+        [](const Program& program) {
+            nb::gil_scoped_release release;
+            return lines_by_phase(program);
+        },
+        "program"_a, "Of one copy.");
+    m.def(
+        "replay_node",
+        [](const Program& program, const Placement& placement, const NodeModel& model,
+           std::uint32_t ranks,
+           const std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>& excerpts,
+           const CancelFlag& cancel) {
+            NodeReplayOptions options{ranks, {}};
+            for (const auto& [period, stretch, warm_up] : excerpts)
+                options.excerpts.push_back({period, stretch, warm_up});
+            nb::gil_scoped_release release;
+            return replay_node(program, placement, model, options, cancel.get());
+        },
+        "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
+        "excerpts: (period, stretch, warm_up) in lines of all ranks, one a phase; none: "
+        "everything.");
+}
+
+}  // namespace pagelens

@@ -1,0 +1,34 @@
+// Which lines of a long run are simulated: systematic sampling in time. The lines that a phase
+// moves are counted, and at equal distances a stretch of them goes through the machine, its first
+// part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi, Hoe: SMARTS, ISCA 2003, but
+// without the functional warming between: what a stretch finds in the caches is what the one before
+// left.)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+
+namespace pagelens {
+
+// Lines of all ranks. Everything: `period` 0.
+struct Excerpt {
+    std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
+    std::uint64_t stretch = 0;  // at most period
+    std::uint64_t warm_up = 0;  // of the stretch, not counted; less than it
+
+    enum class Part : std::uint8_t { skipped, warm_up, counted };
+    // Where the line lies that a phase moves after `lines` others.
+    [[nodiscard]] Part part(std::uint64_t lines) const {
+        if (period == 0) return Part::counted;
+        const std::uint64_t at = lines % period;
+        return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
+    }
+};
+
+// [phase] the lines that one copy of a program moves, page clearing and pages that are only read
+// included: a bound, not a count.
+std::vector<std::uint64_t> lines_by_phase(const Program& program);
+
+}  // namespace pagelens

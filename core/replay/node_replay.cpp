@@ -1,0 +1,320 @@
+#include "core/replay/node_replay.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "core/replay/rank_pages.hpp"
+#include "core/replay/replay.hpp"
+
+namespace pagelens {
+namespace {
+
+constexpr std::uint16_t page_clearing = 0;  // the kernel's object, of page tables too
+// Lines that go through the caches, and what they ask of memory through DRAM, at a time. DRAM
+// begins each time when the lines before are all there, so many; and so few that they stay in the
+// host's caches.
+constexpr std::uint64_t batch_lines = 1u << 15;
+
+// Page tables that a rank needs at most: of 4 KiB pages, and the levels above them.
+std::uint32_t tables_of(const Program& program) {
+    std::size_t tables = 1;
+    for (unsigned level = 1; level < table_levels; ++level) {
+        std::unordered_set<std::uint64_t> of_level;
+        for (const VirtualPage page : program.pages()) of_level.insert(page.raw() >> (9 * level));
+        tables += of_level.size();
+    }
+    return static_cast<std::uint32_t>(tables);
+}
+
+PageSize size_of(unsigned order) {
+    return order == small_order  ? PageSize::small
+           : order == huge_order ? PageSize::large
+                                 : PageSize::huge;
+}
+
+class NodeReplay {
+  public:
+    NodeReplay(const Program& program, const Placement& placement, const NodeModel& model,
+               const NodeReplayOptions& options)
+        : program_(program),
+          options_(options),
+          pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
+                 SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
+          caches_((model.cores - 1) / model.caches.cores() + 1, model.caches),
+          runs_(caches_.size()),
+          drams_(model.drams),
+          owners_(placement.frames()),
+          counters_{std::vector<NodePhase>(program.phases()), 0, 0} {
+        for (NodePhase& phase : counters_.phases) {
+            phase.drams.resize(model.drams.size());
+            phase.object_reads.resize(program.objects());
+            phase.object_writes.resize(program.objects());
+        }
+        const std::uint32_t cores = options.ranks * program.threads();
+        if (model.tlb) {
+            tlbs_.assign(cores, *model.tlb);
+            tables_.resize(options.ranks);
+        }
+        if (!drams_.empty()) requests_.resize(cores);
+        take_stock();
+    }
+
+    NodeCounters run(const std::atomic<bool>& cancel) {
+        const auto cursor = program_.open();
+        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+            for (const Op& op : ops) {
+                step(op);
+                if (pending_ < batch_lines) continue;
+                flush();
+                if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
+            }
+        }
+        flush();
+        counters_.huge_pages = pages_.huge_pages();
+        counters_.small_fallbacks = pages_.small_fallbacks();
+        return std::move(counters_);
+    }
+
+  private:
+    using Part = Excerpt::Part;
+
+    void step(const Op& op) {
+        switch (op.kind()) {
+            case OpKind::fetch:
+                return move_lines(op, AccessKind::read);
+            case OpKind::write_back:
+                return move_lines(op, AccessKind::write_back);
+            case OpKind::stream_store:
+                return move_lines(op, AccessKind::stream_store);
+            case OpKind::touch:
+                if (pages_.mapped(op.page) && part_ != Part::skipped) translate(op, 1);
+                return;
+            case OpKind::map_write:
+                return map(op);
+            case OpKind::unmap:
+                return unmap(op);
+            case OpKind::phase:
+                flush();
+                phase_ = op.page;
+                enter(0);
+                return;
+            case OpKind::map_read:  // the shared zero page: no frame
+                return;
+        }
+    }
+
+    NodePhase& phase() { return counters_.phases[phase_]; }
+    [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
+        return rank * program_.threads() + op.thread;
+    }
+
+    // All ranks move `lines` more; says whether they are simulated.
+    bool enter(std::uint64_t lines) {
+        const Part part = options_.excerpts.empty() ? Part::counted
+                                                    : options_.excerpts[phase_].part(phase().lines);
+        if (part != part_) {
+            flush();
+            part_ = part;
+        }
+        phase().lines += lines;
+        if (part_ == Part::counted) phase().counted += lines;
+        return part_ != Part::skipped;
+    }
+
+    void move_lines(const Op& op, AccessKind kind) {
+        if (!pages_.mapped(op.page)) return;  // the zero page
+        const auto lines = static_cast<unsigned>(std::popcount(op.lines));
+        if (!enter(std::uint64_t{lines} * options_.ranks)) return;
+        // A line that leaves L1 was translated when it was fetched.
+        if (kind != AccessKind::write_back) translate(op, lines);
+        pages_.for_sampled(op.page, op.lines,
+                           [&](std::span<const RankPage> pages, std::uint64_t mask) {
+                               for (const RankPage& page : pages) {
+                                   owners_[page.frame] = op.object;
+                                   push(mask, page.frame, core_of(page.rank, op), kind);
+                               }
+                           });
+    }
+
+    // `accesses` to a page, by the thread of the op in every rank.
+    void translate(const Op& op, std::uint64_t accesses) {
+        if (tlbs_.empty()) return;
+        const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
+        for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+            const PageSize size = size_of(pages_.order_of(op.page, rank));
+            const std::uint32_t core = core_of(rank, op);
+            const auto walk = [&](unsigned first, unsigned last) {
+                const auto entries = tables_[rank].entries(address, size);
+                for (unsigned level = first; level >= last; --level) {
+                    const std::uint64_t entry = entries[level - 1];
+                    push(1ull << (entry / line_bytes % lines_per_page),
+                         static_cast<std::uint32_t>(entry / page_bytes), core, AccessKind::read);
+                }
+            };
+            tlbs_[core].access(address.raw(), size, accesses, tlb_counters_, walk);
+        }
+    }
+
+    void map(const Op& op) {
+        if (pages_.mapped(op.page)) return;
+        const bool simulated = enter(std::uint64_t{lines_per_page} * options_.ranks);
+        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
+            owners_[frame] = page_clearing;
+            if (simulated) push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
+        });
+        if (tables_.empty()) return;
+        const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
+        for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+            tables_[rank].map(address, size_of(pages_.order_of(op.page, rank)),
+                              [&] { return pages_.take_frame(rank); });
+        }
+    }
+
+    void unmap(const Op& op) {
+        pages_.unmap(op.page, op.lines);
+        for (Tlb& tlb : tlbs_) {
+            for (std::uint32_t page = op.page; page < op.page + op.lines; ++page)
+                tlb.invalidate(program_.pages()[page], 1);
+        }
+    }
+
+    void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
+        const std::uint32_t group = core / caches_.front().cores();
+        const auto in_group = static_cast<std::uint16_t>(core % caches_.front().cores());
+        runs_[group].push_back({lines, frame, in_group, kind});
+        pending_ += static_cast<unsigned>(std::popcount(lines));
+    }
+
+    // What is pending goes through caches and DRAM, and is counted if it is to be.
+    void flush() {
+        if (pending_ != 0) {
+            for (auto& of_core : requests_) of_core.clear();
+            for (std::uint32_t group = 0; group < caches_.size(); ++group) through_caches(group);
+            pending_ = 0;
+            to_dram();
+        }
+        if (part_ == Part::counted) count();
+        take_stock();
+    }
+
+    void through_caches(std::uint32_t group) {
+        const std::size_t before = traffic_.size();
+        caches_[group].access(runs_[group], traffic_);
+        runs_[group].clear();
+        if (drams_.empty()) return;
+        const std::uint32_t first_core = group * caches_.front().cores();
+        for (const MemoryAccess& access : std::span(traffic_).subspan(before)) {
+            requests_[first_core + access.core()].push_back(access.line() * line_bytes |
+                                                            (access.write() ? Dram::write_bit : 0));
+        }
+    }
+
+    void to_dram() {
+        if (drams_.empty()) return;
+        spans_.assign(requests_.begin(), requests_.end());
+        for (Dram& dram : drams_) dram.run(spans_);
+    }
+
+    struct Stock {
+        std::array<std::uint64_t, cache_counters> caches{};
+        std::vector<DramSums> drams;
+    };
+
+    [[nodiscard]] Stock stock() const {
+        Stock now;
+        for (const CacheHierarchy& caches : caches_) {
+            for (std::size_t i = 0; i < cache_counters; ++i)
+                now.caches[i] += caches.total(static_cast<CacheCounter>(i));
+        }
+        for (const Dram& dram : drams_) {
+            DramSums& sums = now.drams.emplace_back();
+            for (const DramBankCounts& bank : dram.counts()) {
+                sums.reads += bank.reads;
+                sums.writes += bank.writes;
+                sums.row_hits += bank.hits;
+                sums.row_misses += bank.misses;
+                sums.row_conflicts += bank.conflicts;
+                sums.refreshes += bank.refreshes;
+            }
+            sums.time = dram.totals().time;
+            sums.read_latency = dram.totals().read_latency;
+        }
+        return now;
+    }
+
+    void take_stock() {
+        before_ = stock();
+        tlb_counters_ = {};
+        traffic_.clear();
+    }
+
+    // Adds what happened since the last stock to the phase.
+    void count() {
+        const Stock now = stock();
+        NodePhase& sums = phase();
+        for (std::size_t i = 0; i < cache_counters; ++i)
+            sums.caches[i] += now.caches[i] - before_.caches[i];
+        sums.tlb += tlb_counters_;
+        for (std::size_t i = 0; i < drams_.size(); ++i) {
+            const DramSums &to = now.drams[i], &from = before_.drams[i];
+            DramSums& sum = sums.drams[i];
+            sum.reads += to.reads - from.reads;
+            sum.writes += to.writes - from.writes;
+            sum.row_hits += to.row_hits - from.row_hits;
+            sum.row_misses += to.row_misses - from.row_misses;
+            sum.row_conflicts += to.row_conflicts - from.row_conflicts;
+            sum.refreshes += to.refreshes - from.refreshes;
+            sum.time += to.time - from.time;
+            sum.read_latency += to.read_latency - from.read_latency;
+        }
+        for (const MemoryAccess& access : traffic_) {
+            const std::uint16_t object = owners_[access.line() / lines_per_page];
+            ++(access.write() ? sums.object_writes : sums.object_reads)[object];
+        }
+    }
+
+    const Program& program_;
+    const NodeReplayOptions options_;
+    RankPages pages_;
+    std::vector<CacheHierarchy> caches_;      // by groups of cores
+    std::vector<std::vector<PageRun>> runs_;  // of each, since the last flush
+    std::vector<Tlb> tlbs_;                   // [core]; empty without
+    std::vector<PageTables> tables_;          // [rank]
+    std::vector<Dram> drams_;
+    HugeVector<std::uint16_t> owners_;  // [frame] the object that used it last
+    NodeCounters counters_;
+
+    unsigned phase_ = 0;
+    Part part_ = Part::counted;
+    std::uint64_t pending_ = 0;  // lines of runs_
+    MemoryTraffic traffic_;
+    std::vector<std::vector<std::uint64_t>> requests_;  // [core]
+    std::vector<std::span<const std::uint64_t>> spans_;
+    Stock before_;
+    TlbCounters tlb_counters_;
+};
+
+}  // namespace
+
+NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
+                         const NodeReplayOptions& options, const std::atomic<bool>& cancel) {
+    const std::uint64_t cores = std::uint64_t{options.ranks} * program.threads();
+    if (options.ranks < 1 || cores > model.cores)
+        throw std::invalid_argument(
+            "ranks: at least 1, and with their threads at most the node's " +
+            std::to_string(model.cores) + " cores");
+    if (!options.excerpts.empty() && options.excerpts.size() != program.phases())
+        throw std::invalid_argument("excerpts: one for each phase, or none");
+    for (const Excerpt& excerpt : options.excerpts) {
+        if (excerpt.period != 0 &&
+            (excerpt.stretch > excerpt.period || excerpt.warm_up >= excerpt.stretch))
+            throw std::invalid_argument("excerpts: need warm_up < stretch <= period");
+    }
+    return NodeReplay(program, placement, model, options).run(cancel);
+}
+
+}  // namespace pagelens

@@ -1,0 +1,72 @@
+// Replays a program's ops on one placement through all that a node's lines meet: TLBs and page
+// walks, the caches below L1 with their snoop filter, and the banks of DRAM.
+//
+// Every copy of the program runs on cores of its own, in lockstep by op, as in replay.hpp; nothing
+// is sampled by set, because banks and snoop filter see all sets, but long programs are sampled in
+// time (excerpt.hpp). docs/node-replay.md states the model.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+#include "core/frames/placement.hpp"
+#include "core/machine/cache_hierarchy.hpp"
+#include "core/machine/dram.hpp"
+#include "core/machine/tlb.hpp"
+#include "core/replay/excerpt.hpp"
+
+namespace pagelens {
+
+// The parts as they are in the beginning: every replay has copies of its own.
+struct NodeModel {
+    std::uint32_t cores = 1;
+    // Of caches.cores() neighbouring cores, as often as the node needs; without L1, which has run
+    // with the program's compilation.
+    CacheHierarchy caches;
+    std::optional<Tlb> tlb;  // every core's; walks go through the caches
+    // Each is fed all of memory's traffic: the machine's own, and twins of it.
+    std::vector<Dram> drams;
+};
+
+struct NodeReplayOptions {
+    std::uint32_t ranks = 1;
+    std::vector<Excerpt> excerpts;  // [phase]; empty: everything
+};
+
+// Of all banks.
+struct DramSums {
+    std::uint64_t reads = 0, writes = 0;
+    std::uint64_t row_hits = 0, row_misses = 0, row_conflicts = 0;
+    std::uint64_t refreshes = 0;
+    Picoseconds time;          // until the last line is there, with as many under way as cores keep
+    Picoseconds read_latency;  // summed over reads
+    friend bool operator==(const DramSums&, const DramSums&) = default;
+};
+
+// What a phase did in the parts that were counted.
+struct NodePhase {
+    std::uint64_t lines = 0;                             // moved by all ranks in the whole phase
+    std::uint64_t counted = 0;                           // of these, in the parts that were counted
+    std::array<std::uint64_t, cache_counters> caches{};  // of all cores
+    TlbCounters tlb;
+    std::vector<DramSums> drams;
+    std::vector<std::uint64_t> object_reads, object_writes;  // [object] lines of memory
+};
+
+struct NodeCounters {
+    std::vector<NodePhase> phases;
+    std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
+    std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none
+};
+
+// Thread t of rank r runs on core r * program.threads() + t.
+// Throws std::invalid_argument for sizes that do not fit, OutOfMemory when the node is too small,
+// Cancelled soon after `cancel` became true.
+NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
+                         const NodeReplayOptions& options, const std::atomic<bool>& cancel);
+
+}  // namespace pagelens

@@ -1,0 +1,378 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <map>
+#include <set>
+
+#include "core/replay/node_replay.hpp"
+#include "tests/cpp/reference_replay.hpp"
+
+using namespace pagelens;
+using reference::ListedProgram;
+
+namespace {
+
+const std::atomic<bool> run_on{false};
+constexpr std::uint32_t node_frames = 8192;  // 32 MiB
+
+NodeState bare() { return NodeState(bare_layout(node_frames), 1); }
+
+// 4 cores with an L2 each, an L3 and a snoop filter that are too small for them, in one slice.
+NodeModel small_node(std::uint32_t cores) {
+    HierarchyModel caches;
+    caches.cores = cores;
+    caches.l2.geometry = {64, 4};
+    caches.l3 = HierarchyModel::Shared{{128, 8}, Inclusion::victim};
+    caches.snoop_filter = CacheGeometry{64, 6};
+    return {cores, CacheHierarchy(caches), {}, {}};
+}
+
+Dram small_dram(RowPolicy policy) {
+    DramConfig config;
+    config.map.offset_bits = 6;
+    for (unsigned bit = 6; bit < 13; ++bit) config.map.column.push_back(1ull << bit);
+    for (unsigned bit = 13; bit < 16; ++bit) config.map.bank.push_back(1ull << bit);
+    for (unsigned bit = 16; bit < 25; ++bit) config.map.row.push_back(1ull << bit);
+    const auto ns = [](std::int64_t n) { return Picoseconds(n * 1000); };
+    DramTimings& t = config.timings;
+    t.tCK = ns(1), t.burst = ns(4), t.CL = ns(14), t.CWL = ns(12), t.tRCD = ns(14), t.tRP = ns(14);
+    t.tRAS = ns(32), t.tRC = ns(46), t.tRRD_S = t.tRRD_L = ns(5), t.tFAW = ns(21);
+    t.tCCD_S = t.tCCD_L = t.tCCD_L_WR = ns(4), t.tWTR_S = t.tWTR_L = ns(8), t.tRTW = ns(2);
+    t.tRTRS = ns(1), t.tRTP = ns(8), t.tWR = ns(15), t.tREFI = ns(7800), t.tRFC = ns(260);
+    config.policy = policy;
+    config.window = 8;
+    config.outstanding = 4;
+    return Dram(config);
+}
+
+Tlb small_tlb() {
+    TlbForm form;
+    TlbForm::Array first, second;
+    first.shape = {16, 4};
+    first.holds = {true, true, false};
+    second.level = 2, second.shape = {64, 4}, second.holds = {true, false, false};
+    form.arrays = {first, second};
+    form.structure_caches[1] = {4, 4};
+    return Tlb(form);
+}
+
+// Pages come, are read and written by several objects and threads, and go, in three phases.
+ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
+    constexpr std::uint32_t pages = 120;
+    Random random(seed, 0, 0, Stream::history);
+    std::vector<Op> ops;
+    for (int i = 0; i < length; ++i) {
+        const std::uint32_t page = random.below(pages);
+        const auto object = static_cast<std::uint16_t>(1 + page * 4 / pages);
+        const unsigned thread = random.below(threads);
+        const std::uint64_t lines = random.bits64() & random.bits64() & random.bits64();
+        const unsigned kind = random.below(12);
+        if (kind == 0) {
+            ops.push_back(make_op(OpKind::unmap, page, std::min(2u, pages - page)));
+        } else if (kind == 1) {
+            ops.push_back(make_op(OpKind::touch, page, 0, object, thread));
+        } else if (kind == 2 && random.below(30) == 0) {
+            ops.push_back(make_op(OpKind::phase, random.below(3), 0));
+        } else if (kind < 5) {
+            ops.push_back(make_op(OpKind::stream_store, page, lines, object, thread));
+        } else if (kind < 7) {
+            ops.push_back(make_op(OpKind::write_back, page, lines, object, thread));
+        } else {
+            ops.push_back(make_op(OpKind::map_write, page, 0, object, thread));
+            ops.push_back(make_op(OpKind::fetch, page, lines, object, thread));
+        }
+    }
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t p = 0; p < pages; ++p) addresses.emplace_back(0x7f1234500 + 3 * p);
+    return {ops, addresses, 5, 3, threads};
+}
+
+// The same by the components alone: line by line, frames from the allocator as they are needed.
+class PlainNode {
+  public:
+    PlainNode(const ListedProgram& program, const NodeModel& model, std::uint32_t ranks)
+        : program_(program), ranks_(ranks), caches_(model.caches) {
+        source_ = place_by_kernel(bare(), small_order)->open({ranks, 0, 0});
+        phases_.resize(program.phases());
+        for (NodePhase& phase : phases_) {
+            phase.drams.resize(model.drams.size());
+            phase.object_reads.resize(program.objects());
+            phase.object_writes.resize(program.objects());
+        }
+        drams_ = model.drams;
+        if (model.tlb) tlbs_.assign(ranks * program.threads(), *model.tlb);
+        tables_.resize(ranks);
+        for (const Op& op : program.ops()) step(op);
+        end_phase();
+    }
+    [[nodiscard]] const std::vector<NodePhase>& phases() const { return phases_; }
+
+  private:
+    Frame take(std::uint32_t rank, MigrateType type) {
+        return *source_->alloc({rank, small_order, type});
+    }
+    void step(const Op& op) {
+        NodePhase& phase = phases_[now_];
+        const auto core = [&](std::uint32_t rank) { return rank * program_.threads() + op.thread; };
+        const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
+        const bool mapped = frames_.contains({op.page, 0});
+        switch (op.kind()) {
+            case OpKind::phase:
+                end_phase();
+                now_ = op.page;
+                break;
+            case OpKind::map_write:
+                if (mapped) break;
+                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+                    const std::uint32_t frame = take(rank, MigrateType::movable).raw();
+                    frames_[{op.page, rank}] = frame;
+                    owners_[frame] = 0;
+                    for (unsigned line = 0; line < 64; ++line)
+                        use(frame, line, core(rank), AccessKind::stream_store);
+                    phase.lines += 64;
+                }
+                if (tlbs_.empty()) break;
+                for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+                    tables_[rank].map(address, PageSize::small,
+                                      [&] { return take(rank, MigrateType::unmovable); });
+                break;
+            case OpKind::unmap:
+                for (std::uint32_t page = op.page; page < op.page + op.lines; ++page) {
+                    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+                        const auto at = frames_.find({page, rank});
+                        if (at == frames_.end()) continue;
+                        source_->free({rank, small_order}, Frame(at->second));
+                        frames_.erase(at);
+                    }
+                    for (Tlb& tlb : tlbs_) tlb.invalidate(program_.pages()[page], 1);
+                }
+                break;
+            case OpKind::touch:
+            case OpKind::fetch:
+            case OpKind::write_back:
+            case OpKind::stream_store:
+                if (!mapped) break;
+                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+                    if (op.kind() != OpKind::write_back && !tlbs_.empty())
+                        translate(core(rank), rank, address,
+                                  op.kind() == OpKind::touch ? 1u : std::popcount(op.lines));
+                }
+                if (op.kind() == OpKind::touch) break;
+                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+                    const std::uint32_t frame = frames_[{op.page, rank}];
+                    owners_[frame] = op.object;
+                    for (unsigned line = 0; line < 64; ++line) {
+                        if ((op.lines >> line & 1) == 0) continue;
+                        use(frame, line, core(rank),
+                            op.kind() == OpKind::fetch        ? AccessKind::read
+                            : op.kind() == OpKind::write_back ? AccessKind::write_back
+                                                              : AccessKind::stream_store);
+                        ++phase.lines;
+                    }
+                }
+                break;
+            case OpKind::map_read:
+                break;
+        }
+        phase.counted = phase.lines;
+    }
+    void translate(std::uint32_t core, std::uint32_t rank, VirtualAddress address, unsigned times) {
+        for (unsigned i = 0; i < times; ++i) {
+            const std::uint64_t addresses[] = {address.raw()};
+            const PageSize sizes[] = {PageSize::small};
+            tlbs_[core].translate(addresses, sizes, tables_[rank], phases_[now_].tlb, reads_);
+            for (const std::uint64_t entry : reads_.entries)
+                use(static_cast<std::uint32_t>(entry / page_bytes), entry / 64 % 64, core,
+                    AccessKind::read);
+        }
+    }
+    void use(std::uint32_t frame, std::uint64_t line, std::uint32_t core, AccessKind kind) {
+        lines_.push_back({std::uint64_t{frame} * 64 + line, core, kind});
+    }
+    void end_phase() {
+        NodePhase& phase = phases_[now_];
+        MemoryTraffic traffic;
+        for (const LineAccess& line : lines_) caches_.access(std::span(&line, 1), traffic);
+        lines_.clear();
+        for (std::size_t i = 0; i < cache_counters; ++i)
+            phase.caches[i] += caches_.total(static_cast<CacheCounter>(i));
+        caches_.reset_counts();
+        std::vector<std::vector<std::uint64_t>> requests(caches_.cores());
+        for (const MemoryAccess& access : traffic) {
+            const std::uint64_t line = access.line();
+            requests[access.core()].push_back(line * 64 | (access.write() ? Dram::write_bit : 0));
+            ++(access.write() ? phase.object_writes : phase.object_reads)[owners_[line / 64]];
+        }
+        for (std::size_t i = 0; i < drams_.size() && !traffic.empty(); ++i) {
+            const auto before = drams_[i].counts();
+            const DramTotals totals = drams_[i].totals();
+            const std::vector<std::span<const std::uint64_t>> spans(requests.begin(),
+                                                                    requests.end());
+            drams_[i].run(spans);
+            DramSums& sums = phase.drams[i];
+            const auto after = drams_[i].counts();
+            for (std::size_t bank = 0; bank < after.size(); ++bank) {
+                sums.reads += after[bank].reads - before[bank].reads;
+                sums.writes += after[bank].writes - before[bank].writes;
+                sums.row_hits += after[bank].hits - before[bank].hits;
+                sums.row_misses += after[bank].misses - before[bank].misses;
+                sums.row_conflicts += after[bank].conflicts - before[bank].conflicts;
+                sums.refreshes += after[bank].refreshes - before[bank].refreshes;
+            }
+            sums.time += drams_[i].totals().time - totals.time;
+            sums.read_latency += drams_[i].totals().read_latency - totals.read_latency;
+        }
+    }
+
+    const ListedProgram& program_;
+    std::uint32_t ranks_;
+    std::unique_ptr<FrameSource> source_;
+    CacheHierarchy caches_;
+    std::vector<Tlb> tlbs_;
+    std::vector<PageTables> tables_;
+    std::vector<Dram> drams_;
+    std::vector<NodePhase> phases_;
+    std::vector<LineAccess> lines_;
+    std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> frames_;
+    std::map<std::uint64_t, std::uint16_t> owners_;
+    WalkReads reads_;
+    unsigned now_ = 0;
+};
+
+void check_equal(const std::vector<NodePhase>& fast, const std::vector<NodePhase>& slow) {
+    REQUIRE(fast.size() == slow.size());
+    for (std::size_t p = 0; p < fast.size(); ++p) {
+        CAPTURE(p);
+        CHECK(fast[p].lines == slow[p].lines);
+        CHECK(fast[p].counted == slow[p].counted);
+        CHECK(fast[p].caches == slow[p].caches);
+        CHECK(fast[p].tlb == slow[p].tlb);
+        CHECK(fast[p].object_reads == slow[p].object_reads);
+        CHECK(fast[p].object_writes == slow[p].object_writes);
+        CHECK(fast[p].drams == slow[p].drams);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a node's replay equals its components run line by line") {
+    std::uint64_t conflicts = 0, evictions = 0, walks = 0;
+    for (const std::uint32_t ranks : {1u, 2u, 3u}) {
+        for (const unsigned threads : {1u, 2u}) {
+            for (const bool everything : {false, true}) {
+                CAPTURE(ranks);
+                CAPTURE(threads);
+                CAPTURE(everything);
+                NodeModel model = small_node(ranks * threads);
+                if (everything) {
+                    model.tlb = small_tlb();
+                    model.drams = {small_dram(RowPolicy::open), small_dram(RowPolicy::ideal)};
+                }
+                const ListedProgram program = some_program(10 * ranks + threads, threads, 400);
+                const auto placement = place_by_kernel(bare(), small_order);
+                const NodeCounters fast =
+                    replay_node(program, *placement, model, {ranks, {}}, run_on);
+                const PlainNode slow(program, model, ranks);
+                check_equal(fast.phases, slow.phases());
+                for (const NodePhase& phase : fast.phases) {
+                    evictions += phase.caches[static_cast<std::size_t>(CacheCounter::sf_evictions)];
+                    walks += phase.tlb.walks_completed()[0];
+                    if (everything) conflicts += phase.drams[0].row_conflicts;
+                    if (everything) CHECK(phase.drams[1].row_conflicts == 0);
+                }
+            }
+        }
+    }
+    CHECK(conflicts > 0);
+    CHECK(evictions > 0);
+    CHECK(walks > 0);
+}
+
+TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches counts") {
+    // Without frames that come back: there, page clearing leaves stale lines in L2.
+    const ListedProgram with_unmaps = some_program(5, 1, 2000);
+    std::vector<Op> ops = with_unmaps.ops();
+    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
+    const auto pages = with_unmaps.pages();
+    const ListedProgram program(ops, {pages.begin(), pages.end()}, 5, 3, 1);
+    const auto placement = place_by_kernel(bare(), small_order);
+    HierarchyModel caches;
+    caches.cores = 3;
+    caches.l2.geometry = {128, 4};
+    const NodeModel model{3, CacheHierarchy(caches), {}, {}};
+    const NodeCounters node = replay_node(program, *placement, model, {3, {}}, run_on);
+    ReplayOptions options;
+    options.ranks = 3;
+    options.scaled = false;
+    const Counters other = replay(program, *placement, {128, 4, 1, 0, 1}, options, run_on);
+    for (unsigned phase = 0; phase < program.phases(); ++phase) {
+        std::uint64_t misses = 0;
+        for (unsigned object = 0; object < program.objects(); ++object)
+            misses += other.at(phase, object, Component::l2_misses);
+        CHECK(node.phases[phase].caches[static_cast<std::size_t>(CacheCounter::dram_reads)] ==
+              misses);
+    }
+}
+
+TEST_CASE("excerpts: parts of a phase by its lines") {
+    const Excerpt excerpt{1000, 300, 100};
+    CHECK(Excerpt{}.part(12345) == Excerpt::Part::counted);
+    for (const std::uint64_t begin : {0u, 5000u}) {
+        CHECK(excerpt.part(begin) == Excerpt::Part::warm_up);
+        CHECK(excerpt.part(begin + 99) == Excerpt::Part::warm_up);
+        CHECK(excerpt.part(begin + 100) == Excerpt::Part::counted);
+        CHECK(excerpt.part(begin + 299) == Excerpt::Part::counted);
+        CHECK(excerpt.part(begin + 300) == Excerpt::Part::skipped);
+        CHECK(excerpt.part(begin + 999) == Excerpt::Part::skipped);
+    }
+}
+
+TEST_CASE("an excerpt of a steady program misses as often as all of it") {
+    const ListedProgram program = some_program(7, 1, 60000);
+    const auto placement = place_by_kernel(bare(), small_order);
+    NodeModel model = small_node(2);
+    model.drams = {small_dram(RowPolicy::open)};
+    const auto counts = [&](const Excerpt& excerpt) {
+        NodePhase sum;
+        sum.drams.resize(1);
+        const NodeReplayOptions options{2, {excerpt, excerpt, excerpt}};
+        for (const NodePhase& phase :
+             replay_node(program, *placement, model, options, run_on).phases) {
+            sum.lines += phase.lines;
+            sum.counted += phase.counted;
+            sum.drams[0].reads += phase.drams[0].reads;
+            sum.drams[0].row_conflicts += phase.drams[0].row_conflicts;
+        }
+        return sum;
+    };
+    const NodePhase all = counts({}), part = counts({20000, 5000, 2000});
+    CHECK(all.lines == part.lines);
+    CHECK(all.counted == all.lines);
+    CHECK(part.counted < part.lines / 5);
+    CHECK(part.counted > part.lines / 9);
+    const auto share = [](std::uint64_t some, const NodePhase& of) {
+        return static_cast<double>(some) / static_cast<double>(of.counted);
+    };
+    CHECK(share(part.drams[0].reads, part) ==
+          doctest::Approx(share(all.drams[0].reads, all)).epsilon(0.03));
+    CHECK(share(part.drams[0].row_conflicts, part) ==
+          doctest::Approx(share(all.drams[0].row_conflicts, all)).epsilon(0.05));
+}
+
+TEST_CASE("lines by phase, and what is refused") {
+    std::vector<Op> ops{make_op(OpKind::map_write, 0, 0), make_op(OpKind::fetch, 0, 0b101),
+                        make_op(OpKind::phase, 1, 0), make_op(OpKind::stream_store, 0, ~0ull)};
+    const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
+    CHECK(lines_by_phase(program) == std::vector<std::uint64_t>{66, 64});
+    const auto placement = place_by_kernel(bare(), small_order);
+    const NodeModel model = small_node(1);
+    CHECK_THROWS_AS(replay_node(program, *placement, model, {2, {}}, run_on),
+                    std::invalid_argument);
+    const Excerpt sound{10, 5, 4};
+    for (const std::vector<Excerpt>& excerpts :
+         {std::vector{sound, Excerpt{10, 11, 0}}, std::vector{Excerpt{10, 5, 5}, sound},
+          std::vector{sound}}) {
+        CHECK_THROWS_AS(replay_node(program, *placement, model, {1, excerpts}, run_on),
+                        std::invalid_argument);
+    }
+}
