@@ -74,7 +74,7 @@ def test_counts_agree_between_the_parts(red_storm: Machine) -> None:
 
 
 def test_rows_of_one_bank_cost_time_where_the_placement_aligns_them(red_storm: Machine) -> None:
-    """Arrays a multiple of 128 KiB apart share their banks on contiguous frames, and on random ones do not."""
+    """How far the arrays lie apart decides on contiguous frames, and on random ones the draw."""
     contiguous, scattered = sums(run(red_storm, "contiguous", 0), 0), sums(run(red_storm, "random", 0), 0)
     assert contiguous["reads"] == pytest.approx(scattered["reads"], rel=0.01)
     assert contiguous["row_conflicts"] != pytest.approx(scattered["row_conflicts"], rel=0.05)
