@@ -38,6 +38,7 @@ $(STAMPS)/python: requirements.lock scripts/setup
 
 # The editable package; its build folder is kept, so only what changed is compiled.
 $(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES)
+	@echo "setup: compiling pagelens; from nothing, some minutes on 2 cores"
 	@pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@cp .venv/lib/python3.*/site-packages/pagelens/_core.pyi pagelens/  # generated; mypy reads it beside the sources
 	@touch $@
