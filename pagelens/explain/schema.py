@@ -23,8 +23,11 @@ whatever the number of cores.
 
 
 def json_schema() -> str:
-    """The JSON Schema, as text."""
-    return json.dumps(Explanation.model_json_schema(), indent=1) + "\n"
+    """The JSON Schema, as text. What it does not know it allows: later versions of pagelens add fields."""
+    schema = Explanation.model_json_schema()
+    for record in (schema, *schema["$defs"].values()):
+        record.pop("additionalProperties", None)
+    return json.dumps(schema, indent=1) + "\n"
 
 
 def json_reference() -> str:
