@@ -38,9 +38,9 @@ class ReferenceTlb {
             for (auto& [set, keys] : array)
                 keys.remove_if([=](const Key& key) {
                     const auto [what, number] = key;
+                    if (what == directory) return true;
                     const std::uint64_t pages = std::uint64_t{1} << 9 * what;
-                    return what == directory ||
-                           (number * pages < first + count && first < (number + 1) * pages);
+                    return number * pages < first + count && first < (number + 1) * pages;
                 });
         structures_.clear();
     }
