@@ -105,7 +105,7 @@ def _attribution(e: Explanation) -> Iterator[str]:
     for part in mean.parts:
         if without := MECHANISMS[part.mechanism].without:
             yield line(without, part.without_s)
-    yield line("all of these: only compulsory misses are left", mean.unburdened_s)
+    yield line("all of these (compulsory misses only)", mean.unburdened_s)
     yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
