@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/machine/set_counts.hpp"
 
@@ -12,11 +13,6 @@ using namespace nb::literals;
 
 namespace pagelens {
 namespace {
-
-template <class T>
-using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 // What `fill` writes into a new array.
 template <class T, class Fill>
@@ -42,7 +38,7 @@ Extents extents_of(const Input<std::uint64_t>& addresses, const Input<std::uint3
     if (addresses.size() != lines.size()) {
         throw nb::value_error("addresses and lines must be as many");
     }
-    return {{addresses.data(), addresses.size()}, {lines.data(), lines.size()}};
+    return {span_of(addresses), span_of(lines)};
 }
 
 }  // namespace

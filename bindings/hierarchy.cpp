@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/machine/cache_hierarchy.hpp"
 
@@ -20,14 +21,8 @@ using namespace nb::literals;
 namespace pagelens {
 namespace {
 
-template <class T>
-using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Words = nb::ndarray<nb::numpy, std::uint64_t>;
 
-template <class T>
-std::span<const T> span_of(const Input<T>& array) {
-    return {array.data(), array.size()};
-}
 // The core checks each of them.
 std::span<const AccessKind> kinds_of(const Input<std::uint8_t>& kinds) {
     static_assert(sizeof(AccessKind) == 1);

@@ -8,6 +8,7 @@
 
 #include <stdexcept>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
 #include "core/machine/tlb.hpp"
@@ -20,28 +21,13 @@ namespace pagelens {
 
 namespace {
 
-template <class T>
-using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 using Sizes = Input<std::uint8_t>;
 using Shape = std::pair<std::uint32_t, std::uint32_t>;  // entries, ways
 
-template <class T>
-std::span<const T> span_of(const Input<T>& array) {
-    return {array.data(), array.size()};
-}
 // The core checks each of them.
 std::span<const PageSize> sizes_of(const Sizes& sizes) {
     static_assert(sizeof(PageSize) == 1);
     return {reinterpret_cast<const PageSize*>(sizes.data()), sizes.size()};
-}
-
-template <class T>
-Output<T> moved(std::vector<T> values) {
-    auto* const kept = new std::vector<T>(std::move(values));
-    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return Output<T>(kept->data(), {kept->size()}, owner);
 }
 
 TlbShape shape_of(Shape shape) { return {shape.first, shape.second}; }
