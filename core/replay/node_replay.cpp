@@ -60,7 +60,7 @@ class NodeReplay {
             tables_.resize(options.ranks);
         }
         if (!drams_.empty()) requests_.resize(cores);
-        take_stock();
+        before_ = stock();
     }
 
     NodeCounters run(const std::atomic<bool>& cancel) {
@@ -197,8 +197,11 @@ class NodeReplay {
             pending_ = 0;
             to_dram();
         }
-        if (part_ == Part::counted) count();
-        take_stock();
+        Stock now = stock();
+        if (part_ == Part::counted) count(now);
+        before_ = std::move(now);
+        tlb_counters_ = {};
+        traffic_.clear();
     }
 
     void through_caches(std::uint32_t group) {
@@ -246,15 +249,8 @@ class NodeReplay {
         return now;
     }
 
-    void take_stock() {
-        before_ = stock();
-        tlb_counters_ = {};
-        traffic_.clear();
-    }
-
     // Adds what happened since the last stock to the phase.
-    void count() {
-        const Stock now = stock();
+    void count(const Stock& now) {
         NodePhase& sums = phase();
         for (std::size_t i = 0; i < cache_counters; ++i)
             sums.caches[i] += now.caches[i] - before_.caches[i];
