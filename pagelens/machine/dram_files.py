@@ -6,13 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from pagelens.errors import UsageError
-from pagelens.machine.directory import machine_directory
+from pagelens.machine.directory import list_files, named_file
 from pagelens.machine.dram import Dram
 from pagelens.machine.quantities import Table
 from pagelens.machine.reader import layers_of
 from pagelens.machine.toml_file import read_bytes, read_document, validate
-from pagelens.names import nearest
 
 EXAMPLE = "machines/dram/ddr4-2400.toml"
 
@@ -29,18 +27,13 @@ class DramFile(Table):
 
 def list_drams() -> dict[str, Path]:
     """Name -> file of the DRAMs that come with pagelens."""
-    return {path.stem: path for path in sorted((machine_directory() / "dram").glob("*.toml"))}
+    return list_files("dram")
 
 
 def load_dram(name_or_path: str | os.PathLike[str]) -> DramFile:
     """The DRAM of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
-    text = os.fspath(name_or_path)
-    if "/" in text or text.endswith(".toml"):
-        return parse_dram(read_bytes(Path(text), "DRAM"), text)
-    known = list_drams()
-    if text not in known:
-        raise UsageError(f"DRAM: '{text}' is unknown; did you mean {nearest(text, known)}?")
-    return parse_dram(read_bytes(known[text], "DRAM"), str(known[text]))
+    path = named_file("DRAM", "dram", name_or_path)
+    return parse_dram(read_bytes(path, "DRAM"), str(path))
 
 
 def parse_dram(raw: bytes, where: str) -> DramFile:

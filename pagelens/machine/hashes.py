@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pagelens import _core
-from pagelens.errors import UsageError
-from pagelens.machine.directory import machine_directory
+from pagelens.machine.directory import known_file, list_files
 from pagelens.machine.quantities import Table
 from pagelens.machine.toml_file import parse_toml, read_bytes
-from pagelens.names import nearest
 
 EXAMPLE = "machines/hashes/spr-60.toml"
 
@@ -96,15 +94,13 @@ class HashFile(Table):
 
 def list_hashes() -> dict[str, Path]:
     """Name -> file of the hashes that come with pagelens."""
-    return {path.stem: path for path in sorted((machine_directory() / "hashes").glob("*.toml"))}
+    return list_files("hashes")
 
 
 def load_hash(name: str) -> HashFile:
     """The hash of that name. Raises UsageError."""
-    known = list_hashes()
-    if name not in known:
-        raise UsageError(f"address hash: '{name}' is unknown; did you mean {nearest(name, known)}?")
-    return parse_hash(read_bytes(known[name], "address hash"), str(known[name]))
+    path = known_file("address hash", "hashes", name)
+    return parse_hash(read_bytes(path, "address hash"), str(path))
 
 
 def parse_hash(raw: bytes, where: str) -> HashFile:

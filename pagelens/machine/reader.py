@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagelens.errors import UsageError
-from pagelens.machine.directory import machine_directory
+from pagelens.machine.directory import list_files
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
 from pagelens.machine.toml_file import Document, read_bytes, read_document, validate
-from pagelens.names import nearest, resembling
+from pagelens.names import resembling
 
 EXAMPLE = "docs/machine-schema.md"
 PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine
@@ -18,15 +18,12 @@ _OWN = ("name", "title", "base")  # what a file does not take over from those it
 
 def list_machines() -> dict[str, Path]:
     """Name -> file of the machines that come with pagelens."""
-    files = {path.stem: path for path in machine_directory().glob("*.toml")}
-    return dict(sorted(files.items()))
+    return list_files("")
 
 
 def list_parts() -> dict[str, Path]:
     """Name -> file of what machines have in common: "family/skylake-sp", "dram/ddr4-2400"."""
-    root = machine_directory()
-    files = (path for folder in PARTS for path in sorted((root / folder).glob("*.toml")))
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
+    return {f"{folder}/{name}": path for folder in PARTS for name, path in list_files(folder).items()}
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
@@ -92,8 +89,7 @@ def _bases(document: Document) -> list[Path]:
         elif isinstance(name, str) and name.endswith(".toml") and name.isprintable():
             paths.append(Path(document.where).parent / name)
         else:
-            raise UsageError(
-                f"{document.at('base')}: 'base' (is {name!r:.80}): name a .toml file, or one of "
-                f"{nearest(str(name)[:80], known)}"
-            )
+            near = resembling(str(name)[:80], known)  # all of them would be a page
+            hint = f"one of {', '.join(near)}" if near else "one of `pagelens machines`"
+            raise UsageError(f"{document.at('base')}: 'base' (is {name!r:.80}): name a .toml file, or {hint}")
     return paths

@@ -9,11 +9,10 @@ from pydantic import Field, model_validator
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.errors import UsageError
-from pagelens.machine.directory import machine_directory
+from pagelens.machine.directory import list_files, named_file
 from pagelens.machine.quantities import Table
 from pagelens.machine.tlb import PAGE_SIZES, PageWalk, Tlb, core_tlb
 from pagelens.machine.toml_file import parse_toml, read_bytes
-from pagelens.names import nearest
 from pagelens.units import format_binary_size
 
 EXAMPLE = "machines/tlb/skylake-sp.toml"
@@ -46,18 +45,13 @@ class TlbFile(Table):
 
 def list_tlbs() -> dict[str, Path]:
     """Name -> file of the TLBs that come with pagelens."""
-    return {path.stem: path for path in sorted((machine_directory() / "tlb").glob("*.toml"))}
+    return list_files("tlb")
 
 
 def load_tlb(name_or_path: str | os.PathLike[str]) -> TlbFile:
     """The TLB of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
-    text = os.fspath(name_or_path)
-    if "/" in text or text.endswith(".toml"):
-        return parse_tlb(read_bytes(Path(text), "TLB"), text)
-    known = list_tlbs()
-    if text not in known:
-        raise UsageError(f"TLB: '{text}' is unknown; did you mean {nearest(text, known)}?")
-    return parse_tlb(read_bytes(known[text], "TLB"), str(known[text]))
+    path = named_file("TLB", "tlb", name_or_path)
+    return parse_tlb(read_bytes(path, "TLB"), str(path))
 
 
 def parse_tlb(raw: bytes, where: str) -> TlbFile:

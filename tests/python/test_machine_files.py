@@ -284,6 +284,7 @@ def test_a_name_is_not_taken_over() -> None:
     [
         ('base = "cori-knl"', "", "x.toml:2: 'base' (is 'cori-knl'): name a .toml file, or one of cori-knl-"),
         ("base = 3", "", "x.toml:2: 'base' (is 3)"),
+        ('base = ""', "", "x.toml:2: 'base' (is ''): name a .toml file, or one of `pagelens machines`"),
         ('base = "y.toml"', None, "x.toml:2: 'base': cannot read"),
         ('base = "y.toml"', 'schema = 1\n[cores]\ncuont = 3', "y.toml:3: unknown key 'cores.cuont'"),
         ('base = "y.toml"', '[cores]', "y.toml:1: 'schema' must be 1"),
