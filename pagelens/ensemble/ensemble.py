@@ -16,7 +16,7 @@ from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.replay import SAMPLED_LINES, sampled_slots
-from pagelens.units import format_size
+from pagelens.units import format_binary_size, format_size
 
 
 def run_ensemble(
@@ -80,12 +80,15 @@ def run_ensemble(
 
 def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
     """Raises UsageError unless `ranks` copies of the workload fit the machine's memory."""
-    memory = machine.frames * FRAME_BYTES
-    if workload.footprint_bytes * ranks <= memory:
+    memory, each = machine.frames * FRAME_BYTES, workload.footprint_bytes
+    if each * ranks <= memory:
         return
-    most = memory // workload.footprint_bytes
+    room = f"is more than the {format_size(memory)} of {machine.name}"
+    if workload.source == "declared":  # its size is that of all ranks together
+        raise UsageError(
+            f"--size: {format_size(each * ranks)} {room}; name at most {format_binary_size(memory, 6)}, or "
+            "a machine with more (pagelens machines)"
+        )
+    most = memory // each
     remedy = f"use --ranks {most} or fewer, or a smaller problem" if most else "use a smaller problem"
-    raise UsageError(
-        f"--ranks: {ranks} x {format_size(workload.footprint_bytes)} is more than the {format_size(memory)} "
-        f"of {machine.name}; {remedy}"
-    )
+    raise UsageError(f"--ranks: {ranks} x {format_size(each)} {room}; {remedy}")

@@ -65,7 +65,7 @@ CASES = [
     Case("no nodes", "explain --workload stream-triad --size 1GiB --nodes 0", 2,
          ["--nodes", "greater than or equal to 1"]),
     Case("a workload larger than memory", "explain --workload stream-triad --size 200GB --nodes 1", 2,
-         ["200 GB", "103 GB"]),
+         ["--size: 200 GB", "103 GB", "at most 96 GiB"]),
     Case("more ranks than memory holds", "explain {triad} --nodes 1 --ranks 4000", 2, ["ranks"]),
 ]  # fmt: skip
 

@@ -9,7 +9,8 @@ import pytest
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.ensemble import Ensemble, Scaled, run_ensemble, scale_to, simulate
+from pagelens.accesses.trace import open_trace
+from pagelens.ensemble import Ensemble, Scaled, check_fits, run_ensemble, scale_to, simulate
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import explain
@@ -20,6 +21,7 @@ from pagelens.machine import Machine, Sourced, flat_mode_times, load_machine
 from pagelens.machine.cores import Spread
 
 MIB = 1 << 20
+GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 
 
 def small(fast_bytes: int = 64 * MIB) -> Machine:
@@ -167,11 +169,17 @@ def test_a_cancelled_replay_ends() -> None:
 
 
 def test_a_job_larger_than_the_memory_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    workload = declared("stream-triad", 100 * MIB, 4)  # the machine has 384 MiB
+    declared_one = declared("stream-triad", 100 * MIB, 4)  # the machine has 384 MiB
+    with pytest.raises(UsageError, match=r"--size: 419 MB is more than the 403 MB .* at most 384 MiB"):
+        run_ensemble(declared_one, Scaled(small(), 4), {"aged": policies["aged"]}, 1, 1, tmp_path)
+    traced = open_trace(GOLDEN)
+    traced.footprint_bytes = 100 * MIB
+    check_fits(traced, small(), 3)
     with pytest.raises(UsageError, match=r"--ranks: 4 x 105 MB is more than the 403 MB .*--ranks 3 or fewer"):
-        run_ensemble(workload, Scaled(small(), 4), {"aged": policies["aged"]}, 1, 1, tmp_path)
-    with pytest.raises(UsageError, match="a smaller problem"):
-        run_ensemble(declared("triad", 500 * MIB, 4), Scaled(small(), 1), {}, 1, 1, tmp_path)
+        check_fits(traced, small(), 4)
+    traced.footprint_bytes = 500 * MIB
+    with pytest.raises(UsageError, match=r"--ranks: 1 x 524 MB is more than .*; use a smaller problem"):
+        check_fits(traced, small(), 1)
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_help_has_examples(explain: Run) -> None:
         (("app.trace", "--size", "1GB"), "--size: cannot stand beside"),
         (
             ("--workload", "stream-triad", "--size", "1GB"),
-            "--ranks: 1 x 1 GB is more than the 403 MB of small",
+            "--size: 1 GB is more than the 403 MB of small; name at most 384 MiB, or a machine with more",
         ),
         (
             (*DECLARED, "--ranks", "5"),
