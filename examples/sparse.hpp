@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 using Vector = std::vector<double>;
@@ -42,9 +43,12 @@ inline void combine(double alpha, const Vector& x, double beta, const Vector& y,
     for (std::int64_t i = 0; i < n; ++i) w[i] = alpha * x[i] + beta * y[i];
 }
 
+inline double norm(const Vector& x) { return std::sqrt(dot(x, x)); }
+
 struct Solution {
     int iterations;
-    double residual;  // |b - A x| / |b|, computed afresh from x
+    Vector residual;    // b - A x, computed afresh from x
+    Vector recurrence;  // the same as the iterations had it
 };
 
 // Improves x until the residual falls below `tolerance` or `most_iterations` are done.
@@ -67,6 +71,6 @@ inline Solution conjugate_gradients(const SparseMatrix& a, const Vector& b, Vect
         rr = next;
     }
     multiply(a, x, ap);
-    combine(1.0, b, -1.0, ap, r);
-    return {iteration, std::sqrt(dot(r, r) / dot(b, b))};
+    combine(1.0, b, -1.0, ap, ap);
+    return {iteration, std::move(ap), std::move(r)};
 }
