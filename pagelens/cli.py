@@ -106,6 +106,8 @@ def main() -> None:
     except PagelensError as error:
         print(f"pagelens: {error}", file=sys.stderr)
         status = error.exit_code
+    except KeyboardInterrupt:  # before the command began
+        status = 130
     except typer.TyperException as error:  # the command line itself is wrong
         message = error.format_message().rstrip(".")  # empty where the help has been shown instead
         if message:

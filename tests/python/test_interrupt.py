@@ -105,6 +105,39 @@ print("went on")
 
 
 @pytest.mark.parametrize(
+    "imported", ["importlib.metadata", "pagelens.cli", "typer", "pagelens.explain.command"]
+)
+def test_ctrl_c_while_the_command_line_starts_ends_it_silently(imported: str) -> None:
+    ended = run_command_line(f"""
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {imported!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.modules.pop({imported!r}, None)
+sys.meta_path.insert(0, Interrupt())
+""")
+    assert ended.returncode in (-signal.SIGINT, 130)  # by the signal, or in the command
+    assert ended.stdout + ended.stderr == ""
+
+
+def test_ctrl_c_while_the_interpreter_ends_is_silent() -> None:
+    ended = run_command_line("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)")
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+    assert "Examples" in ended.stdout
+
+
+def run_command_line(before: str) -> subprocess.CompletedProcess[str]:
+    """`pagelens explain --help`, after `before` has been executed in the same interpreter."""
+    program = f"""
+import os, runpy, signal, sys
+{before}
+sys.argv = ["pagelens", "explain", "--help"]
+runpy.run_module("pagelens", run_name="__main__")
+"""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
     ("command", "status", "said"), [("trace", 5, ""), ("explain", 130, "interrupted while tracing")]
 )
 def test_ctrl_c_of_a_program_that_ends_in_its_own_way(
