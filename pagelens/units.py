@@ -3,6 +3,11 @@
 A number without a unit is an error, never a guess: 16 could be GB or GiB, and the difference (7%) decides
 whether a job fits a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers of
 1024.
+
+What is shown has one kind of unit, wherever it is shown: what a program has and moves (footprints, objects,
+traffic, files) is decimal, as rates are, so that bytes by bandwidth are seconds; what hardware and kernels
+have in powers of two (caches, memories, pages, blocks) is binary. Where one is compared with the other,
+both are decimal.
 """
 
 import math
@@ -44,12 +49,12 @@ def parse_frequency(text: str, name: str = "frequency") -> float:
 
 
 def format_size(size_bytes: float, digits: int = 3) -> str:
-    """As "17.6 GB": decimal units, `digits` significant digits."""
+    """As "17.6 GB": decimal units, for what a program has and moves; `digits` significant digits."""
     return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)
 
 
 def format_binary_size(size_bytes: float, digits: int = 3) -> str:
-    """As "16 GiB": binary units, for capacities of caches and memories."""
+    """As "16 GiB": binary units, for caches, memories and pages."""
     units = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
     return _format(size_bytes, units, digits)
 

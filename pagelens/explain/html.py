@@ -10,7 +10,7 @@ from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.explain.terminal import large_page_note
-from pagelens.units import format_binary_size, format_count, format_share, format_time
+from pagelens.units import format_count, format_share, format_size, format_time
 
 MOST_OBJECTS = 25  # rows of the table of objects
 
@@ -40,7 +40,7 @@ def render_html(e: Explanation) -> str:
         "percent": format_share,
         "ratio": lambda value: f"{value:.2f}",
         "seconds": format_time,
-        "size": format_binary_size,
+        "size": format_size,
     }
     return environment.get_template("report.html.j2").render(
         e=e,

@@ -117,7 +117,7 @@ def _objects(e: Explanation) -> Iterator[str]:
     yield f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
     yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
     for o in objects[:_TOP]:
-        size = format_binary_size(o.bytes) if o.bytes else ""
+        size = format_size(o.bytes) if o.bytes else ""
         yield (
             f"  {_cut(o.name, 38):<38} {size:>9} {format_count(o.accesses):>8} "
             f"{format_share(o.access_share):>6}" + (f" {format_share(o.miss_rate):>7}" if cached else "")

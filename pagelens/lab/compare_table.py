@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from pagelens.lab.compare import STATES, Comparison, Row
-from pagelens.units import format_binary_size
+from pagelens.units import format_binary_size, format_size
 
 Cell = Callable[[Row], str]
 
@@ -69,7 +69,7 @@ def head_line(comparison: Comparison) -> str:
     """What was run, and where."""
     request = comparison.request
     return (
-        f"`{' '.join(request.command)}`, {format_binary_size(comparison.footprint_bytes)}, in "
+        f"`{' '.join(request.command)}`, {format_size(comparison.footprint_bytes)}, in "
         f"{format_binary_size(request.memory_bytes)} on Linux {comparison.release}"
     )
 

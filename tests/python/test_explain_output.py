@@ -22,6 +22,7 @@ from pagelens.explain.model import AttributionRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
 from pagelens.explain.terminal import render_terminal
+from pagelens.units import format_size
 
 DOCS = Path(__file__).parents[2] / "docs"
 LONG_NAME = "void very::deep::name<with, templates>::allocate_everything (some_long_file_name.cpp:1234)"
@@ -76,6 +77,15 @@ def test_a_policy_far_off_does_not_squeeze_the_others() -> None:
     drawn = draw_all(squeezed)
     assert "beyond the scale" in drawn["distribution"].caption
     assert "Left out, because it lies far beyond: 2m." in drawn["misses"].caption
+
+
+def test_what_the_program_has_is_in_the_same_units_everywhere(explanation: Explanation, report: str) -> None:
+    text = render_terminal(explanation)
+    sizes = {format_size(o.bytes) for o in explanation.objects if o.bytes and o.accesses}
+    assert sizes
+    for size in {*sizes, format_size(explanation.program.footprint_bytes)}:
+        assert f" {size}" in text
+        assert size in report
 
 
 class Fetches(HTMLParser):
