@@ -10,14 +10,31 @@ void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address
     access(tracer->vcpu(index), address, store, size, size_of(info), as_number(data));
 }
 
+// True: the budget is to be looked at. That is so at blocks, not at records, as a loop may run for
+// ever without one.
+[[gnu::always_inline]] inline bool count_instructions(Vcpu& vcpu, BlockCount count) {
+    vcpu.left -= count.instructions;
+    return vcpu.left < 0;
+}
+
+// Apart from the callback, which saves no registers as long as it calls nothing but at its end.
+template <bool store, unsigned size>
+[[gnu::noinline]] void look_and_access(Vcpu& vcpu, qemu_plugin_meminfo_t info,
+                                       std::uint64_t address, std::uint64_t later) {
+    tracer->look_at_budget(vcpu);
+    access(vcpu, address, store, size, size_of(info), later);
+}
+
 template <bool store, unsigned size>
 void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                         void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     const BlockCount count = unpack(data);
-    vcpu.instructions += count.instructions;
+    const std::uint64_t later = count.accesses - 1;
     vcpu.strip.advance(count.accesses);
-    access(vcpu, address, store, size, size_of(info), count.accesses - 1);
+    if (count_instructions(vcpu, count)) [[unlikely]]
+        return look_and_access<store, size>(vcpu, info, address, later);
+    access(vcpu, address, store, size, size_of(info), later);
 }
 
 template <bool counts, bool store>
@@ -71,7 +88,9 @@ void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t addres
 }
 
 void on_block(unsigned index, void* data) {
-    tracer->vcpu(index).instructions += unpack(data).instructions;
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (count_instructions(vcpu, unpack(data))) [[unlikely]]
+        tracer->look_at_budget(vcpu);
 }
 
 }  // namespace pagelens

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <memory>
 
 #include "tracer/doorbell.hpp"
@@ -16,7 +17,7 @@ namespace pagelens {
 namespace {
 
 constexpr std::uint64_t instructions_per_stamp = 4096;
-constexpr std::uint64_t accesses_per_check = 1 << 16;  // between two looks at the budget
+constexpr std::uint64_t instructions_per_look = 1 << 16;             // at the budget
 constexpr std::size_t access_records = Strip::records_per_pass + 1;  // a line and a stamp
 
 // The mapping of this process that holds host address `address`: [start, end), or {0, 0}.
@@ -114,7 +115,7 @@ void Tracer::end_thread(unsigned index) {
     const std::lock_guard lock(mutex_);
     threads_.fetch_sub(1);
     ended_accesses_ += vcpu.strip.accesses();
-    ended_instructions_ += vcpu.instructions;
+    ended_instructions_ += vcpu.instructions();
     delete vcpu.thread;
     vcpu.thread = nullptr;
 }
@@ -145,8 +146,8 @@ inline void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std
     if (!ready(vcpu)) [[unlikely]]
         return;
     vcpu.at = vcpu.strip.pass(address, store, later, vcpu.at);
-    if (vcpu.instructions >= vcpu.attend_at) [[unlikely]]
-        attend(vcpu);
+    if (vcpu.instructions() >= vcpu.stamp_at) [[unlikely]]
+        stamp(vcpu);
 }
 
 void Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
@@ -173,25 +174,26 @@ void Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
 void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later) {
     if (!ready(vcpu)) return;
     vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
-    if (vcpu.instructions >= vcpu.attend_at) attend(vcpu);
+    if (vcpu.instructions() >= vcpu.stamp_at) stamp(vcpu);
 }
 
-// From time to time, at a record: stamps the records with the instruction count, and looks whether
-// the budget is used up.
-[[gnu::noinline]] void Tracer::attend(Vcpu& vcpu) {
-    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
-    if (vcpu.strip.accesses() >= vcpu.check_at && is_budget_used(vcpu)) return budget_used_();
-    // Few instructions make more than one access.
-    vcpu.attend_at =
-        vcpu.instructions + std::min(vcpu.check_at - vcpu.strip.accesses(), instructions_per_stamp);
+// From time to time, at a record: the instruction count.
+[[gnu::noinline]] void Tracer::stamp(Vcpu& vcpu) {
+    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
+    vcpu.stamp_at = vcpu.instructions() + instructions_per_stamp;
 }
 
-// Sets when the thread looks next, the sooner the less is left.
-bool Tracer::is_budget_used(Vcpu& vcpu) {
+void Tracer::look_at_budget(Vcpu& vcpu) {
     if (options_.accesses == 0) {
-        vcpu.check_at = ~std::uint64_t{0};
-        return false;
+        vcpu.look_in(std::numeric_limits<std::int64_t>::max() / 2);
+    } else if (is_budget_used(vcpu)) {
+        budget_used_();
     }
+}
+
+// Sets when the thread looks next, the sooner the less is left: few instructions make more than one
+// access.
+bool Tracer::is_budget_used(Vcpu& vcpu) {
     const std::lock_guard lock(mutex_);
     std::uint64_t seen = ended_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
@@ -199,7 +201,8 @@ bool Tracer::is_budget_used(Vcpu& vcpu) {
     }
     if (seen >= options_.accesses) return true;
     const std::uint64_t left = (options_.accesses - seen) / std::max(threads_.load(), 1u);
-    vcpu.check_at = vcpu.strip.accesses() + std::clamp(left, std::uint64_t{1}, accesses_per_check);
+    vcpu.look_in(
+        static_cast<std::int64_t>(std::clamp(left, std::uint64_t{1}, instructions_per_look)));
     return false;
 }
 
@@ -217,14 +220,14 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
             break;
         case PAGELENS_REGION_BEGIN:
             phases.push_back(phase_id(region_name(guest_base_, record)));
-            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions, phases.back()});
+            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(), phases.back()});
             break;
         case PAGELENS_REGION_END: {
             const auto open = std::find(phases.rbegin(), phases.rend(),
                                         phase_id(region_name(guest_base_, record)));
             if (open != phases.rend()) phases.erase(std::next(open).base(), phases.end());
-            vcpu.push(
-                Event{EventKind::phase, 0, vcpu.instructions, phases.empty() ? 0 : phases.back()});
+            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(),
+                            phases.empty() ? 0 : phases.back()});
             break;
         }
         default:
@@ -258,7 +261,7 @@ void Tracer::know_heap(std::uint64_t program_break) {
 void Tracer::sync(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return;
     make_room(vcpu, event_words);
-    vcpu.push(Event{EventKind::sync, 0, vcpu.instructions, session_->next_sync()});
+    vcpu.push(Event{EventKind::sync, 0, vcpu.instructions(), session_->next_sync()});
     submit(vcpu);  // what happened before a meeting is filtered before what comes after
 }
 
@@ -337,7 +340,7 @@ void Tracer::stop_recording() {
         Vcpu& vcpu = table_.vcpus[i];
         if (vcpu.block == nullptr) continue;
         make_room(vcpu, 1);
-        vcpu.push(make_record(RecordKind::instructions, vcpu.instructions));
+        vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
         session_->put(vcpu.take_block());
     }
 }
@@ -351,7 +354,7 @@ void Tracer::finish(std::int32_t exit_status) {
     summary.accesses = ended_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
         if (table_.vcpus[i].thread == nullptr) continue;
-        summary.instructions += table_.vcpus[i].instructions;
+        summary.instructions += table_.vcpus[i].instructions();
         summary.accesses += table_.vcpus[i].strip.accesses();
     }
     summary.total_instructions = summary.instructions + untraced_instructions;

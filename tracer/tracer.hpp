@@ -46,6 +46,8 @@ class Tracer {
     // cross into the next line.
     void pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size, std::uint64_t later);
     void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
+    // Its instruction count has come to `look_at`: whether the program's budget is used up.
+    void look_at_budget(Vcpu& vcpu);
     void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
@@ -71,7 +73,7 @@ class Tracer {
     void pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later);
     bool ready(Vcpu& vcpu);
     bool prepare(Vcpu& vcpu);
-    void attend(Vcpu& vcpu);
+    void stamp(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
     void sync(Vcpu& vcpu);

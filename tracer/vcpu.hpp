@@ -33,17 +33,28 @@ struct Thread {
 // instructions.
 struct alignas(8192) Vcpu {
     Strip strip;
-    std::uint64_t instructions = 0;
+    // Instructions until the budget is looked at. Counted down: the subtraction that counts a block
+    // also says when, without a comparison.
+    std::int64_t left = 0;
     Record* at = nullptr;  // the next record of the block
     Record* end = nullptr;
-    Block* block = nullptr;       // null, as then the two above: nothing is recorded (no thread, or
-                                  // tracing is over)
-    std::uint64_t attend_at = 0;  // instruction count of the next stamp and look at the budget
-    std::uint64_t check_at = 0;   // access count at which the budget is looked at
-    std::size_t forgotten = 0;    // of the tracer's list of pages given back
+    Block* block = nullptr;      // null, as then the two above: nothing is recorded (no thread, or
+                                 // tracing is over)
+    std::uint64_t look_at = 0;   // the instruction count when `left` is 0
+    std::uint64_t stamp_at = 0;  // and that of the next stamp
+    std::size_t forgotten = 0;   // of the tracer's list of pages given back
     Thread* thread = nullptr;
     void* cpu = nullptr;       // QEMU's
     std::uint64_t unread = 0;  // address of what QEMU is about to read and the program does not
+
+    // Executed so far.
+    [[nodiscard]] std::uint64_t instructions() const {
+        return look_at - static_cast<std::uint64_t>(left);
+    }
+    void look_in(std::int64_t later) {
+        look_at = instructions() + static_cast<std::uint64_t>(later);
+        left = later;
+    }
 
     [[nodiscard]] bool has_room(std::size_t records) const {
         return static_cast<std::size_t>(end - at) >= records;

@@ -290,6 +290,20 @@ def test_the_budget_ends_the_trace_not_the_program(
     assert f"holds {workload.share_seen:.1%} of the program's instructions" in done.stderr
 
 
+@pytest.mark.parametrize("loop", ["x += i;", "leaf();"])
+def test_a_loop_within_one_line_keeps_to_the_budget(
+    pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path, loop: str
+) -> None:
+    """Nothing of it leaves the tracer's first filter."""
+    program = compile_c(
+        "static volatile long x;\n"
+        '__attribute__((noinline)) static void leaf(void) { __asm__ volatile(""); }\n'
+        f"int main(void) {{ for (long i = 0; i < 2000000; i++) {{ {loop} }} leaf(); return (int)(x * 0); }}"
+    )
+    workload = traced(pagelens, tmp_path, program, options=("--accesses", "300000"))
+    assert workload.trace.summary.accesses == pytest.approx(300_000, rel=0.01)
+
+
 @pytest.mark.parametrize("options", [("--accesses", "20000"), ("--skip", "20000", "--accesses", "50000")])
 def test_a_budget_with_threads(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
