@@ -51,6 +51,12 @@ nb::ndarray<nb::numpy, const T, nb::ndim<1>> view(std::span<const T> values, nb:
     return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, owner);
 }
 
+nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>> view_ranges(
+    const std::vector<PageRange>& ranges, nb::handle owner) {
+    static_assert(sizeof(PageRange) == 2 * sizeof(std::uint64_t));
+    return {ranges.data(), {ranges.size(), 2}, owner};
+}
+
 void register_program(nb::module_& m) {
     nb::class_<Program>(m, "Program",
                         "Ops of a program, to be replayed (core/accesses/program.hpp).")
@@ -79,6 +85,25 @@ void register_program(nb::module_& m) {
         .def_prop_ro("warnings", &CompiledTrace::warnings);
 }
 
+void register_padding(nb::module_& m) {
+    nb::class_<Padding>(m, "Padding",
+                        "Memory put between blocks of a program (core/accesses/padding.hpp).")
+        .def(
+            "__init__",
+            [](Padding* padding, const std::vector<std::uint64_t>& before, std::uint64_t pages) {
+                new (padding) Padding({before.begin(), before.end()}, pages);
+            },
+            "before"_a, "pages"_a,
+            "So many pages more before each of these virtual pages. Raises ValueError unless they "
+            "ascend.")
+        .def(
+            "__call__",
+            [](const Padding& padding, std::uint64_t page) {
+                return padding(VirtualPage(page)).raw();
+            },
+            "page"_a, "Where a virtual page lies then.");
+}
+
 void register_definitions(nb::module_& m) {
     nb::class_<ModuleDefinition>(m, "Module")
         .def_ro("path", &ModuleDefinition::path)
@@ -104,6 +129,7 @@ void register_definitions(nb::module_& m) {
 }
 
 void register_survey(nb::module_& m) {
+    m.attr("large_block_bytes") = large_block_bytes;
     nb::class_<SurveyedObject>(m, "SurveyedObject")
         .def_prop_ro(
             "kind", [](const SurveyedObject& o) { return name_of(o.origin.kind); },
@@ -127,12 +153,16 @@ void register_survey(nb::module_& m) {
         .def_prop_ro(
             "first_writes",
             [](nb::handle_t<Survey> self) {
-                const auto& ranges = nb::cast<const Survey&>(self).first_writes;
-                static_assert(sizeof(PageRange) == 2 * sizeof(std::uint64_t));
-                return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
-                    ranges.data(), {ranges.size(), 2}, self);
+                return view_ranges(nb::cast<const Survey&>(self).first_writes, self);
             },
-            "Pages in the order of their first write: uint64 [:, 2], first page and count.");
+            "Pages in the order of their first write: uint64 [:, 2], first page and count.")
+        .def_prop_ro(
+            "large_blocks",
+            [](nb::handle_t<Survey> self) {
+                return view_ranges(nb::cast<const Survey&>(self).large_blocks, self);
+            },
+            "Blocks and variables of 1 MiB and more by address: uint64 [:, 2], first page and "
+            "count.");
 }
 
 }  // namespace
@@ -140,6 +170,7 @@ void register_survey(nb::module_& m) {
 void register_accesses(nb::module_& m) {
     nb::exception<TraceError>(m, "TraceError");
     register_program(m);
+    register_padding(m);
     register_definitions(m);
     register_survey(m);
 
@@ -191,14 +222,14 @@ void register_accesses(nb::module_& m) {
             [](const TraceReader& t,
                const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
                    private_caches,
-               unsigned bits) {
-                CompileOptions options{{}, bits};
+               unsigned bits, const Padding& padding) {
+                CompileOptions options{{}, bits, padding};
                 for (const auto& [sets, ways, threads] : private_caches)
                     options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
                 return compile(t, options, check_signals);
             },
-            "private_caches"_a, "page_bits"_a,
+            "private_caches"_a, "page_bits"_a, "padding"_a,
             "Caches (sets, ways, threads that share it) from the L1 on. Raises ValueError if one "
             "does not fit.");
 }

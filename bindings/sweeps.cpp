@@ -20,8 +20,9 @@ using SweepArgs = std::tuple<unsigned, bool, double, std::vector<StreamArgs>>;
 
 std::unique_ptr<Program> declare(std::vector<std::uint64_t> array_pages,
                                  const std::vector<SweepArgs>& sweeps,
-                                 std::vector<unsigned> phase_repeats, unsigned threads) {
-    SweepLoops loops{std::move(array_pages), {}, std::move(phase_repeats), threads};
+                                 std::vector<unsigned> phase_repeats, unsigned threads,
+                                 const Padding& padding) {
+    SweepLoops loops{std::move(array_pages), {}, std::move(phase_repeats), threads, padding};
     for (const auto& [phase, first_touch, instructions, streams] : sweeps) {
         Sweep& sweep = loops.sweeps.emplace_back(Sweep{phase, first_touch, instructions, {}});
         for (const auto& [array, kind, shift] : streams)
@@ -38,7 +39,7 @@ void register_sweeps(nb::module_& m) {
         .value("write", StreamKind::write)
         .value("stream_store", StreamKind::stream_store);
     m.def("declare_sweeps", &declare, nb::arg("array_pages"), nb::arg("sweeps"),
-          nb::arg("phase_repeats"), nb::arg("threads"),
+          nb::arg("phase_repeats"), nb::arg("threads"), nb::arg("padding"),
           "A Program of declared loops; sweeps are (phase, first_touch, instructions per line, "
           "[(array, kind, shift in pages)]).");
 }

@@ -122,12 +122,13 @@ class CacheAddresses {
 
 // The pages of all modules that show their files. Of modules that had one address after the other
 // the ranges may overlap.
-std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules) {
+std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules,
+                                  const Padding& padding) {
     std::vector<FilePages> pages;
     for (const ModuleDefinition& module : modules)
         for (const auto& [start, size] : module.file_backed)
-            pages.push_back(
-                {page_of(VirtualAddress(start)), page_of(VirtualAddress(start + size))});
+            pages.push_back({padding(page_of(VirtualAddress(start))),
+                             padding(page_of(VirtualAddress(start + size)))});
     std::sort(pages.begin(), pages.end(),
               [](const FilePages& a, const FilePages& b) { return a.begin < b.begin; });
     return pages;
@@ -136,12 +137,12 @@ std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules) 
 class Compiler {
   public:
     Compiler(const TraceReader& reader, const CompileOptions& options)
-        : walk_(reader), addresses_(options.page_bits) {
+        : walk_(reader), padding_(options.padding), addresses_(options.page_bits) {
         result_->thread_count = std::max(1u, static_cast<unsigned>(reader.threads().size()));
         result_->phase_names = walk_.phases();
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
         result_->instruction_counts.resize(result_->phase_names.size() * result_->thread_count);
-        result_->file_ranges = file_pages(reader.modules());
+        result_->file_ranges = file_pages(reader.modules(), padding_);
         for (const PrivateCache& cache : options.private_caches) {
             levels_.push_back({cache, {}});
             levels_.back().caches.resize(result_->thread_count / cache.threads + 1);
@@ -252,7 +253,8 @@ class Compiler {
     std::uint64_t base_of(std::uint32_t page) {
         while (bases_.size() <= page) {
             const auto next = static_cast<std::uint32_t>(bases_.size());
-            bases_.push_back(addresses_.add(next, walk_.pages()[next].first_number));
+            const VirtualPage number(walk_.pages()[next].first_number);
+            bases_.push_back(addresses_.add(next, padding_(number).raw()));
             for (const Level& level : levels_)
                 if (bases_.back() / level.options.shape.sets >= (1u << 31) - 2)
                     throw std::length_error("the trace touches too many pages");
@@ -271,7 +273,7 @@ class Compiler {
         std::vector<std::uint32_t> rank(pages.size());
         for (std::uint32_t i = 0; i < order.size(); ++i) {
             rank[order[i]] = i;
-            result_->virtual_pages.emplace_back(pages[order[i]].first_number);
+            result_->virtual_pages.push_back(padding_(VirtualPage(pages[order[i]].first_number)));
         }
         OpList& ops = result_->list;
         std::size_t kept = 0;
@@ -292,6 +294,7 @@ class Compiler {
     }
 
     TraceWalk walk_;
+    const Padding& padding_;
     CacheAddresses addresses_;
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
     PageRuns<OpList> runs_{result_->list};

@@ -11,10 +11,18 @@ namespace {
 
 class Surveyor {
   public:
-    Surveyor(Survey& result, TraceWalk& walk) : result_(result), walk_(walk) {
+    Surveyor(Survey& result, TraceWalk& walk, const std::vector<StaticVariable>& variables)
+        : result_(result), walk_(walk) {
         for (const ObjectOrigin& origin : walk.objects().origins())
             result_.objects.push_back({.origin = origin});
         live_bytes_.resize(result_.objects.size());
+        for (const StaticVariable& variable : variables) keep_large(variable.start, variable.size);
+    }
+
+    void finish() {
+        for (const auto& [begin, end] : large_blocks_ever_)
+            result_.large_blocks.push_back(
+                {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
     }
 
     void line(EventKind kind, std::uint32_t, unsigned, ObjectIndex object, unsigned) {
@@ -56,6 +64,7 @@ class Surveyor {
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         death(address);
+        keep_large(address, bytes);
         ++result_.objects[object].births;
         if (!is_site(object)) return;
         if (bytes < page_bytes)
@@ -115,6 +124,20 @@ class Surveyor {
         return result_.objects[object].origin.kind == ObjectOrigin::Kind::call_site;
     }
 
+    // Blocks that had the same memory one after the other are one.
+    void keep_large(std::uint64_t begin, std::uint64_t bytes) {
+        if (bytes < large_block_bytes) return;
+        std::uint64_t end = begin + bytes;
+        auto next = large_blocks_ever_.lower_bound(begin);
+        if (next != large_blocks_ever_.begin() && std::prev(next)->second > begin) --next;
+        while (next != large_blocks_ever_.end() && next->first < end) {
+            begin = std::min(begin, next->first);
+            end = std::max(end, next->second);
+            next = large_blocks_ever_.erase(next);
+        }
+        large_blocks_ever_.emplace(begin, end);
+    }
+
     void grow(ObjectIndex object, std::uint64_t bytes) {
         SurveyedObject& its = result_.objects[object];
         live_bytes_[object] += bytes;
@@ -128,6 +151,7 @@ class Surveyor {
     std::vector<ObjectIndex> owners_;        // of each resident page that no call site has
     std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
     std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own
+    std::map<std::uint64_t, std::uint64_t> large_blocks_ever_;  // of large_block_bytes; begin, end
 };
 
 }  // namespace
@@ -137,8 +161,9 @@ Survey survey(const TraceReader& reader, const Poll& poll) {
     result.instructions.resize(reader.threads().size());
     TraceWalk walk(reader);
     result.phases = walk.phases();
-    Surveyor surveyor(result, walk);
+    Surveyor surveyor(result, walk, reader.variables());
     walk.run(surveyor, poll);
+    surveyor.finish();
     for (const SurveyedObject& object : result.objects) {
         result.lines_fetched += object.lines_fetched;
         result.lines_stored += object.lines_stored;

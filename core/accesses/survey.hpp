@@ -11,6 +11,9 @@
 
 namespace pagelens {
 
+// Blocks and variables of this size are worth being moved apart (Padding).
+inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
+
 struct SurveyedObject {
     ObjectOrigin origin;
     std::uint64_t births = 0;
@@ -28,6 +31,7 @@ struct Survey {
     std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
     std::vector<std::string> phases;          // phase 0 is "before any marker"
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
+    std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread
     std::uint64_t peak_pages = 0;             // written, mapped at one time
     std::uint64_t lines_fetched = 0;

@@ -19,7 +19,7 @@ class SweepProgram final : public Program {
             pages += n;
         }
         pages_.reserve(pages);
-        for (std::uint64_t p = 0; p < pages; ++p) pages_.emplace_back(p);
+        for (std::uint64_t p = 0; p < pages; ++p) pages_.push_back(loops_.padding(VirtualPage(p)));
         count_instructions();
     }
 

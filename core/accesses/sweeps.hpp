@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/accesses/padding.hpp"
 #include "core/accesses/program.hpp"
 
 namespace pagelens {
@@ -39,6 +40,7 @@ struct SweepLoops {
     std::vector<Sweep> sweeps;               // in the order of execution, phases ascending
     std::vector<unsigned> phase_repeats;     // how often the sweeps of each phase run over
     unsigned threads;
+    Padding padding = {};  // array 0 begins at page 0
 };
 
 // Throws std::invalid_argument where an index is out of range or nothing is swept.

@@ -15,6 +15,7 @@ struct Request {
     unsigned order = small_order;
     MigrateType type = MigrateType::movable;
     std::uint64_t numas = ~0ull;  // bit n: NUMA node n may serve it; the CPU's own comes first
+    std::uint32_t page = 0;       // of the rank's, for sources that go by address (JobShape)
 };
 
 class FrameSource {

@@ -30,30 +30,51 @@ class FrameSet {
     std::vector<std::uint64_t> words_;
 };
 
+// A rank has a region of memory: its pages by address, then what the kernel takes for it. A frame
+// is its page's, so that what is freed need not be kept.
 class ContiguousFrames : public FrameSource {
   public:
-    ContiguousFrames(std::uint32_t frames, const JobShape& job)
-        : region_(std::min(job.pages_per_rank, frames / job.ranks)), ranks_(job.ranks) {}
+    ContiguousFrames(std::uint32_t frames, const JobShape& job) : of_kernel_(job.ranks) {
+        const std::uint32_t most = frames / job.ranks;
+        const auto pages = static_cast<std::uint32_t>(job.pages.size());
+        const std::uint32_t kernel = pages == 0 ? 0 : job.pages_per_rank - pages;
+        std::uint64_t own = find_places(job.pages);
+        if (own == pages || own + kernel > most) {
+            places_.clear();  // page after page
+            own = job.pages_per_rank - kernel;
+        }
+        own_ = static_cast<std::uint32_t>(own);
+        region_ = std::min(own_ + kernel, most);
+    }
 
     std::optional<Frame> alloc(Request request) override {
-        Region& rank = ranks_[request.cpu];
-        if (!rank.freed.empty()) {
-            const Frame frame = rank.freed.back();
-            rank.freed.pop_back();
-            return frame;
-        }
-        if (rank.next == region_) return std::nullopt;
-        return Frame(request.cpu * region_ + rank.next++);
+        const std::uint32_t place = request.type == MigrateType::unmovable
+                                        ? own_ + of_kernel_[request.cpu]++
+                                    : places_.empty() ? request.page
+                                                      : places_[request.page];
+        if (place >= region_) return std::nullopt;
+        return Frame(request.cpu * region_ + place);
     }
-    void free(Request request, Frame frame) override { ranks_[request.cpu].freed.push_back(frame); }
+    void free(Request, Frame) override {}
 
   private:
-    struct Region {
-        std::uint32_t next = 0;
-        std::vector<Frame> freed;
-    };
-    std::uint32_t region_;  // frames
-    std::vector<Region> ranks_;
+    // Places by address without whole large pages between; returns one more than the last.
+    std::uint64_t find_places(std::span<const VirtualPage> pages) {
+        std::uint64_t next = 0;
+        VirtualPage last;
+        for (const VirtualPage page : pages) {
+            if (!places_.empty() && page > last)
+                next += (page.raw() - last.raw() - 1) % (1u << huge_order);
+            places_.push_back(static_cast<std::uint32_t>(next++));
+            last = page;
+        }
+        return next;
+    }
+
+    std::uint32_t own_ = 0;                 // frames of a region that are not the kernel's
+    std::uint32_t region_ = 0;              // frames
+    std::vector<std::uint32_t> places_;     // [page] in the region; empty: its number
+    std::vector<std::uint32_t> of_kernel_;  // [rank]
 };
 
 class RandomFrames : public FrameSource {

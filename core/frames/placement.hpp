@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/frames/frame_source.hpp"
@@ -18,6 +19,9 @@ struct JobShape {
     std::uint32_t ranks;
     std::uint32_t pages_per_rank;   // an upper bound of what a rank has at one time
     std::uint32_t gigabyte_blocks;  // 1 GiB blocks that all ranks together would use
+    // Where a rank's pages lie, by index; the rest of pages_per_rank is the kernel's. None: page
+    // after page, none of them the kernel's.
+    std::span<const VirtualPage> pages = {};
 };
 
 class Placement {
@@ -53,7 +57,9 @@ std::unique_ptr<Placement> place_by_numa_node(NodeState state);
 // 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the last
 // 4 GiB); smaller mappings come from the kernel's allocator in what is left.
 std::unique_ptr<Placement> place_in_gigabytes(NodeState state);
-// Each rank's pages one after the other from frame 0, as Catamount did.
+// Each rank's memory in the order of its addresses, one rank after the other from frame 0, as
+// Catamount did. What lies between pages has frames, too, but for whole 2 MiB, its large pages; and
+// but for all of it where memory does not suffice.
 std::unique_ptr<Placement> place_contiguously(std::uint32_t frames);
 // Independent draws, each free frame with the same probability.
 std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,

@@ -31,7 +31,7 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
     source_ = placement.open({ranks, static_cast<std::uint32_t>(states_.size()) + kernel_frames,
-                              order_ == gigantic_order ? large_blocks : 0});
+                              order_ == gigantic_order ? large_blocks : 0, program.pages()});
 }
 
 // Groups the pages by the large page that they would lie in, and keeps the groups that are worth

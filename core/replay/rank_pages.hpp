@@ -139,7 +139,7 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         std::uint32_t& frame = frame_of(page, rank);
         if (frame != none) continue;
-        const auto given = source_->alloc({rank, small_order});
+        const auto given = source_->alloc({.cpu = rank, .page = page});
         if (!given) out_of_memory();
         frame = given->raw();
         population_.add(frame);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from pagelens import _core
 from pagelens.accesses.workload import ObjectInfo, Workload
@@ -69,13 +70,20 @@ class DeclaredWorkload(Workload):
             ObjectInfo(index, array.name, bytes=count * FRAME_BYTES)
             for index, (array, count) in enumerate(zip(loops.arrays, pages, strict=True), start=1)
         ]
-        self._declared = _to_core(loops, self.phases, pages, threads)
+        ends = accumulate(pages)
+        least = _core.large_block_bytes // FRAME_BYTES
+        self.large_blocks = [end - count for end, count in zip(ends, pages, strict=True) if count >= least]
+        self._loops, self._pages = loops, pages
 
-    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
-        return self._declared
+    def _compile(
+        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+    ) -> _core.Program:
+        return _to_core(self._loops, self.phases, self._pages, self.threads, padding)
 
 
-def _to_core(loops: Loops, phases: list[str], pages: list[int], threads: int) -> _core.Program:
+def _to_core(
+    loops: Loops, phases: list[str], pages: list[int], threads: int, padding: _core.Padding
+) -> _core.Program:
     index = {array.name: position for position, array in enumerate(loops.arrays)}
     sweeps = [
         (
@@ -86,7 +94,8 @@ def _to_core(loops: Loops, phases: list[str], pages: list[int], threads: int) ->
         )
         for sweep in loops.sweeps
     ]
-    return _core.declare_sweeps(pages, sweeps, [loops.repeats.get(phase, 1) for phase in phases], threads)
+    repeats = [loops.repeats.get(phase, 1) for phase in phases]
+    return _core.declare_sweeps(pages, sweeps, repeats, threads, padding)
 
 
 # --- STREAM 5.10 (McCalpin): arrays a, b, c in this order ---

@@ -26,7 +26,8 @@ def physical_lines(workload: Workload, machine: Machine, policy: Policy, node: N
     Addresses are those of the policy's frames on the node, | WRITE for lines that are written. A memory-side
     cache is not passed. Raises UsageError where memory runs out.
     """
-    program = workload.compile(machine, policy.page_bits)
+    machine = policy.machine(machine)
+    program = workload.compile(machine, policy.page_bits, policy.offset_bytes)
     l2_left = machine.l2 not in machine.caches_below(policy.page_bits)
     lines = _core.PhysicalLines(
         program,

@@ -10,7 +10,7 @@ from pagelens import _core
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
 from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.errors import Failure, UsageError
-from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
@@ -58,6 +58,7 @@ class TraceWorkload(Workload):
             digest = hashlib.file_digest(file, "sha256")
         digest.update(repr(names.variables).encode())
         self.digest = digest.hexdigest()
+        self.large_blocks = self.survey.large_blocks[:, 0].tolist()
         self.phases = list(self.survey.phases)
         self.threads = max(1, trace.threads)
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
@@ -69,14 +70,22 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
-    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
+    def _offset_unit(self, machine: Machine) -> int:
+        """What the filter hid stays hidden where the sets of the family that the L1 is of stay the same."""
+        l1 = (machine.l1.sets, machine.l1.ways.value)
+        families = [sets for sets, ways in self.trace.exact_for if l1[0] >= sets and l1[1] >= ways]
+        return max(FRAME_BYTES, LINE_BYTES * min(families, default=0))
+
+    def _compile(
+        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+    ) -> _core.Program:
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
                 f"machine {machine.name}: its L1 has {_shape(l1)}, {self.path} is exact for L1s of "
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
-        return self.trace.compile([_share(cache, self.threads) for cache in caches], page_bits)
+        return self.trace.compile([_share(cache, self.threads) for cache in caches], page_bits, padding)
 
 
 def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:

@@ -10,11 +10,9 @@ import typer
 
 from pagelens.accesses.physical_trace import FORMATS, physical_lines, write_text
 from pagelens.accesses.trace import open_trace
-from pagelens.errors import UsageError
 from pagelens.files import write_whole
-from pagelens.frames import DEFAULT_HISTORY, Node, parse_history, policies
+from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Node, find_policy, parse_history, policies
 from pagelens.machine import load_machine
-from pagelens.names import nearest
 from pagelens.units import format_count
 
 EXAMPLES = """Examples:
@@ -42,7 +40,11 @@ def trace_export(
         str, typer.Option(metavar="NAME", help="Whose private caches the lines pass; a name or a .toml file.")
     ] = "cori-knl-flat",
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help=f"Which frames the pages get: {', '.join(policies)}.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"Which frames the pages get: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after it.",
+        ),
     ] = "contiguous",
     history: Annotated[
         str, typer.Option(metavar="STEPS", help="What the node went through before (docs/frames.md).")
@@ -57,8 +59,7 @@ def trace_export(
 
     One copy of the program, its pages on the frames of a policy, below the machine's private caches.
     """
-    if policy not in policies:
-        raise UsageError(f"--policy: '{policy}' is unknown; did you mean {nearest(policy, policies)}?")
+    placing = find_policy(policy, "--policy")
     chosen = load_machine(machine)
     workload = open_trace(file)
     placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
@@ -67,7 +68,7 @@ def trace_export(
     def write(partial: Path) -> None:
         nonlocal written
         with partial.open("w", encoding="ascii") as text:
-            batches = physical_lines(workload, chosen, policies[policy], placed_on)
+            batches = physical_lines(workload, chosen, placing, placed_on)
             written = write_text(batches, FORMATS[form], lines, text)
 
     write_whole(output, write)

@@ -7,8 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from pagelens._core import Program
+from pagelens._core import Padding, Program
+from pagelens.errors import UsageError
+from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.units import format_binary_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Workload(ABC):
     source: Literal["trace", "declared"]
     digest: str  # of all that decides what `compile` returns: equal digests, equal results
     objects: list[ObjectInfo]
+    large_blocks: list[int]  # first pages of the blocks of 1 MiB and more, by address
     phases: list[str]  # phase 0 is what lies outside of every marked region
     measured_phase: str | None = (
         None  # whose time the program's figure is, as a benchmark states; None: the whole run
@@ -41,17 +45,44 @@ class Workload(ABC):
     warnings: list[str]
 
     def __init__(self) -> None:
-        self._programs: dict[tuple[PrivateCache, ...], Program] = {}
+        self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}
         self._lock = threading.Lock()
 
-    def compile(self, machine: Machine, page_bits: int) -> Program:
-        """The ops below the private caches whose index bits lie under `page_bits`; made once each."""
+    def compile(self, machine: Machine, page_bits: int, offset_bytes: int = 0) -> Program:
+        """The ops below the private caches whose index bits lie under `page_bits`; made once each.
+
+        With an offset every large block lies so much further from the one before it, the i-th by i times as
+        much (STREAM's OFFSET). Raises UsageError where `check_offset` does.
+        """
         caches = machine.caches_below(page_bits)
+        self.check_offset(machine, offset_bytes)
         with self._lock:
-            if caches not in self._programs:
-                self._programs[caches] = self._compile(machine, caches, page_bits)
-            return self._programs[caches]
+            if (caches, offset_bytes) not in self._programs:
+                padding = Padding(self.large_blocks[1:] if offset_bytes else [], offset_bytes // FRAME_BYTES)
+                self._programs[caches, offset_bytes] = self._compile(machine, caches, page_bits, padding)
+            return self._programs[caches, offset_bytes]
+
+    def check_offset(self, machine: Machine, offset_bytes: int) -> None:
+        """Raises UsageError where no blocks can be moved apart, or the counts would not be exact."""
+        if not offset_bytes:
+            return
+        if len(self.large_blocks) < 2:
+            raise UsageError(
+                f"{self.name} has {len(self.large_blocks)} blocks of 1 MiB or more, and an offset moves at "
+                "least two apart; leave it out"
+            )
+        if offset_bytes % (unit := self._offset_unit(machine)):
+            raise UsageError(
+                f"an offset must be a multiple of {format_binary_size(unit)} on {machine.name}, not "
+                f"{format_binary_size(offset_bytes)}: the trace's lines are those past an L1 of so much a way"
+            )
+
+    def _offset_unit(self, machine: Machine) -> int:
+        """Bytes by which blocks can move and every count stays exact."""
+        return FRAME_BYTES
 
     @abstractmethod
-    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> Program:
+    def _compile(
+        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: Padding
+    ) -> Program:
         """The ops below `caches`; the same for every `page_bits` that they fit."""

@@ -3,11 +3,13 @@
 from pagelens.frames.history import DEFAULT_HISTORY, Node, age_node, fleet_grain
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix
+from pagelens.frames.modifiers import MODIFIERS, find_policy
 from pagelens.frames.policies import Costs, Policy, policies
 from pagelens.frames.steps import STEPS, Step
 
 __all__ = [
     "DEFAULT_HISTORY",
+    "MODIFIERS",
     "STEPS",
     "Costs",
     "JobMix",
@@ -15,6 +17,7 @@ __all__ = [
     "Policy",
     "Step",
     "age_node",
+    "find_policy",
     "fleet_grain",
     "load_mix",
     "parse_history",

@@ -1,14 +1,16 @@
 """Placement policies: a history and a placement rule each, and what each costs its user."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pagelens import _core
+from pagelens.errors import UsageError
 from pagelens.frames.history import Node
 from pagelens.frames.language import parse_history, with_boot
 from pagelens.frames.node import LiveNode
 from pagelens.frames.steps import Boot, Step
-from pagelens.machine import Machine
+from pagelens.machine import Machine, list_machines, load_machine
 
 SMALL_PAGE_BITS, HUGE_PAGE_BITS, GIGANTIC_PAGE_BITS = 12, 21, 30
 SHUFFLE_ABOVE = 0.25  # of lines that push another out: then an adaptive mapping shuffles (assumed)
@@ -26,7 +28,9 @@ class Costs:
 
 @dataclass(frozen=True)
 class Policy:
-    """A way to place a job's pages: the node's history, these steps after it, and a rule."""
+    """A way to place a job's pages: the node's history, these steps after it, and a rule; and, where a
+    modifier asks for it, how the program's arrays lie and how the machine is set (modifiers.py).
+    """
 
     name: str
     title: str
@@ -36,11 +40,26 @@ class Policy:
     page_bits: int = SMALL_PAGE_BITS  # log2 of the page size that large mappings get
     costs: Costs = Costs()
     remedy: bool = False  # something a user can choose, as opposed to a state that one finds a node in
+    offset_bytes: int = 0  # for Workload.compile: between each large array and the one before it
+    setting: str = ""  # of the machine, which with it is NAME-SETTING
+
+    def machine(self, machine: Machine) -> Machine:
+        """The machine as the policy has it set. Raises UsageError where it has no such setting."""
+        return _twin(machine.name, self.setting) if self.setting else machine
 
     def place(self, machine: Machine, node: Node) -> _core.Placement:
         """The recipe that replays open."""
         history = with_boot(node.history, dict(self.boot)) if self.boot else None
         return self.rule(machine, node, node.after(_steps(self.steps), history))
+
+
+@functools.cache
+def _twin(name: str, setting: str) -> Machine:
+    known = list_machines()
+    if f"{name}-{setting}" not in known:
+        have = [twin.removesuffix(f"-{setting}") for twin in known if twin.endswith(f"-{setting}")]
+        raise UsageError(f"{name} has no setting '{setting}', only {', '.join(have)} have; leave it out")
+    return load_machine(f"{name}-{setting}")
 
 
 def _steps(text: str) -> tuple[Step, ...]:

@@ -286,6 +286,51 @@ TEST_CASE("compile: large pages let the L2 be run too, with the index bits of th
     CHECK_THROWS_AS(compile(reader, {{{{512, 1}, 1}}, 12}), std::invalid_argument);
 }
 
+TEST_CASE("compile: padding gives what the program would that had it in its addresses") {
+    std::mt19937_64 random(5);
+    for (int round = 0; round < 30; ++round) {
+        // Up to three pads of 1 to 40 pages before any of the pages.
+        std::vector<VirtualPage> before;
+        for (std::uint64_t n = 1 + random() % 3; n > 0; --n)
+            before.emplace_back(first_page + random() % pages);
+        std::sort(before.begin(), before.end());
+        const Padding padding(before, 1 + random() % 40);
+        const auto moved = [&](std::uint64_t number, std::uint64_t unit) {
+            return padding(VirtualPage(number / unit)).raw() * unit + number % unit;
+        };
+        Thread plain = random_thread(random, 3000), padded = plain;
+        for (auto& [instructions, e] : padded) {
+            const auto move = [&](std::uint64_t unit) {
+                const std::uint64_t last = e.address + std::max<std::uint64_t>(e.count, 1) - 1;
+                e.address = moved(e.address, unit);
+                if (e.count != 0) e.count = moved(last, unit) - e.address + 1;
+            };
+            if (e.kind <= EventKind::touch) e.address = moved(e.address, 64);
+            if (e.kind >= EventKind::page_read && e.kind <= EventKind::discard) move(1);
+            if (e.kind == EventKind::birth) move(4096);
+        }
+        const TemporaryFile file, padded_file;
+        write(file.path, {plain});
+        write(padded_file.path, {padded});
+        const TraceReader reader(file.path), padded_reader(padded_file.path);
+        for (const CompileOptions& options : {CompileOptions{{{{64, 2}, 1}}, 12},
+                                              CompileOptions{{{{64, 1}, 1}, {{512, 2}, 1}}, 21}}) {
+            CompileOptions with_padding = options;
+            with_padding.padding = padding;
+            const auto found = compile(reader, with_padding);
+            CHECK(expand(*found) == expand(*compile(padded_reader, options)));
+            CHECK(std::is_sorted(found->pages().begin(), found->pages().end()));
+            // What lies below the page shift does not notice.
+            if (options.page_bits > 12) continue;
+            auto steps = expand(*compile(reader, options));
+            for (auto& [kind, page, index, object, thread] : steps)
+                if (kind != OpKind::phase) page = padding(VirtualPage(page)).raw();
+            CHECK(expand(*found) == steps);
+        }
+    }
+    CHECK_THROWS_AS(Padding({VirtualPage(2), VirtualPage(1)}, 1), std::invalid_argument);
+}
+
 TEST_CASE("compile: an L2 behind the L1 takes its misses and its dirty lines") {
     const TemporaryFile file;
     Thread thread;
@@ -413,6 +458,29 @@ TEST_CASE("survey: blocks of one site are one object, reused addresses go to the
     CHECK(found.objects[first_site + 2].lines_fetched == 1);
     CHECK(found.objects[mapping].lines_fetched == 1);
     CHECK(found.lines_fetched == 6);
+}
+
+TEST_CASE("survey: large blocks by address, those that shared memory as one") {
+    constexpr std::uint64_t mebibyte = 1u << 20, page = 4096;
+    const TemporaryFile file;
+    const auto birth = [](std::uint64_t address, std::uint64_t bytes) {
+        return Stamped{0, {EventKind::birth, address, bytes, 1}};
+    };
+    write(file.path, {{birth(900 * mebibyte + 16, mebibyte - 1),  // too small
+                       birth(800 * mebibyte + 16, 3 * mebibyte),
+                       birth(700 * mebibyte, mebibyte),
+                       {0, {EventKind::death, 800 * mebibyte + 16, 0, 0}},
+                       birth(802 * mebibyte, 4 * mebibyte),     // over the end of the one that died
+                       birth(701 * mebibyte, 2 * mebibyte)}});  // beside another
+    TraceReader reader(file.path);
+    reader.set_variables({{mebibyte + 64, mebibyte}, {4 * mebibyte, mebibyte - 1}});
+    std::vector<std::uint64_t> found;
+    for (const auto& [first, count] : survey(reader).large_blocks) {
+        found.push_back(first * page / mebibyte);
+        found.push_back(count);
+    }
+    CHECK(found ==
+          std::vector<std::uint64_t>{1, 257, 700, 256, 701, 512, 800, 6 * mebibyte / page});
 }
 
 TEST_CASE("survey: what was mapped ends where it is unmapped") {

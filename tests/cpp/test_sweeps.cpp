@@ -1,6 +1,7 @@
 // Declared sweeps against the loops they stand for, written out plainly.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -57,6 +58,20 @@ TEST_CASE("each repeat visits each page of each stream once, mapped before its f
             CHECK(stores[page] == (page < 23 ? 4 : 0));
         }
     }
+}
+
+TEST_CASE("padding moves arrays and changes nothing else") {
+    SweepLoops loops = triad(10, 2, 3);
+    const auto plain = declare_sweeps(loops);
+    loops.padding = Padding({VirtualPage(10), VirtualPage(20)}, 7);
+    const auto padded = declare_sweeps(loops);
+    const auto same = [](const Op& a, const Op& b) {
+        return a.page == b.page && a.kind() == b.kind() && a.lines == b.lines &&
+               a.object == b.object && a.thread == b.thread;
+    };
+    CHECK(std::ranges::equal(all_ops(*plain), all_ops(*padded), same));
+    for (std::uint64_t page = 0; page < 30; ++page)
+        CHECK(padded->pages()[page].raw() == page + page / 10 * 7);
 }
 
 TEST_CASE("written pages are written back once a sweep, after their fetch") {

@@ -31,9 +31,11 @@ class SyntheticWorkload(Workload):
             for i, (name, share) in enumerate(shares.items(), 1)
         ]
         self.phases, self.threads, self.footprint_bytes = ["setup", "solve"], 1, footprint_bytes
-        self.share_seen, self.warnings = None, []
+        self.share_seen, self.warnings, self.large_blocks = None, [], []
 
-    def _compile(self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int) -> _core.Program:
+    def _compile(
+        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+    ) -> _core.Program:
         raise NotImplementedError
 
 
