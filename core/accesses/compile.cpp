@@ -42,6 +42,8 @@ class OpList {
     std::size_t size_ = 0;
 };
 
+bool is_of_lines(OpKind kind) { return kind <= OpKind::touch; }
+
 class OpsInMemory final : public CompiledTrace {
   public:
     OpList list;

@@ -21,8 +21,6 @@ enum class OpKind : std::uint8_t {
     phase,  // `page` is the index of the phase that begins
 };
 
-inline bool is_of_lines(OpKind kind) { return kind <= OpKind::touch; }
-
 struct Op {
     std::uint32_t page;         // dense page index of the program (Program::pages maps to virtual)
     std::uint16_t object;       // index into the program's objects

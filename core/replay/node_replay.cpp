@@ -7,7 +7,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/accesses/line_order.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
 
@@ -65,8 +64,8 @@ class NodeReplay {
     }
 
     NodeCounters run(const std::atomic<bool>& cancel) {
-        LineOrder cursor(program_.open());
-        for (auto ops = cursor.next(); !ops.empty(); ops = cursor.next()) {
+        const auto cursor = program_.open();
+        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
             for (const Op& op : ops) {
                 step(op);
                 if (pending_ < batch_lines) continue;

@@ -3,13 +3,11 @@
 #include <bit>
 #include <stdexcept>
 
-#include "core/accesses/line_order.hpp"
-
 namespace pagelens {
 
 PhysicalLines::PhysicalLines(const Program& program, const Placement& placement,
                              const PrivateL2& l2)
-    : cursor_(std::make_unique<LineOrder>(program.open())),
+    : cursor_(program.open()),
       pages_(program, placement, 1, Sampling(), RankPages::Listed::covered, SlotPopulation(0, 0)),
       l2_shape_(l2) {
     if (l2.sets == 0) return;

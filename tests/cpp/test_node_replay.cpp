@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "core/accesses/line_order.hpp"
 #include "core/replay/node_replay.hpp"
 #include "tests/cpp/reference_replay.hpp"
 
@@ -103,9 +102,7 @@ class PlainNode {
         drams_ = model.drams;
         if (model.tlb) tlbs_.assign(ranks * program.threads(), *model.tlb);
         tables_.resize(ranks);
-        LineOrder order(program.open());
-        for (auto ops = order.next(); !ops.empty(); ops = order.next())
-            for (const Op& op : ops) step(op);
+        for (const Op& op : program.ops()) step(op);
         end_phase();
     }
     [[nodiscard]] const std::vector<NodePhase>& phases() const { return phases_; }

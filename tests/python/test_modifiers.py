@@ -18,7 +18,7 @@ from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy, find_policy, parse_history, policies
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import load_machine
 from pagelens.machine.dram import WRITE
 
 MIB = 1 << 20
@@ -174,47 +174,6 @@ def replayed(workload: Workload, policy: Policy) -> dict[str, int]:
         cancel=_core.CancelFlag(),
     )
     return dict(zip(_core.dram_sum_names(), counters.drams[-1, 0].tolist(), strict=True))
-
-
-def copied(machine: Machine, distance: int) -> float:
-    """Time of the same copy as plain requests, as in docs/results/dram-offsets.md, in picoseconds."""
-    assert machine.dram is not None
-    lines = np.arange(0, 16 * MIB, 64, dtype=np.uint64)
-    requests = np.stack([lines, (lines + np.uint64(distance)) | WRITE], axis=1).ravel()
-    simulator = machine.dram.simulator(outstanding=machine.cores.outstanding_lines.value)
-    return 1e12 * simulator.run(requests).time_s
-
-
-def test_a_copy_at_a_bad_distance_gains_what_the_dram_alone_says() -> None:
-    """Ferreira, Pedretti, Brightwell (CUG 2008): arrays 128 KiB apart meet in one bank."""
-    workload = copy_of(16 * MIB, 16 * MIB)
-    before = replayed(workload, find_policy("contiguous"))
-    gains = {}
-    for modifier, setting, offset in (
-        ("offset-8k", "", 8 << 10),
-        ("offset-64k", "", 64 << 10),
-        ("offset-128k", "", 128 << 10),
-        ("swizzle", "-swizzle", 0),
-        ("offset-64k+swizzle", "-swizzle", 64 << 10),
-    ):
-        after = replayed(workload, find_policy(f"contiguous+{modifier}"))
-        gains[modifier] = before["time_ps"] / after["time_ps"]
-        alone = copied(XT4, 16 * MIB) / copied(load_machine(f"red-storm-xt4{setting}"), 16 * MIB + offset)
-        assert gains[modifier] == pytest.approx(alone, rel=0.03), modifier
-        assert (after["reads"], after["writes"]) == (before["reads"], before["writes"])
-        assert (after["row_conflicts"] < before["row_conflicts"] / 10) == (alone > 1.3)
-    assert gains["offset-64k"] > 1.3 > gains["offset-8k"] > 1.1 > gains["offset-128k"]
-
-
-def test_large_pages_keep_an_offset_and_their_own_distance_decides_on_swizzle() -> None:
-    """They are touched in turn, so the arrays lie 2 MiB apart: the swizzle has no part of bit 21."""
-    workload = copy_of(16 * MIB, 16 * MIB)
-    before = replayed(workload, find_policy("2m"))
-    after = replayed(workload, find_policy("2m+offset-64k"))
-    alone = copied(XT4, 16 * MIB) / copied(XT4, 16 * MIB + (64 << 10))
-    assert before["time_ps"] / after["time_ps"] == pytest.approx(alone, rel=0.03)
-    swizzled = replayed(workload, find_policy("2m+swizzle"))
-    assert swizzled["row_conflicts"] == pytest.approx(before["row_conflicts"], rel=0.05)
 
 
 def test_an_offset_does_nothing_where_frames_come_in_the_order_of_first_touch() -> None:
