@@ -2,7 +2,8 @@
 //
 // An object is a call site that allocates: all its blocks are one object. A line belongs to the
 // block born last among those that touch it, and stays with it until another block takes the line
-// or its page is unmapped (what is freed is the allocator's, but written back for its owner).
+// or its page is unmapped (what is freed is the allocator's, but written back for its owner). The
+// allocator's header in front of a block goes with it where its line is no block's.
 // Memory without a block belongs to its variable, or to its region: the data of a module, a stack,
 // the heap, a mapping.
 #pragma once
@@ -125,6 +126,7 @@ class ObjectMap {
         const ObjectIndex object = object_of_site(site);
         const std::uint64_t begin = address / line_bytes;
         const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
+        if (has_header_before(address)) paint_line(begin - 1, object);
         if (end - begin <= small_lines) {
             for (std::uint64_t line = begin; line < end; ++line) paint_line(line, object);
         } else {
@@ -132,6 +134,16 @@ class ObjectMap {
             blocks_.assign(begin, end, object);
             ++epoch_;
         }
+    }
+
+    // A line that is touched just before a block is born: it goes with the block if one of the
+    // headers before and behind it may lie there, and the line is no block's.
+    void claim(std::uint64_t line, std::uint64_t address, std::uint64_t bytes, std::uint64_t site) {
+        const std::uint64_t begin = (address - std::min(address, header_bytes)) / line_bytes;
+        const std::uint64_t last = (address + bytes + 2 * header_bytes - 1) / line_bytes;
+        if (bytes == 0 || line < begin || line > last) return;
+        if (const ObjectIndex now = at(line); now == heap || now == mapping)
+            paint_line(line, object_of_site(site));
     }
 
     void unmap(std::uint64_t first_page, std::uint64_t pages) {
@@ -145,6 +157,8 @@ class ObjectMap {
   private:
     static constexpr ObjectIndex heap = 1, stack = 2, mapping = 3;
     static constexpr std::size_t objects_limit = std::numeric_limits<ObjectIndex>::max();
+    // In front of a block of glibc's malloc; the next one begins at most as many bytes behind it.
+    static constexpr std::uint64_t header_bytes = 16;
     static constexpr std::uint64_t small_lines = 16 * lines_per_page;  // painted line by line
     static constexpr std::uint32_t none = ~std::uint32_t{0};
 
@@ -162,6 +176,14 @@ class ObjectMap {
         }
         origins_.push_back(origin);
         return static_cast<ObjectIndex>(origins_.size() - 1);
+    }
+
+    // A block at the start of a line has its header in the line before. One at the start of a page
+    // may be a mapping, which has none: what lies before it is somebody else's, unless it is heap.
+    bool has_header_before(std::uint64_t address) {
+        if (address % line_bytes >= header_bytes || address < line_bytes) return false;
+        const ObjectIndex before = at(address / line_bytes - 1);
+        return before == heap || (before == mapping && address % page_bytes != 0);
     }
 
     static void paint(LineIntervals& map, std::uint64_t start, std::uint64_t bytes,

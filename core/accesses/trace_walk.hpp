@@ -59,6 +59,7 @@ class TraceWalk {
             const unsigned thread = batch->thread;
             // A count that goes back is that of another thread, which has the id of one that ended.
             if (reached[thread] > batch->instructions) reached[thread] = batch->instructions;
+            claim_for_births(batch->events);
             for (const Event& event : batch->events) {
                 // a phase comes last in its batch: what was executed before belongs to the old one
                 if (event.kind == EventKind::phase) advance(visitor, reached, *batch);
@@ -86,6 +87,7 @@ class TraceWalk {
     }
 
   private:
+    static constexpr std::size_t claimed_events = 32;                // before a birth
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};      // more than any count
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0} - 1;  // no page has this number
 
@@ -95,6 +97,21 @@ class TraceWalk {
         std::uint64_t& last = reached[batch.thread];
         if (batch.until > last) visitor.progress(batch.thread, batch.until - last);
         last = std::max(last, batch.until);
+    }
+
+    // While an allocator makes a block it touches the block's header and that of the memory behind
+    // it, often as the first of all; only then the block is born. Such lines are the block's, too.
+    void claim_for_births(std::span<const Event> events) {
+        for (std::size_t i = 0; i < events.size(); ++i) {
+            if (events[i].kind != EventKind::birth) continue;
+            for (std::size_t j = i; j > 0 && i - j < claimed_events; --j) {
+                const Event& before = events[j - 1];
+                if (before.kind == EventKind::birth) break;
+                if (before.kind <= EventKind::touch)
+                    objects_.claim(before.address, events[i].address, events[i].count,
+                                   events[i].extra);
+            }
+        }
     }
 
     template <class Visitor>

@@ -51,6 +51,7 @@ Thread random_thread(std::mt19937_64& random, std::size_t count) {
             case 3: {
                 const std::uint64_t bytes =
                     random() % 4 == 0 ? random() % (20 * 4096) : random() % 300;
+                instructions += stamp_grain;  // nothing right before it, which would be claimed
                 event = {EventKind::birth, page() * 4096 + random() % 4096, bytes,
                          1 + random() % 3};
                 break;
@@ -111,10 +112,15 @@ class Reference {
                         std::erase_if(owners, [&](auto& o) { return o.first / 64 == page; });
                 }
                 break;
-            case EventKind::birth:
+            case EventKind::birth: {
+                const auto site = static_cast<std::uint16_t>(first_site + e.extra - 1);
                 for (std::uint64_t at = e.address; at < e.address + e.count; ++at)
-                    owners[at / 64] = static_cast<std::uint16_t>(first_site + e.extra - 1);
+                    owners[at / 64] = site;
+                // Its header, but for that of a page, which may be a mapping.
+                if (e.count > 0 && e.address % 64 < 16 && e.address % 4096 != 0)
+                    owners.try_emplace(e.address / 64 - 1, site);
                 break;
+            }
             case EventKind::phase:
                 steps.emplace_back(OpKind::phase, e.extra, 0, 0, thread);
                 break;
@@ -424,6 +430,26 @@ TEST_CASE("compile: refuses an L1 that the trace is not exact for") {
     CHECK_NOTHROW(compile(reader, {{{{512, 2}, 1}}, 21}));
     CHECK_THROWS_AS(compile(reader, {{{{64, 7}, 1}}, 12}), std::invalid_argument);
     CHECK_THROWS_AS(compile(reader, {{{{256, 2}, 1}}, 21}), std::invalid_argument);
+}
+
+TEST_CASE("survey: what an allocator touches just before a block is born is the block's") {
+    const TemporaryFile file;
+    const std::uint64_t block = 5000 * 4096 + 16;
+    const auto line = [&](std::uint64_t instructions, std::uint64_t i) {
+        return Stamped{instructions, {EventKind::write, 5000 * 64 + i, 0, 0}};
+    };
+    write(file.path, {{line(0, 1),            // long before
+                       line(stamp_grain, 0),  // the block's header, and that behind it
+                       line(stamp_grain, 2),
+                       line(stamp_grain, 9),
+                       {stamp_grain, {EventKind::birth, block, 100, 1}},
+                       line(stamp_grain, 0),
+                       line(stamp_grain, 2),
+                       {stamp_grain, {EventKind::birth, block + 112, 100, 2}}}});
+    const Survey found = survey(TraceReader(file.path));
+    CHECK(found.objects[first_site].lines_fetched == 4);
+    CHECK(found.objects[first_site + 1].lines_fetched == 0);
+    CHECK(found.lines_fetched == 6);
 }
 
 TEST_CASE("survey: blocks of one site are one object, reused addresses go to the new one") {

@@ -144,6 +144,29 @@ def test_reused_addresses_go_to_who_has_them(trace: Trace) -> None:
     assert abs(second.lines - 5 * 5 * 1024) <= 5 * 2
 
 
+def test_what_malloc_does_for_a_block_counts_for_who_asked(trace: Trace) -> None:
+    """It is the first to touch new memory: the headers of a block and of what lies behind it."""
+    text = r"""
+    struct node { struct node *next; double values[7]; };
+    SITE static struct node *make(void) { struct node *p = malloc(sizeof *p); KEEP(p); return p; }
+    int main(void) {
+        struct node *head = NULL;
+        for (int i = 0; i < 5000; ++i) {
+            struct node *p = make();
+            p->next = head;
+            p->values[6] = i;
+            head = p;
+        }
+        return head == NULL;
+    }
+    """
+    workload = trace("list.c", text, ["gcc", "-O1", "-g"])
+    [heap] = [item for item in workload.objects if item.name == "[heap]"]
+    lines = 5000 * 80 / 64  # of chunks of 80 bytes
+    assert site(workload, "make").lines >= 0.9 * lines
+    assert heap.lines <= 0.1 * lines
+
+
 def test_cplusplus_and_its_exceptions(trace: Trace) -> None:
     text = r"""
     #include <memory>
