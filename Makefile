@@ -70,7 +70,7 @@ test-cpp: build/tests/build.ninja
 	@build/tests/tests/cpp/pagelens_tests
 
 test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
-	@pytest -n $(JOBS) -m "not long" $(PYTEST_ARGS)
+	@pytest -n $(JOBS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
 test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz

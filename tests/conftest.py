@@ -22,6 +22,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+BOOT_GUESTS = ("test_lab", "test_zonesort", "test_fix")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests take longest come first: at the end no worker waits for another's guest."""
+    items.sort(key=lambda item: not item.path.name.startswith(BOOT_GUESTS))
+
 
 @pytest.fixture(scope="session")
 def pagelens_command() -> Path:
