@@ -84,7 +84,8 @@ def test_all_pages_are_cleared_once() -> None:
 def test_policies_order_as_they_must_on_a_node_that_jobs_have_spoilt() -> None:
     workload = declared("stream-triad", 15 * 10**9, 68)
     state = next(s for s in (age_node(KNL, 1, node) for node in range(20)) if s.jobs_since_boot > 5)
-    share = {name: run(workload, state, name, 1).residency.conflict_share for name in policies}
+    names = ("random", "aged", "contiguous", "coloured", "1g", "2m", "aged+zonesort")
+    share = {name: run(workload, state, name, 1).residency.conflict_share for name in names}
     fill = 15e9 / 16 / 2**30
     assert share["random"] == pytest.approx(1 - (1 - fill / 6) ** 5, abs=0.01)
     assert share["aged"] == pytest.approx(share["random"], abs=0.06)

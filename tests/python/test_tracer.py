@@ -212,8 +212,8 @@ def test_non_temporal_stores_are_told_apart(
 ) -> None:
     workload = traced(pagelens, tmp_path, built("stream_stores"))
     [array] = [item for item in workload.objects if item.bytes == 1 << 20]
-    assert array.stored == MIB_LINES
-    assert array.lines == 0
+    assert array.lines <= 2  # the headers that malloc wrote before and behind it
+    assert array.stored == MIB_LINES + array.lines
 
 
 def test_descriptors_are_the_programs_own(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
