@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from pagelens.cli import main
+
 ROOT = Path(__file__).parent.parent
 
 # No test depends on the clock: a busy machine must not fail an example for being slow.
@@ -51,6 +53,22 @@ def pagelens(pagelens_command: Path, tmp_path: Path) -> Run:
             stdin=subprocess.DEVNULL,
             timeout=300,  # a guard against hangs, far above what any of them takes
         )
+
+    return run
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The same within this process: for what is refused at once, where starting Python takes longest."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        words = [*map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", ["pagelens", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), said.out, said.err)
 
     return run
 

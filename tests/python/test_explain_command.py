@@ -17,7 +17,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pagelens.cli import main
 from pagelens.errors import Failure
 from pagelens.explain.outputs import LOCK, claim_directory
 
@@ -67,20 +66,10 @@ DECLARED = (
 
 
 @pytest.fixture
-def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """The command, run inside this process: starting Python takes longer than most of these tests."""
+def explain(tmp_path: Path, in_process: Run) -> Run:
+    """The command on the small machine."""
     (tmp_path / "small.toml").write_text(MACHINE)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        words = ["explain", "--machine", "small.toml", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", ["pagelens", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capfd.readouterr()
-        return subprocess.CompletedProcess(words, int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
+    return lambda *arguments: in_process("explain", "--machine", "small.toml", *arguments)
 
 
 def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Path) -> None:

@@ -81,15 +81,15 @@ def test_the_model_does_what_the_kernel_does(pagelens: Run) -> None:
         (["--memory", "2GB"], "a multiple of 2 MiB"),
     ],
 )
-def test_bad_input_is_one_line(pagelens: Run, words: list[str], message: str) -> None:
-    done = pagelens("lab", "run", *words, "--", "/bin/true")
+def test_bad_input_is_one_line(in_process: Run, words: list[str], message: str) -> None:
+    done = in_process("lab", "run", *words, "--", "/bin/true")
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_program_that_is_none_is_told(pagelens: Run) -> None:
-    done = pagelens("lab", "run", "--", "./nothing")
+def test_a_program_that_is_none_is_told(in_process: Run) -> None:
+    done = in_process("lab", "run", "--", "./nothing")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "no such file" in done.stderr
 

@@ -167,8 +167,8 @@ def test_the_verdict_names_the_rows_where_zonesort_is_above_intels_rule() -> Non
         (["--output", "/nowhere/page.md", "--", "/bin/true"], 2, "/nowhere is no directory"),
     ],
 )
-def test_bad_input_is_one_line(pagelens: Run, words: list[str], code: int, message: str) -> None:
-    done = pagelens("lab", "compare", *words)
+def test_bad_input_is_one_line(in_process: Run, words: list[str], code: int, message: str) -> None:
+    done = in_process("lab", "compare", *words)
     assert done.returncode == code, done.stderr
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
