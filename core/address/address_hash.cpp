@@ -52,6 +52,8 @@ AddressHash::AddressHash(const HashForm& form) : group_values_(form.group_values
     const std::uint64_t values = std::uint64_t{group_values_} << group_.width;
     if (values >> 32 != 0) throw std::invalid_argument("more than 2^32 values");
     values_ = static_cast<std::uint32_t>(values);
+    // One level that reaches no more than its parities do has nothing else.
+    plain_ = levels_.size() == 1 && group_values_ == std::uint64_t{1} << levels_[0].low.width;
     const bool takes_remainders = std::any_of(
         levels_.begin(), levels_.end(), [](const Level& level) { return level.divisor != 0; });
     if (takes_remainders || bits_ > known_bits || values_ >> 16 != 0) return;

@@ -60,7 +60,8 @@ class AddressHash {
                 bits ^= parities_[byte][address >> (8 * byte) & 255];
             }
         }
-        return known_.empty() ? value_of(bits, address) : known_[bits];
+        if (!known_.empty()) return known_[bits];
+        return plain_ ? bits : value_of(bits, address);
     }
     // values[i] of addresses[i]; as many of both.
     void apply(std::span<const std::uint64_t> addresses, std::span<std::uint32_t> values) const;
@@ -115,6 +116,7 @@ class AddressHash {
     std::uint32_t group_values_, values_;
     std::uint64_t address_bits_ = 0;
     unsigned bits_ = 0;
+    bool plain_ = false;  // the bits are the value
 };
 
 }  // namespace pagelens

@@ -24,15 +24,16 @@ void check(const DramConfig& config) {
 
 }  // namespace
 
-Dram::Dram(const DramConfig& config) : map_(config.map), config_(config) {
+Dram::Dram(const DramConfig& config)
+    : map_(config.map),
+      config_(config),
+      returns_(config.timings.CL + config.timings.burst + config.path,
+               config.timings.CWL + config.timings.burst) {
     pagelens::check(config);
     const std::uint32_t banks = std::uint32_t{1} << map_.channel_shift();
     const DramChannelShape shape{banks, map_.group_shift(), map_.rank_shift()};
     channels_.assign(map_.channels(),
                      DramChannel(shape, config.timings, config.policy, config.window));
-    next_.assign(channels_.size(), Picoseconds::never());
-    read_time_ = config.timings.CL + config.timings.burst + config.path;
-    write_time_ = config.timings.CWL + config.timings.burst;
 }
 
 void Dram::check(std::span<const std::span<const std::uint64_t>> cores) const {
@@ -48,76 +49,75 @@ void Dram::check(std::span<const std::span<const std::uint64_t>> cores) const {
 }
 
 void Dram::reserve(std::size_t cores) {
-    if (cores <= cores_) return;
-    cores_ = cores;
-    const std::size_t most = cores * config_.outstanding;
-    for (DramChannel& channel : channels_) channel.reserve(most);
-    reads_.reserve(most);
-    writes_.reserve(most);
+    const std::size_t lines = cores * config_.outstanding;
+    for (DramChannel& channel : channels_) channel.reserve(lines);
+    returns_.reserve(lines);
 }
 
-void Dram::issue(std::uint64_t request, std::uint32_t core, Picoseconds now) {
+// Before it is issued: what follows then does not wait for it.
+void Dram::locate(Core& core) const {
+    if (core.requests.empty()) return;
+    const std::uint64_t request = core.requests.front();
     const DramPlace place = map_(request & ~write_bit);
-    const std::size_t channel = place.bank >> map_.channel_shift();
-    const auto bank =
-        static_cast<std::uint16_t>(place.bank & ((std::uint32_t{1} << map_.channel_shift()) - 1));
-    channels_[channel].add({now, core, place.row, bank, (request & write_bit) != 0}, now);
-    next_[channel] = channels_[channel].next();
+    const std::uint32_t banks = std::uint32_t{1} << map_.channel_shift();
+    core.channel = place.bank >> map_.channel_shift();
+    core.first.row = place.row;
+    core.first.bank = static_cast<std::uint16_t>(place.bank & (banks - 1));
+    core.first.group = static_cast<std::uint16_t>(core.first.bank >> map_.group_shift());
+    core.first.rank = static_cast<std::uint16_t>(core.first.bank >> map_.rank_shift());
+    core.first.write = static_cast<std::uint16_t>(request / write_bit);
 }
 
-void Dram::step(std::size_t channel) {
-    const Picoseconds now = next_[channel];
-    DramRequest served;
-    const bool data_moves = channels_[channel].step(served);
-    next_[channel] = channels_[channel].next();
-    if (!data_moves) return;
-    if (served.write) {
-        writes_.push({now + write_time_, served.core});
-    } else {
-        const Picoseconds there = now + read_time_;
-        totals_.read_latency += there - served.issued;
-        reads_.push({there, served.core});
+void Dram::issue(std::uint32_t number, Picoseconds now) {
+    Core& core = cores_[number];
+    if (core.requests.empty()) return;
+    channels_[core.channel].add({core.first, now});
+    core.requests = core.requests.subspan(1);
+    locate(core);
+}
+
+// Lines arrive until `end`, and their cores issue the next ones.
+void Dram::issue_arrived(Picoseconds end) {
+    while (returns_.next() < end) {
+        time_ = returns_.next();
+        issue(returns_.pop(), time_);
     }
 }
 
+// What happens at one moment, happens in this order: lines arrive, reads first, and their cores
+// issue the next ones; then commands go out. As a line is under way for a time, the channels do not
+// see each other for as long: what arrives by then is known, and each runs by itself.
 void Dram::run(std::span<const std::span<const std::uint64_t>> cores) {
     check(cores);
     reserve(cores.size());
-    std::vector<std::size_t> issued(cores.size(), 0);
+    cores_.clear();
+    for (const auto& requests : cores) {
+        Core& core = cores_.emplace_back();
+        core.requests = requests;
+        core.first.core = static_cast<std::uint32_t>(cores_.size() - 1);
+        locate(core);
+    }
     for (unsigned turn = 0; turn < config_.outstanding; ++turn) {
-        for (std::uint32_t core = 0; core < cores.size(); ++core) {
-            if (turn < cores[core].size()) {
-                issue(cores[core][issued[core]++], core, totals_.time);
-            }
-        }
+        for (std::uint32_t core = 0; core < cores_.size(); ++core) issue(core, time_);
     }
-    // What happens at one moment, happens in this order: lines arrive, reads first, and their cores
-    // issue the next ones; then commands go out, those of the first channel first.
     for (;;) {
-        std::size_t first = 0;
-        for (std::size_t i = 1; i < next_.size(); ++i) {
-            if (next_[i] < next_[first]) first = i;
-        }
-        const bool read = reads_.next() <= writes_.next();
-        const Picoseconds arrival = read ? reads_.next() : writes_.next();
-        if (arrival <= next_[first]) {
-            if (arrival == Picoseconds::never()) break;
-            const Done done = (read ? reads_ : writes_).pop();
-            totals_.time = arrival;
-            if (issued[done.core] < cores[done.core].size()) {
-                issue(cores[done.core][issued[done.core]++], done.core, arrival);
-            }
-        } else {
-            step(first);
+        Picoseconds begin = returns_.next();
+        for (const DramChannel& channel : channels_) begin = std::min(begin, channel.next());
+        if (begin == Picoseconds::never()) break;
+        const Picoseconds end = begin + returns_.least();
+        issue_arrived(end);
+        for (DramChannel& channel : channels_) {
+            if (channel.next() < end) channel.run(end, returns_);
         }
     }
-    for (DramChannel& channel : channels_) channel.settle(totals_.time);
+    for (DramChannel& channel : channels_) channel.settle(time_);
 }
 
 std::vector<DramBankCounts> Dram::counts() const {
     std::vector<DramBankCounts> all;
     for (const DramChannel& channel : channels_) {
-        all.insert(all.end(), channel.counts().begin(), channel.counts().end());
+        const std::vector<DramBankCounts> banks = channel.counts();
+        all.insert(all.end(), banks.begin(), banks.end());
     }
     return all;
 }

@@ -12,6 +12,7 @@
 
 #include "core/machine/dram_channel.hpp"
 #include "core/machine/dram_map.hpp"
+#include "core/machine/dram_returns.hpp"
 #include "core/machine/dram_timings.hpp"
 
 namespace pagelens {
@@ -47,7 +48,7 @@ class Dram {
     void run(std::span<const std::span<const std::uint64_t>> cores);
 
     [[nodiscard]] const DramMap& map() const { return map_; }
-    [[nodiscard]] const DramTotals& totals() const { return totals_; }
+    [[nodiscard]] DramTotals totals() const { return {time_, returns_.read_latency()}; }
     // Of all banks, in the order of DramPlace::bank.
     [[nodiscard]] std::vector<DramBankCounts> counts() const;
     // The time that a bank spent on opening and closing rows, refreshing and moving data, as far as
@@ -56,49 +57,25 @@ class Dram {
     [[nodiscard]] Picoseconds busy(const DramBankCounts& counts) const;
 
   private:
-    struct Done {
-        Picoseconds at;
-        std::uint32_t core;
-    };
-    // Lines that are on their way back; of one kind, so that they arrive in the order of commands.
-    class Returns {
-      public:
-        [[nodiscard]] Picoseconds next() const {
-            return size_ == 0 ? Picoseconds::never() : ring_[head_].at;
-        }
-        void reserve(std::size_t most) {
-            if (ring_.size() < most) ring_.resize(most);
-        }
-        void push(const Done& done) {
-            std::size_t tail = head_ + size_++;
-            if (tail >= ring_.size()) tail -= ring_.size();
-            ring_[tail] = done;
-        }
-        Done pop() {
-            const Done done = ring_[head_];
-            if (++head_ == ring_.size()) head_ = 0;
-            --size_;
-            return done;
-        }
-
-      private:
-        std::vector<Done> ring_;
-        std::size_t head_ = 0, size_ = 0;
+    // A core's requests that are still to be issued, and where the first of them goes.
+    struct Core {
+        std::span<const std::uint64_t> requests;
+        std::size_t channel = 0;
+        DramLine first;
     };
 
     void check(std::span<const std::span<const std::uint64_t>> cores) const;
     void reserve(std::size_t cores);
-    void issue(std::uint64_t request, std::uint32_t core, Picoseconds now);
-    void step(std::size_t channel);
+    void locate(Core& core) const;
+    void issue(std::uint32_t core, Picoseconds now);
+    void issue_arrived(Picoseconds end);
 
     DramMap map_;
     DramConfig config_;
-    Picoseconds read_time_, write_time_;  // from the command until the core has its place back
-    std::size_t cores_ = 0;               // that there is room for
     std::vector<DramChannel> channels_;
-    std::vector<Picoseconds> next_;  // of each channel
-    Returns reads_, writes_;
-    DramTotals totals_;
+    std::vector<Core> cores_;
+    DramReturns returns_;
+    Picoseconds time_;
 };
 
 }  // namespace pagelens

@@ -2,28 +2,26 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace pagelens {
-namespace {
-
-constexpr std::uint64_t bit(unsigned slot) { return std::uint64_t{1} << slot; }
-
-}  // namespace
 
 DramChannel::DramChannel(const DramChannelShape& shape, const DramTimings& timings,
                          RowPolicy policy, unsigned window)
     : timings_(timings),
       cas_to_cas_(timings),
       least_gap_(cas_to_cas_.least()),
+      cas_to_pre_{timings.tRTP, timings.CWL + timings.burst + timings.tWR},
       policy_(policy),
-      window_(window),
-      group_shift_(shape.group_shift),
+      width_(window),
       rank_shift_(shape.rank_shift),
       banks_(shape.banks),
-      groups_(shape.banks >> shape.group_shift),
+      in_group_(shape.banks >> shape.group_shift),
+      in_rank_(shape.banks >> shape.rank_shift),
       ranks_(shape.banks >> shape.rank_shift),
-      counts_(shape.banks) {
+      served_(shape.banks) {
     assert(window >= 1 && window <= most_window);
+    reserve(0);
     last_cas_ = Picoseconds(0) - least_gap_;
     // The first refreshes of the ranks spread over tREFI, at whole clocks.
     const auto ranks = static_cast<std::int64_t>(ranks_.size());
@@ -35,198 +33,200 @@ DramChannel::DramChannel(const DramChannelShape& shape, const DramTimings& timin
     refresh_at_ = ranks_[0].refresh_at;
 }
 
-// The slot of the oldest request among `slots` (not empty).
-unsigned DramChannel::oldest(std::uint64_t slots) const {
-    const auto turned = std::rotr(slots, static_cast<int>(head_ % most_window));
-    return (head_ + static_cast<unsigned>(std::countr_zero(turned))) % most_window;
+// One place more is for a request that never arrives.
+void DramChannel::reserve(std::size_t requests) {
+    const std::size_t places = std::bit_ceil(requests + 1);
+    if (places <= queue_.size()) return;
+    queue_.resize(places);
+    queue_mask_ = places - 1;
+    queued(arrived_).issued = Picoseconds::never();
 }
 
-Picoseconds DramChannel::cas_time(unsigned slot) const {
-    const DramRequest& request = slots_[slot];
-    return latest(banks_[request.bank].cas_ready,
-                  groups_[request.bank >> group_shift_].cas_ready[request.write],
-                  ranks_[request.bank >> rank_shift_].cas_ready[request.write]);
+// When a request enters the window, unless that is past: it waited for its place.
+inline Picoseconds DramChannel::entry() const {
+    return entered_ - oldest_ == width_ ? Picoseconds::never()
+                                        : queue_[entered_ & queue_mask_].issued;
 }
 
-Picoseconds DramChannel::act_time(unsigned slot) const {
-    const std::uint32_t number = slots_[slot].bank;
-    const Bank& bank = banks_[number];
-    const Rank& rank = ranks_[number >> rank_shift_];
-    return latest(bank.precharged, bank.act_ready, groups_[number >> group_shift_].act_ready,
-                  rank.act_ready, rank.four_acts[rank.act]);
+inline Picoseconds DramChannel::cas_time(const Waiting& waiting) const {
+    const DramLine& line = waiting.request.line;
+    return latest(waiting.bank_ready, in_group_[line.group].cas_ready[line.write],
+                  in_rank_[line.rank].cas_ready[line.write]);
 }
 
-void DramChannel::offer(Command& best, Picoseconds at, unsigned slot) const {
-    if (at < best.at || (at == best.at && age(slot) < age(best.slot))) best = {at, slot};
+inline Picoseconds DramChannel::act_time(const Waiting& waiting) const {
+    const DramLine& line = waiting.request.line;
+    return latest(waiting.bank_ready, in_group_[line.group].act_ready,
+                  in_rank_[line.rank].act_ready);
 }
 
-void DramChannel::find_cas(Picoseconds now) {
-    cas_ = {};
-    const Picoseconds earliest = std::max(now, last_cas_ + least_gap_);
-    std::uint64_t left = std::rotr(ready_, static_cast<int>(head_ % most_window));
-    for (; left != 0; left &= left - 1) {  // from the oldest on
-        const unsigned slot = (head_ + static_cast<unsigned>(std::countr_zero(left))) % most_window;
-        const Picoseconds at = std::max(cas_time(slot), earliest);
-        if (at < cas_.at) cas_ = {at, slot};
-        if (at == earliest) return;
+inline bool DramChannel::its_row_is_open(const Bank& bank, const DramLine& line) const {
+    return policy_ == RowPolicy::ideal || (bank.state == RowState::open && bank.row == line.row);
+}
+
+// Of commands at the same moment the oldest request's is better.
+inline void DramChannel::offer(Command& best, Picoseconds at, std::uint64_t number) {
+    if (at < best.at || (at == best.at && number < best.request)) best = {at, number};
+}
+
+inline void DramChannel::find_cas() {
+    cas_ = best(ready_, last_cas_ + least_gap_,
+                [this](const Waiting& waiting) { return cas_time(waiting); });
+}
+
+inline void DramChannel::find_act() {
+    act_ = best(opening_, Picoseconds(0),
+                [this](const Waiting& waiting) { return act_time(waiting); });
+}
+
+// At one moment ranks refresh first, then requests enter, activates go out, and reads or writes.
+// All in one function: an event is too short for calls.
+[[gnu::flatten]] void DramChannel::run(Picoseconds end, DramReturns& returns) {
+    Picoseconds now, entry = this->entry();
+    for (;;) {
+        const Picoseconds next = earliest(entry, earliest(act_.at, cas_.at));
+        if (next >= earliest(end, refresh_at_)) {
+            next_ = next;
+            if (next >= end) return;
+            refresh();
+        } else if (entry == next) {
+            now = latest(now, entry);
+            enter(now);
+            entry = this->entry();
+        } else if (act_.at == next) {
+            now = next;
+            activate(act_.request, now);
+        } else {
+            now = next;
+            returns.push(waiting(cas_.request).request, now);
+            serve(cas_.request, now);
+            entry = this->entry();
+        }
     }
-}
-
-void DramChannel::find_act(Picoseconds now) {
-    act_ = {};
-    std::uint64_t left = std::rotr(opening_, static_cast<int>(head_ % most_window));
-    for (; left != 0; left &= left - 1) {
-        const unsigned slot = (head_ + static_cast<unsigned>(std::countr_zero(left))) % most_window;
-        const Picoseconds at = std::max(act_time(slot), now);
-        if (at < act_.at) act_ = {at, slot};
-        if (at == now) return;
-    }
-}
-
-void DramChannel::add(const DramRequest& request, Picoseconds now) {
-    while (refresh_at_ <= now) refresh();
-    if (tail_ - head_ < window_) {  // then none is queued
-        enter(request, now);
-        return;
-    }
-    assert(queued_ < queue_.size());
-    std::size_t tail = queue_head_ + queued_++;
-    if (tail >= queue_.size()) tail -= queue_.size();
-    queue_[tail] = request;
 }
 
 void DramChannel::settle(Picoseconds now) {
-    assert(head_ == tail_);
+    assert(oldest_ == arrived_);
     while (refresh_at_ <= now) refresh();
 }
 
-void DramChannel::enter(const DramRequest& request, Picoseconds now) {
-    const unsigned slot = tail_++ % most_window;
-    slots_[slot] = request;
-    waiting_ |= bit(slot);
-    Bank& bank = banks_[request.bank];
+inline void DramChannel::enter(Picoseconds now) {
+    const std::uint64_t number = entered_++;
+    const DramLine& line = (waiting(number).request = queued(number)).line;
+    Bank& bank = banks_[line.bank];
     const bool first = bank.waiting == 0;
-    bank.waiting |= bit(slot);
-    if (policy_ == RowPolicy::ideal || (bank.open && bank.row == request.row)) {
-        make_ready(slot, now);
-    } else if (bank.open) {
-        if (first) close_for_another(bank, now);
-    } else if (bank.closing && now <= bank.precharge_at && bank.row == request.row) {
-        keep_open(bank, now);
-        make_ready(slot, now);
+    waiting_ |= bit(number);
+    bank.waiting |= bit(number);
+    if (its_row_is_open(bank, line)) {
+        make_ready(number, now);
+    } else if (bank.state == RowState::closing && bank.row == line.row &&
+               now <= bank.precharge_at) {
+        keep_open(bank);
+        make_ready(number, now);
     } else if (first) {
-        opening_ |= bit(slot);
-        offer(act_, std::max(act_time(slot), now), slot);
+        if (bank.state == RowState::open) close_for_another(bank, now);
+        want(bank, now);
     }
 }
 
-void DramChannel::make_ready(unsigned slot, Picoseconds now) {
-    ready_ |= bit(slot);
-    offer(cas_, std::max(cas_time(slot), now), slot);
+// The row that a request wants is open.
+inline void DramChannel::make_ready(std::uint64_t number, Picoseconds now) {
+    Waiting& waiting = this->waiting(number);
+    waiting.bank_ready = latest(banks_[waiting.request.line.bank].cas_ready, now);
+    ready_ |= bit(number);
+    offer(cas_, cas_time(waiting), number);
+}
+
+// The bank's row is open from now on.
+inline void DramChannel::find_ready(const Bank& bank, Picoseconds now) {
+    for (std::uint64_t left = by_age(bank.waiting); left != 0; left &= left - 1) {
+        const std::uint64_t number = first(left);
+        if (its_row_is_open(bank, waiting(number).request.line)) make_ready(number, now);
+    }
+}
+
+// A bank that is not open has requests.
+inline void DramChannel::want(Bank& bank, Picoseconds now) {
+    const std::uint64_t number = first(by_age(bank.waiting));
+    Waiting& waiting = this->waiting(number);
+    waiting.bank_ready = latest(bank.act_at, now);
+    opening_ |= bit(number);
+    offer(act_, act_time(waiting), number);
 }
 
 // No request in the window wants the bank's row, one wants another.
-void DramChannel::close_for_another(Bank& bank, Picoseconds now) {
-    bank.open = false;
-    bank.closing = true;
-    bank.precharge_at = std::max(now, bank.pre_ready);
-    bank.precharged = bank.precharge_at + timings_.tRP;
-    const unsigned slot = oldest(bank.waiting);
-    opening_ |= bit(slot);
-    offer(act_, std::max(act_time(slot), now), slot);
+inline void DramChannel::close_for_another(Bank& bank, Picoseconds now) {
+    bank.state = RowState::closing;
+    bank.precharge_at = latest(now, bank.pre_ready);
+    bank.act_at = latest(bank.precharge_at + timings_.tRP, bank.row_cycled);
 }
 
 // The precharge decided has not gone out, and a request for the row has come.
-void DramChannel::keep_open(Bank& bank, Picoseconds now) {
-    bank.open = true;
-    bank.closing = false;
+[[gnu::noinline]] void DramChannel::keep_open(Bank& bank) {
+    bank.state = RowState::open;
     opening_ &= ~bank.waiting;
-    find_act(now);
+    find_act();
 }
 
-void DramChannel::activate(unsigned slot, Picoseconds now) {
-    const std::uint32_t number = slots_[slot].bank;
-    Bank& bank = banks_[number];
-    Rank& rank = ranks_[number >> rank_shift_];
-    bank.opened = bank.closing ? Opened::from_other_row : Opened::from_closed;
-    bank.open = true;
-    bank.closing = false;
-    bank.row = slots_[slot].row;
+inline void DramChannel::activate(std::uint64_t number, Picoseconds now) {
+    const DramLine& line = waiting(number).request.line;
+    Bank& bank = banks_[line.bank];
+    Rank& rank = ranks_[line.rank];
+    bank.found = bank.state == RowState::closing ? conflict : miss;
+    bank.state = RowState::open;
+    bank.row = line.row;
     bank.cas_ready = now + timings_.tRCD;
     bank.pre_ready = now + timings_.tRAS;
-    bank.act_ready = now + timings_.tRC;
-    groups_[number >> group_shift_].act_ready = now + timings_.tRRD_L;
-    rank.act_ready = now + timings_.tRRD_S;
+    bank.row_cycled = now + timings_.tRC;
+    in_group_[line.group].act_ready = now + timings_.tRRD_L;
     rank.four_acts[rank.act] = now + timings_.tFAW;
     rank.act = (rank.act + 1) % 4;
-    opening_ &= ~bit(slot);
-    for (std::uint64_t left = bank.waiting; left != 0; left &= left - 1) {
-        const auto other = static_cast<unsigned>(std::countr_zero(left));
-        if (slots_[other].row == bank.row) make_ready(other, now);
-    }
-    find_act(now);
-}
-
-void DramChannel::count(const DramRequest& request, Bank& bank) {
-    DramBankCounts& counts = counts_[request.bank];
-    ++(request.write ? counts.writes : counts.reads);
-    ++(bank.opened == Opened::before        ? counts.hits
-       : bank.opened == Opened::from_closed ? counts.misses
-                                            : counts.conflicts);
-    bank.opened = Opened::before;
+    in_rank_[line.rank].act_ready = latest(now + timings_.tRRD_S, rank.four_acts[rank.act]);
+    opening_ &= ~bit(number);
+    find_ready(bank, now);
+    find_act();
 }
 
 // What follows this read or write, at `now`, has to keep its distance.
-void DramChannel::delay_cas(const DramRequest& request, Picoseconds now) {
+inline void DramChannel::delay_cas(const DramLine& line, Picoseconds now) {
     const auto delay = [now](CasReady& ready, const CasReady& gaps) {
         ready = {latest(ready[0], now + gaps[0]), latest(ready[1], now + gaps[1])};
     };
-    Rank& own = ranks_[request.bank >> rank_shift_];
-    const CasReady before = own.cas_ready;
-    for (Rank& rank : ranks_) delay(rank.cas_ready, cas_to_cas_.other_rank[request.write]);
-    own.cas_ready = before;
-    delay(own.cas_ready, cas_to_cas_.same_rank[request.write]);
-    delay(groups_[request.bank >> group_shift_].cas_ready, cas_to_cas_.same_group[request.write]);
+    const CasReady& other_gaps = cas_to_cas_.other_rank[line.write];
+    const CasReady& own_gaps = cas_to_cas_.same_rank[line.write];
+    const Shared* const own = &in_rank_[line.rank];
+    for (Shared& rank : in_rank_) delay(rank.cas_ready, &rank == own ? own_gaps : other_gaps);
+    delay(in_group_[line.group].cas_ready, cas_to_cas_.same_group[line.write]);
 }
 
-void DramChannel::serve(unsigned slot, Picoseconds now) {
-    const DramRequest& request = slots_[slot];
-    const bool write = request.write;
-    Bank& bank = banks_[request.bank];
-    count(request, bank);
+inline void DramChannel::serve(std::uint64_t number, Picoseconds now) {
+    const DramLine& line = waiting(number).request.line;
+    Bank& bank = banks_[line.bank];
+    ++served_[line.bank][line.write][bank.found];
+    bank.found = hit;
     last_cas_ = now;
-    delay_cas(request, now);
-    bank.pre_ready =
-        latest(bank.pre_ready,
-               now + (write ? timings_.CWL + timings_.burst + timings_.tWR : timings_.tRTP));
+    delay_cas(line, now);
+    bank.pre_ready = latest(bank.pre_ready, now + cas_to_pre_[line.write]);
 
-    waiting_ &= ~bit(slot);
-    ready_ &= ~bit(slot);
-    bank.waiting &= ~bit(slot);
+    waiting_ &= ~bit(number);
+    ready_ &= ~bit(number);
+    bank.waiting &= ~bit(number);
     if ((bank.waiting & ready_) == 0) {
         if (policy_ == RowPolicy::closed) {
-            bank.open = false;
-            bank.precharged = bank.pre_ready + timings_.tRP;
-            if (bank.waiting != 0) {
-                const unsigned next = oldest(bank.waiting);
-                opening_ |= bit(next);
-                offer(act_, std::max(act_time(next), now), next);
-            }
+            bank.state = RowState::closed;
+            bank.act_at = latest(bank.pre_ready + timings_.tRP, bank.row_cycled);
+            if (bank.waiting != 0) want(bank, now);
         } else if (policy_ == RowPolicy::open && bank.waiting != 0) {
             close_for_another(bank, now);
+            want(bank, now);
         }
     }
-    while (head_ != tail_ && (waiting_ & bit(head_ % most_window)) == 0) ++head_;
-    while (queued_ != 0 && tail_ - head_ < window_) {
-        enter(queue_[queue_head_], now);
-        if (++queue_head_ == queue_.size()) queue_head_ = 0;
-        --queued_;
-    }
-    find_cas(now);
+    oldest_ = waiting_ == 0 ? entered_ : first(by_age(waiting_));
+    find_cas();
 }
 
 // The rank that is due: its open banks precharge as soon as they may, then it rests.
-void DramChannel::refresh() {
+[[gnu::noinline]] void DramChannel::refresh() {
     const auto due =
         std::min_element(ranks_.begin(), ranks_.end(),
                          [](const Rank& a, const Rank& b) { return a.refresh_at < b.refresh_at; });
@@ -236,47 +236,44 @@ void DramChannel::refresh() {
     Picoseconds begin = now;
     for (std::size_t i = first_bank; i < end_bank; ++i) {
         const Bank& bank = banks_[i];
-        const bool closes = bank.open || (bank.closing && bank.precharge_at >= now);
-        const Picoseconds closed =
-            closes ? std::max(now, bank.pre_ready) + timings_.tRP : bank.precharged;
-        begin = latest(begin, closed, bank.act_ready);
+        const bool closes = bank.state == RowState::open ||
+                            (bank.state == RowState::closing && bank.precharge_at >= now);
+        begin = latest(begin, bank.row_cycled,
+                       closes ? latest(now, bank.pre_ready) + timings_.tRP : bank.act_at);
     }
+    const Picoseconds end = begin + timings_.tRFC;
     for (std::size_t i = first_bank; i < end_bank; ++i) {
         Bank& bank = banks_[i];
-        ++counts_[i].refreshes;
-        const Picoseconds end = begin + timings_.tRFC;
-        if (policy_ == RowPolicy::ideal) {
-            bank.cas_ready = end;
-            continue;
-        }
-        bank.open = bank.closing = false;
-        bank.act_ready = end;
         ready_ &= ~bank.waiting;
         opening_ &= ~bank.waiting;
-        if (bank.waiting != 0) opening_ |= bit(oldest(bank.waiting));
+        if (policy_ == RowPolicy::ideal) {
+            bank.cas_ready = end;
+            find_ready(bank, now);
+        } else {
+            bank.state = RowState::closed;
+            bank.act_at = end;
+            if (bank.waiting != 0) want(bank, now);
+        }
     }
+    ++due->refreshes;
     due->refresh_at += timings_.tREFI;
     refresh_at_ = std::min_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
                       return a.refresh_at < b.refresh_at;
                   })->refresh_at;
-    find_act(now);
-    find_cas(now);
+    find_act();
+    find_cas();
 }
 
-bool DramChannel::step(DramRequest& served) {
-    assert(head_ != tail_);
-    const Picoseconds now = next();
-    if (cas_.at == now && act_.at != now && refresh_at_ != now) {
-        served = slots_[cas_.slot];
-        serve(cas_.slot, now);
-        return true;
+std::vector<DramBankCounts> DramChannel::counts() const {
+    std::vector<DramBankCounts> counts;
+    for (std::size_t bank = 0; bank < banks_.size(); ++bank) {
+        const auto& [reads, writes] = served_[bank];
+        counts.push_back({std::reduce(reads.begin(), reads.end()),
+                          std::reduce(writes.begin(), writes.end()), reads[hit] + writes[hit],
+                          reads[miss] + writes[miss], reads[conflict] + writes[conflict],
+                          ranks_[bank >> rank_shift_].refreshes});
     }
-    if (refresh_at_ == now) {
-        refresh();
-    } else {
-        activate(act_.slot, now);
-    }
-    return false;
+    return counts;
 }
 
 }  // namespace pagelens

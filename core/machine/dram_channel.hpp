@@ -14,12 +14,13 @@
 // A channel without row conflicts, its ideal twin, finds every row open.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
 
+#include "core/machine/dram_request.hpp"
+#include "core/machine/dram_returns.hpp"
 #include "core/machine/dram_timings.hpp"
 
 namespace pagelens {
@@ -39,14 +40,6 @@ struct DramBankCounts {
     friend bool operator==(const DramBankCounts&, const DramBankCounts&) = default;
 };
 
-struct DramRequest {
-    Picoseconds issued;      // handed through
-    std::uint32_t core = 0;  // handed through
-    std::uint32_t row = 0;
-    std::uint16_t bank = 0;  // of the channel
-    bool write = false;
-};
-
 // How a channel's banks are grouped: bank b is in group b >> group_shift, rank b >> rank_shift.
 struct DramChannelShape {
     std::uint32_t banks = 1;
@@ -62,101 +55,145 @@ class DramChannel {
                 unsigned window);
 
     // Makes room for so many requests at a time. Precondition: there are none.
-    void reserve(std::size_t requests) { queue_.resize(std::max(queue_.size(), requests)); }
+    void reserve(std::size_t requests);
 
-    // A request arrives. `now` never goes back, and is not later than next().
+    // A request arrives when it is issued, in their order, not before what has been run.
     // Precondition: there is room for it.
-    void add(const DramRequest& request, Picoseconds now);
-
-    // When the next command goes out; never() without requests.
-    [[nodiscard]] Picoseconds next() const {
-        return head_ == tail_ ? Picoseconds::never()
-                              : std::min(refresh_at_, std::min(act_.at, cas_.at));
+    void add(const DramRequest& request) {
+        next_ = earliest(next_, request.issued);
+        queued(arrived_++) = request;
+        queued(arrived_).issued = Picoseconds::never();
     }
-    // Carries out what next() says; true if that was a read or write, whose request is `served`.
-    // Precondition: there are requests.
-    bool step(DramRequest& served);
+
+    // Not later than what happens next; never() without requests.
+    [[nodiscard]] Picoseconds next() const { return next_; }
+    // All that happens before `end`; lines that are read or written go to `returns`.
+    void run(Picoseconds end, DramReturns& returns);
 
     // Does the refreshes due up to `now` in a channel without requests.
     void settle(Picoseconds now);
 
-    [[nodiscard]] const std::vector<DramBankCounts>& counts() const { return counts_; }
+    [[nodiscard]] std::vector<DramBankCounts> counts() const;
 
   private:
-    enum class Opened : std::uint8_t { before, from_closed, from_other_row };
-
     using CasReady = std::array<Picoseconds, 2>;  // when the next read, write may follow
 
-    struct Bank {
-        std::uint64_t waiting = 0;  // its requests in the window, by place in the ring
-        std::uint32_t row = 0;
-        bool open = false;               // and no precharge decided
-        bool closing = false;            // a precharge for another row decided, at precharge_at
-        Opened opened = Opened::before;  // how the row that is open came to be, until it is counted
-        Picoseconds precharge_at;        // if closing
-        Picoseconds precharged;          // closed and ready to be activated, as for tRP
-        Picoseconds act_ready;           // likewise, as for tRC and refresh
-        Picoseconds cas_ready;           // for tRCD
-        Picoseconds pre_ready;           // for tRAS, tRTP, tWR
+    enum class RowState : std::uint8_t {
+        closed,   // or to be closed by itself at the next moment that allows it
+        closing,  // a precharge for another row decided, at precharge_at
+        open      // and no precharge decided
     };
-    struct Group {
+    // How a request found its row.
+    enum Found : std::uint8_t { hit, miss, conflict };
+
+    struct alignas(64) Bank {
+        std::uint64_t waiting = 0;  // its requests in the window
+        Picoseconds precharge_at;   // if closing
+        Picoseconds act_at;         // unless open: for tRP, tRC and refresh
+        Picoseconds row_cycled;     // for tRC
+        Picoseconds cas_ready;      // for tRCD
+        Picoseconds pre_ready;      // for tRAS, tRTP, tWR
+        std::uint32_t row = 0;
+        RowState state = RowState::closed;
+        Found found = hit;  // by the first request for the row that is open, until it is served
+    };
+    // What the banks of a group, or of a rank, share: when the next may follow.
+    struct alignas(32) Shared {
         Picoseconds act_ready;
         CasReady cas_ready;
     };
     struct Rank {
-        Picoseconds act_ready;
-        CasReady cas_ready;
-        std::array<Picoseconds, 4> four_acts{};  // earliest next activate for tFAW, oldest at `act`
+        std::array<Picoseconds, 4> four_acts{};  // the last ones, and tFAW; the oldest at `act`
         unsigned act = 0;
         Picoseconds refresh_at;
+        std::uint64_t refreshes = 0;
+    };
+    using Served = std::array<std::array<std::uint64_t, 3>, 2>;  // [write][Found]
+
+    // In the window.
+    struct Waiting {
+        DramRequest request;
+        Picoseconds bank_ready;  // when its bank allows its next command
     };
     // The best command of a kind: its time and its request.
     struct Command {
         Picoseconds at = Picoseconds::never();
-        unsigned slot = 0;
+        std::uint64_t request = 0;
     };
 
-    [[nodiscard]] unsigned age(unsigned slot) const { return (slot - head_) % most_window; }
-    [[nodiscard]] unsigned oldest(std::uint64_t slots) const;
-    [[nodiscard]] Picoseconds cas_time(unsigned slot) const;
-    [[nodiscard]] Picoseconds act_time(unsigned slot) const;
-    void offer(Command& best, Picoseconds at, unsigned slot) const;
-    void find_cas(Picoseconds now);
-    void find_act(Picoseconds now);
+    // Requests have numbers in the order of arrival, from which their places in rings follow, and
+    // bits in masks of the window.
+    [[nodiscard]] DramRequest& queued(std::uint64_t number) { return queue_[number & queue_mask_]; }
+    [[nodiscard]] Waiting& waiting(std::uint64_t number) { return window_[number % most_window]; }
+    static std::uint64_t bit(std::uint64_t number) {
+        return std::uint64_t{1} << number % most_window;
+    }
+    // Of requests in the window: the oldest is the lowest bit.
+    [[nodiscard]] std::uint64_t by_age(std::uint64_t requests) const {
+        return std::rotr(requests, static_cast<int>(oldest_ % most_window));
+    }
+    [[nodiscard]] std::uint64_t first(std::uint64_t by_age) const {
+        return oldest_ + static_cast<unsigned>(std::countr_zero(by_age));
+    }
+    // The best of the requests by their time(Waiting); none is before `earliest`. Time and age are
+    // one number, so that no branch depends on which is less.
+    template <class Time>
+    [[nodiscard]] Command best(std::uint64_t requests, Picoseconds earliest, Time&& time) const {
+        std::uint64_t best = static_cast<std::uint64_t>(Picoseconds::never().raw()) * most_window;
+        for (std::uint64_t left = by_age(requests); left != 0; left &= left - 1) {
+            const auto age = static_cast<unsigned>(std::countr_zero(left));
+            const Picoseconds at = time(window_[(oldest_ + age) % most_window]);
+            const std::uint64_t here = static_cast<std::uint64_t>(at.raw()) * most_window + age;
+            best = here < best ? here : best;
+            if (at <= earliest) break;
+        }
+        return {Picoseconds(static_cast<std::int64_t>(best / most_window)),
+                oldest_ + best % most_window};
+    }
 
-    void enter(const DramRequest& request, Picoseconds now);
-    void make_ready(unsigned slot, Picoseconds now);
+    [[nodiscard]] Picoseconds entry() const;
+    [[nodiscard]] Picoseconds cas_time(const Waiting& waiting) const;
+    [[nodiscard]] Picoseconds act_time(const Waiting& waiting) const;
+    [[nodiscard]] bool its_row_is_open(const Bank& bank, const DramLine& line) const;
+    static void offer(Command& best, Picoseconds at, std::uint64_t number);
+    void find_cas();
+    void find_act();
+
+    void enter(Picoseconds now);
+    void make_ready(std::uint64_t number, Picoseconds now);
+    void find_ready(const Bank& bank, Picoseconds now);
+    void want(Bank& bank, Picoseconds now);
     void close_for_another(Bank& bank, Picoseconds now);
-    void keep_open(Bank& bank, Picoseconds now);
-    void activate(unsigned slot, Picoseconds now);
-    void serve(unsigned slot, Picoseconds now);
+    void keep_open(Bank& bank);
+    void activate(std::uint64_t number, Picoseconds now);
+    void serve(std::uint64_t number, Picoseconds now);
     void refresh();
-    void count(const DramRequest& request, Bank& bank);
-    void delay_cas(const DramRequest& request, Picoseconds now);
+    void delay_cas(const DramLine& line, Picoseconds now);
 
     DramTimings timings_;
     CasToCas cas_to_cas_;
-    Picoseconds least_gap_;  // from one read or write to the next
+    Picoseconds least_gap_;                  // from one read or write to the next
+    std::array<Picoseconds, 2> cas_to_pre_;  // [write]
     RowPolicy policy_;
-    unsigned window_;
-    unsigned group_shift_, rank_shift_;
+    unsigned width_;  // of the window
+    unsigned rank_shift_;
     std::vector<Bank> banks_;
-    std::vector<Group> groups_;
+    std::vector<Shared> in_group_, in_rank_;
     std::vector<Rank> ranks_;
-    std::vector<DramBankCounts> counts_;
+    std::vector<Served> served_;  // [bank]
 
-    // The window: places head_ to tail_ (counted on and on) of a ring.
-    std::array<DramRequest, most_window> slots_;
-    unsigned head_ = 0, tail_ = 0;
-    std::uint64_t waiting_ = 0;  // requests in the window
+    std::vector<DramRequest> queue_;  // those that arrived, or will
+    std::uint64_t queue_mask_ = 0;
+    // Numbers: of the oldest one in the window, of the next to enter it, of the next to arrive.
+    std::uint64_t oldest_ = 0, entered_ = 0, arrived_ = 0;
+    std::array<Waiting, most_window> window_;
+    std::uint64_t waiting_ = 0;  // requests in the window that are not served
     std::uint64_t ready_ = 0;    // of these, those whose row is open
     std::uint64_t opening_ = 0;  // the oldest request of each bank that has to be activated
-    Command cas_, act_;
+    Command cas_, act_;          // the best for those that are ready, and those that are opening
     Picoseconds last_cas_;
     Picoseconds refresh_at_;  // of the rank that is next
-    // Requests that the window has no place for, oldest first: a ring.
-    std::vector<DramRequest> queue_;
-    std::size_t queue_head_ = 0, queued_ = 0;
+    Picoseconds next_ = Picoseconds::never();
 };
 
 }  // namespace pagelens

@@ -1,5 +1,6 @@
-// The ways of each set in the order of their latest use, as a doubly linked list a set: each step
-// takes the same time however many ways there are, and no branch depends on which way it is.
+// The ways of each set in the order of their latest use, as a circle of links a set: each step
+// takes the same time however many ways there are. The way used longest ago stands beside the
+// latest one, so its use turns the circle by one place and changes no link.
 #pragma once
 
 #include <cassert>
@@ -13,54 +14,51 @@ class LruOrder {
   public:
     static constexpr std::uint32_t most_ways = 1u << 15;
 
-    LruOrder(std::size_t sets, std::uint32_t ways) : ways_(ways), links_(sets * (ways + 1)) {
+    LruOrder(std::size_t sets, std::uint32_t ways)
+        : ways_(ways), links_(sets * ways), latest_(sets, 0) {
         assert(ways >= 1 && ways <= most_ways);
         for (std::size_t i = 0; i < links_.size(); ++i) {
-            const auto way = static_cast<std::uint32_t>(i % (ways + 1));
-            links_[i].later = static_cast<std::uint16_t>(way == 0 ? ways : way - 1);
-            links_[i].earlier = static_cast<std::uint16_t>(way == ways ? 0 : way + 1);
+            const auto way = static_cast<std::uint32_t>(i % ways);
+            links_[i].later = static_cast<std::uint16_t>((way + ways - 1) % ways);
+            links_[i].earlier = static_cast<std::uint16_t>((way + 1) % ways);
         }
     }
 
-    // The way used longest ago.
-    [[nodiscard]] std::uint32_t oldest(std::size_t set) const {
-        return links_[set * (ways_ + 1) + ways_].later;
+    // The way used longest ago is used; which one.
+    std::uint32_t renew_oldest(std::size_t set) {
+        return latest_[set] = links(set)[latest_[set]].later;
     }
     // `way` is used.
     void renew(std::size_t set, std::uint32_t way) {
+        const std::uint16_t latest = latest_[set];
+        if (way == latest) return;
         Link* const links = this->links(set);
-        take_out(links, way);
-        put_after(links, ways_, way);
+        const std::uint16_t later = links[way].later, earlier = links[way].earlier;
+        links[later].earlier = earlier;
+        links[earlier].later = later;
+        const std::uint16_t oldest = links[latest].later;
+        const auto renewed = static_cast<std::uint16_t>(way);
+        links[renewed] = {oldest, latest};
+        links[oldest].earlier = renewed;
+        links[latest].later = renewed;
+        latest_[set] = renewed;
     }
     // `way` becomes the one used longest ago.
     void retire(std::size_t set, std::uint32_t way) {
-        Link* const links = this->links(set);
-        take_out(links, way);
-        put_after(links, links[ways_].later, way);
+        renew(set, way);
+        latest_[set] = links(set)[way].earlier;
     }
 
   private:
-    // The list is a circle through its end, which is at place `ways`: the latest way is the one
-    // `earlier` than the end, the one used longest ago is `later` than it.
     struct Link {
-        std::uint16_t later, earlier;
+        std::uint16_t later, earlier;  // of the latest way, `later` is the one used longest ago
     };
 
-    Link* links(std::size_t set) { return links_.data() + set * (ways_ + 1); }
-    static void take_out(Link* links, std::uint32_t way) {
-        const Link link = links[way];
-        links[link.later].earlier = link.earlier;
-        links[link.earlier].later = link.later;
-    }
-    static void put_after(Link* links, std::uint32_t place, std::uint32_t way) {
-        const std::uint16_t earlier = links[place].earlier;
-        links[way] = {static_cast<std::uint16_t>(place), earlier};
-        links[earlier].later = static_cast<std::uint16_t>(way);
-        links[place].earlier = static_cast<std::uint16_t>(way);
-    }
+    Link* links(std::size_t set) { return links_.data() + set * ways_; }
 
     std::uint32_t ways_;
-    std::vector<Link> links_;  // ways + 1 a set
+    std::vector<Link> links_;            // [set * ways_ + way]
+    std::vector<std::uint16_t> latest_;  // [set]
 };
 
 }  // namespace pagelens

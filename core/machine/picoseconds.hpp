@@ -1,7 +1,6 @@
 // Time in whole picoseconds, as a type of its own: a count of clocks is no time.
 #pragma once
 
-#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <limits>
@@ -12,9 +11,9 @@ class Picoseconds {
   public:
     constexpr Picoseconds() = default;
     constexpr explicit Picoseconds(std::int64_t count) : count_(count) {}
-    // Later than every event.
+    // Later than every event, and small enough that 64 times as much is a number too.
     static constexpr Picoseconds never() {
-        return Picoseconds(std::numeric_limits<std::int64_t>::max());
+        return Picoseconds(std::numeric_limits<std::int64_t>::max() / 64);
     }
 
     [[nodiscard]] constexpr std::int64_t raw() const { return count_; }
@@ -31,8 +30,10 @@ class Picoseconds {
     std::int64_t count_ = 0;
 };
 
-// The latest of several; std::max of a list goes through memory.
-constexpr Picoseconds latest(Picoseconds a, Picoseconds b) { return std::max(a, b); }
+// The earliest of two, the latest of several: values, where std::min and std::max take references
+// and a list goes through memory.
+constexpr Picoseconds earliest(Picoseconds a, Picoseconds b) { return b < a ? b : a; }
+constexpr Picoseconds latest(Picoseconds a, Picoseconds b) { return a < b ? b : a; }
 template <class... More>
 constexpr Picoseconds latest(Picoseconds a, Picoseconds b, More... more) {
     return latest(latest(a, b), more...);

@@ -1,14 +1,14 @@
 // One array of translations: set-associative (or of one set: fully associative), LRU. The arrays of
 // a TLB's levels and its paging-structure caches are all of this kind.
 //
-// A set is a row of 64-bit keys (0 is empty). What is looked up and not found is always brought in
-// by what follows (the second level, the walk), in place of the key used longest ago, so one step
-// does both.
+// A set has a 64-bit key for each way, and a row of marks, 16 bits of each key's hash: eight of
+// them are compared at once, and a key is looked at only where its mark is the one wanted. What is
+// looked up and not found is always brought in by what follows (the second level, the walk), in
+// place of the key used longest ago, so one step does both.
 #pragma once
 
-#include <smmintrin.h>
+#include <emmintrin.h>
 
-#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cstdint>
@@ -27,7 +27,8 @@ class TlbArray {
           stride_((ways + step - 1) / step * step),
           set_mask_(entries / ways - 1),
           fold_bits_(folded ? static_cast<unsigned>(std::bit_width(set_mask_)) : no_fold),
-          keys_(std::size_t{sets()} * stride_),
+          marks_(std::size_t{sets()} * stride_),
+          keys_(entries),
           order_(sets(), ways) {
         assert(entries % ways == 0 && std::has_single_bit(sets()));
     }
@@ -43,15 +44,22 @@ class TlbArray {
         if (key == latest_) return true;  // and the latest of its set already
         latest_ = key;
         const std::size_t set = (number ^ number >> fold_bits_) & set_mask_;
-        std::uint64_t* const row = keys_.data() + set * stride_;
-        std::uint32_t way = find(row, key);
-        const bool found = way != no_way;
-        if (!found) {
-            way = order_.oldest(set);
-            row[way] = key;
+        std::uint16_t* const marks = marks_.data() + set * stride_;
+        std::uint64_t* const keys = keys_.data() + set * ways_;
+        const std::uint16_t mark = mark_of(key);
+        const __m128i wanted = _mm_set1_epi16(static_cast<short>(mark));
+        for (std::uint32_t first = 0; first < stride_; first += step) {
+            for (std::uint32_t left = same(marks + first, wanted); left != 0; left &= left - 1) {
+                const std::uint32_t way = first + static_cast<unsigned>(std::countr_zero(left));
+                if (keys[way] != key) continue;
+                order_.renew(set, way);
+                return true;
+            }
         }
-        order_.renew(set, way);
-        return found;
+        const std::uint32_t way = order_.renew_oldest(set);
+        marks[way] = mark;
+        keys[way] = key;
+        return false;
     }
 
     // Forgets the keys for which gone(number, kind).
@@ -59,12 +67,13 @@ class TlbArray {
     void forget_if(Gone&& gone) {
         latest_ = 0;
         for (std::size_t set = 0; set <= set_mask_; ++set) {
-            std::uint64_t* const row = keys_.data() + set * stride_;
+            std::uint16_t* const marks = marks_.data() + set * stride_;
+            const std::uint64_t* const keys = keys_.data() + set * ways_;
             for (std::uint32_t way = 0; way < ways_; ++way) {
-                if (row[way] == 0 ||
-                    !gone(row[way] >> kind_bits, static_cast<unsigned>(row[way] & kinds)))
+                if (marks[way] == 0 ||
+                    !gone(keys[way] >> kind_bits, static_cast<unsigned>(keys[way] & kinds)))
                     continue;
-                row[way] = 0;  // the first to be taken again
+                marks[way] = 0;  // the first to be taken again
                 order_.retire(set, way);
             }
         }
@@ -74,51 +83,26 @@ class TlbArray {
     static constexpr unsigned kind_bits = 3;
     static constexpr unsigned kinds = (1u << kind_bits) - 1;
     static constexpr unsigned no_fold = 63;
-    static constexpr std::uint32_t step = 4;  // ways looked at together
-    static constexpr std::uint32_t no_way = ~std::uint32_t{0};
+    static constexpr std::uint32_t step = 16;  // marks compared together
 
-    // The way of `key`. Places that a row only has to fill its steps are empty.
-    [[gnu::always_inline]] std::uint32_t find(const std::uint64_t* row, std::uint64_t key) const {
-        const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(key));
-        std::uint32_t found = 0;
-        switch (stride_) {
-            case 16:
-                found |= same(row + 12, wanted) << 12;
-                [[fallthrough]];
-            case 12:
-                found |= same(row + 8, wanted) << 8;
-                [[fallthrough]];
-            case 8:
-                found |= same(row + 4, wanted) << 4;
-                [[fallthrough]];
-            case 4:
-                found |= same(row, wanted);
-                return found == 0 ? no_way : static_cast<std::uint32_t>(std::countr_zero(found));
-            default:
-                break;
-        }
-        for (std::uint32_t way = 0; way < stride_; way += step) {
-            found = same(row + way, wanted);
-            if (found != 0) return way + static_cast<std::uint32_t>(std::countr_zero(found));
-        }
-        return no_way;
+    // Never 0, which marks an empty way, and the places that a row only has to fill its steps.
+    static std::uint16_t mark_of(std::uint64_t key) {
+        constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
+        return static_cast<std::uint16_t>(key * golden >> 48 | 1);
     }
-    // Which of `step` keys are the one wanted.
-    static std::uint32_t same(const std::uint64_t* keys, __m128i wanted) {
-        const __m128i low = _mm_cmpeq_epi64(load(keys), wanted);
-        const __m128i high = _mm_cmpeq_epi64(load(keys + 2), wanted);
-        return static_cast<std::uint32_t>(
-            _mm_movemask_ps(_mm_castsi128_ps(_mm_packs_epi32(low, high))));
-    }
-    static __m128i load(const std::uint64_t* from) {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    static std::uint32_t same(const std::uint16_t* marks, __m128i wanted) {
+        const auto* here = reinterpret_cast<const __m128i*>(marks);
+        const __m128i low = _mm_cmpeq_epi16(_mm_loadu_si128(here), wanted);
+        const __m128i high = _mm_cmpeq_epi16(_mm_loadu_si128(here + 1), wanted);
+        return static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(low, high)));
     }
 
     std::uint32_t ways_;
-    std::uint32_t stride_;  // keys of a row in memory: a multiple of `step`
+    std::uint32_t stride_;  // marks of a row in memory: a multiple of `step`
     std::uint32_t set_mask_;
     unsigned fold_bits_;
     std::uint64_t latest_ = 0;  // the key used last
+    std::vector<std::uint16_t> marks_;
     std::vector<std::uint64_t> keys_;
     LruOrder order_;
 };

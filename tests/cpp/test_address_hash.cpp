@@ -165,6 +165,23 @@ TEST_CASE("a hash may have 32 bits") {
     CHECK(hash(~std::uint64_t{0} >> 8) == 0xffff);
 }
 
+TEST_CASE("many parities alone are the value's bits, unless the groups leave values out") {
+    std::mt19937_64 random(7);
+    HashForm form;
+    form.levels.resize(1);
+    for (Masks* masks : {&form.levels[0].low, &form.group}) {
+        for (int bit = 0; bit < 11; ++bit) masks->push_back(random() >> 12 | 64);
+    }
+    for (const std::uint32_t group_values : {1u << 11, (1u << 11) + 1}) {
+        form.group_values = group_values;
+        const AddressHash hash(form);
+        for (int i = 0; i < 1000; ++i) {
+            const std::uint64_t address = random() >> 12;
+            REQUIRE(hash(address) == slow_hash(form, address));
+        }
+    }
+}
+
 TEST_CASE("batches give what single addresses give") {
     std::mt19937_64 random(1);
     const AddressHash hash(drawn_form(random));
