@@ -4,11 +4,13 @@
 #include <bit>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace pagelens {
 namespace {
 
 constexpr std::uint64_t most_lines = 1ull << 30;  // of one cache: 64 GiB
+constexpr std::uint32_t most_slices = 256;        // a line's slice is a byte beside it
 
 void require(bool good, const std::string& what) {
     if (!good) throw std::invalid_argument(what);
@@ -30,13 +32,26 @@ std::uint64_t end_of_lines(const CacheGeometry& cache) {
                                    : cache.sets * (std::uint64_t{CacheRows<true>::most_tag} + 1);
 }
 
-// Every cache draws from a sequence of its own.
-std::uint64_t seed_of(const HierarchyModel& model, unsigned level, std::uint32_t index) {
-    return RandomVictims::begin(model.seed, std::uint64_t{level} << 32 | index);
+// Every cache of a level draws from a sequence of its own.
+std::vector<std::uint64_t> seeds_of(const HierarchyModel& model, unsigned level,
+                                    std::uint32_t caches) {
+    std::vector<std::uint64_t> seeds;
+    for (std::uint32_t i = 0; i < caches; ++i)
+        seeds.push_back(RandomVictims::begin(model.seed, std::uint64_t{level} << 32 | i));
+    return seeds;
+}
+
+std::uint32_t tiles_of(const HierarchyModel& model) {
+    return (model.cores + model.l2.shared_by - 1) / model.l2.shared_by;
+}
+
+std::uint32_t slices_of(const HierarchyModel& model) {
+    return model.slices ? model.slices->values() : 1;
 }
 
 void check(const HierarchyModel& model) {
-    const std::uint32_t slices = model.slices ? model.slices->values() : 1;
+    const std::uint32_t slices = slices_of(model);
+    require(slices <= most_slices, "slices: at most 256, not " + std::to_string(slices));
     require(model.cores >= 1 && model.cores <= MemoryAccess::most_cores,
             "cores must be 1 to 65536");
     require(model.l2.shared_by >= 1, "l2: shared by no core");
@@ -59,9 +74,8 @@ void check(const HierarchyModel& model) {
     if (model.snoop_filter) {
         check(*model.snoop_filter, slices, "snoop_filter");
     }
-    const std::uint32_t tiles = (model.cores + model.l2.shared_by - 1) / model.l2.shared_by;
-    require(tiles <= most_holders,
-            "cores: at most 64 L2 caches in one hierarchy, not " + std::to_string(tiles));
+    require(tiles_of(model) <= most_holders,
+            "cores: at most 64 L2 caches in one hierarchy, not " + std::to_string(tiles_of(model)));
 }
 
 bool is_plain(const HierarchyModel& model) {
@@ -76,45 +90,44 @@ bool is_plain(const HierarchyModel& model) {
 
 template <bool plain>
 HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
-    : cores_(model.cores),
-      l1_shared_by_(model.l1 ? model.l1->shared_by : 1),
-      l2_shared_by_(model.l2.shared_by),
+    : l2_shared_by_(model.l2.shared_by),
       l1s_per_tile_(model.l1 ? model.l2.shared_by / model.l1->shared_by : 0),
       l2_inclusion_(model.l2_inclusion),
       l3_inclusion_(model.l3 ? model.l3->inclusion : Inclusion::victim),
       slices_(model.slices),
+      l2_(model.l2.geometry, tiles_of(model), seeds_of(model, 2, tiles_of(model)), true),
       lines_end_(end_of_lines(model.l2.geometry)),
       counts_(std::size_t{model.cores} * cache_counters) {
-    const std::uint32_t tiles = (cores_ + l2_shared_by_ - 1) / l2_shared_by_;
-    const std::uint32_t slices = model.slices ? model.slices->values() : 1;
-    for (std::uint32_t i = 0; i < tiles; ++i) {
-        l2_.emplace_back(model.l2.geometry, 1, seed_of(model, 2, i));
-    }
-    std::size_t private_lines = tiles * model.l2.geometry.lines();
+    const std::uint32_t tiles = tiles_of(model);
+    const std::uint32_t slices = slices_of(model);
+    std::uint64_t private_lines = tiles * model.l2.geometry.lines();
+    for (std::uint32_t core = 0; core < model.cores; ++core)
+        own_.push_back({model.l1 ? core / model.l1->shared_by : 0, core / l2_shared_by_});
     if (model.l1) {
-        for (std::uint32_t i = 0; i < tiles * l1s_per_tile_; ++i) {
-            l1_.emplace_back(model.l1->geometry, 1, seed_of(model, 1, i));
-        }
-        private_lines += l1_.size() * model.l1->geometry.lines();
+        const std::uint32_t l1s = tiles * l1s_per_tile_;
+        l1_.emplace(model.l1->geometry, l1s, seeds_of(model, 1, l1s), true);
+        private_lines += l1s * model.l1->geometry.lines();
         lines_end_ = std::min(lines_end_, end_of_lines(model.l1->geometry));
     }
     if (model.l3) {
-        l3_.emplace(model.l3->geometry, slices, seed_of(model, 3, 0));
+        l3_.emplace(model.l3->geometry, slices, seeds_of(model, 3, 1), false);
         lines_end_ = std::min(lines_end_, end_of_lines(model.l3->geometry));
     }
     if (const auto& its = model.snoop_filter; its && !its->fully_associative) {
-        filter_.emplace(slices, its->sets, its->ways, its->replacement, seed_of(model, 4, 0));
+        filter_.emplace(slices, its->sets, its->ways, its->replacement,
+                        seeds_of(model, 4, 1).front());
         lines_end_ = std::min(lines_end_, end_of_lines(*its));
     } else if (its || tiles > 1) {
         filter_.emplace(private_lines);
     }
     lines_end_ = std::min(lines_end_, MemoryAccess::end_of_lines);
+    asked_for_.fill(lines_end_);
 }
 
 template <bool plain>
 bool HierarchyOf<plain>::private_holds(std::uint32_t core, std::uint64_t line) const {
-    return l2_[core / l2_shared_by_].find(line, 0) ||
-           (!l1_.empty() && l1_[core / l1_shared_by_].find(line, 0));
+    const auto [l1, tile] = own_[core];
+    return l2_.find(line, tile) || (l1_ && l1_->find(line, l1));
 }
 
 template <bool plain>
@@ -127,14 +140,14 @@ bool HierarchyOf<plain>::l3_holds(std::uint64_t line) const {
 template <bool plain>
 bool HierarchyOf<plain>::is_possible(std::uint32_t core, std::uint64_t line,
                                      AccessKind kind) const {
-    return core < cores_ && line < lines_end_ && kind <= AccessKind::stream_store &&
-           (kind != AccessKind::write_back || l1_.empty());
+    return core < own_.size() && line < lines_end_ && kind <= AccessKind::stream_store &&
+           (kind != AccessKind::write_back || !l1_);
 }
 
 template <bool plain>
 void HierarchyOf<plain>::refuse(std::uint32_t core, std::uint64_t line, AccessKind kind) const {
-    require(core < cores_, "core " + std::to_string(core) + " is not below " +
-                               std::to_string(cores_) + ", the number of cores");
+    require(core < own_.size(), "core " + std::to_string(core) + " is not below " +
+                                    std::to_string(own_.size()) + ", the number of cores");
     require(line < lines_end_, "line " + std::to_string(line) + " is not below " +
                                    std::to_string(lines_end_) + ", what the caches can tell apart");
     require(kind != AccessKind::write_back,
@@ -171,44 +184,57 @@ void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& t
     run(std::span(chunk).first(size), traffic);
 }
 
-// Returns the line's slice, or unknown_slice where L1 is going to hit, most likely.
+// Whether L1 is going to miss, most likely: then L2's row is asked for.
 template <bool plain>
-[[gnu::always_inline]] inline std::uint32_t HierarchyOf<plain>::expect(
-    const LineAccess& its) const {
-    if (!l1_.empty() && l1_[its.core / l1_shared_by_].find(its.line, 0)) return unknown_slice;
+bool HierarchyOf<plain>::expect_l1_miss(const LineAccess& its) {
+    if (l1_ && std::exchange(asked_for_[its.line % lately], its.line) == its.line) return false;
+    l2_.prefetch(its.line, own_[its.core].tile);
+    return true;
+}
+
+// Where L2 is going to miss, too, the line's slice, and the rows of this line and of the one that
+// it will push out are asked for; else unknown_slice.
+template <bool plain>
+std::uint32_t HierarchyOf<plain>::expect_l2_miss(const LineAccess& its) {
+    Spot spot = l2_.find(its.line, own_[its.core].tile);
+    if (spot) return unknown_slice;
     const std::uint32_t slice = slice_of(its.line);
-    l2_[its.core / l2_shared_by_].prefetch(its.line, 0);
-    if (l3_) l3_->prefetch(its.line, slice);
-    if (filter_) filter_->prefetch(its.line, slice);
+    prefetch_shared(its.line, slice);
+    const Entry victim = l2_.likely_victim(spot, its.line);
+    if (victim.valid) prefetch_shared(victim.line, l2_.beside(spot));
     return slice;
 }
 
 template <bool plain>
-[[gnu::always_inline]] inline void HierarchyOf<plain>::expect_victim(const LineAccess& its,
-                                                                     std::uint32_t slice) const {
-    if (slice == unknown_slice || (!l3_ && !filter_)) return;
-    const Cache& l2 = l2_[its.core / l2_shared_by_];
-    if (l2.find(its.line, 0)) return;
-    const auto victim = l2.likely_victim(its.line, 0);
-    if (!victim.valid) return;
-    const std::uint32_t its_slice = slice_of(victim.line);
-    if (l3_) l3_->prefetch(victim.line, its_slice);
-    if (filter_) filter_->prefetch(victim.line, its_slice);
+void HierarchyOf<plain>::prefetch_shared(std::uint64_t line, std::uint32_t slice) const {
+    if (l3_) l3_->prefetch(line, slice);
+    if (filter_) filter_->prefetch(line, slice);
 }
 
-// The state of large caches lies in the host's memory, so it is asked for ahead: the rows of a line
-// first, and when they are there, those of the line that it will push out of L2.
+// The state of large caches lies in the host's memory, so it is asked for ahead: L2's rows for the
+// part of the batch after the next, then those of L3 and filter for the next.
 template <bool plain>
 void HierarchyOf<plain>::run(std::span<const LineAccess> batch, MemoryTraffic& traffic) {
-    std::array<std::uint32_t, ahead> slices;  // of the accesses under way
-    for (std::size_t i = 0; i < batch.size() + ahead; ++i) {
-        if (i >= ahead) {
-            const LineAccess& its = batch[i - ahead];
-            access(its, slices[i % ahead], traffic);
+    std::array<std::array<std::uint32_t, part_size>, 3> slices;  // of the parts under way
+    const auto part = [batch](std::size_t number) {
+        const std::size_t first = std::min(batch.size(), number * part_size);
+        return batch.subspan(first, std::min(batch.size() - first, part_size));
+    };
+    const std::size_t parts = (batch.size() + part_size - 1) / part_size;
+    for (std::size_t now = 0; now < parts + 2; ++now) {
+        auto& after_next = slices[now % 3];
+        for (std::uint32_t i = 0; const LineAccess& its : part(now))
+            after_next[i++] = expect_l1_miss(its) ? 0 : unknown_slice;
+        if (now < 1) continue;
+        auto& next = slices[(now - 1) % 3];
+        for (std::uint32_t i = 0; const LineAccess& its : part(now - 1)) {
+            if (next[i] != unknown_slice) next[i] = expect_l2_miss(its);
+            ++i;
         }
-        if (i < batch.size()) slices[i % ahead] = expect(batch[i]);
-        if (const std::size_t then = i - ahead / 2; i >= ahead / 2 && then < batch.size())
-            expect_victim(batch[then], slices[then % ahead]);
+        if (now < 2) continue;
+        const auto& known = slices[(now - 2) % 3];
+        for (std::uint32_t i = 0; const LineAccess& its : part(now - 2))
+            access(its, known[i++], traffic);
     }
 }
 
@@ -216,7 +242,8 @@ template <bool plain>
 void HierarchyOf<plain>::access(const LineAccess& its, std::uint32_t slice,
                                 MemoryTraffic& traffic) {
     const auto [line, core, kind] = its;
-    const Requester who{core, core / l2_shared_by_, &counts_[core * cache_counters], &traffic};
+    const auto [l1, tile] = own_[core];
+    const Requester who{core, l1, tile, &counts_[core * cache_counters], &traffic};
     who.count(Counter::accesses);
     switch (kind) {
         case AccessKind::read:
@@ -234,77 +261,70 @@ void HierarchyOf<plain>::access(const LineAccess& its, std::uint32_t slice,
 template <bool plain>
 void HierarchyOf<plain>::load_or_store(const Requester& who, std::uint64_t line,
                                        std::uint32_t slice, bool write) {
-    if (l1_.empty()) {
+    if (!l1_) {
         at_l2(who, line, slice, write, false);
         return;
     }
-    Cache& l1 = l1_[who.core / l1_shared_by_];
-    const auto spot = l1.find(line, 0);
+    const Spot spot = l1_->find(line, who.l1);
     if (spot) {
-        const bool to_own = write && !l1.dirty(spot);
-        l1.use(spot, write);
+        const bool to_own = write && !l1_->dirty(spot);
+        l1_->use(spot, write);
         if (to_own) {
             if (l1s_per_tile_ > 1) settle_siblings(who, line, true);
-            own(who, line, slice == unknown_slice ? slice_of(line) : slice);
+            own(who, line, l1_->beside(spot));
         }
         return;
     }
-    if (slice == unknown_slice) slice = slice_of(line);
     who.count(Counter::l1d_replacement);
     const bool given = l1s_per_tile_ > 1 && settle_siblings(who, line, write);
     const bool dirty = at_l2(who, line, slice, write, given);
-    const auto victim = l1.fill(spot, line, write || dirty);
-    if (victim.valid) l1_victim(who, victim);
+    fill_l1(who, spot, line, slice, write || dirty);
 }
 
 // A line that L1 does not have, or there is none. `given`: another L1 of the tile gives it. True if
-// L2 hands a dirty line over, being exclusive.
+// L2 hands a dirty line over, being exclusive. `slice` is known afterwards.
 template <bool plain>
-bool HierarchyOf<plain>::at_l2(const Requester& who, std::uint64_t line, std::uint32_t slice,
+bool HierarchyOf<plain>::at_l2(const Requester& who, std::uint64_t line, std::uint32_t& slice,
                                bool write, bool given) {
     who.count(Counter::l2_references);
-    Cache& l2 = l2_[who.tile];
     const bool exclusive = l2_inclusion_ == Inclusion::exclusive;
-    const bool makes_dirty = write && l1_.empty();
-    const auto spot = l2.find(line, 0);
+    const bool makes_dirty = write && !l1_;
+    const Spot spot = l2_.find(line, who.tile);
     if (spot) {
-        const bool dirty = l2.dirty(spot);
+        slice = l2_.beside(spot);
+        const bool dirty = l2_.dirty(spot);
         if (exclusive) {
-            l2.remove(spot);
+            l2_.remove(spot);
         } else {
-            l2.use(spot, makes_dirty);
+            l2_.use(spot, makes_dirty);
         }
         if (write && !dirty) own(who, line, slice);
         return exclusive && dirty;
     }
+    if (slice == unknown_slice) slice = slice_of(line);
     who.count(Counter::l2_misses);
     const bool dirty = request(who, line, slice, write ? Want::own : Want::share, given);
     if (exclusive) return dirty;
-    who.count(Counter::l2_lines_in);
-    const auto victim = l2.fill(spot, line, dirty || makes_dirty);
-    if (victim.valid) l2_victim(who, victim);
+    fill_l2(who, spot, line, slice, dirty || makes_dirty);
     return false;
 }
 
 template <bool plain>
-void HierarchyOf<plain>::write_back(const Requester& who, std::uint64_t line, std::uint32_t slice) {
-    Cache& l2 = l2_[who.tile];
-    const auto spot = l2.find(line, 0);
+void HierarchyOf<plain>::write_back(Requester who, std::uint64_t line, std::uint32_t slice) {
+    const Spot spot = l2_.find(line, who.tile);
     if (spot) {
-        const bool dirty = l2.dirty(spot);
-        l2.use(spot, true);
-        if (!dirty) own(who, line, slice);
+        const bool dirty = l2_.dirty(spot);
+        l2_.use(spot, true);
+        if (!dirty) own(who, line, l2_.beside(spot));
         return;
     }
+    if (slice == unknown_slice) slice = slice_of(line);
     request(who, line, slice, Want::own_whole, false);
-    who.count(Counter::l2_lines_in);
-    const auto victim = l2.fill(spot, line, true);
-    if (victim.valid) l2_victim(who, victim);
+    fill_l2(who, spot, line, slice, true);
 }
 
 template <bool plain>
-void HierarchyOf<plain>::stream_store(const Requester& who, std::uint64_t line,
-                                      std::uint32_t slice) {
+void HierarchyOf<plain>::stream_store(Requester who, std::uint64_t line, std::uint32_t slice) {
     bool dirty = invalidate(filter_ ? filter_->remove(line, slice) : 1, line, false);
     if (l3_) {
         if (const auto spot = l3_->find(line, slice)) dirty |= l3_->remove(spot);
@@ -316,52 +336,68 @@ void HierarchyOf<plain>::stream_store(const Requester& who, std::uint64_t line,
 // --- private caches
 
 template <bool plain>
-void HierarchyOf<plain>::l1_victim(const Requester& who, const Victim& victim) {
-    if (victim.dirty) who.count(Counter::l1d_writebacks);
-    if (!victim.dirty && l2_inclusion_ != Inclusion::exclusive) {
-        if (filter_ && !l1s_hold(who.tile, victim.line) && !l2_[who.tile].find(victim.line, 0)) {
-            filter_->leave(victim.line, slice_of(victim.line), who.tile);
-        }
-        return;
-    }
-    Cache& l2 = l2_[who.tile];
-    const auto spot = l2.find(victim.line, 0);
-    if (spot) return l2.use(spot, true);
-    who.count(Counter::l2_lines_in);
-    const auto next = l2.fill(spot, victim.line, victim.dirty);
-    if (next.valid) l2_victim(who, next);
+void HierarchyOf<plain>::fill_l1(const Requester& who, Spot spot, std::uint64_t line,
+                                 std::uint32_t slice, bool dirty) {
+    const Entry out = l1_->fill(spot, line, dirty);
+    const std::uint32_t its_slice =
+        std::exchange(l1_->beside(spot), static_cast<std::uint8_t>(slice));
+    if (out.valid) l1_victim(who, out.line, its_slice, out.dirty);
 }
 
 template <bool plain>
-void HierarchyOf<plain>::l2_victim(const Requester& who, const Victim& victim) {
-    bool dirty = victim.dirty, held = false;
+void HierarchyOf<plain>::fill_l2(const Requester& who, Spot spot, std::uint64_t line,
+                                 std::uint32_t slice, bool dirty) {
+    who.count(Counter::l2_lines_in);
+    const Entry out = l2_.fill(spot, line, dirty);
+    const std::uint32_t its_slice =
+        std::exchange(l2_.beside(spot), static_cast<std::uint8_t>(slice));
+    if (out.valid) l2_victim(who, out.line, its_slice, out.dirty);
+}
+
+template <bool plain>
+void HierarchyOf<plain>::l1_victim(const Requester& who, std::uint64_t line, std::uint32_t slice,
+                                   bool dirty) {
+    if (dirty) who.count(Counter::l1d_writebacks);
+    if (!dirty && l2_inclusion_ != Inclusion::exclusive) {
+        if (filter_ && !l1s_hold(who.tile, line) && !l2_.find(line, who.tile)) {
+            filter_->leave(line, slice, who.tile);
+        }
+        return;
+    }
+    const Spot spot = l2_.find(line, who.tile);
+    if (spot) return l2_.use(spot, true);
+    fill_l2(who, spot, line, slice, dirty);
+}
+
+template <bool plain>
+void HierarchyOf<plain>::l2_victim(const Requester& who, std::uint64_t line, std::uint32_t slice,
+                                   bool dirty) {
+    bool held = false;
     if (l2_inclusion_ == Inclusion::inclusive) {
-        for (Cache& l1 : l1s_of(who.tile)) {
-            if (const auto spot = l1.find(victim.line, 0)) dirty |= l1.remove(spot);
+        for (std::uint32_t l1 = first_l1(who.tile); l1 < first_l1(who.tile + 1); ++l1) {
+            if (const Spot spot = l1_->find(line, l1)) dirty |= l1_->remove(spot);
         }
     } else if (filter_ || l3_inclusion_ == Inclusion::exclusive) {
-        held = l1s_hold(who.tile, victim.line);
+        held = l1s_hold(who.tile, line);
     }
     if (dirty) who.count(Counter::l2_writebacks);
-    const std::uint32_t slice = slice_of(victim.line);
-    if (filter_ && !held) held = filter_->leave(victim.line, slice, who.tile) != 0;
-    cast_out(who, victim.line, slice, dirty, held);
+    if (filter_ && !held) held = filter_->leave(line, slice, who.tile) != 0;
+    cast_out(who, line, slice, dirty, held);
 }
 
 // Other L1s above the same L2 give up a line that is to be written, or what they have written to
 // it. True if one of them had it.
 template <bool plain>
-bool HierarchyOf<plain>::settle_siblings(const Requester& who, std::uint64_t line, bool write) {
-    const Cache* const own_l1 = &l1_[who.core / l1_shared_by_];
+bool HierarchyOf<plain>::settle_siblings(Requester who, std::uint64_t line, bool write) {
     bool found = false;
-    for (Cache& l1 : l1s_of(who.tile)) {
-        if (&l1 == own_l1) continue;
-        const auto spot = l1.find(line, 0);
+    for (std::uint32_t l1 = first_l1(who.tile); l1 < first_l1(who.tile + 1); ++l1) {
+        if (l1 == who.l1) continue;
+        const Spot spot = l1_->find(line, l1);
         if (!spot) continue;
         found = true;
-        const bool dirty = l1.dirty(spot);
-        write ? static_cast<void>(l1.remove(spot)) : l1.clean(spot);
-        if (dirty) l1_victim(who, {line, true, true});
+        const bool dirty = l1_->dirty(spot);
+        write ? static_cast<void>(l1_->remove(spot)) : l1_->clean(spot);
+        if (dirty) l1_victim(who, line, l1_->beside(spot), true);
     }
     return found;
 }
@@ -372,14 +408,14 @@ bool HierarchyOf<plain>::invalidate(Holders tiles, std::uint64_t line, bool coun
     for (; tiles != 0; tiles &= tiles - 1) {
         const auto tile = static_cast<std::uint32_t>(std::countr_zero(tiles));
         bool held = false;
-        const auto take_from = [&](Cache& cache) {
-            if (const auto spot = cache.find(line, 0)) {
-                dirty |= cache.remove(spot);
+        const auto take_from = [&](Cache& caches, std::uint32_t part) {
+            if (const Spot spot = caches.find(line, part)) {
+                dirty |= caches.remove(spot);
                 held = true;
             }
         };
-        take_from(l2_[tile]);
-        for (Cache& l1 : l1s_of(tile)) take_from(l1);
+        take_from(l2_, tile);
+        for (std::uint32_t l1 = first_l1(tile); l1 < first_l1(tile + 1); ++l1) take_from(*l1_, l1);
         if (held && counted) {
             ++counts_[std::size_t{tile} * l2_shared_by_ * cache_counters +
                       static_cast<std::size_t>(Counter::l2_back_invalidations)];
@@ -392,22 +428,23 @@ bool HierarchyOf<plain>::invalidate(Holders tiles, std::uint64_t line, bool coun
 template <bool plain>
 bool HierarchyOf<plain>::clean(std::uint32_t tile, std::uint64_t line) {
     bool dirty = false;
-    const auto clean_in = [&](Cache& cache) {
-        if (const auto spot = cache.find(line, 0)) {
-            dirty |= cache.dirty(spot);
-            cache.clean(spot);
+    const auto clean_in = [&](Cache& caches, std::uint32_t part) {
+        if (const Spot spot = caches.find(line, part)) {
+            dirty |= caches.dirty(spot);
+            caches.clean(spot);
         }
     };
-    clean_in(l2_[tile]);
-    for (Cache& l1 : l1s_of(tile)) clean_in(l1);
+    clean_in(l2_, tile);
+    for (std::uint32_t l1 = first_l1(tile); l1 < first_l1(tile + 1); ++l1) clean_in(*l1_, l1);
     return dirty;
 }
 
 template <bool plain>
 bool HierarchyOf<plain>::l1s_hold(std::uint32_t tile, std::uint64_t line) const {
-    const auto* const first = l1_.data() + std::size_t{tile} * l1s_per_tile_;
-    return std::any_of(first, first + l1s_per_tile_,
-                       [line](const Cache& l1) { return static_cast<bool>(l1.find(line, 0)); });
+    for (std::uint32_t l1 = first_l1(tile); l1 < first_l1(tile + 1); ++l1) {
+        if (l1_->find(line, l1)) return true;
+    }
+    return false;
 }
 
 // --- what the cores share
@@ -434,7 +471,7 @@ bool HierarchyOf<plain>::request(const Requester& who, std::uint64_t line, std::
     }
     bool found = false;
     if (l3_) {
-        const auto spot = l3_->find(line, slice);
+        const Spot spot = l3_->find(line, slice);
         found = static_cast<bool>(spot);
         const bool stays = l3_inclusion_ == Inclusion::inclusive ||
                            (l3_inclusion_ == Inclusion::victim && want == Want::share);
@@ -443,7 +480,7 @@ bool HierarchyOf<plain>::request(const Requester& who, std::uint64_t line, std::
         } else if (found) {
             dirty |= l3_->remove(spot);
         } else if (l3_inclusion_ == Inclusion::inclusive) {
-            fill_inclusive_l3(who, line, spot);
+            fill_inclusive_l3(who, spot, line, slice);
         }
     }
     if (want != Want::own_whole) {
@@ -455,7 +492,7 @@ bool HierarchyOf<plain>::request(const Requester& who, std::uint64_t line, std::
     if (evicted.holders != 0) {
         who.count(Counter::sf_evictions);
         const bool written = invalidate(evicted.holders, evicted.line, true);
-        cast_out(who, evicted.line, slice_of(evicted.line), written, false);
+        cast_out(who, evicted.line, slice, written, false);  // an entry's row is of one slice
     }
     return dirty;
 }
@@ -480,7 +517,7 @@ void HierarchyOf<plain>::cast_out(const Requester& who, std::uint64_t line, std:
     const bool taken = l3_ && (l3_inclusion_ == Inclusion::victim ||
                                (l3_inclusion_ == Inclusion::exclusive && !held));
     if (l3_ && (taken || dirty)) {
-        const auto spot = l3_->find(line, slice);
+        Spot spot = l3_->find(line, slice);
         if (spot) return l3_->use(spot, dirty);
         if (taken) return l3_victim(who, l3_->fill(spot, line, dirty));
     }
@@ -488,17 +525,19 @@ void HierarchyOf<plain>::cast_out(const Requester& who, std::uint64_t line, std:
 }
 
 template <bool plain>
-void HierarchyOf<plain>::fill_inclusive_l3(const Requester& who, std::uint64_t line,
-                                           typename Cache::Spot spot) {
-    auto victim = l3_->fill(spot, line, false);
+void HierarchyOf<plain>::fill_inclusive_l3(Requester who, Spot spot, std::uint64_t line,
+                                           std::uint32_t slice) {
+    Entry victim = l3_->fill(spot, line, false);
     if (!victim.valid) return;
-    const Holders holders = filter_ ? filter_->remove(victim.line, slice_of(victim.line)) : 1;
+    // A row is of one slice; without rows any line may have gone.
+    const std::uint32_t its_slice = plain ? slice : slice_of(victim.line);
+    const Holders holders = filter_ ? filter_->remove(victim.line, its_slice) : 1;
     victim.dirty |= invalidate(holders, victim.line, true);
     l3_victim(who, victim);
 }
 
 template <bool plain>
-void HierarchyOf<plain>::l3_victim(const Requester& who, const Victim& victim) {
+void HierarchyOf<plain>::l3_victim(const Requester& who, const Entry& victim) {
     if (!victim.dirty) return;
     who.count(Counter::llc_victims_m);
     memory(who, victim.line, true);
@@ -507,7 +546,7 @@ void HierarchyOf<plain>::l3_victim(const Requester& who, const Victim& victim) {
 template <bool plain>
 void HierarchyOf<plain>::memory(const Requester& who, std::uint64_t line, bool write) {
     who.count(write ? Counter::dram_writes : Counter::dram_reads);
-    who.traffic->emplace_back(line, who.core, write);
+    who.traffic->push_back(MemoryAccess(line, who.core, write));
 }
 
 template class HierarchyOf<true>;

@@ -36,68 +36,86 @@ class HierarchyOf {
     [[nodiscard]] bool l3_holds(std::uint64_t line) const;
 
   private:
-    static constexpr std::size_t ahead = 32;  // accesses between the first look and its turn
+    static constexpr std::size_t part_size = 32;  // accesses
     static constexpr std::uint32_t unknown_slice = ~std::uint32_t{0};
+    static constexpr std::size_t lately = 512;  // lines: about what an L1 holds
 
     using Counter = CacheCounter;
     using Cache = PhysicalCache<plain>;
-    using Victim = typename Cache::Victim;
+    using Entry = typename Cache::Entry;
+    using Spot = typename Cache::Spot;
     using Filter = SnoopFilter<plain>;
     // Whose access is under way: a core, and the *tile* of the cores that share its L2.
     struct Requester {
-        std::uint32_t core, tile;
+        std::uint32_t core, l1, tile;
         std::uint64_t* counts;
         MemoryTraffic* traffic;
 
-        void count(Counter counter) const { ++counts[static_cast<std::size_t>(counter)]; }
+        [[gnu::always_inline]] void count(Counter counter) const {
+            ++counts[static_cast<std::size_t>(counter)];
+        }
     };
     // A line to read, to write to, or to overwrite as a whole.
     enum class Want : std::uint8_t { share, own, own_whole };
 
     [[nodiscard]] bool is_possible(std::uint32_t core, std::uint64_t line, AccessKind kind) const;
-    [[noreturn]] void refuse(std::uint32_t core, std::uint64_t line, AccessKind kind) const;
-    void run(std::span<const LineAccess> batch, MemoryTraffic& traffic);
-    [[nodiscard]] std::uint32_t expect(const LineAccess& its) const;
-    void expect_victim(const LineAccess& its, std::uint32_t slice) const;
+    [[gnu::noinline]] [[noreturn]] void refuse(std::uint32_t core, std::uint64_t line,
+                                               AccessKind kind) const;
+    [[gnu::flatten]] void run(std::span<const LineAccess> batch, MemoryTraffic& traffic);
+    bool expect_l1_miss(const LineAccess& its);
+    std::uint32_t expect_l2_miss(const LineAccess& its);
+    void prefetch_shared(std::uint64_t line, std::uint32_t slice) const;
     void access(const LineAccess& its, std::uint32_t slice, MemoryTraffic& traffic);
 
     void load_or_store(const Requester& who, std::uint64_t line, std::uint32_t slice, bool write);
-    void write_back(const Requester& who, std::uint64_t line, std::uint32_t slice);
-    void stream_store(const Requester& who, std::uint64_t line, std::uint32_t slice);
+    [[gnu::noinline]] void write_back(Requester who, std::uint64_t line, std::uint32_t slice);
+    [[gnu::noinline]] void stream_store(Requester who, std::uint64_t line, std::uint32_t slice);
 
-    bool at_l2(const Requester& who, std::uint64_t line, std::uint32_t slice, bool write,
+    bool at_l2(const Requester& who, std::uint64_t line, std::uint32_t& slice, bool write,
                bool given);
-    void l1_victim(const Requester& who, const Victim& victim);
-    void l2_victim(const Requester& who, const Victim& victim);
-    bool settle_siblings(const Requester& who, std::uint64_t line, bool write);
+    void fill_l1(const Requester& who, Spot spot, std::uint64_t line, std::uint32_t slice,
+                 bool dirty);
+    void fill_l2(const Requester& who, Spot spot, std::uint64_t line, std::uint32_t slice,
+                 bool dirty);
+    void l1_victim(const Requester& who, std::uint64_t line, std::uint32_t slice, bool dirty);
+    void l2_victim(const Requester& who, std::uint64_t line, std::uint32_t slice, bool dirty);
+    [[gnu::noinline]] bool settle_siblings(Requester who, std::uint64_t line, bool write);
 
     bool request(const Requester& who, std::uint64_t line, std::uint32_t slice, Want want,
                  bool given);
     void own(const Requester& who, std::uint64_t line, std::uint32_t slice);
     void cast_out(const Requester& who, std::uint64_t line, std::uint32_t slice, bool dirty,
                   bool held);
-    void fill_inclusive_l3(const Requester& who, std::uint64_t line, typename Cache::Spot spot);
-    void l3_victim(const Requester& who, const Victim& victim);
+    [[gnu::noinline]] void fill_inclusive_l3(Requester who, Spot spot, std::uint64_t line,
+                                             std::uint32_t slice);
+    void l3_victim(const Requester& who, const Entry& victim);
     void memory(const Requester& who, std::uint64_t line, bool write);
 
-    bool invalidate(Holders tiles, std::uint64_t line, bool counted);
-    bool clean(std::uint32_t tile, std::uint64_t line);
+    [[gnu::noinline]] bool invalidate(Holders tiles, std::uint64_t line, bool counted);
+    [[gnu::noinline]] bool clean(std::uint32_t tile, std::uint64_t line);
     [[nodiscard]] bool l1s_hold(std::uint32_t tile, std::uint64_t line) const;
-    [[nodiscard]] std::span<Cache> l1s_of(std::uint32_t tile) {
-        return {l1_.data() + std::size_t{tile} * l1s_per_tile_, l1s_per_tile_};
-    }
+    // A tile has the L1s from its first to the next one's.
+    [[nodiscard]] std::uint32_t first_l1(std::uint32_t tile) const { return tile * l1s_per_tile_; }
     [[nodiscard]] std::uint32_t slice_of(std::uint64_t line) const {
         return slices_ ? (*slices_)(line << line_bits) : 0;
     }
 
-    std::uint32_t cores_, l1_shared_by_, l2_shared_by_, l1s_per_tile_;
+    // The private caches of a core.
+    struct Own {
+        std::uint32_t l1, tile;
+    };
+
+    std::uint32_t l2_shared_by_, l1s_per_tile_;
     Inclusion l2_inclusion_, l3_inclusion_;
     std::optional<AddressHash> slices_;
-    std::vector<Cache> l1_, l2_;  // l1_ is empty without
+    std::vector<Own> own_;     // [core]
+    std::optional<Cache> l1_;  // of all cores
+    Cache l2_;                 // of all tiles
     std::optional<Cache> l3_;
     // Without one there is a single tile, so nobody has to ask who holds what.
     std::optional<Filter> filter_;
-    std::uint64_t lines_end_;  // above all lines that every part can tell apart
+    std::array<std::uint64_t, lately> asked_for_;  // lines, at line % lately
+    std::uint64_t lines_end_;                      // above all lines that every part can tell apart
     std::vector<std::uint64_t> counts_;
 };
 

@@ -1,11 +1,12 @@
 // The sets of a set-associative cache as rows: which tags they hold, which of them are dirty, and
 // which one goes next. What line a tag means is the business of whoever picks the row.
 //
-// A way keeps its place while its line is there, so that others may keep arrays beside (the holders
-// of a snoop filter's entries). A row is a word a way, the tag + 1 (0: empty), and then a byte a
-// way: bit 7 is the dirty flag, the rest its age under LRU, 0 the latest. The ages of a row are a
-// permutation, and those of empty ways are the highest. Rows of up to 12 ways are one cache line of
-// the host. Tags and ages are compared and moved 16 at a time.
+// A way keeps its place while its line is there, so that others may keep words beside it (the
+// holders of a snoop filter's entries). A row is a word a way, the tag + 1 (0: empty), and then a
+// byte a way: bit 7 is the dirty flag, the rest its age under LRU, 0 the latest. The ages of a row
+// are a permutation, and those of empty ways are the highest. Then come what other replacement has
+// to know, and the words beside. Rows of up to 12 ways are one cache line of the host. Tags and
+// ages are compared and moved 16 at a time.
 //
 // The slow, obvious version that this one must equal is in tests/cpp/reference_caches.hpp.
 #pragma once
@@ -18,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <span>
 
 #include "core/machine/huge_array.hpp"
 #include "core/machine/replacement.hpp"
@@ -34,56 +35,71 @@ class CacheRows {
     static constexpr std::uint32_t most_tag = 0xfffffffeu;
     static constexpr std::uint32_t none = ~std::uint32_t{0};  // no way
 
+    // In words: the compiler would pack and unpack bytes.
     struct Entry {
-        std::uint32_t tag = 0;
-        bool valid = false, dirty = false;
+        std::uint64_t tag = 0, valid = 0, dirty = 0;
+    };
+    // Where a row lies.
+    struct Row {
+        std::uint8_t* at = nullptr;
     };
 
-    // 1 to most_ways ways. `seed` is that of random replacement.
-    CacheRows(std::size_t rows, std::uint32_t ways, Replacement replacement, std::uint64_t seed)
+    // The rows of as many caches as there are `seeds` (of random replacement), one after the other;
+    // 1 to most_ways ways, each with `beside` bytes beside it, all 0.
+    CacheRows(std::size_t rows, std::uint32_t ways, Replacement replacement,
+              std::span<const std::uint64_t> seeds, std::uint32_t beside = 0)
         : ways_(ways),
           blocks_((ways + block - 1) / block),
-          tag_bytes_((ways + 3) / 4 * 16),
-          stride_(tag_bytes_ + blocks_ * block),
+          ages_at_((ways + 3) / 4 * 16),
+          order_at_(ages_at_ + blocks_ * block),
+          beside_at_(order_at_ + (replacement == Replacement::lru ? 0 : 8)),
+          stride_((beside_at_ + ways * beside + unit - 1) / unit * unit),
           last_block_(ways % block == 0 ? 0xffffu : (1u << ways % block) - 1),
           replacement_(replacement),
           tree_(ways),
           data_((rows * stride_ + 64) / sizeof(HostLine) + 1) {
         assert(rows >= 1 && ways >= 1 && ways <= most_ways);
         assert(!plain || replacement == Replacement::lru);
-        for (std::size_t row = 0; row < rows; ++row) {
-            std::memset(ages(row), no_age, blocks_ * block);
+        for (std::size_t number = 0; number < rows; ++number) {
+            const Row its = row(number);
+            std::memset(ages(its), no_age, blocks_ * block);
             for (std::uint32_t way = 0; way < ways; ++way) {
-                ages(row)[way] = static_cast<std::uint8_t>(way);
+                ages(its)[way] = static_cast<std::uint8_t>(way);
             }
+            const std::size_t rows_each = rows / seeds.size();
+            if (replacement == Replacement::random)
+                order(its) = RandomVictims::begin(seeds[number / rows_each], number % rows_each);
         }
-        if (replacement == Replacement::lru) return;
-        orders_.resize(rows);
-        if (replacement == Replacement::tree_plru) return;
-        for (std::size_t row = 0; row < rows; ++row) orders_[row] = RandomVictims::begin(seed, row);
     }
 
     [[nodiscard]] std::uint32_t ways() const { return ways_; }
+    [[nodiscard, gnu::always_inline]] Row row(std::size_t number) const {
+        return {const_cast<std::uint8_t*>(data_.data()->bytes) + number * stride_};
+    }
+    // The word beside a way; it stays when another line comes into the way.
+    template <class Word>
+    [[nodiscard]] Word& beside(Row row, std::uint32_t way) const {
+        return reinterpret_cast<Word*>(row.at + beside_at_)[way];
+    }
 
     // The way that holds `tag` (at most most_tag), or `none`.
-    [[nodiscard, gnu::always_inline]] std::uint32_t find(std::size_t row, std::uint32_t tag) const {
+    [[nodiscard, gnu::always_inline]] std::uint32_t find(Row row, std::uint32_t tag) const {
         return find_entry(row, tag + 1);
     }
-    [[nodiscard]] bool dirty(std::size_t row, std::uint32_t way) const {
+    [[nodiscard]] bool dirty(Row row, std::uint32_t way) const {
         return (ages(row)[way] & dirty_flag) != 0;
     }
     // The way is used; with `dirty` it is dirty from now on.
-    void use(std::size_t row, std::uint32_t way, bool dirty) {
+    [[gnu::always_inline]] void use(Row row, std::uint32_t way, bool dirty) {
         const std::uint8_t old = ages(row)[way];
         set_used(row, way, old, static_cast<std::uint8_t>((old & dirty_flag) | flag_of(dirty)));
     }
-    void clean(std::size_t row, std::uint32_t way) {
+    void clean(Row row, std::uint32_t way) {
         ages(row)[way] = static_cast<std::uint8_t>(ages(row)[way] & ~dirty_flag);
     }
     // Puts a tag that is not there into an empty way, the first, or else into the one that is to
     // go; `way` says which, the result what was there.
-    [[gnu::always_inline]] Entry fill(std::size_t row, std::uint32_t tag, bool dirty,
-                                      std::uint32_t& way) {
+    [[gnu::always_inline]] Entry fill(Row row, std::uint32_t tag, bool dirty, std::uint32_t& way) {
         if constexpr (plain) return fill_oldest(row, tag, dirty, way);
         way = next_way(row);
         std::uint32_t& entry = tags(row)[way];
@@ -94,7 +110,7 @@ class CacheRows {
         return victim;
     }
     // Empties a way; true if it was dirty.
-    bool remove(std::size_t row, std::uint32_t way) {
+    bool remove(Row row, std::uint32_t way) {
         const bool was_dirty = dirty(row, way);
         tags(row)[way] = 0;
         if (is_lru()) {
@@ -105,19 +121,22 @@ class CacheRows {
         return was_dirty;
     }
 
-    [[gnu::always_inline]] void prefetch(std::size_t row) const {
-        const std::uint8_t* const at = row_at(row);
-        __builtin_prefetch(at, 1);
-        __builtin_prefetch(at + stride_ - 1, 1);
+    [[gnu::always_inline]] void prefetch(Row row) const {
+        __builtin_prefetch(row.at, 1);
+        for (std::size_t byte = sizeof(HostLine); byte < stride_; byte += sizeof(HostLine))
+            __builtin_prefetch(row.at + byte, 1);
     }
-    // Under LRU what fill() would push out now, else something that may be it.
-    [[nodiscard]] Entry likely_victim(std::size_t row) const {
-        const std::uint32_t way = is_lru() ? oldest(row) : 0;
+    // Under LRU the way that fill() would take now, else something that may be it.
+    [[nodiscard, gnu::always_inline]] std::uint32_t likely_way(Row row) const {
+        return is_lru() ? oldest(row) : 0;
+    }
+    [[nodiscard]] Entry entry(Row row, std::uint32_t way) const {
         return {tags(row)[way] - 1, tags(row)[way] != 0, dirty(row, way)};
     }
 
   private:
     static constexpr std::uint32_t block = 16;  // ways
+    static constexpr std::uint32_t unit = 32;  // bytes: so many rows do not cross lines of the host
     static constexpr std::uint8_t dirty_flag = 0x80;
     static constexpr std::uint8_t no_age = 0x7f;  // of the bytes beyond the last way
 
@@ -130,22 +149,14 @@ class CacheRows {
     static std::uint8_t flag_of(bool dirty) {
         return static_cast<std::uint8_t>(static_cast<unsigned>(dirty) << 7);
     }
-    [[nodiscard]] const std::uint8_t* row_at(std::size_t row) const {
-        return data_.data()->bytes + row * stride_;
+    [[nodiscard]] static std::uint32_t* tags(Row row) {
+        return reinterpret_cast<std::uint32_t*>(row.at);
     }
-    [[nodiscard]] std::uint8_t* row_at(std::size_t row) {
-        return data_.data()->bytes + row * stride_;
+    [[nodiscard]] std::uint8_t* ages(Row row) const { return row.at + ages_at_; }
+    // Of trees and draws: the tree's bits, or the state of the draws.
+    [[nodiscard]] std::uint64_t& order(Row row) const {
+        return *reinterpret_cast<std::uint64_t*>(row.at + order_at_);
     }
-    [[nodiscard]] const std::uint32_t* tags(std::size_t row) const {
-        return reinterpret_cast<const std::uint32_t*>(row_at(row));
-    }
-    [[nodiscard]] std::uint32_t* tags(std::size_t row) {
-        return reinterpret_cast<std::uint32_t*>(row_at(row));
-    }
-    [[nodiscard]] const std::uint8_t* ages(std::size_t row) const {
-        return row_at(row) + tag_bytes_;
-    }
-    [[nodiscard]] std::uint8_t* ages(std::size_t row) { return row_at(row) + tag_bytes_; }
     // The ways of a block of 16 that there are.
     [[nodiscard]] unsigned ways_of(std::uint32_t number) const {
         return number + 1 == blocks() ? last_block_ : 0xffffu;
@@ -159,8 +170,7 @@ class CacheRows {
     static __m128i all(std::uint32_t byte) { return _mm_set1_epi8(static_cast<char>(byte)); }
 
     // A block is compared as a whole; what lies behind the last way does not count.
-    [[nodiscard, gnu::always_inline]] std::uint32_t find_entry(std::size_t row,
-                                                               std::uint32_t entry) const {
+    [[nodiscard, gnu::always_inline]] std::uint32_t find_entry(Row row, std::uint32_t entry) const {
         const __m128i wanted = _mm_set1_epi32(static_cast<int>(entry));
         const std::uint32_t* at = tags(row);
         for (std::uint32_t number = 0; number < blocks(); ++number, at += block) {
@@ -177,11 +187,11 @@ class CacheRows {
     }
 
     // fill() of a plain row, in one go: the oldest becomes the latest, the others a step older.
-    [[gnu::always_inline]] Entry fill_oldest(std::size_t row, std::uint32_t tag, bool dirty,
+    [[gnu::always_inline]] Entry fill_oldest(Row row, std::uint32_t tag, bool dirty,
                                              std::uint32_t& way) {
         std::uint8_t* const its = ages(row);
         const __m128i held = load(its), age = _mm_and_si128(held, all(no_age));
-        const __m128i last = all(ways_ - 1);
+        const __m128i last = last_age_;
         const __m128i here = _mm_cmpeq_epi8(age, last);
         const __m128i older = _mm_sub_epi8(held, _mm_cmpgt_epi8(last, age));
         way =
@@ -193,15 +203,15 @@ class CacheRows {
                         _mm_blendv_epi8(older, all(flag_of(dirty)), here));
         return victim;
     }
-    [[nodiscard]] std::uint32_t next_way(std::size_t row) {
+    [[nodiscard]] std::uint32_t next_way(Row row) {
         if (is_lru()) return oldest(row);
         const std::uint32_t empty = find_entry(row, 0);
         if (empty != none) return empty;
-        return replacement_ == Replacement::tree_plru ? tree_.victim(orders_[row])
-                                                      : RandomVictims::next(orders_[row], ways_);
+        return replacement_ == Replacement::tree_plru ? tree_.victim(order(row))
+                                                      : RandomVictims::next(order(row), ways_);
     }
-    [[nodiscard]] std::uint32_t oldest(std::size_t row) const {
-        const __m128i wanted = all(ways_ - 1);
+    [[nodiscard]] std::uint32_t oldest(Row row) const {
+        const __m128i wanted = last_age_;
         for (std::uint32_t number = 0;; ++number) {
             const __m128i held = _mm_and_si128(load(ages(row) + number * block), all(no_age));
             const auto found =
@@ -212,17 +222,17 @@ class CacheRows {
     }
 
     // `old` is the byte of the way; `flag` is its dirty flag from now on.
-    void set_used(std::size_t row, std::uint32_t way, std::uint8_t old, std::uint8_t flag) {
+    void set_used(Row row, std::uint32_t way, std::uint8_t old, std::uint8_t flag) {
         if (!is_lru()) {
             ages(row)[way] = flag;
             if (replacement_ == Replacement::tree_plru) {
-                orders_[row] = tree_.used(orders_[row], way);
+                order(row) = tree_.used(order(row), way);
             }
         } else if (old != flag) {  // else it is the latest already, and as dirty
             make_latest(row, way, old & no_age, flag);
         }
     }
-    void make_latest(std::size_t row, std::uint32_t way, std::uint32_t age, std::uint8_t flag) {
+    void make_latest(Row row, std::uint32_t way, std::uint32_t age, std::uint8_t flag) {
         std::uint8_t* at = ages(row);
         __m128i numbers = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         for (std::uint32_t number = 0; number < blocks(); ++number, at += block) {
@@ -235,21 +245,24 @@ class CacheRows {
             numbers = _mm_add_epi8(numbers, all(block));
         }
     }
-    void make_oldest(std::size_t row, std::uint32_t way) {
-        std::uint8_t* const its = ages(row);
-        const std::uint8_t age = its[way] & no_age;
-        for (std::uint32_t other = 0; other < ways_; ++other) {
-            if ((its[other] & no_age) > age) --its[other];
+    void make_oldest(Row row, std::uint32_t way) {
+        std::uint8_t* at = ages(row);
+        const __m128i age = all(at[way] & no_age), end = all(ways_);
+        for (std::uint32_t number = 0; number < blocks(); ++number, at += block) {
+            const __m128i held = load(at), its = _mm_and_si128(held, all(no_age));
+            const __m128i older = _mm_and_si128(_mm_cmpgt_epi8(its, age), _mm_cmpgt_epi8(end, its));
+            _mm_store_si128(reinterpret_cast<__m128i*>(at), _mm_add_epi8(held, older));
         }
-        its[way] = static_cast<std::uint8_t>(ways_ - 1);
+        ages(row)[way] = static_cast<std::uint8_t>(ways_ - 1);
     }
 
-    std::uint32_t ways_, blocks_, tag_bytes_, stride_;
-    std::uint32_t last_block_;  // mask of the ways of the last block
+    std::uint32_t ways_, blocks_;
+    std::size_t ages_at_, order_at_, beside_at_, stride_;  // bytes
+    std::uint32_t last_block_;                             // mask of the ways of the last block
+    __m128i last_age_ = all(ways_ - 1);
     Replacement replacement_;
     TreePlru tree_;
-    HugeVector<HostLine> data_;          // the rows, and room to read beyond the last one
-    std::vector<std::uint64_t> orders_;  // of each row: the tree's bits or the state of its draws
+    HugeVector<HostLine> data_;  // the rows, and room to read beyond the last one
 };
 
 }  // namespace pagelens

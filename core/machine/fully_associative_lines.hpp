@@ -18,8 +18,7 @@ class FullyAssociativeLines {
     static constexpr std::uint32_t none = ~std::uint32_t{0};  // no slot
 
     struct Entry {
-        std::uint64_t line = 0;
-        bool valid = false, dirty = false;
+        std::uint64_t line = 0, valid = 0, dirty = 0;  // words, as CacheRows::Entry
     };
 
     // For `capacity` > 0 lines. Replacement is lru or random.
@@ -47,10 +46,13 @@ class FullyAssociativeLines {
         unlink(slot);
         link_first(slot);
     }
+    // A word beside a slot; it stays when fill() puts another line into it.
+    [[nodiscard]] std::uint8_t& beside(std::uint32_t slot) { return slots_[slot].beside; }
     void clean(std::uint32_t slot) { slots_[slot].dirty = false; }
 
-    // Puts in a line that is not there; what it pushed out.
-    Entry fill(std::uint64_t line, bool dirty) {
+    // Puts in a line that is not there, into the slot of what it pushes out if it does; `slot` says
+    // which, the result what was there.
+    Entry fill(std::uint64_t line, bool dirty, std::uint32_t& slot) {
         Entry victim;
         if (free_.empty()) {
             const std::uint32_t loser =
@@ -58,7 +60,7 @@ class FullyAssociativeLines {
             victim = {slots_[loser].line, true, slots_[loser].dirty};
             remove(loser);
         }
-        const std::uint32_t slot = free_.back();
+        slot = free_.back();
         free_.pop_back();
         slots_[slot].line = line;
         slots_[slot].dirty = dirty;
@@ -79,6 +81,7 @@ class FullyAssociativeLines {
     struct Slot {
         std::uint64_t line = 0;
         std::uint32_t before = 0, after = 0;  // more and less recently used
+        std::uint8_t beside = 0;
         bool dirty = false;
     };
 

@@ -1,11 +1,12 @@
-// A cache of a hierarchy, found by physical line: one of its own, or slices that a hash of the
-// address selects; set-associative, or fully associative as the ideal twin.
+// Caches of a hierarchy, found by physical line: one whose slices a hash of the address selects, or
+// those of all cores of one level; set-associative, or fully associative as the ideal twin.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "core/machine/cache_model.hpp"
 #include "core/machine/cache_rows.hpp"
@@ -20,79 +21,102 @@ inline bool is_plain(const CacheGeometry& its) {
 
 template <bool plain>  // as CacheRows, and not fully associative
 class PhysicalCache {
+    using Rows = CacheRows<plain>;
+
   public:
     // Where a line lies, as long as nothing is filled or removed.
     struct Spot {
-        std::size_t row = 0;
-        std::uint32_t way = CacheRows<plain>::none;
-        explicit operator bool() const { return way != CacheRows<plain>::none; }
+        typename Rows::Row row;
+        std::uint32_t way = Rows::none;
+        std::uint32_t part = 0;
+        explicit operator bool() const { return way != Rows::none; }
     };
-    using Victim = FullyAssociativeLines::Entry;
+    using Entry = FullyAssociativeLines::Entry;
 
-    PhysicalCache(const CacheGeometry& geometry, std::uint32_t slices, std::uint64_t seed)
+    // Of `parts` parts: one cache in slices, then there is one seed, or as many caches. `beside`:
+    // each line has a word beside it.
+    PhysicalCache(const CacheGeometry& geometry, std::uint32_t parts,
+                  std::span<const std::uint64_t> seeds, bool beside)
         : set_bits_(static_cast<unsigned>(std::countr_zero(geometry.sets))),
           set_mask_(geometry.sets - 1),
-          rows_(geometry.fully_associative ? 1 : std::size_t{geometry.sets} * slices,
-                geometry.fully_associative ? 1 : geometry.ways, geometry.replacement, seed) {
-        if (geometry.fully_associative) {
-            ideal_.emplace(static_cast<std::uint32_t>(geometry.lines() * slices),
-                           geometry.replacement, seed);
-        }
+          rows_(geometry.fully_associative ? seeds.size() : std::size_t{geometry.sets} * parts,
+                geometry.fully_associative ? 1 : geometry.ways, geometry.replacement, seeds,
+                beside ? sizeof(std::uint8_t) : 0) {
+        if (!geometry.fully_associative) return;
+        for (const std::uint64_t seed : seeds)
+            ideals_.emplace_back(
+                static_cast<std::uint32_t>(geometry.lines() * parts / seeds.size()),
+                geometry.replacement, seed);
     }
 
-    [[nodiscard, gnu::always_inline]] Spot find(std::uint64_t line, std::uint32_t slice) const {
-        if (is_ideal()) return {0, ideal_->find(line)};
-        const std::size_t row = row_of(line, slice);
-        return {row, rows_.find(row, tag_of(line))};
+    [[nodiscard, gnu::always_inline]] Spot find(std::uint64_t line, std::uint32_t part) const {
+        if (is_ideal()) return {{}, ideal(part).find(line), part};
+        const auto row = row_of(line, part);
+        return {row, rows_.find(row, tag_of(line)), part};
     }
     [[nodiscard]] bool dirty(Spot spot) const {
-        return is_ideal() ? ideal_->dirty(spot.way) : rows_.dirty(spot.row, spot.way);
+        return is_ideal() ? ideal(spot.part).dirty(spot.way) : rows_.dirty(spot.row, spot.way);
     }
-    void use(Spot spot, bool dirty) {
-        if (is_ideal()) return ideal_->use(spot.way, dirty);
+    [[gnu::always_inline]] void use(Spot spot, bool dirty) {
+        if (is_ideal()) return ideal(spot.part).use(spot.way, dirty);
         rows_.use(spot.row, spot.way, dirty);
     }
     void clean(Spot spot) {
-        is_ideal() ? ideal_->clean(spot.way) : rows_.clean(spot.row, spot.way);
+        is_ideal() ? ideal(spot.part).clean(spot.way) : rows_.clean(spot.row, spot.way);
     }
     // True if it was dirty.
     bool remove(Spot spot) {
-        return is_ideal() ? ideal_->remove(spot.way) : rows_.remove(spot.row, spot.way);
+        return is_ideal() ? ideal(spot.part).remove(spot.way) : rows_.remove(spot.row, spot.way);
     }
-    // Puts in a line that is not there, at the spot where it was not found; what it pushed out.
-    [[gnu::always_inline]] Victim fill(Spot spot, std::uint64_t line, bool dirty) {
-        if (is_ideal()) return ideal_->fill(line, dirty);
+    // Puts in a line that is not there, where it was not found: `spot` is its own from now on. What
+    // it pushed out, whose word is still beside.
+    [[gnu::always_inline]] Entry fill(Spot& spot, std::uint64_t line, bool dirty) {
+        if (is_ideal()) return ideal(spot.part).fill(line, dirty, spot.way);
         const auto out = rows_.fill(spot.row, tag_of(line), dirty, spot.way);
         return {line_of(out.tag, line), out.valid, out.dirty};
     }
-
-    [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
-        is_ideal() ? ideal_->prefetch(line) : rows_.prefetch(row_of(line, slice));
+    // The word beside a line: whoever fills the line writes it.
+    [[nodiscard]] std::uint8_t& beside(Spot spot) {
+        return is_ideal() ? ideal(spot.part).beside(spot.way)
+                          : rows_.template beside<std::uint8_t>(spot.row, spot.way);
     }
-    // What filling `line` may push out: a hint.
-    [[nodiscard]] Victim likely_victim(std::uint64_t line, std::uint32_t slice) const {
-        const auto out = rows_.likely_victim(is_ideal() ? 0 : row_of(line, slice));
+
+    [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t part) const {
+        is_ideal() ? ideal(part).prefetch(line) : rows_.prefetch(row_of(line, part));
+    }
+    // What filling a line that was not found at `spot` may push out, and where that is: a hint.
+    [[nodiscard, gnu::always_inline]] Entry likely_victim(Spot& spot, std::uint64_t line) const {
+        if (is_ideal()) return {};
+        spot.way = rows_.likely_way(spot.row);
+        const auto out = rows_.entry(spot.row, spot.way);
         return {line_of(out.tag, line), out.valid, out.dirty};
     }
 
   private:
-    [[nodiscard]] bool is_ideal() const { return !plain && ideal_.has_value(); }
+    [[nodiscard]] bool is_ideal() const { return !plain && !ideals_.empty(); }
+    [[nodiscard]] const FullyAssociativeLines& ideal(std::uint32_t part) const {
+        return ideals_[ideals_.size() == 1 ? 0 : part];
+    }
+    [[nodiscard]] FullyAssociativeLines& ideal(std::uint32_t part) {
+        return ideals_[ideals_.size() == 1 ? 0 : part];
+    }
     [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & set_mask_; }
-    [[nodiscard]] std::size_t row_of(std::uint64_t line, std::uint32_t slice) const {
-        return std::size_t{slice} << set_bits_ | set_of(line);
+    [[nodiscard, gnu::always_inline]] typename Rows::Row row_of(std::uint64_t line,
+                                                                std::uint32_t part) const {
+        return rows_.row(std::size_t{part} << set_bits_ | set_of(line));
     }
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_);
     }
     // The line of a tag that lies in the same set as `neighbour`.
-    [[nodiscard]] std::uint64_t line_of(std::uint32_t tag, std::uint64_t neighbour) const {
-        return std::uint64_t{tag} << set_bits_ | set_of(neighbour);
+    [[nodiscard]] std::uint64_t line_of(std::uint64_t tag, std::uint64_t neighbour) const {
+        return tag << set_bits_ | set_of(neighbour);
     }
 
     unsigned set_bits_;
     std::uint64_t set_mask_;
-    CacheRows<plain> rows_;
-    std::optional<FullyAssociativeLines> ideal_;  // then `rows_` is not used
+    Rows rows_;
+    std::vector<FullyAssociativeLines> ideals_;  // then `rows_` is not used
 };
 
 }  // namespace pagelens

@@ -7,7 +7,7 @@
 // twin, and what a processor has that asks all caches on every miss.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -35,13 +35,13 @@ class SnoopFilter {
                 Replacement replacement, std::uint64_t seed)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           set_mask_(sets - 1),
-          ways_(ways),
-          rows_(std::size_t{slices} * sets, ways, replacement, seed),
-          holders_(std::size_t{slices} * sets * ways),
+          rows_(std::size_t{slices} * sets, ways, replacement, std::array{seed}, sizeof(Holders)),
           table_(0) {}
     // Unlimited: for the `lines` that all private caches hold together.
     explicit SnoopFilter(std::size_t lines)
-        : rows_(1, 1, Replacement::lru, 0), unlimited_(true), table_(lines + 1) {}
+        : rows_(1, 1, Replacement::lru, std::array{std::uint64_t{0}}),
+          unlimited_(true),
+          table_(lines + 1) {}
 
     // Private cache `holder` gets a line, or writes to it: its entry, a new one if need be, which
     // may evict another. The holders before.
@@ -75,23 +75,24 @@ class SnoopFilter {
 
     [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
         if (unlimited_) return table_.prefetch(line);
-        const std::size_t row = row_of(line, slice);
-        rows_.prefetch(row);
-        for (std::size_t way = 0; way < ways_; way += 8) {  // eight of them a line of the host
-            __builtin_prefetch(&holders_[row * ways_ + way], 1);
-        }
+        rows_.prefetch(row_of(line, slice));
     }
 
   private:
+    using Rows = CacheRows<plain>;
     struct Place {
-        std::size_t row;
+        typename Rows::Row row;
         std::uint32_t way;
         Holders* holders;  // null: there is no entry
     };
 
     static Holders bit(std::uint32_t holder) { return Holders{1} << holder; }
-    [[nodiscard]] std::size_t row_of(std::uint64_t line, std::uint32_t slice) const {
-        return std::size_t{slice} << set_bits_ | set_of(line);
+    [[nodiscard, gnu::always_inline]] typename Rows::Row row_of(std::uint64_t line,
+                                                                std::uint32_t slice) const {
+        return rows_.row(std::size_t{slice} << set_bits_ | set_of(line));
+    }
+    [[nodiscard]] Holders& holders_at(typename Rows::Row row, std::uint32_t way) const {
+        return rows_.template beside<Holders>(row, way);
     }
     [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & set_mask_; }
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
@@ -100,22 +101,22 @@ class SnoopFilter {
 
     Holders& entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
         if (unlimited_) return table_.at(line);
-        const std::size_t row = row_of(line, slice);
+        const auto row = row_of(line, slice);
         std::uint32_t way = rows_.find(row, tag_of(line));
-        if (way != CacheRows<plain>::none) {
+        if (way != Rows::none) {
             rows_.use(row, way, false);
-            return holders_[row * ways_ + way];
+            return holders_at(row, way);
         }
         const auto out = rows_.fill(row, tag_of(line), false, way);
-        Holders& its = holders_[row * ways_ + way];
-        if (out.valid) evicted = {std::uint64_t{out.tag} << set_bits_ | set_of(line), its};
+        Holders& its = holders_at(row, way);
+        if (out.valid) evicted = {out.tag << set_bits_ | set_of(line), its};
         return its = 0;
     }
     [[nodiscard]] Place find(std::uint64_t line, std::uint32_t slice) {
-        if (unlimited_) return {0, 0, table_.find(line)};
-        const std::size_t row = row_of(line, slice);
+        if (unlimited_) return {{}, 0, table_.find(line)};
+        const auto row = row_of(line, slice);
         const std::uint32_t way = rows_.find(row, tag_of(line));
-        return {row, way, way == CacheRows<plain>::none ? nullptr : &holders_[row * ways_ + way]};
+        return {row, way, way == Rows::none ? nullptr : &holders_at(row, way)};
     }
     void remove(std::uint64_t line, const Place& place) {
         if (unlimited_) {
@@ -127,9 +128,7 @@ class SnoopFilter {
 
     unsigned set_bits_ = 0;
     std::uint64_t set_mask_ = 0;
-    std::uint32_t ways_ = 1;
-    CacheRows<plain> rows_;
-    HugeVector<Holders> holders_;  // [row][way]
+    Rows rows_;
     bool unlimited_ = false;
     LineTable table_;  // of an unlimited one: the holders of each line
 };

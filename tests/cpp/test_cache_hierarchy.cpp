@@ -20,10 +20,13 @@ AddressHash three_slices() {
     return AddressHash(form);
 }
 
-CacheGeometry some_cache(Random& random, std::uint32_t most_sets, std::uint32_t most_ways) {
+// `plain`: as nearly all caches are, which have an instance of their own.
+CacheGeometry some_cache(Random& random, bool plain, std::uint32_t most_sets,
+                         std::uint32_t most_ways) {
     CacheGeometry its;
     its.sets = 1u << random.below(static_cast<std::uint32_t>(std::countr_zero(most_sets)) + 1);
-    its.ways = 1 + random.below(most_ways);
+    its.ways = 1 + random.below(plain ? std::min(most_ways, 16u) : most_ways);
+    if (plain) return its;
     its.replacement = static_cast<Replacement>(random.below(3));
     if (its.replacement != Replacement::tree_plru) its.fully_associative = random.below(6) == 0;
     return its;
@@ -33,8 +36,9 @@ HierarchyModel some_model(Random& random) {
     HierarchyModel m;
     m.cores = 1 + random.below(6);
     m.seed = random.bits64();
+    const bool plain = random.below(3) == 0;
     if (random.below(3) != 0) {
-        m.l1 = {some_cache(random, 4, 4), 1 + random.below(2)};
+        m.l1 = {some_cache(random, plain, 4, 4), 1 + random.below(2)};
         m.l2.shared_by = m.l1->shared_by * (1 + random.below(2));
         m.l2_inclusion = std::array{Inclusion::inclusive, Inclusion::exclusive,
                                     Inclusion::non_inclusive}[random.below(3)];
@@ -42,12 +46,13 @@ HierarchyModel some_model(Random& random) {
     } else {
         m.l2.shared_by = 1 + random.below(3);
     }
-    m.l2.geometry = some_cache(random, 8, 18);
+    m.l2.geometry = some_cache(random, plain, 8, 18);
     if (random.below(4) != 0) {
-        m.l3 = {some_cache(random, 8, 20), std::array{Inclusion::inclusive, Inclusion::exclusive,
-                                                      Inclusion::victim}[random.below(3)]};
+        m.l3 = {some_cache(random, plain, 8, 20),
+                std::array{Inclusion::inclusive, Inclusion::exclusive,
+                           Inclusion::victim}[random.below(3)]};
     }
-    if (random.below(2) == 0) m.snoop_filter = some_cache(random, 8, 14);
+    if (random.below(2) == 0) m.snoop_filter = some_cache(random, plain, 8, 14);
     if (random.below(2) == 0) m.slices = three_slices();
     return m;
 }
@@ -144,6 +149,19 @@ void compare(const HierarchyModel& m, Random& random, int accesses) {
 }
 
 }  // namespace
+
+TEST_CASE("hierarchy: a line's slice is kept in a byte") {
+    HashForm form;
+    for (unsigned bit = 6; bit < 14; ++bit) form.group.push_back(1ull << bit);
+    form.levels.push_back({});
+    HierarchyModel m;
+    m.slices = AddressHash(form);
+    CHECK(m.slices->values() == 256);
+    CacheHierarchy most(m);
+    form.group.push_back(1ull << 14);
+    m.slices = AddressHash(form);
+    CHECK_THROWS_WITH_AS(CacheHierarchy{m}, "slices: at most 256, not 512", std::invalid_argument);
+}
 
 TEST_CASE("hierarchy of any shape equals one that looks into every cache") {
     for (std::uint32_t run = 0; run < 1500; ++run) {
