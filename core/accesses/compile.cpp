@@ -253,6 +253,12 @@ class Compiler {
     }
 
     std::uint64_t base_of(std::uint32_t page) {
+        if (bases_.size() <= page) [[unlikely]]
+            add_bases(page);
+        return bases_[page];
+    }
+
+    [[gnu::noinline]] void add_bases(std::uint32_t page) {
         while (bases_.size() <= page) {
             const auto next = static_cast<std::uint32_t>(bases_.size());
             const VirtualPage number(walk_.pages()[next].first_number);
@@ -261,7 +267,6 @@ class Compiler {
                 if (bases_.back() / level.options.shape.sets >= (1u << 31) - 2)
                     throw std::length_error("the trace touches too many pages");
         }
-        return bases_[page];
     }
 
     // From the order of first use to that of addresses; an unmapped range becomes one op.
