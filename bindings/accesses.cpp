@@ -222,16 +222,17 @@ void register_accesses(nb::module_& m) {
             [](const TraceReader& t,
                const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
                    private_caches,
-               unsigned bits, const Padding& padding) {
-                CompileOptions options{{}, bits, padding};
+               unsigned bits, bool in_order, const Padding& padding) {
+                CompileOptions options{
+                    {}, bits, in_order ? LineOrder::all : LineOrder::by_set, padding};
                 for (const auto& [sets, ways, threads] : private_caches)
                     options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
                 return compile(t, options, check_signals);
             },
-            "private_caches"_a, "page_bits"_a, "padding"_a,
-            "Caches (sets, ways, threads that share it) from the L1 on. Raises ValueError if one "
-            "does not fit.");
+            "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a,
+            "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
+            "order, not only those of a set. Raises ValueError if a cache does not fit.");
 }
 
 }  // namespace pagelens

@@ -1,16 +1,17 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 
 #include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
+#include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
 
 namespace nb = nanobind;
@@ -45,6 +46,13 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
     std::uint64_t* next = data;
     for (const Row& row : rows) next = std::ranges::copy(values(row), next).out;
     return nb::cast(Table(data, {rows.size(), width}, owner));
+}
+
+std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 4>>& values) {
+    std::vector<Excerpt> excerpts;
+    for (const auto& [period, stretch, warm_up, begin] : values)
+        excerpts.push_back({period, stretch, warm_up, begin});
+    return excerpts;
 }
 
 }  // namespace
@@ -121,19 +129,36 @@ void register_node_replay(nb::module_& m) {
         },
         "program"_a, "Of one copy.");
     m.def(
+        "excerpted",
+        [](const Program& program, std::uint32_t ranks,
+           const std::vector<std::array<std::uint64_t, 4>>& excerpts) {
+            nb::gil_scoped_release release;
+            return excerpted(program, ranks, excerpts_of(excerpts));
+        },
+        "program"_a, "ranks"_a, "excerpts"_a,
+        "The program without the lines that its replay with these excerpts skips.");
+    m.def(
+        "compulsory_by_phase",
+        [](const Program& program) {
+            nb::gil_scoped_release release;
+            std::vector<std::pair<std::uint64_t, std::uint64_t>> phases;
+            for (const Compulsory& of : compulsory_by_phase(program))
+                phases.emplace_back(of.reads, of.writes);
+            return phases;
+        },
+        "program"_a,
+        "[phase] lines that memory reads and writes for one copy below infinite caches.");
+    m.def(
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
-           std::uint32_t ranks,
-           const std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>& excerpts,
+           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
            const CancelFlag& cancel) {
-            NodeReplayOptions options{ranks, {}};
-            for (const auto& [period, stretch, warm_up] : excerpts)
-                options.excerpts.push_back({period, stretch, warm_up});
+            const NodeReplayOptions options{ranks, excerpts_of(excerpts)};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
-        "excerpts: (period, stretch, warm_up) in lines of all ranks, one a phase; none: "
+        "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; none: "
         "everything.");
 }
 

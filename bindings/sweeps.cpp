@@ -21,8 +21,13 @@ using SweepArgs = std::tuple<unsigned, bool, double, std::vector<StreamArgs>>;
 std::unique_ptr<Program> declare(std::vector<std::uint64_t> array_pages,
                                  const std::vector<SweepArgs>& sweeps,
                                  std::vector<unsigned> phase_repeats, unsigned threads,
-                                 const Padding& padding) {
-    SweepLoops loops{std::move(array_pages), {}, std::move(phase_repeats), threads, padding};
+                                 bool in_order, const Padding& padding) {
+    SweepLoops loops{std::move(array_pages),
+                     {},
+                     std::move(phase_repeats),
+                     threads,
+                     in_order ? LineOrder::all : LineOrder::by_set,
+                     padding};
     for (const auto& [phase, first_touch, instructions, streams] : sweeps) {
         Sweep& sweep = loops.sweeps.emplace_back(Sweep{phase, first_touch, instructions, {}});
         for (const auto& [array, kind, shift] : streams)
@@ -39,9 +44,10 @@ void register_sweeps(nb::module_& m) {
         .value("write", StreamKind::write)
         .value("stream_store", StreamKind::stream_store);
     m.def("declare_sweeps", &declare, nb::arg("array_pages"), nb::arg("sweeps"),
-          nb::arg("phase_repeats"), nb::arg("threads"), nb::arg("padding"),
+          nb::arg("phase_repeats"), nb::arg("threads"), nb::arg("in_order"), nb::arg("padding"),
           "A Program of declared loops; sweeps are (phase, first_touch, instructions per line, "
-          "[(array, kind, shift in pages)]).");
+          "[(array, kind, shift in pages)]); in_order: line by line in turn, instead of page by "
+          "page.");
 }
 
 }  // namespace pagelens

@@ -1,4 +1,7 @@
-"""One replay: a compiled program on one placement of one machine; counters out."""
+"""One replay on a machine with a memory-side cache: a compiled program on one placement; counters out.
+
+Machines without one have a replay of their own (pagelens/node_replay.py).
+"""
 
 from __future__ import annotations
 
@@ -17,29 +20,16 @@ SAMPLED_LINES = 2  # ... and this many of its 64 lines: the lines of a page shar
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
-
-REPLAYED_MODES = ("cache", "flat")
-_REPLAYED = ("cores", "l1", "l2", "memory_side_cache", "fast_memory", "ddr")
+# Sections that this replay knows.
+_BEHIND_L2 = ("cores", "l1", "l2", "memory_side_cache", "fast_memory", "ddr")
 
 Counts = NDArray[np.uint64]
 
 
-def why_not_replayable(machine: Machine) -> str:
-    """What a replay does not know of a machine's make; empty if it knows all that it needs."""
-    if machine.mode in REPLAYED_MODES:
-        return ""
-    return f"its mode is '{machine.mode}', and only {' and '.join(REPLAYED_MODES)} can be replayed yet"
-
-
-def check_replayable(machine: Machine) -> None:
-    """Raises UsageError for a machine that is not made of what a replay knows."""
-    if reason := why_not_replayable(machine):
-        raise UsageError(f"machine {machine.name}: {reason}; choose another of `pagelens machines`")
-
-
 def left_out(machine: Machine) -> list[str]:
-    """The sections that the machine states and a replay does not know yet."""
-    return [name for name in machine.sections if name not in _REPLAYED]
+    """The sections that the machine states and a replay of its program leaves out."""
+    known = _BEHIND_L2 if machine.memory_side_cache is not None else machine.sections
+    return [name for name in machine.sections if name not in known]
 
 
 def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
@@ -49,14 +39,14 @@ def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
         l2_sets=machine.l2.sets if l2_left else 0,
         l2_ways=machine.l2.ways.value,
         l2_shared_by=machine.l2.shared_by.value,
-        slots=machine.slots if machine.mode == "cache" else 0,
+        slots=machine.slots if machine.memory_side_cache is not None else 0,
         ways=machine.ways,
     )
 
 
 def sampled_slots(machine: Machine, job_pages: int) -> int:
     """One slot in how many is simulated: of a small cache or job more, so that enough remain."""
-    fewest = min(machine.slots, job_pages) if machine.mode == "cache" else job_pages
+    fewest = min(machine.slots, job_pages) if machine.memory_side_cache is not None else job_pages
     enough = max(1, fewest // FEWEST_SAMPLED)
     return min(SAMPLED_SLOTS, 1 << (enough.bit_length() - 1))
 
@@ -92,8 +82,8 @@ def replay(
             ranks=ranks,
             sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, SAMPLED_LINES),
             scaled=True,
-            two_way=machine.mode == "cache",
-            ideal=(ideal or machine.ideal) and machine.mode == "cache",
+            two_way=machine.memory_side_cache is not None,
+            ideal=(ideal or machine.ideal) and machine.memory_side_cache is not None,
             map_bins=min(MAP_BINS, machine.slots),
             seed=seed,
             node=node,
@@ -122,8 +112,7 @@ def _take_the_twins(counters: _core.Counters) -> None:
 def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:
     """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
 
-    Those are ddr_reads and msc_hits. On a flat machine nothing passes a memory-side cache: every access is a
-    "hit" of the memory that holds the job.
+    Those are ddr_reads and msc_hits.
     """
     sums = counters.table.sum(axis=1)
     counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}

@@ -139,7 +139,10 @@ std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules,
 class Compiler {
   public:
     Compiler(const TraceReader& reader, const CompileOptions& options)
-        : walk_(reader), padding_(options.padding), addresses_(options.page_bits) {
+        : walk_(reader),
+          padding_(options.padding),
+          addresses_(options.page_bits),
+          runs_(result_->list, options.order) {
         result_->thread_count = std::max(1u, static_cast<unsigned>(reader.threads().size()));
         result_->phase_names = walk_.phases();
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
@@ -304,7 +307,7 @@ class Compiler {
     const Padding& padding_;
     CacheAddresses addresses_;
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
-    PageRuns<OpList> runs_{result_->list};
+    PageRuns<OpList> runs_;
     std::vector<Level> levels_;
     std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
     unsigned phase_ = 0;

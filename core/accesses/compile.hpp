@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/accesses/padding.hpp"
+#include "core/accesses/page_runs.hpp"
 #include "core/accesses/program.hpp"
 #include "core/accesses/trace_format.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -27,7 +28,8 @@ struct CompileOptions {
     // Set indices lie below `page_bits`.
     std::vector<PrivateCache> private_caches;
     unsigned page_bits = 12;  // of the pages that placement will use; at most 30
-    Padding padding = {};     // by whole pages: what bits 6 to 11 index does not notice
+    LineOrder order = LineOrder::by_set;
+    Padding padding = {};  // by whole pages: what bits 6 to 11 index does not notice
 };
 
 // Does the trace hold what an L1 of this shape needs? True as well where nothing was filtered.

@@ -19,6 +19,7 @@ enum class OpKind : std::uint8_t {
     map_write,     // first write of a page: it needs a frame, which the kernel clears
     unmap,  // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
     phase,  // `page` is the index of the phase that begins
+    skip,   // lines that are left out (core/replay/excerpt.hpp): `lines` is a count
 };
 
 struct Op {

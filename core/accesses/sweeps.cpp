@@ -1,6 +1,7 @@
 #include "core/accesses/sweeps.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -147,9 +148,31 @@ class SweepCursor final : public Cursor {
 
     void emit_turn() {
         const Sweep& sweep = program_.loops().sweeps[sweep_];
-        for (Walk& walk : walks_) visit(sweep, walk);
+        std::size_t first = batch_.size();
+        for (std::size_t at = 0; at < walks_.size(); ++at) {
+            visit(sweep, walks_[at]);
+            const bool last = at + 1 == walks_.size() || walks_[at + 1].thread != walks_[at].thread;
+            if (!last) continue;
+            if (program_.loops().order == LineOrder::all) take_turns(first);
+            first = batch_.size();
+        }
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
         if (++turn_ > turns_) start_sweep(sweep_ + 1);
+    }
+
+    // The pages from batch_[first] on, each op with all of its lines, line by line in turn.
+    void take_turns(std::size_t first) {
+        const auto moves = [](const Op& op) { return op.kind() != OpKind::map_write; };
+        const auto begin = batch_.begin() + static_cast<std::ptrdiff_t>(first);
+        const auto lines = std::stable_partition(begin, batch_.end(), std::not_fn(moves));
+        turn_ops_.assign(lines, batch_.end());
+        batch_.erase(lines, batch_.end());
+        for (unsigned line = 0; line < lines_per_page; ++line) {
+            for (Op op : turn_ops_) {
+                op.lines = std::uint64_t{1} << line;
+                batch_.push_back(op);
+            }
+        }
     }
 
     void visit(const Sweep& sweep, Walk& walk) {
@@ -186,6 +209,7 @@ class SweepCursor final : public Cursor {
     const SweepProgram& program_;
     std::vector<Op> batch_;    // keeps its capacity: no allocation once the first turns are done
     std::vector<Walk> walks_;  // of the sweep: thread by thread, stream by stream
+    std::vector<Op> turn_ops_;
     unsigned phase_ = 0;
     unsigned round_ = 0;
     bool announce_ = false;

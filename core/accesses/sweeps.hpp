@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/accesses/padding.hpp"
+#include "core/accesses/page_runs.hpp"
 #include "core/accesses/program.hpp"
 
 namespace pagelens {
@@ -40,6 +41,7 @@ struct SweepLoops {
     std::vector<Sweep> sweeps;               // in the order of execution, phases ascending
     std::vector<unsigned> phase_repeats;     // how often the sweeps of each phase run over
     unsigned threads;
+    LineOrder order = LineOrder::by_set;
     Padding padding = {};  // array 0 begins at page 0
 };
 

@@ -1,8 +1,123 @@
 #include "core/replay/excerpt.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <stdexcept>
+#include <utility>
 
 namespace pagelens {
+namespace {
+
+class ExcerptedProgram final : public Program {
+  public:
+    ExcerptedProgram(const Program& whole, std::uint32_t ranks,
+                     const std::vector<Excerpt>& excerpts)
+        : pages_(whole.pages().begin(), whole.pages().end()),
+          file_pages_(whole.file_pages().begin(), whole.file_pages().end()),
+          instructions_(whole.instructions().begin(), whole.instructions().end()),
+          objects_(whole.objects()),
+          phases_(whole.phases()),
+          threads_(whole.threads()),
+          mapped_(pages_.size()) {
+        const auto cursor = whole.open();
+        std::vector<std::uint64_t> moved(phases_);  // [phase] of all ranks
+        unsigned phase = 0;
+        Excerpt::Part part = Excerpt::Part::counted;
+        std::uint64_t skipped = 0;  // of one copy, since the last op that was kept
+        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+            for (const Op& op : ops) {
+                const std::uint64_t lines = lines_of(op);
+                if (lines != 0) part = excerpts[phase].part(moved[phase]);
+                moved[phase] += lines * ranks;
+                if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
+                    op.kind() != OpKind::phase) {
+                    skipped += lines;
+                    continue;
+                }
+                if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
+                skipped = 0;
+                ops_.push_back(op);
+                if (op.kind() == OpKind::phase) {
+                    phase = op.page;
+                    part = excerpts[phase].part(moved[phase]);
+                }
+                if (op.kind() == OpKind::map_write) mapped_[op.page] = 1;
+                if (op.kind() == OpKind::unmap)
+                    std::fill_n(mapped_.begin() + op.page, op.lines, std::uint8_t{0});
+            }
+        }
+        if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
+        ops_.shrink_to_fit();
+    }
+
+    [[nodiscard]] std::unique_ptr<Cursor> open() const override {
+        return std::make_unique<WholeCursor>(ops_);
+    }
+    [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
+    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
+    [[nodiscard]] unsigned objects() const override { return objects_; }
+    [[nodiscard]] unsigned phases() const override { return phases_; }
+    [[nodiscard]] unsigned threads() const override { return threads_; }
+    [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
+        return instructions_;
+    }
+
+  private:
+    class WholeCursor final : public Cursor {
+      public:
+        explicit WholeCursor(std::span<const Op> ops) : ops_(ops) {}
+        std::span<const Op> next() override { return std::exchange(ops_, {}); }
+
+      private:
+        std::span<const Op> ops_;
+    };
+
+    static bool gives_or_takes_pages(const Op& op) {
+        return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap;
+    }
+    // That a replay counts: pages without a frame move none.
+    [[nodiscard]] std::uint64_t lines_of(const Op& op) const {
+        switch (op.kind()) {
+            case OpKind::fetch:
+            case OpKind::write_back:
+            case OpKind::stream_store:
+                return mapped_[op.page] != 0 ? static_cast<unsigned>(std::popcount(op.lines)) : 0;
+            case OpKind::map_write:
+                return mapped_[op.page] == 0 ? lines_per_page : 0;
+            case OpKind::skip:
+                return op.lines;
+            default:
+                return 0;
+        }
+    }
+
+    std::vector<VirtualPage> pages_;
+    std::vector<FilePages> file_pages_;
+    std::vector<std::uint64_t> instructions_;
+    unsigned objects_, phases_, threads_;
+    std::vector<std::uint8_t> mapped_;  // [page] while the ops are chosen
+    std::vector<Op> ops_;
+};
+
+}  // namespace
+
+void check(const Program& program, const std::vector<Excerpt>& excerpts) {
+    if (excerpts.size() != program.phases())
+        throw std::invalid_argument("excerpts: one for each phase, or none");
+    for (const Excerpt& excerpt : excerpts) {
+        if (excerpt.period != 0 &&
+            (excerpt.stretch > excerpt.period || excerpt.warm_up >= excerpt.stretch ||
+             excerpt.begin > excerpt.period - excerpt.stretch))
+            throw std::invalid_argument(
+                "excerpts: need warm_up < stretch <= period and begin <= period - stretch");
+    }
+}
+
+std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
+                                   const std::vector<Excerpt>& excerpts) {
+    check(program, excerpts);
+    return std::make_unique<ExcerptedProgram>(program, ranks, excerpts);
+}
 
 std::vector<std::uint64_t> lines_by_phase(const Program& program) {
     std::vector<std::uint64_t> lines(program.phases());
@@ -21,6 +136,9 @@ std::vector<std::uint64_t> lines_by_phase(const Program& program) {
                     break;
                 case OpKind::phase:
                     phase = op.page;
+                    break;
+                case OpKind::skip:
+                    lines[phase] += op.lines;
                     break;
                 case OpKind::touch:
                 case OpKind::map_read:

@@ -2,10 +2,11 @@
 // moves are counted, and at equal distances a stretch of them goes through the machine, its first
 // part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi, Hoe: SMARTS, ISCA 2003, but
 // without the functional warming between: what a stretch finds in the caches is what the one before
-// left.)
+// left. So the stretches of phases that move the same lines must not begin at the same of them.)
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/accesses/program.hpp"
@@ -17,15 +18,23 @@ struct Excerpt {
     std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
     std::uint64_t stretch = 0;  // at most period
     std::uint64_t warm_up = 0;  // of the stretch, not counted; less than it
+    std::uint64_t begin = 0;    // of the first stretch; at most period - stretch
 
     enum class Part : std::uint8_t { skipped, warm_up, counted };
     // Where the line lies that a phase moves after `lines` others.
     [[nodiscard]] Part part(std::uint64_t lines) const {
         if (period == 0) return Part::counted;
-        const std::uint64_t at = lines % period;
+        const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
     }
 };
+
+// The program without the lines that `ranks` copies of it skip: replays of it with the same
+// excerpts count the same. Throws std::invalid_argument unless there is an excerpt for each phase,
+// with warm_up < stretch <= period and begin <= period - stretch where the period is not 0.
+std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
+                                   const std::vector<Excerpt>& excerpts);
+void check(const Program& program, const std::vector<Excerpt>& excerpts);
 
 // [phase] the lines that one copy of a program moves, page clearing and pages that are only read
 // included: a bound, not a count.

@@ -102,6 +102,9 @@ class NodeReplay {
                 phase_ = op.page;
                 enter(0);
                 return;
+            case OpKind::skip:
+                enter(op.lines * options_.ranks);
+                return;
             case OpKind::map_read:  // the shared zero page: no frame
                 return;
         }
@@ -195,7 +198,7 @@ class NodeReplay {
             for (auto& of_core : requests_) of_core.clear();
             for (std::uint32_t group = 0; group < caches_.size(); ++group) through_caches(group);
             pending_ = 0;
-            to_dram();
+            if (part_ == Part::counted) to_dram();  // DRAM needs no warming up
         }
         Stock now = stock();
         if (part_ == Part::counted) count(now);
@@ -303,13 +306,7 @@ NodeCounters replay_node(const Program& program, const Placement& placement, con
         throw std::invalid_argument(
             "ranks: at least 1, and with their threads at most the node's " +
             std::to_string(model.cores) + " cores");
-    if (!options.excerpts.empty() && options.excerpts.size() != program.phases())
-        throw std::invalid_argument("excerpts: one for each phase, or none");
-    for (const Excerpt& excerpt : options.excerpts) {
-        if (excerpt.period != 0 &&
-            (excerpt.stretch > excerpt.period || excerpt.warm_up >= excerpt.stretch))
-            throw std::invalid_argument("excerpts: need warm_up < stretch <= period");
-    }
+    if (!options.excerpts.empty()) check(program, options.excerpts);
     return NodeReplay(program, placement, model, options).run(cancel);
 }
 

@@ -50,6 +50,7 @@ void PhysicalLines::step(const Op& op) {
             pages_.unmap(op.page, op.lines);
             return;
         case OpKind::touch:     // no data moves
+        case OpKind::skip:      // not in whole programs
         case OpKind::map_read:  // the shared zero page: no frame
         case OpKind::phase:
             return;

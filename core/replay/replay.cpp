@@ -111,6 +111,7 @@ class Replay {
                 phase_ = op.page;
                 return;
             case OpKind::touch:     // no data moves
+            case OpKind::skip:      // not in whole programs
             case OpKind::map_read:  // the shared zero page: no frame
                 return;
         }

@@ -76,13 +76,23 @@ class DeclaredWorkload(Workload):
         self._loops, self._pages = loops, pages
 
     def _compile(
-        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: _core.Padding,
     ) -> _core.Program:
-        return _to_core(self._loops, self.phases, self._pages, self.threads, padding)
+        return _to_core(self._loops, self.phases, self._pages, self.threads, in_order, padding)
 
 
 def _to_core(
-    loops: Loops, phases: list[str], pages: list[int], threads: int, padding: _core.Padding
+    loops: Loops,
+    phases: list[str],
+    pages: list[int],
+    threads: int,
+    in_order: bool,
+    padding: _core.Padding,
 ) -> _core.Program:
     index = {array.name: position for position, array in enumerate(loops.arrays)}
     sweeps = [
@@ -95,7 +105,7 @@ def _to_core(
         for sweep in loops.sweeps
     ]
     repeats = [loops.repeats.get(phase, 1) for phase in phases]
-    return _core.declare_sweeps(pages, sweeps, repeats, threads, padding)
+    return _core.declare_sweeps(pages, sweeps, repeats, threads, in_order, padding)
 
 
 # --- STREAM 5.10 (McCalpin): arrays a, b, c in this order ---

@@ -77,7 +77,12 @@ class TraceWorkload(Workload):
         return max(FRAME_BYTES, LINE_BYTES * min(families, default=0))
 
     def _compile(
-        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: _core.Padding,
     ) -> _core.Program:
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
@@ -85,7 +90,8 @@ class TraceWorkload(Workload):
                 f"machine {machine.name}: its L1 has {_shape(l1)}, {self.path} is exact for L1s of "
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
-        return self.trace.compile([_share(cache, self.threads) for cache in caches], page_bits, padding)
+        shares = [_share(cache, self.threads) for cache in caches]
+        return self.trace.compile(shares, page_bits, in_order, padding)
 
 
 def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:

@@ -13,6 +13,8 @@ from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.units import format_binary_size
 
+FRAME_BITS = FRAME_BYTES.bit_length() - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -58,8 +60,9 @@ class Workload(ABC):
         self.check_offset(machine, offset_bytes)
         with self._lock:
             if (caches, offset_bytes) not in self._programs:
-                padding = Padding(self.large_blocks[1:] if offset_bytes else [], offset_bytes // FRAME_BYTES)
-                self._programs[caches, offset_bytes] = self._compile(machine, caches, page_bits, padding)
+                self._programs[caches, offset_bytes] = self._compile(
+                    machine, caches, page_bits, False, self._padding(offset_bytes)
+                )
             return self._programs[caches, offset_bytes]
 
     def check_offset(self, machine: Machine, offset_bytes: int) -> None:
@@ -81,8 +84,28 @@ class Workload(ABC):
         """Bytes by which blocks can move and every count stays exact."""
         return FRAME_BYTES
 
+    def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
+        """Every line below the L1 alone in its order; virtual addresses index that whatever the pages' size.
+
+        Made anew at each call, since it is large. An offset is as in `compile`.
+        """
+        self.check_offset(machine, offset_bytes)
+        page_bits = max(FRAME_BITS, machine.l1.highest_index_bit + 1)
+        return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
+
+    def _padding(self, offset_bytes: int) -> Padding:
+        return Padding(self.large_blocks[1:] if offset_bytes else [], offset_bytes // FRAME_BYTES)
+
     @abstractmethod
     def _compile(
-        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: Padding
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: Padding,
     ) -> Program:
-        """The ops below `caches`; the same for every `page_bits` that they fit."""
+        """The ops below `caches`; the same for every `page_bits` that they fit.
+
+        in_order: all lines in their order, instead of those of each cache set (core/accesses/page_runs.hpp).
+        """

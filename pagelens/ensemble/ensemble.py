@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 import pagelens
@@ -9,14 +10,18 @@ from pagelens.accesses.workload import Workload
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.ensemble.run import Progress, run_nodes
 from pagelens.ensemble.scale import Scaled
+from pagelens.ensemble.setup import Setup
 from pagelens.ensemble.shards import ShardStore, key_of
-from pagelens.ensemble.simulate import Setup
+from pagelens.ensemble.simulate import simulate
 from pagelens.errors import UsageError
 from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.node_replay import NodePrograms
 from pagelens.replay import SAMPLED_LINES, sampled_slots
 from pagelens.units import format_binary_size, format_size
+
+ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own
 
 
 def run_ensemble(
@@ -40,6 +45,9 @@ def run_ensemble(
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)
+    for policy in policies.values():
+        policy.machine(machine)
+        workload.check_offset(machine, policy.offset_bytes)
     steps = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
     cores_used = (
         machine.cores.count.value
@@ -47,7 +55,19 @@ def run_ensemble(
         else min(machine.cores.count.value, ranks * workload.threads)
     )
     sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
-    setup = Setup(workload, machine, policies, steps, scaled.factor, seed, ranks, cores_used, sampled)
+    setup = Setup(
+        workload,
+        machine,
+        policies,
+        steps,
+        scaled.factor,
+        seed,
+        ranks,
+        cores_used,
+        sampled,
+        NodePrograms(workload, machine, ranks),
+        ATTRIBUTED_NODES,
+    )
     key = key_of(
         {
             "version": pagelens.__version__,
@@ -59,10 +79,10 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled, SAMPLED_LINES],
+            "sampling": [sampled, SAMPLED_LINES, ATTRIBUTED_NODES],
         }
     )
-    tables = run_nodes(range(nodes), setup.simulate, ShardStore(output, key), executor, progress)
+    tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)
     return Ensemble(
         tables=tables,
         workload=workload,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -15,9 +16,16 @@ from pagelens.machine import Machine
 TWINS = ("two_way", "ideal", "first")
 TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
 
-# One row a node, policy and phase. Counters are lines of the whole node (scaled up from the sampled slots),
+# Of what a replay through all of a node counts.
+NODE_COUNTS = (
+    "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
+    "row_hits", "row_misses", "row_conflicts",
+)  # fmt: skip
+
+# One row a node, policy and phase. Counters are lines of the whole node (scaled up from what is simulated),
 # times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
-# names from here.
+# names from here. The columns from msc_hits to the twins' are of a memory-side cache, those of NODE_COUNTS of
+# a node without one; the others' rows have zeros there.
 PLACEMENTS = pl.Schema(
     {
         "node": pl.UInt32,
@@ -35,7 +43,9 @@ PLACEMENTS = pl.Schema(
         "ddr_reads": pl.Float64,
         "ddr_writes": pl.Float64,
         **{f"{twin}_{count}": pl.Float64 for twin in TWINS for count in TWIN_COUNTS},
+        **dict.fromkeys(NODE_COUNTS, pl.Float64),
         "conflict_share": pl.Float64,
+        "simulated_share": pl.Float64,  # of the run's lines, where parts of it stand for the whole; else 0
         "large_pages": pl.Float64,  # of the policy's size, handed out in the whole run
         "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
         "time_s": pl.Float64,
@@ -73,7 +83,24 @@ SLOTS = pl.Schema(
         "pages_per_slot": pl.Float64,
     }
 )
-TABLES = {"placements": PLACEMENTS, "objects": OBJECTS, "collisions": COLLISIONS, "slots": SLOTS}
+# What the time would be without some of the mechanisms: their names, joined by SEPARATOR; none: "".
+COUNTERFACTUALS = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "without": pl.String,
+        "time_s": pl.Float64,
+    }
+)
+SEPARATOR = ", "
+TABLES = {
+    "placements": PLACEMENTS,
+    "counterfactuals": COUNTERFACTUALS,
+    "objects": OBJECTS,
+    "collisions": COLLISIONS,
+    "slots": SLOTS,
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,7 @@ class Tables:
     """The rows of one node, or of all of them."""
 
     placements: pl.DataFrame
+    counterfactuals: pl.DataFrame
     objects: pl.DataFrame
     collisions: pl.DataFrame
     slots: pl.DataFrame
@@ -99,6 +127,16 @@ class Tables:
         """All rows of `parts`, in their order."""
         every = list(parts)
         return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
+
+
+def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Columns of one length by name; single values fill theirs, numbers that are not given are 0."""
+    rows = max(len(values) for values in columns.values() if not isinstance(values, str | int))
+    full = {}
+    for name in schema:
+        values = columns.get(name, 0) if schema[name] == pl.Float64 else columns[name]
+        full[name] = [values] * rows if isinstance(values, str | int) else values
+    return pl.DataFrame(full, schema=dict(schema), strict=False)
 
 
 @dataclass(frozen=True)

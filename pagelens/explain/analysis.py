@@ -1,6 +1,6 @@
 """From the tables of an ensemble to an Explanation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -8,9 +8,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 import pagelens
-from pagelens.ensemble.result import TWINS, Ensemble
+from pagelens.ensemble.result import SEPARATOR, Ensemble
 from pagelens.explain import statistics
-from pagelens.explain.attribution import Attribution, Columns, attribute_memory_side
+from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs
 from pagelens.explain.model import (
@@ -29,23 +29,21 @@ from pagelens.explain.model import (
     SampleRecord,
     SlotMap,
 )
-from pagelens.machine import cache_mode_times, flat_memory
+from pagelens.machine import memory_of_job
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
+from pagelens.mechanisms import MECHANISMS, TWO_WAY
 from pagelens.replay import SAMPLED_LINES, left_out
+from pagelens.units import format_share
 
 Floats = NDArray[np.float64]
 
-# Counters shown against the time; the rest are sums or shares of these.
-CORRELATED = ("msc_misses", "ddr_reads", "ddr_writes", "l2_misses", "l2_write_backs", "conflict_share")
+# Counters shown against the time, with a memory-side cache and without; the rest are sums or shares of these.
+CORRELATED = {
+    True: ("msc_misses", "ddr_reads", "ddr_writes", "l2_misses", "l2_write_backs", "conflict_share"),
+    False: ("l2_misses", "l2_write_backs", "l3_misses", "sf_evictions", "walks", "row_conflicts"),
+}
 HISTOGRAM_BINS = 24
 TOP_COLLISIONS = 12
-# The time model's columns of what a twin counts; each miss is also a read of DDR.
-_TWIN_COLUMNS = {
-    "msc_misses": "misses",
-    "msc_read_misses": "read_misses",
-    "ddr_reads": "misses",
-    "ddr_writes": "ddr_writes",
-}
 
 
 def explain(ensemble: Ensemble, command: str = "") -> Explanation:
@@ -54,10 +52,11 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     baseline = "aged" if "aged" in ensemble.policies else next(iter(ensemble.policies))
     best = _best(totals)
     edges = _edges(totals, best)
+    counters = CORRELATED[ensemble.machine.memory_side_cache is not None]
     distributions = [
-        _distribution(ensemble, policy, totals[policy], best, edges) for policy in ensemble.policies
+        _distribution(ensemble, policy, totals[policy], best, edges, counters) for policy in ensemble.policies
     ]
-    attributions = _attributions(ensemble, totals) if ensemble.machine.mode == "cache" else []
+    attributions = _attributions(ensemble)
     objects, collisions = _objects(ensemble), _collisions(ensemble)
     remedies = _remedies(ensemble, totals, baseline)
     workload = ensemble.workload
@@ -85,8 +84,10 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         sample=SampleRecord(
             nodes=ensemble.nodes,
             seed=ensemble.seed,
-            sampled_slots=f"1 in {ensemble.sampling}" if ensemble.sampling > 1 else "all",
-            sampled_lines=f"{SAMPLED_LINES} of {FRAME_BYTES // LINE_BYTES}",
+            sampled_slots=f"1 in {ensemble.sampling}"
+            if ensemble.sampling > 1 and ensemble.machine.memory_side_cache is not None
+            else "all",
+            sampled_lines=_sampled_lines(ensemble),
             scaled=ensemble.scaled,
             version=pagelens.__version__,
             command=command,
@@ -102,11 +103,18 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     )
 
 
+def _sampled_lines(ensemble: Ensemble) -> str:
+    if ensemble.machine.memory_side_cache is not None:
+        return f"{SAMPLED_LINES} of {FRAME_BYTES // LINE_BYTES}"
+    share = float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
+    return "all" if share == 1 else f"{format_share(share)} of the run's, in stretches"
+
+
 def _served_by(ensemble: Ensemble) -> Literal["memory-side cache", "fast memory", "DDR"]:
-    if ensemble.machine.mode == "cache":
+    if ensemble.machine.memory_side_cache is not None:
         return "memory-side cache"
     job_bytes = ensemble.workload.footprint_bytes * ensemble.ranks
-    return "DDR" if flat_memory(ensemble.machine, job_bytes) == "ddr" else "fast memory"
+    return "DDR" if memory_of_job(ensemble.machine, job_bytes) == "ddr" else "fast memory"
 
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
@@ -115,7 +123,12 @@ def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
     rows = ensemble.tables.placements.sort("policy", "node", "phase")
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
-    of_run = ("conflict_share", "large_pages", "large_pages_missing")  # the same in every phase
+    of_run = (
+        "conflict_share",
+        "simulated_share",
+        "large_pages",
+        "large_pages_missing",
+    )  # the same in every phase
     sums = [name for name, kind in rows.schema.items() if kind == pl.Float64 and name not in of_run]
     grouped = rows.group_by("policy", "node").agg(
         pl.col(sums).sum(), pl.col(of_run).max()
@@ -136,7 +149,12 @@ def _edges(totals: Mapping[str, pl.DataFrame], best: Best) -> Floats:
 
 
 def _distribution(
-    ensemble: Ensemble, policy: str, rows: pl.DataFrame, best: Best, edges: Floats
+    ensemble: Ensemble,
+    policy: str,
+    rows: pl.DataFrame,
+    best: Best,
+    edges: Floats,
+    counters: Sequence[str],
 ) -> Distribution:
     times = rows["time_s"].to_numpy()
     s = statistics.spread(times, ensemble.seed)
@@ -171,51 +189,40 @@ def _distribution(
                 pearson=statistics.pearson(rows[counter].to_numpy(), times),
                 spearman=statistics.spearman(rows[counter].to_numpy(), times),
             )
-            for counter in CORRELATED
+            for counter in counters
         ],
         times_s=times.tolist(),
         misses=misses.tolist(),
     )
 
 
-def _attributions(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame]) -> list[AttributionRecord]:
+def _attributions(ensemble: Ensemble) -> list[AttributionRecord]:
+    """Of the nodes that have counterfactuals: their mean, and the slowest of them."""
+    rows = ensemble.tables.counterfactuals
+    if ensemble.phase is not None:
+        rows = rows.filter(pl.col("phase") == ensemble.phase)
     records = []
     for policy in ensemble.policies:
-        rows = ensemble.tables.placements.filter(pl.col("policy") == policy).sort("node", "phase")
-        if ensemble.phase is not None:
-            rows = rows.filter(pl.col("phase") == ensemble.phase)
-        nodes = rows["node"].to_numpy()
-        of_row = np.searchsorted(np.unique(nodes), nodes)
-        cores = ensemble.machine.cores
-        factors = np.array([cores.frequency_factor(ensemble.seed, int(node)) for node in np.unique(nodes)])[
-            of_row
-        ]
-
-        def seconds(
-            columns: Columns, of_row: NDArray[np.int64] = of_row, factors: Floats = factors
-        ) -> Floats:
-            """Time of each node: phases are timed one by one and summed."""
-            times = cache_mode_times(ensemble.machine, columns, ensemble.cores_used, factors).time_s
-            return np.asarray(np.bincount(of_row, times), dtype=np.float64)
-
-        machine = {
-            name: rows[name].to_numpy()
-            for name in ("instructions", "msc_reads", "msc_writes", *_TWIN_COLUMNS)
+        # Sorted first: sums over the phases then have one order of rounding.
+        by_node = rows.filter(pl.col("policy") == policy).sort("without", "node", "phase").group_by(
+            "without", "node", maintain_order=True
+        ).agg(pl.col("time_s").sum())  # fmt: skip
+        times = {
+            name: of_nodes["time_s"].to_numpy()
+            for (name,), of_nodes in by_node.group_by("without", maintain_order=True)
         }
-        two_way, ideal, infinite = (
-            machine | {column: rows[f"{twin}_{count}"].to_numpy() for column, count in _TWIN_COLUMNS.items()}
-            for twin in TWINS
-        )
-        found = attribute_memory_side(machine, ideal, infinite, seconds)
-        two_way_time = seconds(two_way)
-        slowest = int(np.argmax(totals[policy]["time_s"].to_numpy()))
-        records.append(_attribution(policy, "mean", found, two_way_time, slice(None)))
-        records.append(_attribution(policy, "slowest", found, two_way_time, slice(slowest, slowest + 1)))
+        if not times:
+            continue
+        two_way = times.pop(TWO_WAY, None)
+        found = attribute({frozenset(filter(None, name.split(SEPARATOR))): t for name, t in times.items()})
+        slowest = int(np.argmax(found.time))
+        records.append(_attribution(policy, "mean", found, two_way, slice(None)))
+        records.append(_attribution(policy, "slowest", found, two_way, slice(slowest, slowest + 1)))
     return records
 
 
 def _attribution(
-    policy: str, nodes: str, found: Attribution, two_way: Floats, pick: slice
+    policy: str, nodes: str, found: Attribution, two_way: Floats | None, pick: slice
 ) -> AttributionRecord:
     def mean(values: Floats) -> float:
         return float(np.mean(values[pick]))
@@ -223,18 +230,20 @@ def _attribution(
     return AttributionRecord(
         policy=policy,
         nodes=nodes,
+        of_nodes=len(found.time),
         time_s=mean(found.time),
         unburdened_s=mean(found.unburdened),
         parts=[
             PartRecord(
                 mechanism=name,
-                seconds=mean(part),
-                without_s=mean(found.time - found.alone[name]),
+                seconds=mean(found.parts[name]),
+                without_s=mean(found.time - found.alone[name]) if name in found.alone else None,
             )
-            for name, part in found.parts.items()
+            for name in MECHANISMS
+            if name in found.parts
         ],
         interaction_s=mean(found.interaction),
-        two_way_s=mean(two_way),
+        two_way_s=None if two_way is None else mean(two_way),
     )
 
 

@@ -1,19 +1,15 @@
 """What a placement costs, by mechanism: exact Shapley values on the stated time model.
 
-The misses of the memory-side cache split by comparison with two twins that are fed the same stream: an
-infinite cache (compulsory misses: the first use of each line) and a fully associative one of the same size
-with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
-compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
-dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
-1612-1630). A third mechanism is that dirty victims cost at all.
-
 v(S) is the modelled time when only the mechanisms of S are in play, and a mechanism's part is its average
 step over all orders of adding it (Shapley: A value for n-person games, 1953): the parts add up to v(all) -
 v(none) exactly. A part can be negative: placed without any conflict, a direct-mapped cache keeps more of a
 long loop than its ideal twin.
+
+A mechanism that cannot be taken away while others are left (the capacity of caches, which conflicts are a
+part of) is no player: its part is what is saved by taking it after all others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial
@@ -21,13 +17,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.explain.mechanisms import CAPACITY, CONFLICTS, WRITE_BACKS
-
 Floats = NDArray[np.float64]
-Columns = Mapping[str, Floats]
-
-MEMORY_SIDE = (CAPACITY, CONFLICTS, WRITE_BACKS)  # mechanisms of a memory-side cache
-_MISSES = ("msc_misses", "msc_read_misses", "ddr_reads")  # columns that count misses in the time model
 
 
 @dataclass(frozen=True)
@@ -35,14 +25,15 @@ class Attribution:
     """Seconds, one entry a row (a node); `parts` sum to `time - unburdened` up to rounding."""
 
     time: Floats
-    unburdened: Floats  # with every mechanism removed: compulsory misses only
+    unburdened: Floats  # with every mechanism removed
     parts: Mapping[str, Floats]
-    alone: Mapping[str, Floats]  # time saved by removing this mechanism and no other
+    alone: Mapping[str, Floats]  # time saved by removing this mechanism and no other; of players only
 
     @property
     def interaction(self) -> Floats:
-        """What removing all saves beyond the sum of removing each alone."""
-        return np.asarray(self.time - self.unburdened - sum(self.alone.values()), dtype=np.float64)
+        """What removing all players saves beyond the sum of removing each alone."""
+        of_players = sum((self.parts[name] for name in self.alone), np.zeros_like(self.time))
+        return np.asarray(of_players - sum(self.alone.values()), dtype=np.float64)
 
 
 def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats]) -> dict[str, Floats]:
@@ -62,41 +53,27 @@ def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats])
     return parts
 
 
-def remaining(
-    present: frozenset[str], machine: Columns, ideal: Columns, infinite: Columns
-) -> dict[str, Floats]:
-    """Counters when only the mechanisms `present` are in play.
+def attribute(without: Mapping[Set[str], Floats]) -> Attribution:
+    """Attribution of each row, from its seconds without each set of the mechanisms.
 
-    `machine`, `ideal` and `infinite` hold the time model's columns for the machine itself and its twins. No
-    count falls below the compulsory one, which conflicts alone could do where the fully associative twin is
-    the worse cache.
+    Players are the mechanisms that are removed alone somewhere; every set of them must be there. At most one
+    other, removed from what is left without any player, is the last.
     """
-    counts = dict(machine)
-    conflicts, capacity = float(CONFLICTS in present), float(CAPACITY in present)
-    for name in (*_MISSES, "ddr_writes"):
-        least = infinite[name]
-        counts[name] = np.maximum(
-            least + capacity * (ideal[name] - least) + conflicts * (machine[name] - ideal[name]), least
-        )
-    if WRITE_BACKS not in present:
-        counts["ddr_writes"] = np.zeros_like(counts["ddr_writes"])
-    return counts
+    players = tuple(name for removed in without if len(removed) == 1 for name in removed)
+    everything = frozenset(players)
 
+    def time(present: frozenset[str]) -> Floats:
+        return without[everything - present]
 
-def attribute(mechanisms: tuple[str, ...], time: Callable[[frozenset[str]], Floats]) -> Attribution:
-    """Attribution of each row; `time` gives seconds, row by row, when only some mechanisms are in play."""
-    everything = frozenset(mechanisms)
-    total = time(everything)
+    total, parts = time(everything), shapley(players, time)
+    unburdened = time(frozenset())
+    for removed, seconds in without.items():
+        for last in removed - everything:
+            parts[last] = unburdened - seconds
+            unburdened = seconds
     return Attribution(
         time=total,
-        unburdened=time(frozenset()),
-        parts=shapley(mechanisms, time),
-        alone={name: total - time(everything - {name}) for name in mechanisms},
+        unburdened=unburdened,
+        parts=parts,
+        alone={name: total - time(everything - {name}) for name in players},
     )
-
-
-def attribute_memory_side(
-    machine: Columns, ideal: Columns, infinite: Columns, time: Callable[[Columns], Floats]
-) -> Attribution:
-    """The same for a memory-side cache; `time` gives seconds from columns (sums over phases included)."""
-    return attribute(MEMORY_SIDE, lambda present: time(remaining(present, machine, ideal, infinite)))

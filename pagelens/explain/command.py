@@ -13,7 +13,7 @@ from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
-from pagelens.explain.machine import FALLBACK, choose_machine
+from pagelens.explain.machine import choose_machine
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
@@ -56,7 +56,7 @@ MachineName = Annotated[
     Option(
         metavar="NAME",
         help="One of `pagelens machines`; a cache-mode name with -ideal for its fully associative twin; or a "
-        f".toml file. Without it, this machine, or {FALLBACK} where this one cannot be replayed.",
+        ".toml file. Without it, the machine that this runs on.",
     ),
 ]
 Ways = Annotated[

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pagelens.explain.mechanisms import CONFLICTS, MECHANISMS
 from pagelens.explain.model import (
     AttributionRecord,
     CollisionRecord,
@@ -11,6 +10,7 @@ from pagelens.explain.model import (
     MachineRecord,
     Remedy,
 )
+from pagelens.mechanisms import CONFLICTS, MECHANISMS
 
 # A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02
@@ -49,7 +49,7 @@ def conclude(
     sentences = [_size(where, base, distributions), *_where_it_lies(machine)]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
-        sentences += _causes(cause, [c for c in collisions if c.policy == baseline])
+        sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else []), *_harm(remedies)]
     return Conclusion(placement_matters=True, sentences=sentences)
@@ -79,18 +79,24 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     return text + "."
 
 
-def _causes(cause: AttributionRecord, collisions: Sequence[CollisionRecord]) -> list[str]:
+def _causes(
+    machine: MachineRecord, cause: AttributionRecord, collisions: Sequence[CollisionRecord]
+) -> list[str]:
     loss = cause.time_s - cause.unburdened_s
+    cached = machine.served_by == "memory-side cache"
     if loss <= (MATTERS - 1) * cause.time_s:
-        return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]
+        if cached:
+            return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]
+        return ["Beyond its compulsory misses, caches, TLB and memory cost it less than 2% of its time."]
     parts = {MECHANISMS[part.mechanism].loss: part.seconds / loss for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
-    text = f"Of the {_percent(loss / cause.time_s)} of its time lost to misses, {_percent(costs[0][0])} are "
+    lost = "misses" if cached else "more than compulsory misses"
+    text = f"Of the {_percent(loss / cause.time_s)} of its time lost to {lost}, {_percent(costs[0][0])} are "
     text += ", ".join([costs[0][1], *(f"{_percent(share)} {name}" for share, name in costs[1:])])
     gains = [f"{name} give back {_percent(-share)}" for name, share in parts.items() if share <= -0.005]
-    text += "".join(f"; {gain} (against a fully associative cache)" for gain in gains)
+    text += "".join(f"; {gain} (against their ideal twins)" for gain in gains)
     if collisions and collisions[0].share >= _NAMED and cause.part(CONFLICTS).seconds > 0:
         top = collisions[0]
         other = "itself" if top.name == top.victim else f"`{top.victim}`"
@@ -151,11 +157,11 @@ def interaction_in_words(a: AttributionRecord) -> str:
 
 
 def _where_it_lies(machine: MachineRecord) -> list[str]:
-    """On a flat machine, which memory the times are of."""
+    """Of a machine with two memories, which one the times are of."""
     match machine.served_by:
         case "fast memory":
             return ["All of the job fits the fast memory, and lies there."]
-        case "DDR":
+        case "DDR" if any(stated.name.startswith("fast_memory.") for stated in machine.inputs):
             return ["The job does not fit the fast memory: all of it lies in DDR."]
         case _:
             return []

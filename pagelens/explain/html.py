@@ -21,6 +21,10 @@ _COUNTERS = {
     "l2_misses": "misses of the L2 caches",
     "l2_write_backs": "write-backs of the L2 caches",
     "conflict_share": "conflict share of the pages",
+    "l3_misses": "misses of the L3 caches",
+    "sf_evictions": "evictions by the snoop filter",
+    "walks": "page walks",
+    "row_conflicts": "row conflicts in DRAM",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 
 
 class _Record(BaseModel):
@@ -58,8 +58,10 @@ class SampleRecord(_Record):
 
     nodes: int
     seed: int
-    sampled_slots: str = Field(description="share of the cache's slots simulated, such as '1 in 64'")
-    sampled_lines: str = Field(description="lines of each page simulated, such as '2 of 64'")
+    sampled_slots: str = Field(description="of the memory-side cache, simulated, such as '1 in 64'")
+    sampled_lines: str = Field(
+        description="simulated, of each page, such as '2 of 64', or of the run, such as '12% of the run's'"
+    )
     scaled: float | None = Field(
         description="stated: factor on the machine's capacities (--full-size); null if none"
     )
@@ -131,19 +133,22 @@ class PartRecord(_Record):
 
     mechanism: str = Field(description="such as 'conflicts', 'capacity', 'write-backs'")
     seconds: float = Field(description="its Shapley part of the time; negative is a gain")
-    without_s: float = Field(description="the time with this mechanism alone removed")
+    without_s: float | None = Field(
+        description="the time with this mechanism alone removed; null where it cannot be (capacity of caches)"
+    )
 
 
 class AttributionRecord(_Record):
     """Seconds, modelled: exact Shapley parts, counterfactuals, and their interaction."""
 
     policy: str
-    nodes: str = Field(description="'mean' over all nodes, or 'slowest' node")
+    nodes: str = Field(description="'mean' over the nodes that were attributed, or the 'slowest' of them")
+    of_nodes: int = Field(description="that were attributed: all, or the first few where each costs replays")
     time_s: float
     unburdened_s: float = Field(description="with every mechanism removed")
     parts: list[PartRecord] = Field(description="they add up to time_s - unburdened_s")
     interaction_s: float = Field(
-        description="saved by removing all mechanisms, beyond the sum of removing each alone"
+        description="saved by removing all that can be removed alone, beyond the sum of removing each alone"
     )
     two_way_s: float | None = Field(
         description="with a 2-way memory-side cache of the same size; null without such a cache"
@@ -216,7 +221,7 @@ class Conclusion(_Record):
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     conclusion: Conclusion
     program: ProgramRecord
     machine: MachineRecord

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from pagelens.explain.mechanisms import MECHANISMS
 from pagelens.explain.model import Explanation
+from pagelens.mechanisms import MECHANISMS
 from pagelens.units import format_share, format_time
 
 # Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.

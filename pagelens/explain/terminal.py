@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Iterator
 
 from pagelens.explain.conclusion import interaction_in_words
-from pagelens.explain.mechanisms import MECHANISMS
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.mechanisms import MECHANISMS
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
 
 WIDTH = 80
@@ -94,7 +94,8 @@ def _attribution(e: Explanation) -> Iterator[str]:
     def line(name: str, seconds: float) -> str:
         return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
 
-    yield f"Where the time goes, '{e.baseline}', mean over the nodes (modelled; Shapley parts):"
+    nodes = "the nodes" if mean.of_nodes == e.sample.nodes else f"{mean.of_nodes} nodes"
+    yield f"Where the time goes, '{e.baseline}', mean over {nodes} (modelled; Shapley parts):"
     yield line("compulsory misses only", mean.unburdened_s)
     for part in mean.parts:
         yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
@@ -103,7 +104,8 @@ def _attribution(e: Explanation) -> Iterator[str]:
     if mean.two_way_s is not None:
         yield line("a 2-way cache", mean.two_way_s)
     for part in mean.parts:
-        if without := MECHANISMS[part.mechanism].without:
+        without = MECHANISMS[part.mechanism].without
+        if without is not None and part.without_s is not None:
             yield line(without, part.without_s)
     yield line("all of these (compulsory misses only)", mean.unburdened_s)
     yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
@@ -154,8 +156,9 @@ def _remedies(e: Explanation) -> Iterator[str]:
 def _footing(e: Explanation) -> Iterator[str]:
     p = e.program
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
+    slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
     text = (
-        f"Lines are counted ({traced}; simulated: slots {e.sample.sampled_slots}, lines "
+        f"Lines are counted ({traced}; simulated: {slots}lines "
         f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
         f"{_nodes(e)}."
     )

@@ -71,7 +71,7 @@ class L3(Sliced):
     replacement: Sourced[Literal["lru", "tree_plru", "random"]] | None = Field(
         default=None, description="which line of a set goes; without it, the least recently used"
     )
-    latency: Sourced[Seconds] | None = Field(default=None, description="of a load that hits it")
+    latency: Sourced[Seconds] = Field(description="of a load that hits it")
 
     @property
     def sets(self) -> int:
@@ -105,8 +105,8 @@ class SnoopFilter(Sliced):
 class Levels:
     """Which caches a hierarchy consists of, and which of them are their ideal twins.
 
-    ideal: of "l1", "l2", "l3" those that are fully associative, with random replacement
-    (docs/decisions/ideal-twin.md), and "snoop_filter" where it is to be unlimited.
+    ideal: of "l1", "l2", "l3" those that are fully associative and replace as they do otherwise, LRU where
+    that is a tree (docs/decisions/ideal-twin.md), and "snoop_filter" where it is to be unlimited.
     """
 
     simulate_l1: bool
@@ -141,7 +141,8 @@ def build_caches(
 
     def geometry(name: str, sets: int, ways: int, replacement: str = "lru") -> _core.CacheGeometry:
         if name in levels.ideal:
-            return _core.CacheGeometry(sets, ways, _core.Replacement.random, True)
+            whole = "lru" if replacement == "tree_plru" else replacement
+            return _core.CacheGeometry(sets, ways, _core.Replacement[whole], True)
         return _core.CacheGeometry(sets, ways, _core.Replacement[replacement], False)
 
     filter_ = shared = None

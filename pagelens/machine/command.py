@@ -13,7 +13,6 @@ from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.reader import list_machines, load_machine, parse_machine, read_machine_file
 from pagelens.machine.schema import Machine
 from pagelens.machine.values import stated_values
-from pagelens.replay import REPLAYED_MODES
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
 
@@ -48,8 +47,7 @@ def list_command(context: typer.Context, as_json: Json = False) -> None:
         return
     for line in list_lines(machines):
         typer.echo(line)
-    modes = " and ".join(REPLAYED_MODES)
-    typer.echo(f"`machines show NAME` draws one; `explain` replays modes {modes} so far")
+    typer.echo("`machines show NAME` draws one; `explain --machine NAME` replays a program on it")
 
 
 @app.command("show")

@@ -12,7 +12,7 @@ from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.cores import Cores
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Sourced, Table
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Seconds, Sourced, Table
 from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
 from pagelens.units import format_binary_size
 
@@ -36,6 +36,9 @@ class PrivateCache(Table):
     inclusion: Sourced[Literal["inclusive", "exclusive"]] | None = Field(
         default=None,
         description="an L2 holds all that the L1s above it hold, or nothing of it; without it, neither",
+    )
+    latency: Sourced[Seconds] | None = Field(
+        default=None, description="of a load that hits it; of an L2, what a load of a page walk takes"
     )
 
     @property

@@ -32,7 +32,7 @@ class Times:
 
     time_s: Floats  # the largest of `resources`
     serial_time_s: Floats
-    resources: Mapping[str, Floats]  # "issue", "latency", "fast memory", "DDR": each one's own time
+    resources: Mapping[str, Floats]  # "issue", "latency", "page walks", "fast memory", "DDR": each one's own
 
 
 def cache_mode_times(
@@ -67,31 +67,60 @@ def cache_mode_times(
     return _times(resources, issue + LINE_BYTES * hits / fast + ddr_bytes / ddr)
 
 
-def flat_mode_times(
+def node_times(
     machine: Machine,
     counts: Columns,
     cores_used: int,
-    memory: Literal["fast_memory", "ddr"],
+    memory: Literal["fast_memory", "ddr"] = "ddr",
     frequency_factor: Floats | float = 1.0,
 ) -> Times:
-    """Times when all of a job's memory lies in one memory; columns: instructions, msc_reads, msc_writes."""
+    """Times when all of a job's memory lies in one memory, behind the machine's caches.
+
+    Columns: instructions, l3_hits, core_forwards, stlb_hits, walks, walker_loads, dram_reads, dram_writes;
+    and dram_time_s if that memory is described bank by bank: it takes the longer of its simulation's time and
+    of what its bandwidth allows. A core waits for lines of L3 (or of another core) and of memory, for the
+    second-level TLB and for page walks: a load of a walk takes as long as one that hits L2; the lines that
+    walks fetch from beyond it are counted with all others. Its walkers are a bound of their own.
+    """
     chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
     assert chosen is not None
-    reads = _column(counts, "msc_reads")
-    traffic = LINE_BYTES * (reads + _column(counts, "msc_writes")) / chosen.bandwidth.value
+    reads = _column(counts, "dram_reads")
+    traffic = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
+    banks = machine.dram is not None and memory == "ddr"
     issue = _issue_time(machine, counts, cores_used) / frequency_factor
+    walking = _walk_time(machine, counts)
+    waiting = reads * chosen.latency.value + walking
+    if machine.l3 is not None:
+        waiting += (_column(counts, "l3_hits") + _column(counts, "core_forwards")) * machine.l3.latency.value
+    if (walk := machine.page_walk) is not None and walk.stlb_hit_cycles is not None:
+        cycles = _column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
+        waiting += cycles / machine.cores.frequency.value
+    transfer = np.maximum(_column(counts, "dram_time_s"), traffic) if banks else traffic
     resources = {
         "issue": issue,
-        "latency": reads * chosen.latency.value / (machine.cores.outstanding_lines.value * cores_used),
-        "fast memory" if memory == "fast_memory" else "DDR": traffic,
+        "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
+        "fast memory" if memory == "fast_memory" else "DDR": transfer,
     }
-    return _times(resources, issue + traffic)
+    if walk is not None:
+        resources["page walks"] = walking / (walk.walkers.value * cores_used)
+    return _times(resources, issue + transfer)
 
 
-def flat_memory(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:
-    """Where a job lies on a flat machine: in the fast memory if all of it fits, else in DDR, never split."""
-    assert machine.fast_memory is not None
-    return "fast_memory" if job_bytes <= machine.fast_memory.size.value else "ddr"
+def _walk_time(machine: Machine, counts: Columns) -> Floats:
+    """Seconds of all walks together, each load taken to hit L2."""
+    walk = machine.page_walk
+    if walk is None:
+        return np.zeros_like(_column(counts, "instructions"))
+    if walk.walk_cycles is not None:
+        return _column(counts, "walks") * walk.walk_cycles.value / machine.cores.frequency.value
+    latency = machine.l2.latency.value if machine.l2.latency is not None else 0.0
+    return _column(counts, "walker_loads") * latency
+
+
+def memory_of_job(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:
+    """Where a job lies without a memory-side cache: in a fast memory that all of it fits, else in DDR."""
+    fast = machine.fast_memory
+    return "fast_memory" if fast is not None and job_bytes <= fast.size.value else "ddr"
 
 
 def _issue_time(machine: Machine, counts: Columns, cores_used: int) -> Floats:

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
 #include "tests/cpp/reference_replay.hpp"
 
@@ -172,6 +173,7 @@ class PlainNode {
                 }
                 break;
             case OpKind::map_read:
+            case OpKind::skip:
                 break;
         }
         phase.counted = phase.lines;
@@ -314,9 +316,49 @@ TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches c
     }
 }
 
+TEST_CASE("compulsory lines are what memory still does below a cache that holds everything") {
+    // Without frames that come back: their lines would still be there.
+    const ListedProgram with_unmaps = some_program(6, 1, 2000);
+    std::vector<Op> ops = with_unmaps.ops();
+    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
+    const auto pages = with_unmaps.pages();
+    const ListedProgram program(ops, {pages.begin(), pages.end()}, 5, 3, 1);
+    const auto placement = place_by_kernel(bare(), small_order);
+    HierarchyModel caches;
+    caches.cores = 1;
+    caches.l2.geometry = {1u << 14, 16, Replacement::random, true};
+    const NodeCounters node =
+        replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
+    const std::vector<Compulsory> least = compulsory_by_phase(program);
+    std::uint64_t reads = 0;
+    for (unsigned phase = 0; phase < program.phases(); ++phase) {
+        const auto& counted = node.phases[phase].caches;
+        CHECK(least[phase].reads == counted[static_cast<std::size_t>(CacheCounter::dram_reads)]);
+        // A non-temporal store to a line that is dirty in a cache is two writes there.
+        CHECK(least[phase].writes <= counted[static_cast<std::size_t>(CacheCounter::dram_writes)]);
+        reads += least[phase].reads;
+    }
+    CHECK(reads > 0);
+}
+
+TEST_CASE("compulsory lines: a page that is handed out again begins anew") {
+    const std::vector<Op> ops{make_op(OpKind::map_write, 0, 0),    make_op(OpKind::fetch, 0, 0b11),
+                              make_op(OpKind::fetch, 0, 0b111),    make_op(OpKind::unmap, 0, 1),
+                              make_op(OpKind::fetch, 0, 0b1000),   make_op(OpKind::map_write, 0, 0),
+                              make_op(OpKind::phase, 1, 0),        make_op(OpKind::fetch, 0, 0b1),
+                              make_op(OpKind::stream_store, 0, 1), make_op(OpKind::fetch, 0, 0b1)};
+    const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
+    CHECK(compulsory_by_phase(program) == std::vector<Compulsory>{{3, 128}, {2, 1}});
+}
+
 TEST_CASE("excerpts: parts of a phase by its lines") {
     const Excerpt excerpt{1000, 300, 100};
     CHECK(Excerpt{}.part(12345) == Excerpt::Part::counted);
+    const Excerpt later{1000, 300, 100, 600};
+    CHECK(later.part(599) == Excerpt::Part::skipped);
+    CHECK(later.part(600) == Excerpt::Part::warm_up);
+    CHECK(later.part(1700) == Excerpt::Part::counted);
+    CHECK(later.part(1900) == Excerpt::Part::skipped);
     for (const std::uint64_t begin : {0u, 5000u}) {
         CHECK(excerpt.part(begin) == Excerpt::Part::warm_up);
         CHECK(excerpt.part(begin + 99) == Excerpt::Part::warm_up);
@@ -325,6 +367,33 @@ TEST_CASE("excerpts: parts of a phase by its lines") {
         CHECK(excerpt.part(begin + 300) == Excerpt::Part::skipped);
         CHECK(excerpt.part(begin + 999) == Excerpt::Part::skipped);
     }
+}
+
+TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
+    std::uint64_t counted = 0, skipped = 0;
+    for (const std::uint64_t seed : {3u, 4u, 5u, 6u}) {
+        const ListedProgram program = some_program(seed, 2, 3000);
+        const auto placement = place_by_kernel(bare(), small_order);
+        NodeModel model = small_node(4);
+        model.tlb = small_tlb();
+        model.drams = {small_dram(RowPolicy::open)};
+        const std::vector<Excerpt> excerpts{
+            {3000, 700, 200, 100 * seed}, {}, {5000 + seed, 1000, 1, 0}};
+        const auto part = excerpted(program, 2, excerpts);
+        std::size_t ops = 0;
+        const auto cursor = part->open();
+        for (auto some = cursor->next(); !some.empty(); some = cursor->next()) ops += some.size();
+        CHECK(ops < program.ops().size());
+        const NodeCounters whole = replay_node(program, *placement, model, {2, excerpts}, run_on);
+        const NodeCounters fast = replay_node(*part, *placement, model, {2, excerpts}, run_on);
+        check_equal(fast.phases, whole.phases);
+        for (const NodePhase& phase : whole.phases) {
+            counted += phase.counted;
+            skipped += phase.lines - phase.counted;
+        }
+    }
+    CHECK(counted > 0);
+    CHECK(skipped > counted);
 }
 
 TEST_CASE("an excerpt of a steady program misses as often as all of it") {
@@ -371,7 +440,7 @@ TEST_CASE("lines by phase, and what is refused") {
     const Excerpt sound{10, 5, 4};
     for (const std::vector<Excerpt>& excerpts :
          {std::vector{sound, Excerpt{10, 11, 0}}, std::vector{Excerpt{10, 5, 5}, sound},
-          std::vector{sound}}) {
+          std::vector{sound, Excerpt{10, 5, 4, 6}}, std::vector{sound}}) {
         CHECK_THROWS_AS(replay_node(program, *placement, model, {1, excerpts}, run_on),
                         std::invalid_argument);
     }

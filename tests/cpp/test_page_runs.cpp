@@ -17,6 +17,7 @@ struct Line {
     std::uint32_t page;
     unsigned index;
     std::uint16_t object;
+    friend bool operator==(const Line&, const Line&) = default;
 };
 
 // Loops over a few pages at once, with jumps.
@@ -94,6 +95,23 @@ TEST_CASE("page runs: a copy loop becomes whole pages") {
     }
     REQUIRE(ops.size() == 4);
     for (const Op& op : ops) CHECK(op.lines == ~std::uint64_t{0});
+}
+
+TEST_CASE("page runs in order are the lines one by one") {
+    std::mt19937_64 random(3);
+    for (int round = 0; round < 20; ++round) {
+        std::vector<Line> lines = random_lines(random, 1000);
+        for (std::size_t i = 1; i < lines.size();
+             ++i) {  // some sweeps, so that there is what to merge
+            if (random() % 2 == 0) lines[i] = lines[i - 1];
+            if (random() % 2 == 0) lines[i].index = (lines[i - 1].index + 1) % lines_per_page;
+        }
+        std::vector<Op> ops;
+        PageRuns runs(ops, LineOrder::all);
+        for (const Line& line : lines) runs.line(line.kind, line.page, line.index, line.object, 0);
+        CHECK(expand(ops) == lines);
+        CHECK(ops.size() < lines.size());
+    }
 }
 
 TEST_CASE("page runs: a line that a later op has opens a new op") {

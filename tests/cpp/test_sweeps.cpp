@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include "core/accesses/sweeps.hpp"
@@ -72,6 +74,29 @@ TEST_CASE("padding moves arrays and changes nothing else") {
     CHECK(std::ranges::equal(all_ops(*plain), all_ops(*padded), same));
     for (std::uint64_t page = 0; page < 30; ++page)
         CHECK(padded->pages()[page].raw() == page + page / 10 * 7);
+}
+
+TEST_CASE("in order, the same lines come line by line in turn") {
+    for (const unsigned threads : {1u, 3u}) {
+        SweepLoops loops = triad(23, threads, 2);
+        const std::vector<Op> pages = all_ops(*declare_sweeps(loops));
+        loops.order = LineOrder::all;
+        const std::vector<Op> lines = all_ops(*declare_sweeps(loops));
+        using Key = std::tuple<OpKind, std::uint32_t, unsigned>;
+        std::map<Key, int> of_pages, of_lines;
+        for (const Op& op : pages) ++of_pages[{op.kind(), op.page, op.thread}];
+        unsigned changes = 0;
+        for (std::size_t i = 0; i < lines.size(); ++i) {
+            const Op& op = lines[i];
+            const bool moves = op.kind() != OpKind::map_write && op.kind() != OpKind::phase;
+            if (moves) CHECK(std::popcount(op.lines) == 1);
+            if (!moves || op.lines == 1) ++of_lines[{op.kind(), op.page, op.thread}];
+            changes += moves && i > 0 && lines[i - 1].page != op.page;
+        }
+        CHECK(of_lines == of_pages);
+        CHECK(lines.size() > 60 * pages.size() / 2);
+        CHECK(changes > lines.size() / 2);
+    }
 }
 
 TEST_CASE("written pages are written back once a sweep, after their fetch") {

@@ -12,7 +12,8 @@ import polars as pl
 
 from pagelens import _core
 from pagelens.accesses.workload import ObjectInfo, Workload
-from pagelens.ensemble.result import TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
+from pagelens.ensemble.memory_side import counterfactuals
+from pagelens.ensemble.result import NODE_COUNTS, TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
 from pagelens.frames import policies as known_policies
 from pagelens.machine import Machine, PrivateCache, cache_mode_times, load_machine
 
@@ -34,7 +35,12 @@ class SyntheticWorkload(Workload):
         self.share_seen, self.warnings, self.large_blocks = None, [], []
 
     def _compile(
-        self, machine: Machine, caches: tuple[PrivateCache, ...], page_bits: int, padding: _core.Padding
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: _core.Padding,
     ) -> _core.Program:
         raise NotImplementedError
 
@@ -99,8 +105,13 @@ def ensemble(
                     machine, {k: np.array([v]) for k, v in counts.items()}, machine.cores.count.value
                 )
                 key = {"node": node, "policy": policy, "phase": name}
+                of_row = {k: np.array([float(v)]) for k, v in counts.items()}
+                for without, seconds in counterfactuals(
+                    machine, of_row, machine.cores.count.value, 1.0
+                ).items():
+                    rows["counterfactuals"].append(key | {"without": without, "time_s": seconds[0]})
                 rows["placements"].append(
-                    key | counts
+                    key | counts | dict.fromkeys((*NODE_COUNTS, "simulated_share"), 0.0)
                     | {"large_pages": float(policy == "2m"), "large_pages_missing": 0.0}
                     | {"conflict_share": shared, "time_s": t.time_s[0], "serial_time_s": t.serial_time_s[0]}
                 )  # fmt: skip

@@ -1,14 +1,17 @@
 """Shapley attribution: the average over orders, adds up, blind to what does nothing, never clipped."""
 
-from collections.abc import Callable
-from itertools import permutations
+from collections.abc import Callable, Mapping
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelens.explain.attribution import MEMORY_SIDE, Columns, attribute_memory_side, remaining, shapley
+from pagelens.ensemble.memory_side import MECHANISMS, remaining
+from pagelens.explain.attribution import Attribution, attribute, shapley
+
+Columns = Mapping[str, np.ndarray]
 
 PLAYERS = ("a", "b", "c")
 games = st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8)
@@ -31,6 +34,35 @@ def test_shapley_is_the_average_step_over_all_orders(values: list[float]) -> Non
             steps.append(v(before | {player}) - v(before))
         assert parts[player] == pytest.approx(np.mean(steps), abs=1e-6)
     assert sum(parts.values())[0] == pytest.approx(values[7] - values[0], abs=1e-6)
+
+
+def attribute_memory_side(
+    machine: Columns, ideal: Columns, infinite: Columns, time: Callable[[Columns], np.ndarray]
+) -> Attribution:
+    sets = [frozenset(chosen) for size in range(4) for chosen in combinations(MECHANISMS, size)]
+    return attribute(
+        {
+            removed: time(remaining(frozenset(MECHANISMS) - removed, machine, ideal, infinite))
+            for removed in sets
+        }
+    )
+
+
+@given(games, st.floats(-1e6, 1e6))
+def test_what_cannot_go_alone_is_what_is_left_when_all_others_have_gone(
+    values: list[float], least: float
+) -> None:
+    everything, v = frozenset(PLAYERS), game(values)
+    sets = [frozenset(chosen) for size in range(4) for chosen in combinations(PLAYERS, size)]
+    without = {removed: v(everything - removed) for removed in sets}
+    a = attribute({**without, everything | {"last"}: np.array([least])})
+    assert a.unburdened[0] == least
+    assert a.parts["last"][0] == values[0] - least
+    assert "last" not in a.alone
+    parts = shapley(PLAYERS, v)
+    assert all(a.parts[player] == parts[player] for player in PLAYERS)
+    saved = values[7] - values[0] - sum(a.alone.values())
+    assert a.interaction[0] == pytest.approx(saved[0], abs=1e-6)
 
 
 counts = st.integers(0, 10**9)
@@ -75,7 +107,7 @@ def test_parts_add_up_to_the_loss(triple: tuple[Columns, Columns, Columns]) -> N
 
 @given(counted())
 def test_all_mechanisms_present_is_the_machine_itself(triple: tuple[Columns, Columns, Columns]) -> None:
-    counters = remaining(frozenset(MEMORY_SIDE), *triple)
+    counters = remaining(frozenset(MECHANISMS), *triple)
     for name, value in triple[0].items():
         assert counters[name] == pytest.approx(value), name
 

@@ -41,7 +41,7 @@ def run(
     machine: Machine,
     policy: str,
     node: int,
-    excerpts: list[tuple[int, int, int]] | None = None,
+    excerpts: list[tuple[int, int, int, int]] | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.NodeCounters:
     """A triad of three arrays of 16 MiB and 9 lines, on one core."""
@@ -84,7 +84,7 @@ def test_rows_of_one_bank_cost_time_where_the_placement_aligns_them(red_storm: M
 
 def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
     whole = run(red_storm, "random", 0)
-    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000)] * whole.lines.shape[0])
+    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000)] * whole.lines.shape[0])
     assert part.lines[:, 0].tolist() == whole.lines[:, 0].tolist()
     share = part.lines[:, 1].sum() / part.lines[:, 0].sum()
     assert 0.1 < share < 0.25
@@ -97,7 +97,7 @@ def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
 
 def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Machine) -> None:
     with pytest.raises(ValueError, match="excerpts: one for each phase"):
-        run(red_storm, "random", 0, excerpts=[(1, 1, 0)] * 99)
+        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0)] * 99)
     stopped = _core.CancelFlag()
     stopped.set()
     with pytest.raises(_core.Cancelled):

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pagelens.machine import cache_mode_times, flat_mode_times, load_machine
+from pagelens.machine import cache_mode_times, load_machine, node_times
 
 KNL = load_machine("cori-knl-cache")
 LINES = 1e9
@@ -60,13 +60,49 @@ def test_each_resource_by_hand() -> None:
     assert times["fast memory"][0] == pytest.approx(90 / 355)  # the victim is read there
 
 
+def node_counts(**counts: float) -> dict[str, list[float]]:
+    names = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
+    names += ("dram_reads", "dram_writes", "dram_time_s")
+    return {name: [counts.get(name, 0.0)] for name in names}
+
+
 def test_flat_memories() -> None:
     flat = load_machine("cori-knl-flat")
-    counts = {"instructions": [0.0], "msc_reads": [2 * LINES / 3], "msc_writes": [LINES / 3]}
-    fast = flat_mode_times(flat, counts, 68, "fast_memory")
-    slow = flat_mode_times(flat, counts, 68, "ddr")
+    counts = node_counts(dram_reads=2 * LINES / 3, dram_writes=LINES / 3)
+    fast = node_times(flat, counts, 68, "fast_memory")
+    slow = node_times(flat, counts, 68, "ddr")
     assert gigabytes_a_second(fast.time_s[0]) == pytest.approx(355)
     assert gigabytes_a_second(slow.time_s[0]) == pytest.approx(90)
+    banks_are_slower = node_times(flat, counts | {"dram_time_s": [2 * slow.time_s[0]]}, 68, "ddr")
+    assert banks_are_slower.time_s[0] == 2 * slow.time_s[0]
+
+
+def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
+    skx = load_machine("skx-8160")
+    assert skx.l3 is not None
+    assert skx.l2.latency is not None
+    assert skx.page_walk is not None
+    assert skx.page_walk.stlb_hit_cycles is not None
+
+    def resources(**counts: float) -> dict[str, float]:
+        found = node_times(skx, node_counts(**counts), 24).resources
+        return {name: times[0] for name, times in found.items()}
+
+    slots = 24 * skx.cores.outstanding_lines.value
+    assert resources(l3_hits=1e9)["latency"] == pytest.approx(1e9 * skx.l3.latency.value / slots)
+    assert resources(core_forwards=1e9) == resources(l3_hits=1e9)
+    assert resources(dram_reads=1e9)["latency"] == pytest.approx(1e9 * skx.ddr.latency.value / slots)
+    cycles = 1e9 * skx.page_walk.stlb_hit_cycles.value / skx.cores.frequency.value
+    assert resources(stlb_hits=1e9)["latency"] == pytest.approx(cycles / slots)
+    walking = 1e9 * skx.l2.latency.value
+    walks = resources(walks=5e8, walker_loads=1e9)
+    assert walks["page walks"] == pytest.approx(walking / (24 * skx.page_walk.walkers.value))
+    assert walks["latency"] == pytest.approx(walking / slots)
+    together = node_times(skx, node_counts(l3_hits=1e9, walks=5e8, walker_loads=1e9), 24)
+    assert together.resources["latency"][0] == pytest.approx(
+        resources(l3_hits=1e9)["latency"] + walks["latency"]
+    )
+    assert together.time_s[0] == max(times[0] for times in together.resources.values())
 
 
 def test_rows_are_independent_and_frames_of_polars_do() -> None:

@@ -1,0 +1,23 @@
+// What a program would ask of memory if its caches were infinite: what no placement and no cache
+// can save it (Hill, Smith 1989: compulsory misses).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+
+namespace pagelens {
+
+struct Compulsory {
+    // Of lines that were neither fetched nor written since their page was handed out, or since a
+    // non-temporal store.
+    std::uint64_t reads = 0;
+    std::uint64_t writes = 0;  // page clearing and non-temporal stores
+    friend bool operator==(const Compulsory&, const Compulsory&) = default;
+};
+
+// [phase], lines of one copy.
+std::vector<Compulsory> compulsory_by_phase(const Program& program);
+
+}  // namespace pagelens

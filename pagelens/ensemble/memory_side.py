@@ -1,0 +1,175 @@
+"""Rows of a node whose fast memory is a cache: the replay of core/replay/replay.hpp, its times and their
+counterfactuals.
+
+The misses of the memory-side cache split by comparison with two twins that are fed the same stream: an
+infinite cache (compulsory misses: the first use of each line) and a fully associative one of the same size
+with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
+compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
+dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
+1612-1630). A third mechanism is that dirty victims cost at all.
+"""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.ensemble.result import (
+    COLLISIONS,
+    COUNTERFACTUALS,
+    OBJECTS,
+    PLACEMENTS,
+    SEPARATOR,
+    SLOTS,
+    TWINS,
+    Tables,
+    table,
+)
+from pagelens.ensemble.setup import Setup
+from pagelens.frames import Node, Policy
+from pagelens.machine import Machine, cache_mode_times
+from pagelens.mechanisms import CAPACITY, CONFLICTS, TWO_WAY, WRITE_BACKS
+from pagelens.replay import COUNTERS, by_phase, replay
+
+Columns = dict[str, Any]
+Counts = Mapping[str, NDArray[np.float64]]
+
+MECHANISMS = (CAPACITY, CONFLICTS, WRITE_BACKS)
+SLOT_CELLS = 2048  # of the map of slots that a result keeps
+# The time model's columns of what a twin counts; each miss is also a read of DDR.
+TWIN_COLUMNS = {
+    "msc_misses": "misses",
+    "msc_read_misses": "read_misses",
+    "ddr_reads": "misses",
+    "ddr_writes": "ddr_writes",
+}
+
+
+def rows(setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
+    """Rows of one policy on one node."""
+    machine = policy.machine(setup.machine)
+    program = setup.workload.compile(machine, policy.page_bits, policy.offset_bytes)
+    counters = replay(
+        program,
+        machine,
+        policy.place(machine, state),
+        policy.page_bits,
+        ranks=setup.ranks,
+        seed=setup.seed,
+        node=state.node,
+        ideal=True,
+        sampled=setup.sampled,
+        cancel=cancel,
+    )
+    key = {"node": state.node, "policy": policy.name}
+    of_phase = key | {"phase": list(setup.workload.phases)}
+    factor = machine.cores.frequency_factor(setup.seed, state.node)
+    counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
+    counts["instructions"] = setup.instructions(program)
+    counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
+    return Tables(
+        placements=_placements(machine, setup.cores_used, of_phase, counts, counters, factor),
+        counterfactuals=pl.concat(
+            table(COUNTERFACTUALS, of_phase | {"without": without, "time_s": seconds})
+            for without, seconds in counterfactuals(machine, counts, setup.cores_used, factor).items()
+        ),
+        objects=_objects(setup, key, counters),
+        collisions=_collisions(setup, key, counters),
+        slots=_slots(key, counters, machine),
+    )
+
+
+def counterfactuals(
+    machine: Machine, counts: Counts, cores_used: int, frequency_factor: float
+) -> dict[str, NDArray[np.float64]]:
+    """Seconds without each set of the mechanisms, and with a 2-way cache; one entry a row of `counts`."""
+
+    def seconds(columns: Counts) -> NDArray[np.float64]:
+        return cache_mode_times(machine, columns, cores_used, frequency_factor).time_s
+
+    two_way, ideal, infinite = (
+        {**counts, **{column: counts[f"{twin}_{count}"] for column, count in TWIN_COLUMNS.items()}}
+        for twin in TWINS
+    )
+    found = {TWO_WAY: seconds(two_way)}
+    for size in range(len(MECHANISMS) + 1):
+        for removed in combinations(MECHANISMS, size):
+            present = frozenset(MECHANISMS) - set(removed)
+            found[SEPARATOR.join(removed)] = seconds(remaining(present, counts, ideal, infinite))
+    return found
+
+
+def remaining(present: frozenset[str], machine: Counts, ideal: Counts, infinite: Counts) -> Counts:
+    """Counters when only the mechanisms `present` are in play.
+
+    `machine`, `ideal` and `infinite` hold the time model's columns for the machine itself and its twins. No
+    count falls below the compulsory one, which conflicts alone could do where the fully associative twin is
+    the worse cache.
+    """
+    counts = dict(machine)
+    conflicts, capacity = float(CONFLICTS in present), float(CAPACITY in present)
+    for name in TWIN_COLUMNS:
+        least = infinite[name]
+        counts[name] = np.maximum(
+            least + capacity * (ideal[name] - least) + conflicts * (machine[name] - ideal[name]), least
+        )
+    if WRITE_BACKS not in present:
+        counts["ddr_writes"] = np.zeros_like(counts["ddr_writes"])
+    return counts
+
+
+def _placements(
+    machine: Machine,
+    cores_used: int,
+    of_phase: Columns,
+    counts: Counts,
+    counters: _core.Counters,
+    factor: float,
+) -> pl.DataFrame:
+    times = cache_mode_times(machine, counts, cores_used, factor)
+    share = 0.0 if machine.ideal else counters.residency.conflict_share
+    of_run = {
+        "conflict_share": share,
+        "large_pages": float(counters.huge_pages),
+        "large_pages_missing": float(counters.small_fallbacks),
+    }
+    columns = {name: np.full(counters.phases, value) for name, value in of_run.items()}
+    columns |= {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
+    return table(PLACEMENTS, of_phase | dict(counts) | columns)
+
+
+def _objects(setup: Setup, key: Columns, counters: _core.Counters) -> pl.DataFrame:
+    names = [known.name for known in setup.workload.objects]
+    sums = counters.table.astype(np.float64)
+    of = {name: sums[:, :, index].ravel() for index, name in enumerate(COUNTERS)}
+    columns = {
+        "phase": np.repeat(list(setup.workload.phases), len(names)).tolist(),
+        "object": names * counters.phases,
+        "accesses": of["msc_reads"] + of["msc_writes"],
+        "misses": of["msc_misses"],
+        "conflict_evictions": of["conflict_evictions"],
+    }
+    return table(OBJECTS, key | columns).filter(pl.col("accesses") > 0)
+
+
+def _collisions(setup: Setup, key: Columns, counters: _core.Counters) -> pl.DataFrame:
+    names = [known.name for known in setup.workload.objects]
+    columns = {
+        "object": np.repeat(names, len(names)).tolist(),
+        "victim": names * len(names),
+        "lines": counters.collisions.ravel().astype(np.float64),
+    }
+    return table(COLLISIONS, key | columns).filter(pl.col("lines") > 0)
+
+
+def _slots(key: Columns, counters: _core.Counters, machine: Machine) -> pl.DataFrame:
+    bins: NDArray[np.uint32] = counters.residency.map
+    if machine.ideal or bins.size == 0:
+        return table(SLOTS, key | {"cell": [], "pages_per_slot": []})
+    cells = min(SLOT_CELLS, bins.size)
+    pages = bins.reshape(cells, -1).sum(axis=1, dtype=np.float64)
+    return table(SLOTS, key | {"cell": np.arange(cells), "pages_per_slot": pages * cells / machine.slots})

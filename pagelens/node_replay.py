@@ -1,0 +1,202 @@
+"""One replay through all of a node: TLB and walks, caches and snoop filter, DRAM; counts by phase out.
+
+For machines without a memory-side cache; docs/node-replay.md states the model.
+"""
+
+import math
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.errors import UsageError
+from pagelens.machine import Machine
+from pagelens.machine.caches import Levels, build_caches
+from pagelens.machine.quantities import LINE_BYTES
+from pagelens.machine.tlb import core_tlb
+from pagelens.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
+
+Counts = Mapping[str, NDArray[np.float64]]
+Excerpts = Sequence[
+    tuple[int, int, int, int]
+]  # a phase each, in lines of all ranks (core/replay/excerpt.hpp)
+
+# Of a long phase some stretches are simulated. Each warms the caches up by half as many lines as they hold,
+# within limits, and counts a quarter. A phase below `SMALL_SHARE` of the run gets a quarter of both.
+STRETCHES = 4
+FEWEST_LINES, MOST_LINES = 1 << 18, 1 << 19
+SMALL_SHARE = 0.1
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
+
+_CACHES = tuple(_core.cache_counter_names())
+_DRAM = tuple(_core.dram_sum_names())
+_TWINS = {L2_CONFLICTS: "l2", L3_CONFLICTS: "l3", SNOOP_FILTER: "snoop_filter"}  # of Levels.ideal
+
+
+def mechanisms(machine: Machine) -> tuple[str, ...]:
+    """What can be taken from the machine by a replay of its own, each alone: it is idealised then."""
+    present = {L3_CONFLICTS: machine.l3, SNOOP_FILTER: machine.snoop_filter, PAGE_WALKS: machine.page_walk}
+    return (L2_CONFLICTS, *(name for name, part in present.items() if part is not None))
+
+
+def node_model(
+    machine: Machine, without: Collection[str] = (), rows: Sequence[bool] = (True,), seed: int = 0
+) -> _core.NodeModel:
+    """The machine without some of `mechanisms`; its DRAM, if stated, once for each of `rows`.
+
+    rows: with row conflicts, or the twin without them. `seed` is that of random replacement.
+    """
+    cores = machine.cores.count.value
+    inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
+    caches = build_caches(
+        cores if machine.l3 is None or machine.l3.shared_by is None else machine.l3.shared_by.value,
+        machine.l1,
+        machine.l2,
+        None if inclusion == "exclusive" else inclusion,  # of an L1 that has run before
+        machine.l3,
+        machine.snoop_filter,
+        Levels(simulate_l1=False, ideal=frozenset(_TWINS[name] for name in without if name in _TWINS)),
+        seed,
+    )
+    tlb = None
+    if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
+        tlb = core_tlb(machine.tlb, machine.page_walk, ideal=PAGE_WALKS in without)
+    drams = []
+    if machine.dram is not None:
+        outstanding = machine.cores.outstanding_lines.value
+        drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
+    return _core.NodeModel(cores=cores, caches=caches, tlb=tlb, drams=drams)
+
+
+def cached_lines(machine: Machine) -> int:
+    """Lines that all L2s and L3s of the node hold together."""
+    cores = machine.cores.count.value
+    lines = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
+    if machine.l3 is not None:
+        sharing = machine.l3.shared_by.value if machine.l3.shared_by is not None else cores
+        lines += machine.l3.size.value * -(-cores // sharing)
+    return lines // LINE_BYTES
+
+
+def excerpts(machine: Machine, lines: Sequence[int]) -> Excerpts:
+    """Which parts of each phase are simulated, where 0 is everything; `lines`: that it moves, of all ranks.
+
+    Stretches keep irrational distances: those of a loop lie at different places of it, and those of phases
+    that move the same lines at different lines. What one leaves in the caches would be there for the next,
+    else.
+    """
+    filled = min(max(cached_lines(machine), FEWEST_LINES), MOST_LINES)
+    found = []
+    for number, of_phase in enumerate(lines, start=1):
+        counted = filled // (4 if of_phase >= SMALL_SHARE * sum(lines) else 16)
+        warm_up, stretch = 2 * counted, 3 * counted
+        period = int(of_phase / (STRETCHES + GOLDEN_RATIO))
+        if period <= stretch:
+            found.append((0, 0, 0, 0))
+        else:
+            found.append((period, stretch, warm_up, int(number * GOLDEN_RATIO % 1 * (period - stretch))))
+    return found
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What replays need of a program: the lines that are simulated, in order."""
+
+    program: _core.Program
+    excerpts: Excerpts
+    compulsory: NDArray[np.float64]  # [phase, 2]: lines that memory reads and writes below infinite caches
+
+
+class NodePrograms:
+    """The parts of a workload for `ranks` copies of it on a machine; made when they are first asked for."""
+
+    def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
+        self._workload, self._machine, self._ranks = workload, machine, ranks
+        self._lock = threading.Lock()
+        self._made: dict[int, Parts] = {}  # by offset
+
+    def parts(self, offset_bytes: int = 0) -> Parts:
+        """With the arrays at that offset (`Workload.compile`); from any thread."""
+        with self._lock:
+            if offset_bytes not in self._made:
+                whole = self._workload.lines_in_order(self._machine, offset_bytes)
+                lines = [self._ranks * of_phase for of_phase in _core.lines_by_phase(whole)]
+                chosen = excerpts(self._machine, lines)
+                self._made[offset_bytes] = Parts(
+                    program=_core.excerpted(whole, self._ranks, chosen),
+                    excerpts=chosen,
+                    compulsory=self._ranks * np.asarray(_core.compulsory_by_phase(whole), dtype=np.float64),
+                )
+            return self._made[offset_bytes]
+
+
+@dataclass(frozen=True)
+class NodeCounts:
+    """What one replay counted, scaled up to the whole run: float64[phase] by name.
+
+    Of the caches the counters of `_core.cache_counter_names()`; of the TLBs stlb_hits, walks and walker_loads
+    (entries of page tables that walks read); of DRAM, for each of `rows`, those of `_core.dram_sum_names()`,
+    times in seconds as dram_time_s and read_latency_s.
+    """
+
+    counts: Counts
+    rows: Sequence[Counts]
+    object_lines: NDArray[np.float64]  # [phase, object] lines of memory read and written
+    simulated: float  # share of the run's lines
+    huge_pages: int
+    small_fallbacks: int
+
+    def with_row(self, number: int) -> Counts:
+        """All counts, DRAM's of the given twin."""
+        return {**self.counts, **(self.rows[number] if self.rows else {})}
+
+
+def replay_node(
+    parts: Parts,
+    placement: _core.Placement,
+    model: _core.NodeModel,
+    *,
+    ranks: int,
+    cancel: _core.CancelFlag | None = None,
+) -> NodeCounts:
+    """Counts of `ranks` copies of a program; raises _core.Cancelled. The GIL is released meanwhile."""
+    try:
+        found = _core.replay_node(
+            parts.program,
+            placement,
+            model,
+            ranks=ranks,
+            excerpts=parts.excerpts,
+            cancel=cancel or _core.CancelFlag(),
+        )
+    except _core.OutOfMemory as error:
+        raise UsageError(f"--ranks: {ranks}: {error}") from None
+    lines = np.asarray(found.lines, dtype=np.float64)
+    scale = np.divide(lines[:, 0], lines[:, 1], out=np.ones(len(lines)), where=lines[:, 1] > 0)
+
+    def columns(table: object, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        return dict(zip(names, np.asarray(table, dtype=np.float64).T * scale, strict=True))
+
+    counts = columns(found.caches, _CACHES)
+    of_tlb = [(sum(t.stlb_hits), sum(t.walks_completed), sum(t.walker_loads)) for t in found.tlb]
+    counts |= columns(of_tlb, ("stlb_hits", "walks", "walker_loads"))
+    drams = np.asarray(found.drams, dtype=np.float64)
+    rows = []
+    for number in range(drams.shape[1]):
+        row = columns(drams[:, number], _DRAM)
+        row["dram_time_s"] = 1e-12 * row.pop("time_ps")
+        row["read_latency_s"] = 1e-12 * row.pop("read_latency_ps")
+        rows.append(row)
+    objects = np.asarray(found.object_reads, dtype=np.float64) + np.asarray(found.object_writes)
+    return NodeCounts(
+        counts=counts,
+        rows=rows,
+        object_lines=objects * scale[:, None],
+        simulated=float(lines[:, 1].sum() / max(1.0, lines[:, 0].sum())),
+        huge_pages=found.huge_pages,
+        small_fallbacks=found.small_fallbacks,
+    )
