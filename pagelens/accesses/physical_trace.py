@@ -27,12 +27,10 @@ def physical_lines(workload: Workload, machine: Machine, policy: Policy, node: N
     cache is not passed. Raises UsageError where memory runs out.
     """
     machine = policy.machine(machine)
-    program = workload.compile(machine, policy.page_bits, policy.offset_bytes)
-    l2_left = machine.l2 not in machine.caches_below(policy.page_bits)
     lines = _core.PhysicalLines(
-        program,
+        workload.lines_in_order(machine, policy.offset_bytes),
         policy.place(machine, node),
-        l2_sets=machine.l2.sets if l2_left else 0,
+        l2_sets=machine.l2.sets,
         l2_ways=machine.l2.ways.value,
         l2_shared_by=machine.l2.shared_by.value,
     )

@@ -45,9 +45,7 @@ def run_ensemble(
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)
-    for policy in policies.values():
-        policy.machine(machine)
-        workload.check_offset(machine, policy.offset_bytes)
+    check_applicable(workload, machine, policies)
     steps = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
     cores_used = (
         machine.cores.count.value
@@ -74,6 +72,7 @@ def run_ensemble(
             "workload": workload.digest,
             "machine": machine.model_dump(mode="json"),
             "policies": {name: [policy.steps, dict(policy.boot)] for name, policy in policies.items()},
+            "settings": [policy.machine(machine).model_dump(mode="json") for policy in policies.values()],
             "seed": seed,
             "ranks": ranks,
             "history": [repr(step) for step in steps],
@@ -96,6 +95,15 @@ def run_ensemble(
         phase=phase,
         scaled=scaled.factor if scaled.factor < 1 else None,
     )
+
+
+def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str, Policy]) -> None:
+    """Raises UsageError unless the machine has the policies' settings, and the program what offsets move."""
+    for name, policy in policies.items():
+        try:
+            workload.check_offset(policy.machine(machine), policy.offset_bytes)
+        except UsageError as error:
+            raise UsageError(f"--policies: '{name}': {error}") from None
 
 
 def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:

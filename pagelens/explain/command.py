@@ -18,8 +18,7 @@ from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
-from pagelens.frames import DEFAULT_HISTORY, Policy, parse_history, policies
-from pagelens.names import nearest
+from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Policy, find_policy, parse_history, policies
 
 DEFAULT_NODES = 64
 DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
@@ -75,7 +74,13 @@ FullSize = Annotated[
 ]
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")]
 PolicyNames = Annotated[
-    str, Option("--policies", metavar="A,B,...", help=f"Compared on the same nodes: {', '.join(policies)}.")
+    str,
+    Option(
+        "--policies",
+        metavar="A,B,...",
+        help=f"Compared on the same nodes: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after a name "
+        "(docs/remedies.md).",
+    ),
 ]
 History = Annotated[
     str,
@@ -195,13 +200,8 @@ def explain_command(
 
 
 def choose_policies(names: str) -> Mapping[str, Policy]:
-    """The policies of "aged,random,2m", in that order."""
-    chosen = {}
-    for name in (part.strip() for part in names.split(",")):
-        if name not in policies:
-            raise UsageError(f"--policies: '{name}' is unknown; did you mean {nearest(name, policies)}?")
-        chosen[name] = policies[name]
-    return chosen
+    """The policies of "aged,random,2m+offset-64k", in that order."""
+    return {name: find_policy(name) for name in (part.strip() for part in names.split(","))}
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:

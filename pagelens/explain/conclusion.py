@@ -51,7 +51,7 @@ def conclude(
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
-    sentences += [advice(remedies), *([order] if order else []), *_harm(remedies)]
+    sentences += [advice(remedies), *([order] if order else []), *_harm(remedies), *_idle(remedies)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -174,6 +174,13 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
         return []
     which = ", ".join(f"'{r.policy}' {_times(1 / r.gain_median)}" for r in slower)
     return [f"Slower than as it is: {which}."]
+
+
+def _idle(remedies: Sequence[Remedy]) -> list[str]:
+    """Those that neither gain nor cost, as an offset does where frames come by first touch."""
+    none = {_times(1)}
+    idle = [f"'{r.policy}'" for r in remedies if {_times(r.gain_median), _times(r.gain_p95)} == none]
+    return [f"No gain, no loss (1.00x): {', '.join(idle)}."] if idle else []
 
 
 def _gain(remedy: Remedy) -> str:

@@ -1,11 +1,13 @@
 """Arrays moved apart and machines set otherwise: names, what they change, and what that gains."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +18,12 @@ from pagelens import _core
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Stream, Sweep
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import Workload
+from pagelens.ensemble import run_ensemble
+from pagelens.ensemble.scale import Scaled
 from pagelens.errors import UsageError
+from pagelens.explain.analysis import explain
 from pagelens.frames import Node, Policy, find_policy, parse_history, policies
-from pagelens.machine import load_machine
+from pagelens.machine import Machine, load_machine
 from pagelens.machine.dram import WRITE
 
 MIB = 1 << 20
@@ -166,7 +171,7 @@ def replayed(workload: Workload, policy: Policy) -> dict[str, int]:
     machine = policy.machine(XT4)
     state = Node(machine, 1, 0, history=parse_history("boot; run"), job_bytes=workload.footprint_bytes)
     counters = _core.replay_node(
-        workload.compile(machine, policy.page_bits, policy.offset_bytes),
+        workload.lines_in_order(machine, policy.offset_bytes),
         policy.place(machine, state),
         model(machine),
         ranks=1,
@@ -176,6 +181,75 @@ def replayed(workload: Workload, policy: Policy) -> dict[str, int]:
     return dict(zip(_core.dram_sum_names(), counters.drams[-1, 0].tolist(), strict=True))
 
 
+def copied(machine: Machine, distance: int) -> float:
+    """Time of the same copy as plain requests, as in docs/results/dram-offsets.md, in picoseconds."""
+    assert machine.dram is not None
+    lines = np.arange(0, 16 * MIB, 64, dtype=np.uint64)
+    requests = np.stack([lines, (lines + np.uint64(distance)) | WRITE], axis=1).ravel()
+    simulator = machine.dram.simulator(outstanding=machine.cores.outstanding_lines.value)
+    return 1e12 * simulator.run(requests).time_s
+
+
+def test_a_copy_at_a_bad_distance_gains_what_the_dram_alone_says() -> None:
+    """Ferreira, Pedretti, Brightwell (CUG 2008): arrays 128 KiB apart meet in one bank."""
+    workload = copy_of(16 * MIB, 16 * MIB)
+    before = replayed(workload, find_policy("contiguous"))
+    gains = {}
+    for modifier, setting, offset in (
+        ("offset-8k", "", 8 << 10),
+        ("offset-64k", "", 64 << 10),
+        ("offset-128k", "", 128 << 10),
+        ("swizzle", "-swizzle", 0),
+        ("offset-64k+swizzle", "-swizzle", 64 << 10),
+    ):
+        after = replayed(workload, find_policy(f"contiguous+{modifier}"))
+        gains[modifier] = before["time_ps"] / after["time_ps"]
+        alone = copied(XT4, 16 * MIB) / copied(load_machine(f"red-storm-xt4{setting}"), 16 * MIB + offset)
+        assert gains[modifier] == pytest.approx(alone, rel=0.03), modifier
+        assert (after["reads"], after["writes"]) == (before["reads"], before["writes"])
+        assert (after["row_conflicts"] < before["row_conflicts"] / 10) == (alone > 1.3)
+    assert gains["offset-64k"] > 1.3 > gains["offset-8k"] > 1.1 > gains["offset-128k"]
+
+
+def test_large_pages_keep_an_offset_and_their_own_distance_decides_on_swizzle() -> None:
+    """They are touched in turn, so the arrays lie 2 MiB apart: the swizzle has no part of bit 21."""
+    workload = copy_of(16 * MIB, 16 * MIB)
+    before = replayed(workload, find_policy("2m"))
+    after = replayed(workload, find_policy("2m+offset-64k"))
+    alone = copied(XT4, 16 * MIB) / copied(XT4, 16 * MIB + (64 << 10))
+    assert before["time_ps"] / after["time_ps"] == pytest.approx(alone, rel=0.03)
+    swizzled = replayed(workload, find_policy("2m+swizzle"))
+    assert swizzled["row_conflicts"] == pytest.approx(before["row_conflicts"], rel=0.05)
+
+
 def test_an_offset_does_nothing_where_frames_come_in_the_order_of_first_touch() -> None:
     workload = copy_of(4 * MIB, 4 * MIB)
     assert replayed(workload, find_policy("aged+offset-64k")) == replayed(workload, find_policy("aged"))
+
+
+def test_explain_ranks_them_by_what_they_gain(tmp_path: Path) -> None:
+    """Through the ensemble: times of the copy, each over that of its policy without a modifier."""
+    workload = copy_of(16 * MIB, 16 * MIB)
+    names = ("contiguous", "contiguous+offset-64k", "contiguous+swizzle", "aged", "aged+offset-64k")
+    ensemble = run_ensemble(
+        workload, Scaled(XT4, 1), {name: find_policy(name) for name in names}, 1, 1, tmp_path, phase="copy"
+    )
+    rows = ensemble.tables.placements.filter(pl.col("phase") == "copy")
+    times = dict(zip(rows["policy"], rows["time_s"], strict=True))
+    alone = copied(XT4, 16 * MIB) / copied(XT4, 16 * MIB + (64 << 10))
+    assert times["contiguous"] / times["contiguous+offset-64k"] == pytest.approx(alone, rel=0.03)
+    assert times["contiguous"] / times["contiguous+swizzle"] == pytest.approx(alone, rel=0.03)
+    assert times["aged+offset-64k"] == pytest.approx(times["aged"], rel=1e-3)  # page tables differ
+    found = {remedy.policy: remedy for remedy in explain(ensemble).remedies}
+    assert found["aged+offset-64k"].gain_median == pytest.approx(1, rel=1e-3)
+    assert "No gain, no loss (1.00x): 'aged+offset-64k'." in explain(ensemble).conclusion.sentences
+
+
+def test_what_cannot_be_applied_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    for workload, machine, name, said in (
+        (copy_of(MIB, FRAME), XT4, "aged+offset-64k", "copy has 1 blocks of 1 MiB or more"),
+        (copy_of(MIB, MIB), KNL, "aged+swizzle", "has no setting 'swizzle'"),
+    ):
+        with pytest.raises(UsageError, match=rf"--policies: '{re.escape(name)}': .*{said}"):
+            run_ensemble(workload, Scaled(machine, 1), {name: find_policy(name)}, 1, 1, tmp_path)
+        assert not list(tmp_path.iterdir())

@@ -34,9 +34,9 @@ def test_as_many_are_read_and_written_as_a_replay_counts(workload: str, policy: 
     chosen, node = policies[policy], Node(FLAT, 1, 0)
     lines = lines_of(program, policy)
     counters = _core.replay(
-        program.compile(FLAT, chosen.page_bits),
+        program.compile(FLAT, 12),  # so that the L2 is replayed on the frames
         chosen.place(FLAT, node),
-        hierarchy(FLAT, chosen.page_bits),
+        hierarchy(FLAT, 12),
         ranks=1,
         sampling=_core.Sampling(),
         scaled=False,
