@@ -64,7 +64,8 @@ CASES = [
     Case("a workload without size", "explain --workload stream-triad", 2, ["size"]),
     Case("no nodes", "explain --workload stream-triad --size 1GiB --nodes 0", 2,
          ["--nodes", "greater than or equal to 1"]),
-    Case("a workload larger than memory", "explain --workload stream-triad --size 200GB --nodes 1", 2,
+    Case("a workload larger than memory",
+         "explain --machine cori-knl-cache --workload stream-triad --size 200GB", 2,
          ["--size: 200 GB", "103 GB", "at most 96 GiB"]),
     Case("more ranks than memory holds", "explain {triad} --nodes 1 --ranks 4000", 2, ["ranks"]),
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure
 from pagelens.explain.outputs import LOCK, claim_directory
 
@@ -81,7 +82,7 @@ def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Pat
     results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
     assert done.stdout.endswith(f"Report: pagelens-out/{results.name}/report.html\n")
     data = json.loads((results / "explanation.json").read_text())
-    assert data["schema_version"] == 2
+    assert data["schema_version"] == 3
     assert data["program"]["phase"] == "triad"
     assert data["sample"]["command"].startswith("pagelens explain --machine small.toml --workload")
     assert pl.read_parquet(results / "placements.parquet")["node"].n_unique() == 3
@@ -383,4 +384,4 @@ def test_ctrl_c_keeps_whole_nodes_and_the_same_command_goes_on(
     kept = list((tmp_path / "out").glob("nodes/*/[0-9]*"))
     assert len(kept) >= 3
     assert not list((tmp_path / "out").rglob("*.partial"))
-    assert all(len(list(node.iterdir())) == 4 for node in kept)
+    assert all(len(list(node.iterdir())) == len(TABLES) for node in kept)

@@ -190,7 +190,7 @@ def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
 def test_the_data_reads_back_and_is_finite(explanation: Explanation) -> None:
     text = explanation.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert data["schema_version"] == 2
+    assert data["schema_version"] == 3
     assert Explanation.model_validate_json(text) == explanation
 
 
