@@ -179,9 +179,12 @@ class NodeReplay {
 
     void unmap(const Op& op) {
         pages_.unmap(op.page, op.lines);
-        for (Tlb& tlb : tlbs_) {
-            for (std::uint32_t page = op.page; page < op.page + op.lines; ++page)
-                tlb.invalidate(program_.pages()[page], 1);
+        if (tlbs_.empty()) return;
+        const auto pages = program_.pages().subspan(op.page, op.lines);
+        for (std::size_t first = 0, last = 0; first < pages.size(); first = last) {
+            do ++last;
+            while (last < pages.size() && pages[last].raw() == pages[last - 1].raw() + 1);
+            for (Tlb& tlb : tlbs_) tlb.invalidate(pages[first], last - first);
         }
     }
 

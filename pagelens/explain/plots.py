@@ -20,6 +20,7 @@ HIT, MISS = "#9CC9E8", "#D55E00"
 UNBURDENED = "#BBBBBB"
 INK, FAINT = "#222222", "#8A8A8A"
 WIDTH = 7.2  # inches, of every figure: so their text has one size on the page
+KEY_COLUMNS = 4
 MOST_OBJECTS = 10
 
 STYLE: Any = {
@@ -119,15 +120,21 @@ def misses(e: Explanation) -> Figure:
 def attribution(e: Explanation) -> Figure:
     """A stacked bar a policy; negative parts are taken off from the right."""
     means = [a for a in e.attributions if a.nodes == "mean"]
-    figure, axes = _rows(len(means), 0.4, [a.policy for a in means], head=0.25)
+    colours = {"compulsory misses only": UNBURDENED}
+    colours |= {
+        part.mechanism: MECHANISMS[part.mechanism].colour
+        for a in means
+        for part in a.parts
+        if abs(part.seconds) > 0.001 * a.time_s
+    }
+    lines = -(-len(colours) // KEY_COLUMNS)
+    figure, axes = _rows(len(means), 0.4, [a.policy for a in means], head=0.05 + 0.2 * lines)
     off_scale = e.off_scale()
     longest = max(a.time_s for a in means if a.policy not in off_scale)
-    colours = {"compulsory misses only": UNBURDENED}
-    colours |= {part.mechanism: MECHANISMS[part.mechanism].colour for a in means for part in a.parts}
     for row, a in enumerate(means):
         y, end = len(means) - 1 - row, 0.0
         seconds = {"compulsory misses only": a.unburdened_s}
-        seconds |= {part.mechanism: part.seconds for part in a.parts}
+        seconds |= {part.mechanism: part.seconds for part in a.parts if part.mechanism in colours}
         for name, part in sorted(seconds.items(), key=lambda of: of[1] < 0):
             if part >= 0:
                 axes.barh(y, part, left=end, height=0.62, color=colours[name], linewidth=0)
@@ -242,9 +249,9 @@ def _beside(axes: Axes, y: float, text: str, colour: str) -> None:
 
 
 def _key(axes: Axes, colours: Mapping[str, str]) -> None:
-    """The colours' names, in one line above the axes."""
+    """The colours' names, above the axes, in lines of KEY_COLUMNS."""
     handles = [axes.barh([0], [0], color=colour, linewidth=0) for colour in colours.values()]
-    axes.legend(handles, list(colours), loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=len(colours),
+    axes.legend(handles, list(colours), loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=KEY_COLUMNS,
                 frameon=False, handlelength=0.9, handleheight=0.9, columnspacing=1.6, handletextpad=0.5,
                 borderpad=0.2)  # fmt: skip
 
