@@ -31,7 +31,7 @@ EXAMPLES = """Examples:
 
   pagelens explain app.trace --nodes 256
 
-  pagelens explain --workload stream-triad --size 17.6GB
+  pagelens explain --machine cori-knl-cache --workload stream-triad --size 17.6GB
 
   pagelens explain app.trace --history "boot; age(jobs=30); io(20GB, buffered); drop_caches; run"
 
