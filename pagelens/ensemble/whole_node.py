@@ -29,7 +29,7 @@ from pagelens.ensemble.result import (
 )
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
-from pagelens.machine import Machine, memory_of_job, node_times
+from pagelens.machine import Machine, Times, memory_of_job, node_times
 from pagelens.machine.quantities import LINE_BYTES
 from pagelens.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS
 from pagelens.node_replay import NodeCounts, Parts, mechanisms, node_model, replay_node
@@ -40,75 +40,92 @@ Counts = Mapping[str, NDArray[np.float64]]
 
 def rows(setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
     """Rows of one policy on one node."""
-    machine, workload = policy.machine(setup.machine), setup.workload
-    parts = setup.node_programs.parts(policy.offset_bytes)
-    memory = memory_of_job(machine, setup.job_bytes)
-    banks = machine.dram is not None and memory == "ddr"
-    factor = machine.cores.frequency_factor(setup.seed, state.node)
-    instructions = {"instructions": setup.instructions(parts.program)}
-
-    def replayed(removed: tuple[str, ...], both: bool) -> NodeCounts:
-        return replay_node(
-            parts,
-            policy.place(machine, state),
-            node_model(machine, removed, ((True, False) if both else (True,)) if banks else (), setup.seed),
-            ranks=setup.ranks,
-            cancel=cancel,
-        )
-
-    def seconds(counts: Counts, frequency_factor: float) -> NDArray[np.float64]:
-        columns = {**counts, **instructions}
-        return node_times(machine, columns, setup.cores_used, memory, frequency_factor).time_s
-
-    def counterfactuals(found: NodeCounts) -> Iterator[tuple[tuple[str, ...], NDArray[np.float64]]]:
-        """(removed, seconds) for every set of the mechanisms that are in play, and without all of them."""
-        of_rows: list[tuple[str, ...]] = [(), (ROW_CONFLICTS,)] if banks else [()]
-        of_cores: list[tuple[tuple[str, ...], float]] = [((), factor)]
-        if machine.cores.frequency_spread is not None:
-            of_cores.append(((FREQUENCY,), 1.0))
-        players = mechanisms(machine)
-        for size in range(len(players) + 1):
-            for removed in combinations(players, size):
-                counts = found if not removed else replayed(removed, banks)
-                for row, without_rows in enumerate(of_rows):
-                    for without_spread, cores in of_cores:
-                        yield (*removed, *without_rows, *without_spread), seconds(counts.with_row(row), cores)
-        without_spread, cores = of_cores[-1]
-        everything = (*players, *of_rows[-1], *without_spread, CACHE_CAPACITY)
-        yield everything, seconds(_compulsory(parts, machine), cores)
-
+    run = _Run(setup, policy, state, cancel)
     attributed = state.node < setup.attributed
-    found = replayed((), banks and attributed)
-    counts = found.with_row(0)
-    times = node_times(machine, {**counts, **instructions}, setup.cores_used, memory, factor)
+    found = run.replay((), both_rows=attributed)
     key = {"node": state.node, "policy": policy.name}
-    of_phase = key | {"phase": list(workload.phases)}
-    phases = len(workload.phases)
-    columns = {name: counts[name] for name in NODE_COUNTS if name in counts}
-    columns |= {
-        "l2_accesses": counts["l2_references"],
-        "l2_misses": counts["l2_misses"],
-        "l2_write_backs": counts["l2_writebacks"],
-        "msc_reads": counts["dram_reads"],
-        "msc_writes": counts["dram_writes"],
-        "msc_hits": counts["dram_reads"] + counts["dram_writes"],
-        "simulated_share": np.full(phases, found.simulated),
-        "large_pages": np.full(phases, float(found.huge_pages)),
-        "large_pages_missing": np.full(phases, float(found.small_fallbacks)),
-        "time_s": times.time_s,
-        "serial_time_s": times.serial_time_s,
-    }
+    of_phase = key | {"phase": list(setup.workload.phases)}
     what_ifs = [
-        table(COUNTERFACTUALS, of_phase | {"without": SEPARATOR.join(without), "time_s": time_s})
-        for without, time_s in (counterfactuals(found) if attributed else ())
+        table(COUNTERFACTUALS, of_phase | {"without": SEPARATOR.join(without), "time_s": seconds})
+        for without, seconds in (run.counterfactuals(found) if attributed else ())
     ]
     return Tables(
-        placements=table(PLACEMENTS, of_phase | instructions | columns),
+        placements=run.placements(of_phase, found),
         counterfactuals=pl.concat(what_ifs) if what_ifs else COUNTERFACTUALS.to_frame(),
         objects=_objects(setup, key, found),
         collisions=COLLISIONS.to_frame(),
         slots=SLOTS.to_frame(),
     )
+
+
+class _Run:
+    """A policy on a node, and what all replays of it have in common."""
+
+    def __init__(self, setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> None:
+        self.setup, self.policy, self.state, self.cancel = setup, policy, state, cancel
+        self.machine = policy.machine(setup.machine)
+        self.parts = setup.node_programs.parts(policy.offset_bytes)
+        self.memory = memory_of_job(self.machine, setup.job_bytes)
+        self.has_banks = self.machine.dram is not None and self.memory == "ddr"
+        self.frequency_factor = self.machine.cores.frequency_factor(setup.seed, state.node)
+        self.instructions = {"instructions": setup.instructions(self.parts.program)}
+
+    def replay(self, without: tuple[str, ...], both_rows: bool) -> NodeCounts:
+        """Without some mechanisms; with `both_rows` also for the DRAM that has no row conflicts."""
+        rows = ((True, False) if both_rows else (True,)) if self.has_banks else ()
+        return replay_node(
+            self.parts,
+            self.policy.place(self.machine, self.state),
+            node_model(self.machine, without, rows, self.setup.seed),
+            ranks=self.setup.ranks,
+            cancel=self.cancel,
+        )
+
+    def times(self, counts: Counts, frequency_factor: float) -> Times:
+        """Of each phase."""
+        columns = {**counts, **self.instructions}
+        return node_times(self.machine, columns, self.setup.cores_used, self.memory, frequency_factor)
+
+    def counterfactuals(self, found: NodeCounts) -> Iterator[tuple[tuple[str, ...], NDArray[np.float64]]]:
+        """(removed, seconds) for every set of the mechanisms that are in play, and without all of them."""
+        of_rows: list[tuple[str, ...]] = [(), (ROW_CONFLICTS,)] if self.has_banks else [()]
+        of_cores: list[tuple[tuple[str, ...], float]] = [((), self.frequency_factor)]
+        if self.machine.cores.frequency_spread is not None:
+            of_cores.append(((FREQUENCY,), 1.0))
+        players = mechanisms(self.machine)
+        for size in range(len(players) + 1):
+            for removed in combinations(players, size):
+                counts = found if not removed else self.replay(removed, both_rows=True)
+                for row, without_rows in enumerate(of_rows):
+                    for without_spread, factor in of_cores:
+                        without = (*removed, *without_rows, *without_spread)
+                        yield without, self.times(counts.with_row(row), factor).time_s
+        without_spread, factor = of_cores[-1]
+        everything = (*players, *of_rows[-1], *without_spread, CACHE_CAPACITY)
+        yield everything, self.times(_compulsory(self.parts, self.machine), factor).time_s
+
+    def placements(self, of_phase: Columns, found: NodeCounts) -> pl.DataFrame:
+        """The counters and times of the machine as it is."""
+        counts = found.with_row(0)
+        times = self.times(counts, self.frequency_factor)
+        of_run = {
+            "simulated_share": found.simulated,
+            "large_pages": float(found.huge_pages),
+            "large_pages_missing": float(found.small_fallbacks),
+        }
+        columns = {name: counts[name] for name in NODE_COUNTS if name in counts}
+        columns |= {name: np.full(len(times.time_s), value) for name, value in of_run.items()}
+        columns |= {
+            "l2_accesses": counts["l2_references"],
+            "l2_misses": counts["l2_misses"],
+            "l2_write_backs": counts["l2_writebacks"],
+            "msc_reads": counts["dram_reads"],
+            "msc_writes": counts["dram_writes"],
+            "msc_hits": counts["dram_reads"] + counts["dram_writes"],
+            "time_s": times.time_s,
+            "serial_time_s": times.serial_time_s,
+        }
+        return table(PLACEMENTS, of_phase | self.instructions | columns)
 
 
 def _compulsory(parts: Parts, machine: Machine) -> Counts:
