@@ -7,6 +7,8 @@ from pagelens.frames.mix import JobMix, load_mix
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 
+LARGEST_BLOCK = 1024  # frames that the allocator keeps together, order 10
+
 
 @dataclass
 class LiveNode:
@@ -33,8 +35,8 @@ class LiveNode:
 
     @property
     def slots(self) -> int:
-        """Of the memory-side cache; where there is none, of the fast memory."""
-        return self.machine.slots
+        """Of the memory-side cache; without one, of the fast or only memory, in whole blocks of order 10."""
+        return -(-self.machine.slots // LARGEST_BLOCK) * LARGEST_BLOCK
 
     def branch(self) -> "LiveNode":
         """An independent copy."""

@@ -99,11 +99,11 @@ def _adaptive(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
 
 
 def _coloured(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-    return _core.place_by_colour(at.state.memory, machine.slots, SMALL_ORDER)
+    return _core.place_by_colour(at.state.memory, at.slots, SMALL_ORDER)
 
 
 def _least_populated(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-    return _core.place_by_colour(at.state.memory, machine.slots, HUGE_ORDER)
+    return _core.place_by_colour(at.state.memory, at.slots, HUGE_ORDER)
 
 
 _POLICIES = (

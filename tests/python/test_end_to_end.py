@@ -33,8 +33,8 @@ def test_an_example_is_explained(
     traced = pagelens("trace", "-o", "app.trace", "--", *program)
     assert (traced.returncode, traced.stdout) == (0, alone.stdout)
 
-    options = ["--nodes", "2", "--policies", "aged,contiguous", "--phase", phase, "-o", "out", "--json"]
-    explained = pagelens("explain", "app.trace", *options)
+    options = ["--machine", "cori-knl-cache", "--nodes", "2", "--policies", "aged,contiguous"]
+    explained = pagelens("explain", "app.trace", *options, "--phase", phase, "-o", "out", "--json")
     assert explained.returncode == 0, explained.stderr
     found = json.loads(explained.stdout)
     assert [d["policy"] for d in found["distributions"]] == ["aged", "contiguous"]

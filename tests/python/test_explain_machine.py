@@ -10,6 +10,7 @@ from machine_trees import lay_out, read_tree
 
 from pagelens.cli import main
 from pagelens.explain.machine import choose_machine
+from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import load_machine
 from pagelens.replay import left_out
 
@@ -68,3 +69,11 @@ def test_what_is_stated_and_not_replayed_yet_is_said(
         main()
     said = " ".join(capfd.readouterr().out.split())
     assert f"Stated by the machine file, not replayed yet: {', '.join(left)}." in said
+
+
+def test_every_policy_finds_frames_on_a_machine_of_any_size(tmp_path: Path) -> None:
+    machine = choose_machine(None, lay_out(read_tree("guest-genoa"), tmp_path)).machine
+    assert machine.slots % 1024  # of no power of two, as memory that firmware takes its part of is
+    state = Node(machine, 1, 0, history=parse_history("boot; age(jobs=1); run"), job_bytes=1 << 24)
+    for policy in policies.values():
+        assert policy.place(machine, state).first_frames(1, 16).size == 16, policy.name

@@ -63,7 +63,18 @@ CASES = [
 def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: Path, tmp_path: Path) -> None:
     words = {
         "trace": ["-o", "out.trace", "--", examples / "cg", "40"],
-        "explain": ["-o", "out", "--nodes", "8", "--", examples / "triad", "4", "2"],
+        "explain": [
+            "--machine",
+            "cori-knl-cache",
+            "-o",
+            "out",
+            "--nodes",
+            "8",
+            "--",
+            examples / "triad",
+            "4",
+            "2",
+        ],
     }[command]
     process = subprocess.Popen(
         [pagelens_command, command, *words],
