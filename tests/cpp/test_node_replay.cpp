@@ -255,6 +255,14 @@ void check_equal(const std::vector<NodePhase>& fast, const std::vector<NodePhase
     }
 }
 
+ListedProgram without_unmaps(const ListedProgram& program) {
+    std::vector<Op> ops = program.ops();
+    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
+    const auto pages = program.pages();
+    return {
+        ops, {pages.begin(), pages.end()}, program.objects(), program.phases(), program.threads()};
+}
+
 }  // namespace
 
 TEST_CASE("a node's replay equals its components run line by line") {
@@ -292,11 +300,7 @@ TEST_CASE("a node's replay equals its components run line by line") {
 
 TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches counts") {
     // Without frames that come back: there, page clearing leaves stale lines in L2.
-    const ListedProgram with_unmaps = some_program(5, 1, 2000);
-    std::vector<Op> ops = with_unmaps.ops();
-    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
-    const auto pages = with_unmaps.pages();
-    const ListedProgram program(ops, {pages.begin(), pages.end()}, 5, 3, 1);
+    const ListedProgram program = without_unmaps(some_program(5, 1, 2000));
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 3;
@@ -318,11 +322,7 @@ TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches c
 
 TEST_CASE("compulsory lines are what memory still does below a cache that holds everything") {
     // Without frames that come back: their lines would still be there.
-    const ListedProgram with_unmaps = some_program(6, 1, 2000);
-    std::vector<Op> ops = with_unmaps.ops();
-    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
-    const auto pages = with_unmaps.pages();
-    const ListedProgram program(ops, {pages.begin(), pages.end()}, 5, 3, 1);
+    const ListedProgram program = without_unmaps(some_program(6, 1, 2000));
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 1;
