@@ -1,6 +1,8 @@
 """The mechanisms that time is attributed to, and how each is spoken of."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 
 @dataclass(frozen=True)
@@ -12,6 +14,12 @@ class Mechanism:
     loss: str  # as a part of the loss, in a sentence
     without: str | None  # the counterfactual without it; None: not shown among the what-ifs
     colour: str  # Okabe, Ito: Color Universal Design, 2008; beyond its eight, of equal lightness
+
+
+def subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every set of them, none first, all last."""
+    for size in range(len(names) + 1):
+        yield from combinations(names, size)
 
 
 # Of a memory-side cache.

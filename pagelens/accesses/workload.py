@@ -13,8 +13,6 @@ from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.units import format_binary_size
 
-FRAME_BITS = FRAME_BYTES.bit_length() - 1
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -90,7 +88,7 @@ class Workload(ABC):
         Made anew at each call, since it is large. An offset is as in `compile`.
         """
         self.check_offset(machine, offset_bytes)
-        page_bits = max(FRAME_BITS, machine.l1.highest_index_bit + 1)
+        page_bits = machine.l1.highest_index_bit + 1  # a frame's at least: 64 sets and more
         return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
 
     def _padding(self, offset_bytes: int) -> Padding:

@@ -10,7 +10,6 @@ dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. 
 """
 
 from collections.abc import Mapping
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from pagelens.ensemble.result import (
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine, cache_mode_times
-from pagelens.mechanisms import CAPACITY, CONFLICTS, TWO_WAY, WRITE_BACKS
+from pagelens.mechanisms import CAPACITY, CONFLICTS, TWO_WAY, WRITE_BACKS, subsets
 from pagelens.replay import COUNTERS, by_phase, replay
 
 Columns = dict[str, Any]
@@ -96,10 +95,9 @@ def counterfactuals(
         for twin in TWINS
     )
     found = {TWO_WAY: seconds(two_way)}
-    for size in range(len(MECHANISMS) + 1):
-        for removed in combinations(MECHANISMS, size):
-            present = frozenset(MECHANISMS) - set(removed)
-            found[SEPARATOR.join(removed)] = seconds(remaining(present, counts, ideal, infinite))
+    for removed in subsets(MECHANISMS):
+        present = frozenset(MECHANISMS) - set(removed)
+        found[SEPARATOR.join(removed)] = seconds(remaining(present, counts, ideal, infinite))
     return found
 
 

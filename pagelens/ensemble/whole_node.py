@@ -8,7 +8,6 @@ taken away with conflicts left, so it is no player of the game, but what is left
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine, Times, memory_of_job, node_times
 from pagelens.machine.quantities import LINE_BYTES
-from pagelens.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS
+from pagelens.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
 from pagelens.node_replay import NodeCounts, Parts, mechanisms, node_model, replay_node
 
 Columns = dict[str, Any]
@@ -93,13 +92,12 @@ class _Run:
         if self.machine.cores.frequency_spread is not None:
             of_cores.append(((FREQUENCY,), 1.0))
         players = mechanisms(self.machine)
-        for size in range(len(players) + 1):
-            for removed in combinations(players, size):
-                counts = found if not removed else self.replay(removed, both_rows=True)
-                for row, without_rows in enumerate(of_rows):
-                    for without_spread, factor in of_cores:
-                        without = (*removed, *without_rows, *without_spread)
-                        yield without, self.times(counts.with_row(row), factor).time_s
+        for removed in subsets(players):
+            counts = found if not removed else self.replay(removed, both_rows=True)
+            for row, without_rows in enumerate(of_rows):
+                for without_spread, factor in of_cores:
+                    without = (*removed, *without_rows, *without_spread)
+                    yield without, self.times(counts.with_row(row), factor).time_s
         without_spread, factor = of_cores[-1]
         everything = (*players, *of_rows[-1], *without_spread, CACHE_CAPACITY)
         yield everything, self.times(_compulsory(self.parts, self.machine), factor).time_s

@@ -11,11 +11,12 @@ part of) is no player: its part is what is saved by taking it after all others.
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from itertools import combinations
 from math import factorial
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pagelens.mechanisms import subsets
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class Attribution:
 def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats]) -> dict[str, Floats]:
     """Shapley values of `value`, a function of the set of players present; each set is valued once."""
     n = len(players)
-    sets = [frozenset(chosen) for size in range(n + 1) for chosen in combinations(players, size)]
+    sets = [frozenset(chosen) for chosen in subsets(players)]
     values = {chosen: value(chosen) for chosen in sets}
     parts = {}
     for player in players:

@@ -6,8 +6,7 @@ from pagelens import _core
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
-
-LARGEST_BLOCK = 1024  # frames that the allocator keeps together, order 10
+from pagelens.machine.schema import FEWEST_FRAMES
 
 
 @dataclass
@@ -36,7 +35,7 @@ class LiveNode:
     @property
     def slots(self) -> int:
         """Of the memory-side cache; without one, of the fast or only memory, in whole blocks of order 10."""
-        return -(-self.machine.slots // LARGEST_BLOCK) * LARGEST_BLOCK
+        return -(-self.machine.slots // FEWEST_FRAMES) * FEWEST_FRAMES
 
     def branch(self) -> "LiveNode":
         """An independent copy."""
