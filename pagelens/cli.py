@@ -38,6 +38,10 @@ COMMANDS = {
         "pagelens.conflicts.command",
         "Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap.",
     ),
+    "reproduce": (
+        "pagelens.reproduce.command",
+        "Hold the model to published figures: published beside obtained, and whether they agree.",
+    ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
 }

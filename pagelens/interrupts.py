@@ -1,9 +1,16 @@
-"""Ctrl-C where nothing has begun yet, or all is done."""
+"""Ctrl-C: where nothing has begun yet or all is done, and where work is to stop in good order."""
+
+from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pagelens import _core
 
 
 def end_at_once() -> bool:
@@ -28,6 +35,22 @@ def ending_at_once() -> Iterator[None]:
     finally:
         if changed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def ctrl_c_sets(cancel: _core.CancelFlag) -> Iterator[None]:
+    """Within, Ctrl-C sets the flag instead of raising wherever the interpreter happens to be.
+
+    (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end(number: int, _: object) -> None:

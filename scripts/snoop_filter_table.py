@@ -9,18 +9,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 from results import write_table
 
 from pagelens.conflicts import Socket, socket_of
-from pagelens.conflicts.study import HELD_BYTES, LARGE_BYTES, contiguous, random_pages
-from pagelens.explain.plots import BASELINE, FAINT, OTHERS, STYLE, WIDTH
+from pagelens.conflicts.study import LARGE_BYTES, contiguous, random_pages
+from pagelens.drawing import STYLE
 from pagelens.machine import load_machine
+from pagelens.reproduce.studies.snoop_filter import (
+    CLEAN_MIB,
+    MIB,
+    PERIOD_MIB,
+    SLICES_24,
+    buffer_mib,
+    by_offset,
+)
 
-MIB = 1 << 20
-CLEAN_MIB, PERIOD_MIB = 32, 256  # what seed 002 says of 24 slices
 REFERENCE_DRAWS = 100  # assumed of the reference means; see the page
 
 
@@ -46,8 +50,6 @@ REFERENCES = (
     Reference("skx-8180", 0, 0, (0.003, 0.003)),
     Reference("stampede2-knl", 0.027, 0.085, (0.013, 0.013)),
 )
-FIGURED = "skx-8160"
-CLEAN = OTHERS[1]
 
 
 def short(share: float) -> str:
@@ -91,36 +93,6 @@ def row(reference: Reference, draws: int, seed: int) -> list[str]:
         distance(packed, low, high),
         with_error(own),
     ]
-
-
-def buffer_mib(socket: Socket) -> int:
-    """Whole pages of 2 MiB that the buffer of all L2s is on."""
-    return -(-socket.l2s * HELD_BYTES // LARGE_BYTES) * LARGE_BYTES // MIB
-
-
-def figure(socket: Socket, shares: NDArray[np.float64]) -> Figure:
-    """Share against the buffer's offset in a GiB."""
-    with rc_context(STYLE):
-        drawn = Figure((WIDTH, 2.9), layout="constrained")
-        axes = drawn.add_subplot()
-        offsets = np.arange(len(shares)) * LARGE_BYTES / MIB
-        for start in range(0, 1024, PERIOD_MIB):
-            axes.axvline(start, color=FAINT, linewidth=0.7, linestyle=(0, (4, 3)))
-        axes.step(offsets, shares, where="post", color=BASELINE, linewidth=1.1)
-        axes.fill_between(offsets, shares, step="post", color=BASELINE, alpha=0.2, linewidth=0)
-        top = float(shares.max())
-        last = CLEAN_MIB - buffer_mib(socket)
-        axes.axvspan(0, last, color=CLEAN, linewidth=0)
-        text = f"buffer in the first {CLEAN_MIB} MiB (offsets to {last} MiB): none"
-        axes.text(last + 6, 1.14 * top, text, color=CLEAN)
-        axes.text(3 * PERIOD_MIB - 6, 1.14 * top, f"the same every {PERIOD_MIB} MiB", color=FAINT, ha="right")
-        axes.set_xlim(0, 1024)
-        axes.set_ylim(0, 1.25 * top)
-        axes.set_xticks(range(0, 1025, PERIOD_MIB // 2))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel(f"offset of {socket.l2s} x {HELD_BYTES:,} B in a GiB page (MiB)")
-        axes.set_ylabel("lines beyond 12 in their set")
-    return drawn
 
 
 def introduction(draws: int, seed: int) -> str:
@@ -173,10 +145,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    socket = socket_of(load_machine(FIGURED))
+    socket = socket_of(load_machine(SLICES_24))
     shares = contiguous(socket)
     picture = arguments.output.with_suffix(".svg")
-    figure(socket, shares).savefig(picture, metadata={"Date": None})
+    with rc_context(STYLE):
+        by_offset(socket, shares).savefig(picture, metadata={"Date": None})
     write_table(
         arguments.output,
         "Snoop filter conflicts, static",

@@ -1,16 +1,14 @@
 """Runs nodes on an executor and keeps each as it completes."""
 
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from threading import current_thread, main_thread
 
 from pagelens import _core
 from pagelens.ensemble.result import Tables
 from pagelens.ensemble.shards import ShardStore
 from pagelens.errors import Interrupted
+from pagelens.interrupts import ctrl_c_sets
 
 Progress = Callable[[int, int], None]  # nodes done, nodes in all
 
@@ -40,7 +38,7 @@ def run_nodes(
         pool = executor or ThreadPoolExecutor(workers, thread_name_prefix="pagelens-node")
         futures: dict[Future[Tables], int] = {}
         try:
-            with _ctrl_c_sets(cancel):
+            with ctrl_c_sets(cancel):
                 for node in missing:
                     futures[pool.submit(simulate, node, cancel)] = node
                 running = set(futures)
@@ -64,19 +62,3 @@ def run_nodes(
             "the same command again does the rest"
         )
     return Tables.concatenate(store.read(node) for node in wanted)
-
-
-@contextmanager
-def _ctrl_c_sets(cancel: _core.CancelFlag) -> Iterator[None]:
-    """Within, Ctrl-C sets the flag instead of raising wherever the interpreter happens to be.
-
-    (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)
-    """
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

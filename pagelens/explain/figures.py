@@ -1,30 +1,14 @@
 """The report's figures, each with its caption, as SVG text that can stand inside HTML.
 
-Vector graphics, no scripts; text is drawn as outlines, so a figure looks the same wherever it is opened.
 Equal explanations give equal bytes.
 """
 
-import io
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
+from pagelens.drawing import Drawing, drawing
 from pagelens.explain import plots
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import pearson
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """One figure of the report."""
-
-    key: str
-    title: str
-    caption: str
-    svg: str
 
 
 def draw_all(e: Explanation) -> dict[str, Drawing]:
@@ -40,11 +24,11 @@ def draw_all(e: Explanation) -> dict[str, Drawing]:
         drawings.append(_slots(e))
     if e.remedies:
         drawings.append(_remedies(e))
-    return {drawing.key: drawing for drawing in drawings}
+    return {each.key: each for each in drawings}
 
 
 def _distribution(e: Explanation) -> Drawing:
-    return _drawing(
+    return drawing(
         "distribution",
         "Run time over the nodes, by policy",
         f"Each dot is one of {e.sample.nodes} nodes; the shape is their density, the bar spans the 5th to "
@@ -64,7 +48,7 @@ def _misses(e: Explanation) -> Drawing:
         r = next(c.pearson for c in d.correlations if c.counter == "msc_misses")
         texts += [] if r is None else [f"{d.policy} {r:.2f}"]
     correlation = f" Correlation of misses with time (Pearson's r): {', '.join(texts)}." if texts else ""
-    return _drawing(
+    return drawing(
         "misses",
         "Misses against performance",
         "One dot a node and policy. Misses are counted, on modelled frames; performance is modelled: the "
@@ -74,7 +58,7 @@ def _misses(e: Explanation) -> Drawing:
 
 
 def _attribution(e: Explanation) -> Drawing:
-    return _drawing(
+    return drawing(
         "attribution",
         "What the time is made of, by mechanism",
         "Mean over the nodes; modelled. The parts are exact Shapley values of the time model and add up to "
@@ -94,7 +78,7 @@ def _left_out(e: Explanation) -> str:
 
 
 def _objects(e: Explanation) -> Drawing:
-    return _drawing(
+    return drawing(
         "objects",
         f"Lines per object at the {e.machine.served_by}",
         f"Under '{e.baseline}', mean over the nodes; counted, on modelled frames. "
@@ -106,7 +90,7 @@ def _objects(e: Explanation) -> Drawing:
 
 
 def _slots(e: Explanation) -> Drawing:
-    return _drawing(
+    return drawing(
         "slots",
         "How the job fills the slots of the cache",
         f"Node {e.slot_maps[0].node}, the median of '{e.baseline}'. Each cell is a run of neighbouring slots "
@@ -118,22 +102,10 @@ def _slots(e: Explanation) -> Drawing:
 
 
 def _remedies(e: Explanation) -> Drawing:
-    return _drawing(
+    return drawing(
         "remedies",
         "What each remedy gains",
         f"Time under '{e.baseline}' over the time under the policy, on the same nodes: filled, at the median "
         "with its 95% bootstrap interval; open, at the 95th percentile. Modelled.",
         lambda: plots.remedies(e),
     )
-
-
-def _drawing(key: str, title: str, caption: str, draw: Callable[[], Figure]) -> Drawing:
-    out = io.StringIO()
-    with mpl.rc_context(plots.STYLE):
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        draw().savefig(out, format="svg", metadata=nothing)
-    svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]  # no XML declaration or document type inside HTML
-    # All figures share one page, so the names inside each are made its own.
-    svg = svg.replace('id="', f'id="{key}-').replace('"#', f'"#{key}-').replace("url(#", f"url(#{key}-")
-    return Drawing(key, title, caption, svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1))

@@ -2,7 +2,6 @@
 
 import re
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pagelens.explain.conclusion import interaction_in_words, other_order
@@ -10,6 +9,7 @@ from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.explain.terminal import large_page_note
+from pagelens.page import page_template
 from pagelens.units import format_count, format_share, format_size, format_time
 
 MOST_OBJECTS = 25  # rows of the table of objects
@@ -30,23 +30,20 @@ _COUNTERS = {
 
 def render_html(e: Explanation) -> str:
     """The report's text; equal explanations give equal text."""
-    environment = Environment(
-        loader=PackageLoader("pagelens.explain", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = page_template(
+        "pagelens.explain",
+        "report.html.j2",
+        {
+            "code": _code,
+            "count": format_count,
+            "counter": lambda name: _COUNTERS.get(name, name),
+            "percent": format_share,
+            "ratio": lambda value: f"{value:.2f}",
+            "seconds": format_time,
+            "size": format_size,
+        },
     )
-    environment.filters |= {
-        "code": _code,
-        "count": format_count,
-        "counter": lambda name: _COUNTERS.get(name, name),
-        "percent": format_share,
-        "ratio": lambda value: f"{value:.2f}",
-        "seconds": format_time,
-        "size": format_size,
-    }
-    return environment.get_template("report.html.j2").render(
+    return template.render(
         e=e,
         unit=e.best.time_s,
         drawings=draw_all(e),

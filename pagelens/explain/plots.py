@@ -1,7 +1,6 @@
 """How each figure is drawn: labels at what they name, colours that colour-blind readers tell apart."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,37 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from pagelens.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH
 from pagelens.explain.model import Explanation
 from pagelens.mechanisms import MECHANISMS
 from pagelens.units import format_share, format_time
 
-# Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.
-BASELINE = "#D55E00"
-OTHERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
 HIT, MISS = "#9CC9E8", "#D55E00"
 UNBURDENED = "#BBBBBB"
-INK, FAINT = "#222222", "#8A8A8A"
-WIDTH = 7.2  # inches, of every figure: so their text has one size on the page
 KEY_COLUMNS = 4
 MOST_OBJECTS = 10
-
-STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is there everywhere
-    "font.size": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "hatch.linewidth": 0.8,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "pagelens",
-}
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,59 @@
+"""Figures of pages: one style, as SVG text that can stand inside HTML.
+
+Vector graphics, no scripts; text is drawn as outlines, so a figure looks the same wherever it is opened.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+# Okabe, Ito: Color Universal Design, 2008. The baseline is always vermilion.
+BASELINE = "#D55E00"
+OTHERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#555555")
+INK, FAINT = "#222222", "#8A8A8A"
+WIDTH = 7.2  # inches, of every figure: so their text has one size on a page
+
+STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is there everywhere
+    "font.size": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "hatch.linewidth": 0.8,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pagelens",
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure of a page."""
+
+    key: str
+    title: str
+    caption: str
+    svg: str
+
+
+def drawing(key: str, title: str, caption: str, draw: Callable[[], Figure]) -> Drawing:
+    """Draws it; `draw` is called with the style in force. Equal figures give equal bytes."""
+    out = io.StringIO()
+    with mpl.rc_context(STYLE):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        draw().savefig(out, format="svg", metadata=nothing)
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]  # no XML declaration or document type inside HTML
+    # All figures share one page, so the names inside each are made its own.
+    svg = svg.replace('id="', f'id="{key}-').replace('"#', f'"#{key}-').replace("url(#", f"url(#{key}-")
+    return Drawing(key, title, caption, svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1))

@@ -1,0 +1,63 @@
+"""One claim: what was published, what comes out here, and whether the one is the other."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How a figure comes about, which decides whether it can be right or wrong."""
+
+    INPUT = "input"  # a machine file states it
+    DERIVED = "derived"  # arithmetic on inputs: another result would be an error of ours
+    PREDICTED = "predicted"  # comes out of a simulation; only this counts
+
+
+@dataclass(frozen=True)
+class Value:
+    """A figure as it is shown, and its numbers by name; a name ends in the number's unit, if it has one."""
+
+    text: str
+    numbers: Mapping[str, float]
+
+
+def value(text: str, **numbers: float) -> Value:
+    """As value("50% slower", slowdown=0.5)."""
+    return Value(text, {name: float(number) for name, number in numbers.items()})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim of a study's document."""
+
+    claim: str  # a sentence without its full stop
+    source: str  # where in the document: a slide, figure or table
+    kind: Kind
+    published: Value
+    obtained: Value
+    holds: bool | None = None  # None: an input, which nothing is held to
+    remark: str = ""  # why it does not come out, where that is known; or what has to be known of it
+
+    def __post_init__(self) -> None:
+        if (self.kind is Kind.INPUT) != (self.holds is None):
+            raise ValueError(f"{self.claim!r}: an input neither holds nor fails, anything else does")
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of the predicted claims."""
+
+    held: int
+    failed: int
+
+    @property
+    def claims(self) -> int:
+        """All that count."""
+        return self.held + self.failed
+
+
+def score(rows: Iterable[Row]) -> Score:
+    """Inputs and what is derived from them do not count."""
+    predicted = [row for row in rows if row.kind is Kind.PREDICTED]
+    held = sum(bool(row.holds) for row in predicted)
+    return Score(held, len(predicted) - held)

@@ -1,0 +1,21 @@
+"""The page: score, table of claims and figures, in one HTML file that needs nothing else."""
+
+from pagelens.page import page_template
+from pagelens.reproduce.claim import score
+from pagelens.reproduce.result import Reproduction, verdict
+from pagelens.reproduce.terminal import score_in_words
+
+
+def render_page(found: Reproduction) -> str:
+    """The page's text; equal findings give equal text."""
+    template = page_template("pagelens.reproduce", "page.html.j2", {"verdict": verdict})
+    return template.render(
+        found=found,
+        words=score_in_words(found.score),
+        failed=[
+            (study, row) for study, findings in found.studies for row in findings.rows if row.holds is False
+        ],
+        studies=[
+            (study, findings, score_in_words(score(findings.rows))) for study, findings in found.studies
+        ],
+    )

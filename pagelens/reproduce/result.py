@@ -1,0 +1,95 @@
+"""What a run of studies found, as data: for the page, the terminal and --json."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pagelens
+from pagelens.reproduce.claim import Kind, Row, Score, Value, score
+from pagelens.reproduce.study import Findings, Study
+from pagelens.reproduce.work import Scale
+
+VERSION = 1  # of the JSON
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Studies that ran, with what they found; equal ones give equal pages."""
+
+    scale: Scale
+    seed: int
+    command: str  # that repeats it
+    studies: tuple[tuple[Study, Findings], ...] = ()
+    missing: tuple[str, ...] = ()  # asked for, but not done yet
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """Of all studies."""
+        for _, findings in self.studies:
+            yield from findings.rows
+
+    @property
+    def score(self) -> Score:
+        """Of all studies."""
+        return score(self.rows)
+
+    def with_findings(self, study: Study, findings: Findings) -> "Reproduction":
+        """One study further."""
+        return Reproduction(
+            self.scale,
+            self.seed,
+            self.command,
+            (*self.studies, (study, findings)),
+            tuple(name for name in self.missing if name != study.name),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/reproduce.md describes it."""
+        return {
+            "version": VERSION,
+            "pagelens": pagelens.__version__,
+            "scale": self.scale.value,
+            "seed": self.seed,
+            "score": _score(self.score),
+            "missing": list(self.missing),
+            "studies": [
+                {
+                    "name": study.name,
+                    "title": study.title,
+                    "source": study.source,
+                    "note": study.note,
+                    "score": _score(score(findings.rows)),
+                    "rows": [_row(row) for row in findings.rows],
+                }
+                for study, findings in self.studies
+            ],
+        }
+
+
+def _score(found: Score) -> dict[str, int]:
+    return {"held": found.held, "failed": found.failed}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "claim": row.claim,
+        "source": row.source,
+        "kind": row.kind.value,
+        "published": _value(row.published),
+        "obtained": _value(row.obtained),
+        "holds": row.holds,
+        "remark": row.remark,
+    }
+
+
+def _value(shown: Value) -> dict[str, Any]:
+    return {"text": shown.text, "numbers": dict(shown.numbers)}
+
+
+def verdict(row: Row) -> str:
+    """In a word: only what is predicted can hold or not."""
+    if row.holds is None:
+        return "input"
+    if row.kind is Kind.DERIVED:
+        return "derived" if row.holds else "derived, wrong"
+    return "holds" if row.holds else "does not hold"

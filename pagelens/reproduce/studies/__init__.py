@@ -1,0 +1,20 @@
+"""The studies, one a module, which has it as STUDY; a new one takes a line here (docs/reproduce.md)."""
+
+from importlib import import_module
+
+from pagelens.errors import UsageError
+from pagelens.names import nearest
+from pagelens.reproduce.study import Study
+
+# By name, in the order of the page.
+MODULES = {
+    "snoop-filter": "pagelens.reproduce.studies.snoop_filter",
+}
+
+
+def find_study(name: str) -> Study:
+    """The study of that name. Raises UsageError, which names the nearest."""
+    if name not in MODULES:
+        raise UsageError(f"study: there is no '{name}'; did you mean {nearest(name, MODULES)}?")
+    study: Study = import_module(MODULES[name]).STUDY
+    return study

@@ -1,0 +1,27 @@
+"""A study: one document's claims, and the run that finds what comes out of them here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pagelens.drawing import Drawing
+from pagelens.reproduce.claim import Row
+from pagelens.reproduce.work import Work
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study found, in the order in which it is shown. A figure's key is unique among all studies."""
+
+    rows: tuple[Row, ...]
+    figures: tuple[Drawing, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study; `run` depends on nothing but the scale and seed of its work."""
+
+    name: str
+    title: str
+    source: str  # author, title, where and when it was published
+    run: Callable[[Work], Findings]
+    note: str = ""  # what all of its rows rest on: machine files, stated assumptions

@@ -1,0 +1,58 @@
+"""What was found on a terminal: at most 80 columns, the score first."""
+
+import textwrap
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from pagelens.reproduce.claim import Kind, Row, Score, score
+from pagelens.reproduce.result import Reproduction
+from pagelens.reproduce.study import Findings, Study
+
+WIDTH = 80
+_COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank between two
+
+
+def render_terminal(found: Reproduction) -> str:
+    """Plain text; every line is at most 80 columns wide."""
+    sections = [_head(found), *(_study(study, findings) for study, findings in found.studies)]
+    return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+
+
+def score_in_words(found: Score) -> str:
+    """As "5 of 6 predicted claims hold, 1 does not"."""
+    if not found.claims:
+        return "no predicted claims"
+    verb = "holds" if found.held == 1 and found.claims == 1 else "hold"
+    claims = "claim" if found.claims == 1 else "claims"
+    rest = f", {found.failed} {'does' if found.failed == 1 else 'do'} not" if found.failed else ""
+    return f"{found.held} of {found.claims} predicted {claims} {verb}{rest}"
+
+
+def _head(found: Reproduction) -> Iterator[str]:
+    text = (
+        f"{score_in_words(found.score).capitalize()} ({found.scale} scale, seed {found.seed}). What machine "
+        "files state (input) and what follows from it by arithmetic (derived) does not count."
+    )
+    yield from textwrap.wrap(text, WIDTH)
+
+
+def _study(study: Study, findings: Findings) -> Iterator[str]:
+    yield from textwrap.wrap(f"{study.name}: {study.title}: {score_in_words(score(findings.rows))}", WIDTH)
+    yield from textwrap.wrap(study.source, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+    yield from _lines("", "claim", "published", "obtained")
+    for row in findings.rows:
+        yield from _lines(_verdict(row), f"{row.claim} ({row.source})", row.published.text, row.obtained.text)
+        indent = " " * (_COLUMNS[0] + 3)
+        yield from textwrap.wrap(row.remark, WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _verdict(row: Row) -> str:
+    if row.kind is Kind.PREDICTED:
+        return "holds" if row.holds else "FAILS"
+    return row.kind.value if row.holds in (None, True) else "WRONG"
+
+
+def _lines(*cells: str) -> Iterator[str]:
+    wrapped = [textwrap.wrap(cell, width) for cell, width in zip(cells, _COLUMNS, strict=True)]
+    for parts in zip_longest(*wrapped, fillvalue=""):
+        yield " ".join(f"{part:<{width}}" for part, width in zip(parts, _COLUMNS, strict=True)).rstrip()

@@ -1,0 +1,70 @@
+"""What a study runs its parts with: scale, seed, cores, and a way to be stopped."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from pagelens import _core
+from pagelens.errors import Interrupted
+
+Progress = Callable[[int, int], None]  # parts done, parts in all
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class Scale(StrEnum):
+    """How much is simulated; the claims are the same."""
+
+    FULL = "full"
+    QUICK = "quick"
+
+
+def _nothing(done: int, total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one study. Results are the same whatever the number of cores."""
+
+    scale: Scale
+    seed: int
+    directory: Path  # of this study, for what is worth keeping from run to run; it may not exist yet
+    progress: Progress = _nothing  # of the map, or the ensemble, that runs
+    cancel: _core.CancelFlag = field(default_factory=_core.CancelFlag)
+
+    def pick(self, full: Result, quick: Result) -> Result:
+        """One of the two, by the scale."""
+        return full if self.scale is Scale.FULL else quick
+
+    def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
+        """`function` of every part, in the parts' order, in a thread a core: it ought to release the GIL.
+
+        Raises Interrupted when the work has been cancelled; a part that runs longer than a second or so
+        should look at `cancel` itself and raise _core.Cancelled.
+        """
+        given = list(parts)
+        results: dict[int, Result] = {}
+        self.progress(0, len(given))
+        pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-study")
+        futures: dict[Future[Result], int] = {}
+        try:
+            futures = {pool.submit(function, part): number for number, part in enumerate(given)}
+            running = set(futures)
+            while running and not self.cancel:
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                results |= {futures[future]: future.result() for future in finished}
+                self.progress(len(results), len(given))
+        except _core.Cancelled:
+            pass  # `cancel` says so, too
+        finally:
+            for future in futures:
+                future.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)
+        if self.cancel:
+            raise Interrupted("stopped")
+        return [results[number] for number in range(len(given))]
