@@ -9,6 +9,7 @@ from pagelens.reproduce.study import Study
 # By name, in the order of the page.
 MODULES = {
     "snoop-filter": "pagelens.reproduce.studies.snoop_filter",
+    "page-walks": "pagelens.reproduce.studies.page_walks",
 }
 
 
