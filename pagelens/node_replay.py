@@ -108,7 +108,12 @@ class Parts:
 
     program: _core.Program
     excerpts: Excerpts
-    compulsory: NDArray[np.float64]  # [phase, 2]: lines that memory reads and writes below infinite caches
+
+
+def simulated_parts(whole: _core.Program, machine: Machine, ranks: int) -> Parts:
+    """The parts of `ranks` copies of a program, given with all its lines in order."""
+    chosen = excerpts(machine, [ranks * of_phase for of_phase in _core.lines_by_phase(whole)])
+    return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
 class NodePrograms:
@@ -117,20 +122,23 @@ class NodePrograms:
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._lock = threading.Lock()
-        self._made: dict[int, Parts] = {}  # by offset
+        self._made: dict[int, tuple[Parts, NDArray[np.float64]]] = {}  # by offset
 
     def parts(self, offset_bytes: int = 0) -> Parts:
         """With the arrays at that offset (`Workload.compile`); from any thread."""
+        return self._of(offset_bytes)[0]
+
+    def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
+        """[phase, 2]: lines that memory reads and writes below infinite caches."""
+        return self._of(offset_bytes)[1]
+
+    def _of(self, offset_bytes: int) -> tuple[Parts, NDArray[np.float64]]:
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
-                lines = [self._ranks * of_phase for of_phase in _core.lines_by_phase(whole)]
-                chosen = excerpts(self._machine, lines)
-                self._made[offset_bytes] = Parts(
-                    program=_core.excerpted(whole, self._ranks, chosen),
-                    excerpts=chosen,
-                    compulsory=self._ranks * np.asarray(_core.compulsory_by_phase(whole), dtype=np.float64),
-                )
+                parts = simulated_parts(whole, self._machine, self._ranks)
+                least = np.asarray(_core.compulsory_by_phase(whole), dtype=np.float64)
+                self._made[offset_bytes] = (parts, self._ranks * least)
             return self._made[offset_bytes]
 
 

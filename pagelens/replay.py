@@ -20,15 +20,15 @@ SAMPLED_LINES = 2  # ... and this many of its 64 lines: the lines of a page shar
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
-# Sections that this replay knows.
-_BEHIND_L2 = ("cores", "l1", "l2", "memory_side_cache", "fast_memory", "ddr")
+# Sections that are replayed, here or in translation.py.
+_IN_CACHE_MODE = ("cores", "l1", "l2", "tlb", "page_walk", "memory_side_cache", "fast_memory", "ddr")
 
 Counts = NDArray[np.uint64]
 
 
 def left_out(machine: Machine) -> list[str]:
     """The sections that the machine states and a replay of its program leaves out."""
-    known = _BEHIND_L2 if machine.memory_side_cache is not None else machine.sections
+    known = _IN_CACHE_MODE if machine.memory_side_cache is not None else machine.sections
     return [name for name in machine.sections if name not in known]
 
 

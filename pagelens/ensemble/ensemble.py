@@ -19,6 +19,7 @@ from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.node_replay import NodePrograms
 from pagelens.replay import SAMPLED_LINES, sampled_slots
+from pagelens.translation import Translations
 from pagelens.units import format_binary_size, format_size
 
 ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own
@@ -64,6 +65,7 @@ def run_ensemble(
         cores_used,
         sampled,
         NodePrograms(workload, machine, ranks),
+        Translations(workload, machine, ranks),
         ATTRIBUTED_NODES,
     )
     key = key_of(

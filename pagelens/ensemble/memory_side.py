@@ -6,7 +6,8 @@ infinite cache (compulsory misses: the first use of each line) and a fully assoc
 with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
 compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
 dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
-1612-1630). A third mechanism is that dirty victims cost at all.
+1612-1630). A third mechanism is that dirty victims cost at all. Page walks, and a core frequency other than
+the median node's, are mechanisms where the machine file states them.
 """
 
 from collections.abc import Mapping
@@ -30,14 +31,13 @@ from pagelens.ensemble.result import (
 )
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
-from pagelens.machine import Machine, cache_mode_times
-from pagelens.mechanisms import CAPACITY, CONFLICTS, TWO_WAY, WRITE_BACKS, subsets
+from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
+from pagelens.mechanisms import CAPACITY, CONFLICTS, FREQUENCY, PAGE_WALKS, TWO_WAY, WRITE_BACKS, subsets
 from pagelens.replay import COUNTERS, by_phase, replay
 
 Columns = dict[str, Any]
 Counts = Mapping[str, NDArray[np.float64]]
 
-MECHANISMS = (CAPACITY, CONFLICTS, WRITE_BACKS)
 SLOT_CELLS = 2048  # of the map of slots that a result keeps
 # The time model's columns of what a twin counts; each miss is also a read of DDR.
 TWIN_COLUMNS = {
@@ -70,15 +70,25 @@ def rows(setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) ->
     counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
     counts["instructions"] = setup.instructions(program)
     counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
+    wanted = counters.huge_pages + counters.small_fallbacks
+    counts |= setup.translations.counts(policy, counters.small_fallbacks / max(1, wanted), cancel)
     return Tables(
         placements=_placements(machine, setup.cores_used, of_phase, counts, counters, factor),
-        counterfactuals=pl.concat(
-            table(COUNTERFACTUALS, of_phase | {"without": without, "time_s": seconds})
-            for without, seconds in counterfactuals(machine, counts, setup.cores_used, factor).items()
+        counterfactuals=_counterfactuals(
+            of_phase, counterfactuals(machine, counts, setup.cores_used, factor)
         ),
         objects=_objects(setup, key, counters),
         collisions=_collisions(setup, key, counters),
         slots=_slots(key, counters, machine),
+    )
+
+
+def _counterfactuals(of_phase: Columns, found: Mapping[str, NDArray[np.float64]]) -> pl.DataFrame:
+    phases = of_phase["phase"]
+    without = [removed for removed in found for _ in phases]
+    times = np.concatenate(list(found.values()))
+    return table(
+        COUNTERFACTUALS, of_phase | {"phase": phases * len(found), "without": without, "time_s": times}
     )
 
 
@@ -87,18 +97,26 @@ def counterfactuals(
 ) -> dict[str, NDArray[np.float64]]:
     """Seconds without each set of the mechanisms, and with a 2-way cache; one entry a row of `counts`."""
 
-    def seconds(columns: Counts) -> NDArray[np.float64]:
-        return cache_mode_times(machine, columns, cores_used, frequency_factor).time_s
+    def seconds(columns: Counts, factor: float = frequency_factor) -> NDArray[np.float64]:
+        return cache_mode_times(machine, columns, cores_used, factor).time_s
 
     two_way, ideal, infinite = (
         {**counts, **{column: counts[f"{twin}_{count}"] for column, count in TWIN_COLUMNS.items()}}
         for twin in TWINS
     )
     found = {TWO_WAY: seconds(two_way)}
-    for removed in subsets(MECHANISMS):
-        present = frozenset(MECHANISMS) - set(removed)
-        found[SEPARATOR.join(removed)] = seconds(remaining(present, counts, ideal, infinite))
+    everything = mechanisms(machine)
+    for removed in subsets(everything):
+        columns = remaining(frozenset(everything) - set(removed), counts, ideal, infinite)
+        found[SEPARATOR.join(removed)] = seconds(columns, 1.0 if FREQUENCY in removed else frequency_factor)
     return found
+
+
+def mechanisms(machine: Machine) -> tuple[str, ...]:
+    """Those that the machine file lets be in play."""
+    stated = {PAGE_WALKS: machine.page_walk, FREQUENCY: machine.cores.frequency_spread}
+    others = (name for name, section in stated.items() if section is not None)
+    return (CAPACITY, CONFLICTS, WRITE_BACKS, *others)
 
 
 def remaining(present: frozenset[str], machine: Counts, ideal: Counts, infinite: Counts) -> Counts:
@@ -117,6 +135,8 @@ def remaining(present: frozenset[str], machine: Counts, ideal: Counts, infinite:
         )
     if WRITE_BACKS not in present:
         counts["ddr_writes"] = np.zeros_like(counts["ddr_writes"])
+    if PAGE_WALKS not in present:
+        counts |= dict.fromkeys(TRANSLATION_COUNTS, np.zeros_like(counts["ddr_writes"]))
     return counts
 
 

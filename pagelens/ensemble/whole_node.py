@@ -31,7 +31,7 @@ from pagelens.frames import Node, Policy
 from pagelens.machine import Machine, Times, memory_of_job, node_times
 from pagelens.machine.quantities import LINE_BYTES
 from pagelens.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
-from pagelens.node_replay import NodeCounts, Parts, mechanisms, node_model, replay_node
+from pagelens.node_replay import NodeCounts, mechanisms, node_model, replay_node
 
 Columns = dict[str, Any]
 Counts = Mapping[str, NDArray[np.float64]]
@@ -100,7 +100,8 @@ class _Run:
                     yield without, self.times(counts.with_row(row), factor).time_s
         without_spread, factor = of_cores[-1]
         everything = (*players, *of_rows[-1], *without_spread, CACHE_CAPACITY)
-        yield everything, self.times(_compulsory(self.parts, self.machine), factor).time_s
+        least = self.setup.node_programs.compulsory(self.policy.offset_bytes)
+        yield everything, self.times(_compulsory(least, self.machine), factor).time_s
 
     def placements(self, of_phase: Columns, found: NodeCounts) -> pl.DataFrame:
         """The counters and times of the machine as it is."""
@@ -126,9 +127,9 @@ class _Run:
         return table(PLACEMENTS, of_phase | self.instructions | columns)
 
 
-def _compulsory(parts: Parts, machine: Machine) -> Counts:
+def _compulsory(lines: NDArray[np.float64], machine: Machine) -> Counts:
     """What is left below infinite caches; DRAM moves it at its peak bandwidth."""
-    reads, writes = parts.compulsory.T
+    reads, writes = lines.T
     none = ("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
     return {
         **dict.fromkeys(none, np.zeros_like(reads)),

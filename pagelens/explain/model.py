@@ -229,7 +229,9 @@ class Explanation(_Record):
     baseline: str = Field(description="the policy that remedies are compared with and conclusions are about")
     best: Best
     distributions: list[Distribution]
-    attributions: list[AttributionRecord] = Field(description="empty on a machine without memory-side cache")
+    attributions: list[AttributionRecord] = Field(
+        description="two a policy: the mean over nodes, and the slowest"
+    )
     objects: list[ObjectRecord]
     collisions: list[CollisionRecord]
     slot_maps: list[SlotMap]

@@ -19,7 +19,7 @@ from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, Phase
 from pagelens.lab.nodes import GuestNode
 from pagelens.lab.state import add_state_module
-from pagelens.machine import Machine, cache_mode_times
+from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.machine.quantities import FRAME_BYTES
 
@@ -227,7 +227,7 @@ def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) 
 
 def _counted(phase: Phase, machine: Machine, cores: int) -> Counted:
     counts = {**phase.counts, "ddr_reads": phase.counts["msc_misses"]}
-    times = cache_mode_times(machine, counts, cores)
+    times = cache_mode_times(machine, counts | dict.fromkeys(TRANSLATION_COUNTS, 0), cores)  # no TLBs here
     return Counted(phase.name.rpartition("/")[2], counts, float(times.time_s), float(times.serial_time_s))
 
 

@@ -11,10 +11,10 @@ from pagelens.machine.reader import (
     read_machine_file,
 )
 from pagelens.machine.schema import Machine, PrivateCache
-from pagelens.machine.time import Times, cache_mode_times, memory_of_job, node_times
+from pagelens.machine.time import TRANSLATION_COUNTS, Times, cache_mode_times, memory_of_job, node_times
 
 __all__ = [
-    "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times", "cache_mode_times",
-    "list_machines", "load_machine", "machine_directory", "memory_of_job", "node_times", "parse_machine",
-    "read_machine_file",
+    "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
+    "cache_mode_times", "list_machines", "load_machine", "machine_directory", "memory_of_job", "node_times",
+    "parse_machine", "read_machine_file",
 ]  # fmt: skip

@@ -19,6 +19,8 @@ from pagelens.machine.schema import Machine
 
 Floats = NDArray[np.float64]
 
+TRANSLATION_COUNTS = ("stlb_hits", "walks", "walker_loads")  # columns of either model
+
 
 class Columns(Protocol):
     """A polars DataFrame, or a mapping from column names to arrays of equal length."""
@@ -40,10 +42,10 @@ def cache_mode_times(
 ) -> Times:
     """Times of a machine whose fast memory caches DDR.
 
-    Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes.
-    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines; their
-    frequency is the machine's times `frequency_factor`, one of all rows or one a row
-    (`Cores.frequency_factor`).
+    Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes, and
+    stlb_hits, walks, walker_loads. `cores_used` cores (ranks x threads, at most the machine's) issue
+    instructions and wait for lines and translations; their frequency is the machine's times
+    `frequency_factor`, one of all rows or one a row (`Cores.frequency_factor`).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -53,6 +55,8 @@ def cache_mode_times(
     read_misses = _column(counts, "msc_read_misses")
     waiting = (_column(counts, "msc_reads") - read_misses) * machine.fast_memory.latency.value
     waiting = waiting + read_misses * machine.memory_side_cache.miss_latency.value
+    walking = _walk_time(machine, counts)
+    waiting = waiting + walking + _second_level_time(machine, counts)
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
     ddr_bytes = LINE_BYTES * (ddr_reads + ddr_writes)
     hits = accesses - fills
@@ -63,6 +67,7 @@ def cache_mode_times(
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
         "fast memory": fast_bytes / fast,
         "DDR": ddr_bytes / ddr,
+        **_walkers(machine, walking, cores_used),
     }
     return _times(resources, issue + LINE_BYTES * hits / fast + ddr_bytes / ddr)
 
@@ -89,20 +94,16 @@ def node_times(
     banks = machine.dram is not None and memory == "ddr"
     issue = _issue_time(machine, counts, cores_used) / frequency_factor
     walking = _walk_time(machine, counts)
-    waiting = reads * chosen.latency.value + walking
+    waiting = reads * chosen.latency.value + walking + _second_level_time(machine, counts)
     if machine.l3 is not None:
         waiting += (_column(counts, "l3_hits") + _column(counts, "core_forwards")) * machine.l3.latency.value
-    if (walk := machine.page_walk) is not None and walk.stlb_hit_cycles is not None:
-        cycles = _column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
-        waiting += cycles / machine.cores.frequency.value
     transfer = np.maximum(_column(counts, "dram_time_s"), traffic) if banks else traffic
     resources = {
         "issue": issue,
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
         "fast memory" if memory == "fast_memory" else "DDR": transfer,
+        **_walkers(machine, walking, cores_used),
     }
-    if walk is not None:
-        resources["page walks"] = walking / (walk.walkers.value * cores_used)
     return _times(resources, issue + transfer)
 
 
@@ -115,6 +116,21 @@ def _walk_time(machine: Machine, counts: Columns) -> Floats:
         return _column(counts, "walks") * walk.walk_cycles.value / machine.cores.frequency.value
     latency = machine.l2.latency.value if machine.l2.latency is not None else 0.0
     return _column(counts, "walker_loads") * latency
+
+
+def _second_level_time(machine: Machine, counts: Columns) -> Floats:
+    """Seconds that loads wait for the second-level TLB, together."""
+    walk = machine.page_walk
+    if walk is None or walk.stlb_hit_cycles is None:
+        return np.zeros_like(_column(counts, "instructions"))
+    cycles = _column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
+    return np.asarray(cycles / machine.cores.frequency.value, dtype=np.float64)
+
+
+def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Floats]:
+    """The resource that page walkers are, if the machine file has them."""
+    walk = machine.page_walk
+    return {} if walk is None else {"page walks": walking / (walk.walkers.value * cores_used)}
 
 
 def memory_of_job(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:

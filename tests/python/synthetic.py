@@ -15,7 +15,7 @@ from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.ensemble.memory_side import counterfactuals
 from pagelens.ensemble.result import NODE_COUNTS, TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
 from pagelens.frames import policies as known_policies
-from pagelens.machine import Machine, PrivateCache, cache_mode_times, load_machine
+from pagelens.machine import TRANSLATION_COUNTS, Machine, PrivateCache, cache_mode_times, load_machine
 
 SWEEPS = 10
 CELLS = 64
@@ -101,6 +101,7 @@ def ensemble(
                     for count in TWIN_COUNTS:
                         counts[f"{twin}_{count}"] = twins[twin]
                     counts[f"{twin}_ddr_writes"] = twins[twin] - first
+                counts |= dict.fromkeys(TRANSLATION_COUNTS, 0)
                 t = cache_mode_times(
                     machine, {k: np.array([v]) for k, v in counts.items()}, machine.cores.count.value
                 )

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelens.ensemble.memory_side import MECHANISMS, remaining
+from pagelens.ensemble.memory_side import remaining
 from pagelens.explain.attribution import Attribution, attribute, shapley
+from pagelens.mechanisms import CAPACITY, CONFLICTS, WRITE_BACKS
 
 Columns = Mapping[str, np.ndarray]
 
 PLAYERS = ("a", "b", "c")
+MECHANISMS = (CAPACITY, CONFLICTS, WRITE_BACKS)
 games = st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8)
 
 

@@ -70,6 +70,9 @@ CASES = (
     Case("page walks", "skx-8160", "contiguous", "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
          "for (int i = 0; i < 30; ++i) for (long page = 0; page < 4096; ++page)"
          " a[page * 4096 + page / 16 % 64 * 64];"),
+    Case("page walks", SMALL, "contiguous", "volatile char* a = reserve(4 * MIB); touch(a, 4 * MIB);",
+         "for (int i = 0; i < 30; ++i) for (long page = 0; page < 1024; ++page)"
+         " a[page * 4096 + page / 16 % 64 * 64];"),
     # Lines of two arrays 16 MiB apart in turn, once: other rows of the same bank.
     Case("row conflicts", "red-storm-xt4", "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
@@ -99,7 +102,7 @@ def attributed(case: Case, program: Path, folder: Path, seed: int = 1) -> Attrib
     return explain(ensemble).attributions[0]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mechanism)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.mechanism} on {case.machine}")
 def test_the_mechanism_that_a_program_suffers_from_is_named(
     case: Case, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:

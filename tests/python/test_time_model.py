@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pagelens.machine import cache_mode_times, load_machine, node_times
+from pagelens.machine import TRANSLATION_COUNTS, cache_mode_times, load_machine, node_times
 
 KNL = load_machine("cori-knl-cache")
 LINES = 1e9
@@ -21,6 +21,7 @@ def triad(hit_rate: float, write_backs: bool) -> dict[str, list[float]]:
         "msc_read_misses": [misses * 2 / 3],
         "ddr_reads": [misses],
         "ddr_writes": [misses / 3 if write_backs else 0.0],
+        **{name: [0.0] for name in TRANSLATION_COUNTS},
     }
 
 
