@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,32 @@ def fuzz(fuzzer: Path, runs: int) -> Result:
     return result
 
 
+def python_tests(report: Path) -> list[Result]:
+    """Pytest's tests marked `long`, each a row; `report` is a scratch file."""
+    name = "Python tests marked long"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-m", "long", "-v", f"--junitxml={report}"]
+    whole = run(name, command, r"(\d+ passed.*?) in ")
+    if not report.is_file():
+        return [whole]
+    results = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        passed = not list(case.iter("failure")) and not list(case.iter("error"))
+        test = case.get("name", "").removeprefix("test_").replace("_", " ")
+        detail = f"`{case.get('classname', '').rpartition('.')[2]}.py`"
+        if case.find("skipped") is not None:
+            detail += ", skipped"
+        results.append(Result(test, passed, detail, float(case.get("time", 0))))
+    return results if all(r.passed for r in results) == whole.passed else [*results, whole]
+
+
+def commit() -> str:
+    """What is tested: the commit, and whether the tree differs from it."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    found = subprocess.run(git, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -64,18 +91,18 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="Markdown file to write")
     arguments = parser.parse_args()
 
+    tested = commit()
     fuzzers = sorted(p for p in (arguments.build / "tests/fuzz").glob("fuzz_*") if p.is_file())
     results = [fuzz(p, arguments.runs) for p in fuzzers]
     stress = [str(arguments.build / "tests/cpp/pagelens_tests"), "--no-skip"]
     results.append(run("C++ tests, long ones included", stress, r"test cases: +(.*?) *\|\n"))
-    pytest = [sys.executable, "-m", "pytest", "-m", "long", "-q"]
-    results.append(run("Python tests marked long", pytest, r"(\d+ passed.*?) in "))
+    results += python_tests(arguments.build / "long.xml")
 
     write_table(
         arguments.output,
         "Long tests",
-        "Written by `make test-long`. The fuzz targets and the C++ tests run under\n"
-        "AddressSanitizer and UndefinedBehaviorSanitizer.",
+        f"Written by `make test-long` at commit {tested}. The fuzz targets and the C++ tests run under\n"
+        "AddressSanitizer and UndefinedBehaviorSanitizer (clang).",
         ("test", "result", "detail", ">seconds"),
         (
             (row.name, "passed" if row.passed else "FAILED", row.detail, f"{row.seconds:.0f}")

@@ -305,7 +305,8 @@ TEST_CASE("compile: padding gives what the program would that had it in its addr
             return padding(VirtualPage(number / unit)).raw() * unit + number % unit;
         };
         Thread plain = random_thread(random, 3000), padded = plain;
-        for (auto& [instructions, e] : padded) {
+        for (Stamped& stamped : padded) {
+            Event& e = stamped.event;
             const auto move = [&](std::uint64_t unit) {
                 const std::uint64_t last = e.address + std::max<std::uint64_t>(e.count, 1) - 1;
                 e.address = moved(e.address, unit);
@@ -516,11 +517,11 @@ TEST_CASE("survey: what was mapped ends where it is unmapped") {
         write(file.path, {thread});
         return survey(TraceReader(file.path)).objects[first_site].peak_bytes / page;
     };
-    const auto mapped = [&](std::uint64_t at, std::uint64_t pages) {
-        return Stamped{0, {EventKind::birth, at * page, pages * page, 1}};
+    const auto mapped = [&](std::uint64_t at, std::uint64_t count) {
+        return Stamped{0, {EventKind::birth, at * page, count * page, 1}};
     };
-    const auto gone = [](EventKind kind, std::uint64_t at, std::uint64_t pages,
-                         std::uint64_t to = 0) { return Stamped{0, {kind, at, pages, to}}; };
+    const auto gone = [](EventKind kind, std::uint64_t at, std::uint64_t count,
+                         std::uint64_t to = 0) { return Stamped{0, {kind, at, count, to}}; };
     using enum EventKind;
     // Temporaries, at one place or others; given back by themselves or with what lies around them.
     CHECK(peak({mapped(5000, 8), gone(unmap, 5000, 8), mapped(5000, 8)}) == 8);

@@ -130,12 +130,14 @@ TEST_CASE("tlb replay: misses, walks and their steps of the whole stream, from t
     };
     std::uint64_t hidden = 0, walks = 0;
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
-        for (const auto& [tlb, size, page_sets_used] : cases) {
+        for (const auto& of : cases) {
+            const Tlb& tlb = of.tlb;
+            const PageSize size = of.size;
             CAPTURE(seed);
             CAPTURE(tlb.first_level(size).sets);
             const std::vector<Access> accesses = program(seed, size);
             const TemporaryFile file;
-            write_trace(file.path, accesses, page_sets_used);
+            write_trace(file.path, accesses, of.page_sets);
             const auto replayed = replay_pages(TraceReader(file.path), tlb, size);
             const auto whole = replay_all(accesses, tlb, size);
             REQUIRE(replayed.size() == 2);
@@ -159,19 +161,19 @@ TEST_CASE("tlb replay: a TLB that the page filter is too strong for is refused")
     } filters[] = {{{16, 4}, {true, true, false, false, false}, {}},
                    {{1, 4}, {true, true, true, true, false}, {true, true, true, true, false}},
                    {{0, 0}, {true, true, true, true, true}, {true, true, true, true, true}}};
-    for (const auto& [filter, exact_small, exact_large] : filters) {
+    for (const auto& of : filters) {
         TraceHeader header;
-        header.page_filter = filter;
+        header.page_filter = of.filter;
         for (unsigned i = 0; i < 5; ++i) {
-            CAPTURE(filter.sets);
+            CAPTURE(of.filter.sets);
             CAPTURE(i);
             const Tlb tlb(two_levels(shapes[i], {512, 4}, all));
-            CHECK(is_exact_for(header, tlb, PageSize::small) == exact_small[i]);
-            CHECK(is_exact_for(header, tlb, PageSize::large) == exact_large[i]);
+            CHECK(is_exact_for(header, tlb, PageSize::small) == of.exact_small[i]);
+            CHECK(is_exact_for(header, tlb, PageSize::large) == of.exact_large[i]);
             // pieces of 4 KiB of large pages are looked up as 4 KiB pages are
             TlbForm form = two_levels(shapes[i], {512, 4}, small);
             form.arrays[0].pieces = large;
-            CHECK(is_exact_for(header, Tlb(form), PageSize::large) == exact_small[i]);
+            CHECK(is_exact_for(header, Tlb(form), PageSize::large) == of.exact_small[i]);
         }
     }
     const TemporaryFile file;
