@@ -50,10 +50,23 @@ def node_model(
 
     rows: with row conflicts, or the twin without them. `seed` is that of random replacement.
     """
-    cores = machine.cores.count.value
+    tlb = None
+    if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
+        tlb = core_tlb(machine.tlb, machine.page_walk, ideal=PAGE_WALKS in without)
+    drams = []
+    if machine.dram is not None:
+        outstanding = machine.cores.outstanding_lines.value
+        drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
+    caches = caches_below_l1(machine, without, seed)
+    return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
+
+
+def caches_below_l1(machine: Machine, without: Collection[str] = (), seed: int = 0) -> _core.CacheHierarchy:
+    """Those of a group of cores that share an L3, or of all cores; without some of `mechanisms`."""
     inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
-    caches = build_caches(
-        cores if machine.l3 is None or machine.l3.shared_by is None else machine.l3.shared_by.value,
+    sharing = machine.l3.shared_by if machine.l3 is not None else None
+    return build_caches(
+        machine.cores.count.value if sharing is None else sharing.value,
         machine.l1,
         machine.l2,
         None if inclusion == "exclusive" else inclusion,  # of an L1 that has run before
@@ -62,14 +75,6 @@ def node_model(
         Levels(simulate_l1=False, ideal=frozenset(_TWINS[name] for name in without if name in _TWINS)),
         seed,
     )
-    tlb = None
-    if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
-        tlb = core_tlb(machine.tlb, machine.page_walk, ideal=PAGE_WALKS in without)
-    drams = []
-    if machine.dram is not None:
-        outstanding = machine.cores.outstanding_lines.value
-        drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
-    return _core.NodeModel(cores=cores, caches=caches, tlb=tlb, drams=drams)
 
 
 def cached_lines(machine: Machine) -> int:

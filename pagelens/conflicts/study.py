@@ -1,4 +1,6 @@
-"""The static test of snoop filters: every core holds 125,000 doubles of its own at the same time.
+"""The test of snoop filters: every core holds 125,000 doubles of its own at the same time.
+
+Static, from addresses alone; and the same lines read over and over by simulated caches.
 
 The amount is that of github.com/jdmccalpin/SKX-SF-Conflicts, the public test to J. D. McCalpin, HPL and DGEMM
 performance variability on Intel Xeon Platinum 8160 processors, SC18.
@@ -9,16 +11,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.conflicts.held import Windows
+from pagelens import _core
+from pagelens.conflicts.held import Held, Windows
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import excess_shares
 from pagelens.conflicts.socket import Socket
+from pagelens.machine import Machine
+from pagelens.machine.caches import count
 from pagelens.machine.quantities import LINE_BYTES
+from pagelens.node_replay import caches_below_l1
 
 HELD_BYTES = 1_000_000  # of each L2: 125,000 doubles
 POOL_BYTES = 96 << 30  # that random pages are drawn from: the memory of a socket
 LARGE_BYTES = 2 << 20
 GIB = 1 << 30
+WARM_UP, SWEEPS = 2, 5
 
 Packing = Literal["packed", "own"]
 
@@ -28,11 +35,15 @@ def contiguous(socket: Socket, wrapping: bool = False) -> NDArray[np.float64]:
 
     Where the buffer fits into it; `wrapping`: also where it goes on at its beginning.
     """
+    windows = contiguous_windows(socket, wrapping)
+    return excess_shares(socket, windows, range(GIB // LARGE_BYTES if wrapping else len(windows)))
+
+
+def contiguous_windows(socket: Socket, wrapping: bool = False) -> Windows:
+    """The buffer at every 2 MiB of a GiB."""
     whole = -(-socket.l2s * HELD_BYTES // LARGE_BYTES) * LARGE_BYTES
     sizes = [GIB, whole - LARGE_BYTES] if wrapping else [GIB]
-    gib = Pages(np.zeros(len(sizes), dtype=np.uint64), np.array(sizes, dtype=np.int64))
-    windows = _windows(socket, gib)
-    return excess_shares(socket, windows, range(GIB // LARGE_BYTES if wrapping else len(windows)))
+    return _windows(socket, Pages(np.zeros(len(sizes), dtype=np.uint64), np.array(sizes, dtype=np.int64)))
 
 
 def random_pages(socket: Socket, packing: Packing, draws: int, seed: int) -> NDArray[np.float64]:
@@ -41,15 +52,48 @@ def random_pages(socket: Socket, packing: Packing, draws: int, seed: int) -> NDA
     "packed": one buffer over the pages, of which the L2s hold neighbouring parts; "own": an L2 holds the
     beginning of a page of its own. A draw has the same pages, as far as they go, on every socket.
     """
+    drawn = (random_window(socket, packing, draw, seed) for draw in range(draws))
+    return np.array([excess_shares(socket, windows, [0])[0] for windows in drawn])
+
+
+def random_window(socket: Socket, packing: Packing, draw: int, seed: int) -> Windows:
+    """One draw of random pages, all of which are held."""
     count = socket.l2s if packing == "own" else -(-socket.l2s * HELD_BYTES // LARGE_BYTES)
-    sizes = np.full(count, LARGE_BYTES)
+    drawn = np.random.default_rng([seed, draw]).permutation(POOL_BYTES // LARGE_BYTES)[:count]
     cores = np.arange(count) * socket.cores_per_l2 if packing == "own" else None
-    shares = []
-    for draw in range(draws):
-        drawn = np.random.default_rng([seed, draw]).permutation(POOL_BYTES // LARGE_BYTES)[:count]
-        pages = Pages(drawn.astype(np.uint64) * np.uint64(LARGE_BYTES), sizes, cores)
-        shares.append(excess_shares(socket, _windows(socket, pages), [0])[0])
-    return np.array(shares)
+    addresses = drawn.astype(np.uint64) * np.uint64(LARGE_BYTES)
+    return _windows(socket, Pages(addresses, np.full(count, LARGE_BYTES), cores))
+
+
+def evictions(machine: Machine, held: Held) -> float:
+    """Evictions by the snoop filter a line read, when each L2's lines are read in turn, over and over.
+
+    One core an L2, all in step; counted once nothing is new any more. Lines beyond the ways of their set push
+    out others of it, which come back in the next sweep: at least as many as the static count has, at most all
+    lines of such sets, and none where that has none.
+    """
+    caches = caches_below_l1(machine)
+    of_l2s = [_lines(held.in_l2(int(l2))) for l2 in np.unique(held.l2s)]
+    steps = max(len(lines) for lines in of_l2s)
+    in_step = np.full((steps, len(of_l2s)), np.iinfo(np.uint64).max, dtype=np.uint64)
+    for column, lines in enumerate(of_l2s):
+        in_step[: len(lines), column] = lines
+    there = in_step != np.iinfo(np.uint64).max
+    cores = np.broadcast_to(np.unique(held.l2s) * machine.l2.shared_by.value, in_step.shape)[there]
+    reads = np.full(len(cores), _core.AccessKind.read.value, dtype=np.uint8)
+    for sweep in range(SWEEPS):
+        if sweep == WARM_UP:
+            caches.reset_counts()
+        caches.access(in_step[there], cores.astype(np.uint32), reads)
+    return float(count(caches, "sf_evictions").sum()) / (len(reads) * (SWEEPS - WARM_UP))
+
+
+def _lines(held: Held) -> NDArray[np.uint64]:
+    """All of them, one by one."""
+    firsts = held.addresses // np.uint64(LINE_BYTES)
+    return np.concatenate(
+        [first + np.arange(lines, dtype=np.uint64) for first, lines in zip(firsts, held.lines, strict=True)]
+    )
 
 
 def _windows(socket: Socket, pages: Pages) -> Windows:

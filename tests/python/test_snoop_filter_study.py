@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pagelens.conflicts import Socket, socket_of
-from pagelens.conflicts.study import contiguous, random_pages
+from pagelens.conflicts.predict import excess_shares
+from pagelens.conflicts.study import contiguous, contiguous_windows, evictions, random_pages, random_window
 from pagelens.machine import load_machine
 
 # By machine the reference figures: mean and largest share of contiguous buffers, mean of packed random pages.
@@ -63,3 +64,18 @@ def test_random_pages_on_24_slices() -> None:
     assert within_three_errors(packed, 0.026)
     assert within_three_errors(own, 0.011)
     assert packed.mean() > own.mean()
+
+
+def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
+    """And where that has none, not at all."""
+    machine = load_machine("skx-8160")
+    of_machine = socket_of(machine)
+    gib = contiguous_windows(of_machine)
+    placements = [(gib, number) for number in (0, 13, 29, 53)]
+    placements += [(random_window(of_machine, "packed", draw, 1), 0) for draw in range(3)]
+    static = np.array([excess_shares(of_machine, windows, [number])[0] for windows, number in placements])
+    simulated = np.array([evictions(machine, windows[number]) for windows, number in placements])
+    assert (simulated >= static).all()
+    assert simulated[static == 0].tolist() == [0] * int((static == 0).sum())
+    assert len(set(static)) > 4
+    assert np.argsort(simulated, kind="stable").tolist() == np.argsort(static, kind="stable").tolist()
