@@ -16,12 +16,19 @@ from pagelens.explain.analysis import explain
 from pagelens.explain.machine import choose_machine
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
+from pagelens.explain.remedies import (
+    APART,
+    DEFAULT_POLICIES,
+    SORTED,
+    SWIZZLED,
+    choose_policies,
+    default_policies,
+)
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
-from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Policy, find_policy, parse_history, policies
+from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, parse_history, policies
 
 DEFAULT_NODES = 64
-DEFAULT_POLICIES = "aged,aged+zonesort,random,contiguous,2m,1g"
 
 EXAMPLES = """Examples:
 
@@ -74,12 +81,13 @@ FullSize = Annotated[
 ]
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")]
 PolicyNames = Annotated[
-    str,
+    str | None,
     Option(
         "--policies",
         metavar="A,B,...",
         help=f"Compared on the same nodes: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after a name "
-        "(docs/remedies.md).",
+        f"(docs/remedies.md). Without it, {','.join(DEFAULT_POLICIES)}; on a machine without memory-side "
+        f"cache {APART} and {SWIZZLED}, where they apply, instead of {SORTED}.",
     ),
 ]
 History = Annotated[
@@ -136,7 +144,7 @@ def explain_command(
     ranks: Ranks = None,
     full_size: FullSize = None,
     nodes: Nodes = DEFAULT_NODES,
-    policy_names: PolicyNames = DEFAULT_POLICIES,
+    policy_names: PolicyNames = None,
     history: History = DEFAULT_HISTORY,
     seed: Seed = 1,
     phase: Phase = None,
@@ -152,7 +160,7 @@ def explain_command(
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     taken = choose_machine(machine)
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
-    chosen = choose_policies(policy_names)
+    named = choose_policies(policy_names) if policy_names is not None else None
     steps = parse_history(history, "--history")
     if workload is not None:
         _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
@@ -179,7 +187,7 @@ def explain_command(
             ensemble = run_ensemble(
                 source.program,
                 source.scaled,
-                chosen,
+                default_policies(source.program, source.scaled.machine) if named is None else named,
                 nodes,
                 seed,
                 source.directory / "nodes",
@@ -197,11 +205,6 @@ def explain_command(
     elif not quiet:
         print(render_terminal(explanation))
         print(f"Report: {report}")
-
-
-def choose_policies(names: str) -> Mapping[str, Policy]:
-    """The policies of "aged,random,2m+offset-64k", in that order."""
-    return {name: find_policy(name) for name in (part.strip() for part in names.split(","))}
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:

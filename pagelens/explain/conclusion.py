@@ -60,7 +60,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None:
         ratio = base.median_s / fresh.median_s
-        text = f"On an aged {where} node this program runs {_slower(ratio)} on a fresh one"
+        text = f"On an aged {where} node this program runs {_slower(ratio)} on contiguous frames"
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
         text = f"Under '{base.policy}' on a {where} node this program runs "

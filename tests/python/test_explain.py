@@ -76,7 +76,7 @@ def test_remedies_are_what_one_can_choose_best_first(explanation: Explanation) -
 def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation) -> None:
     text = " ".join(explanation.conclusion.sentences)
     assert explanation.conclusion.placement_matters
-    assert text.startswith("On an aged Cori KNL node this program runs 1.98x slower than on a fresh one")
+    assert text.startswith("On an aged Cori KNL node this program runs 1.98x slower than on contiguous frames")
     for part in (
         "conflicts in the memory-side cache",
         "`A.values` against itself",

@@ -1,0 +1,30 @@
+"""What is compared where the user names no policy."""
+
+import pytest
+from synthetic import SyntheticWorkload
+
+from pagelens.accesses.declared import declared
+from pagelens.explain.remedies import APART, DEFAULT_POLICIES, SORTED, SWIZZLED, default_policies
+from pagelens.machine import load_machine
+
+TRIAD = declared("triad", 48 << 20, 1)
+WITHOUT = [name for name in DEFAULT_POLICIES if name != SORTED]
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("cori-knl-cache", list(DEFAULT_POLICIES)),
+        ("cori-knl-hybrid", list(DEFAULT_POLICIES)),
+        ("skx-8160", [*WITHOUT, APART]),
+        ("red-storm-xt4", [*WITHOUT, SWIZZLED, APART]),
+        ("red-storm-xt4-swizzle", [*WITHOUT, APART]),
+    ],
+)
+def test_they_are_those_that_can_make_a_difference_on_the_machine(machine: str, expected: list[str]) -> None:
+    assert list(default_policies(TRIAD, load_machine(machine))) == expected
+
+
+def test_arrays_that_are_not_there_are_not_moved_apart() -> None:
+    none = SyntheticWorkload(1 << 20, {"A": 1.0})
+    assert list(default_policies(none, load_machine("skx-8160"))) == WITHOUT
