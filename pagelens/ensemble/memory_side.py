@@ -27,6 +27,7 @@ from pagelens.ensemble.result import (
     SLOTS,
     TWINS,
     Tables,
+    of_times,
     table,
 )
 from pagelens.ensemble.setup import Setup
@@ -156,8 +157,7 @@ def _placements(
         "large_pages_missing": float(counters.small_fallbacks),
     }
     columns = {name: np.full(counters.phases, value) for name, value in of_run.items()}
-    columns |= {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
-    return table(PLACEMENTS, of_phase | dict(counts) | columns)
+    return table(PLACEMENTS, of_phase | dict(counts) | columns | of_times(times))
 
 
 def _objects(setup: Setup, key: Columns, counters: _core.Counters) -> pl.DataFrame:

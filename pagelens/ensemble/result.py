@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy
-from pagelens.machine import Machine
+from pagelens.machine import Machine, Times
 
 # Caches fed the same stream as the machine's memory-side cache, and what is counted of each. `ideal` is
 # fully associative with random replacement (docs/decisions/ideal-twin.md); `first` is an infinite cache,
@@ -21,6 +23,15 @@ NODE_COUNTS = (
     "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
     "row_hits", "row_misses", "row_conflicts",
 )  # fmt: skip
+
+# Seconds that each resource of the time model is busy; the longest of a phase is its time.
+RESOURCES = {
+    "issue": "issue_s",
+    "latency": "latency_s",
+    "page walks": "page_walks_s",
+    "fast memory": "fast_memory_s",
+    "DDR": "ddr_s",
+}
 
 # One row a node, policy and phase. Counters are lines of the whole node (scaled up from what is simulated),
 # times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
@@ -48,6 +59,7 @@ PLACEMENTS = pl.Schema(
         "simulated_share": pl.Float64,  # of the run's lines, where parts of it stand for the whole; else 0
         "large_pages": pl.Float64,  # of the policy's size, handed out in the whole run
         "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
+        **dict.fromkeys(RESOURCES.values(), pl.Float64),
         "time_s": pl.Float64,
         "serial_time_s": pl.Float64,
     }
@@ -127,6 +139,12 @@ class Tables:
         """All rows of `parts`, in their order."""
         every = list(parts)
         return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
+
+
+def of_times(times: Times) -> dict[str, NDArray[np.float64]]:
+    """The columns of `placements` that hold times."""
+    resources = {RESOURCES[name]: seconds for name, seconds in times.resources.items()}
+    return resources | {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
 
 
 def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:

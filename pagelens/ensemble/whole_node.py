@@ -24,6 +24,7 @@ from pagelens.ensemble.result import (
     SEPARATOR,
     SLOTS,
     Tables,
+    of_times,
     table,
 )
 from pagelens.ensemble.setup import Setup
@@ -121,10 +122,8 @@ class _Run:
             "msc_reads": counts["dram_reads"],
             "msc_writes": counts["dram_writes"],
             "msc_hits": counts["dram_reads"] + counts["dram_writes"],
-            "time_s": times.time_s,
-            "serial_time_s": times.serial_time_s,
         }
-        return table(PLACEMENTS, of_phase | self.instructions | columns)
+        return table(PLACEMENTS, of_phase | self.instructions | columns | of_times(times))
 
 
 def _compulsory(lines: NDArray[np.float64], machine: Machine) -> Counts:

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import pagelens
-from pagelens.ensemble.result import SEPARATOR, Ensemble
+from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
 from pagelens.explain import statistics
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
@@ -26,6 +26,7 @@ from pagelens.explain.model import (
     PartRecord,
     ProgramRecord,
     Remedy,
+    ResourceRecord,
     SampleRecord,
     SlotMap,
 )
@@ -120,9 +121,7 @@ def _served_by(ensemble: Ensemble) -> Literal["memory-side cache", "fast memory"
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
     """Per policy one row a node, ascending: counters and times summed over the phases."""
     # Sorted first: sums of times then have one order of rounding (counters are whole numbers, exact anyway).
-    rows = ensemble.tables.placements.sort("policy", "node", "phase")
-    if ensemble.phase is not None:
-        rows = rows.filter(pl.col("phase") == ensemble.phase)
+    rows = _of_phase(ensemble, ensemble.tables.placements).sort("policy", "node", "phase")
     of_run = (
         "conflict_share",
         "simulated_share",
@@ -183,6 +182,7 @@ def _distribution(
         large_pages_mean=float(np.mean(rows["large_pages"].to_numpy())),
         large_pages_missing_mean=float(np.mean(rows["large_pages_missing"].to_numpy())),
         conflict_share_median=float(np.median(rows["conflict_share"].to_numpy())),
+        resources=_resources(ensemble, policy),
         correlations=[
             Correlation(
                 counter=counter,
@@ -196,11 +196,33 @@ def _distribution(
     )
 
 
+def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:
+    """Those of the machine that are used at all."""
+    rows = _of_phase(ensemble, ensemble.tables.placements).filter(pl.col("policy") == policy).sort(
+        "node", "phase"
+    )  # fmt: skip
+    busy = {name: rows[column].to_numpy() for name, column in RESOURCES.items()}
+    decides = np.argmax(np.stack(list(busy.values())), axis=0)
+    times = rows["time_s"].to_numpy()
+    records = [
+        ResourceRecord(
+            name=name,
+            busy_s=float(seconds.sum() / ensemble.nodes),
+            bound_s=float(times[decides == number].sum() / ensemble.nodes),
+        )
+        for number, (name, seconds) in enumerate(busy.items())
+    ]
+    return sorted((r for r in records if r.busy_s > 0), key=lambda r: (-r.busy_s, r.name))
+
+
+def _of_phase(ensemble: Ensemble, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of the phase that is explained, or all."""
+    return rows if ensemble.phase is None else rows.filter(pl.col("phase") == ensemble.phase)
+
+
 def _attributions(ensemble: Ensemble) -> list[AttributionRecord]:
     """Of the nodes that have counterfactuals: their mean, and the slowest of them."""
-    rows = ensemble.tables.counterfactuals
-    if ensemble.phase is not None:
-        rows = rows.filter(pl.col("phase") == ensemble.phase)
+    rows = _of_phase(ensemble, ensemble.tables.counterfactuals)
     records = []
     for policy in ensemble.policies:
         # Sorted first: sums over the phases then have one order of rounding.
@@ -250,9 +272,7 @@ def _attribution(
 def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
     """Objects of every policy by their accesses, most first."""
     sizes = {known.name: known.bytes for known in ensemble.workload.objects}
-    rows = ensemble.tables.objects
-    if ensemble.phase is not None:
-        rows = rows.filter(pl.col("phase") == ensemble.phase)
+    rows = _of_phase(ensemble, ensemble.tables.objects)
     counts = ("accesses", "misses", "conflict_evictions")
     means = rows.group_by("policy", "object").agg(pl.col(counts).sum() / ensemble.nodes)
     records = []

@@ -8,7 +8,7 @@ from pagelens.explain.conclusion import interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
-from pagelens.explain.terminal import large_page_note
+from pagelens.explain.terminal import RESOURCES_IN_WORDS, large_page_note
 from pagelens.page import page_template
 from pagelens.units import format_count, format_share, format_size, format_time
 
@@ -49,6 +49,11 @@ def render_html(e: Explanation) -> str:
         drawings=draw_all(e),
         objects=[o for o in e.objects if o.policy == e.baseline and o.accesses > 0][:MOST_OBJECTS],
         collisions=[c for c in e.collisions if c.policy == e.baseline],
+        resources={
+            name: words
+            for name, words in RESOURCES_IN_WORDS.items()
+            if any(d.resource(name).busy_s for d in e.distributions)
+        },
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(
             f"Under '{a.policy}': {words}"

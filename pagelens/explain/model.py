@@ -92,6 +92,14 @@ class Histogram(_Record):
     nodes: list[int]
 
 
+class ResourceRecord(_Record):
+    """A resource of the time model, mean over the nodes: modelled. A phase takes as long as its busiest."""
+
+    name: str
+    busy_s: float = Field(description="how long it is busy")
+    bound_s: float = Field(description="time of the phases that it decides; of all resources, the mean time")
+
+
 class Distribution(_Record):
     """Run times over the nodes under one policy: modelled; misses and shares counted on modelled frames."""
 
@@ -123,9 +131,20 @@ class Distribution(_Record):
     large_pages_missing_mean: float = Field(
         description="counted: large pages wanted when the node had none; 4 KiB pages took their place"
     )
+    resources: list[ResourceRecord] = Field(description="busiest first")
     correlations: list[Correlation]
     times_s: list[float] = Field(description="by node, from node 0")
     misses: list[float] = Field(description="counted: lines missed in the memory-side cache, by node")
+
+    @property
+    def mean_s(self) -> float:
+        """Over the nodes."""
+        return sum(self.times_s) / len(self.times_s)
+
+    def resource(self, name: str) -> ResourceRecord:
+        """All zero if the policy makes no use of it."""
+        unused = ResourceRecord(name=name, busy_s=0, bound_s=0)
+        return next((r for r in self.resources if r.name == name), unused)
 
 
 class PartRecord(_Record):

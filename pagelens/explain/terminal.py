@@ -10,6 +10,13 @@ from pagelens.mechanisms import MECHANISMS
 from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
 
 WIDTH = 80
+RESOURCES_IN_WORDS = {
+    "issue": "issue of instructions",
+    "latency": "waiting for lines and translations",
+    "page walks": "page walkers",
+    "fast memory": "the fast memory",
+    "DDR": "DDR",
+}
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 18
 _TOP = 6
@@ -21,6 +28,7 @@ def render_terminal(explanation: Explanation) -> str:
         _conclusion(explanation),
         _distributions(explanation),
         _attribution(explanation),
+        _resources(explanation),
         _objects(explanation),
         _remedies(explanation),
         _footing(explanation),
@@ -109,6 +117,14 @@ def _attribution(e: Explanation) -> Iterator[str]:
             yield line(without, part.without_s)
     yield line("all of these (compulsory misses only)", mean.unburdened_s)
     yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _resources(e: Explanation) -> Iterator[str]:
+    d = next(d for d in e.distributions if d.policy == e.baseline)
+    yield f"What holds it up, '{e.baseline}', mean over the nodes (modelled; the busiest decides):"
+    for r in d.resources:
+        busy, bound = format_time(r.busy_s), 100 * r.bound_s / d.mean_s
+        yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} busy, decides {bound:>5.1f}%"
 
 
 def _objects(e: Explanation) -> Iterator[str]:

@@ -13,7 +13,16 @@ import polars as pl
 from pagelens import _core
 from pagelens.accesses.workload import ObjectInfo, Workload
 from pagelens.ensemble.memory_side import counterfactuals
-from pagelens.ensemble.result import NODE_COUNTS, TABLES, TWIN_COUNTS, TWINS, Ensemble, Tables
+from pagelens.ensemble.result import (
+    NODE_COUNTS,
+    RESOURCES,
+    TABLES,
+    TWIN_COUNTS,
+    TWINS,
+    Ensemble,
+    Tables,
+    of_times,
+)
 from pagelens.frames import policies as known_policies
 from pagelens.machine import TRANSLATION_COUNTS, Machine, PrivateCache, cache_mode_times, load_machine
 
@@ -114,7 +123,8 @@ def ensemble(
                 rows["placements"].append(
                     key | counts | dict.fromkeys((*NODE_COUNTS, "simulated_share"), 0.0)
                     | {"large_pages": float(policy == "2m"), "large_pages_missing": 0.0}
-                    | {"conflict_share": shared, "time_s": t.time_s[0], "serial_time_s": t.serial_time_s[0]}
+                    | {"conflict_share": shared, **dict.fromkeys(RESOURCES.values(), 0.0)}
+                    | {name: values[0] for name, values in of_times(t).items()}
                 )  # fmt: skip
                 for thing, share in objects.items():
                     rows["objects"].append(

@@ -76,7 +76,9 @@ def test_remedies_are_what_one_can_choose_best_first(explanation: Explanation) -
 def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation) -> None:
     text = " ".join(explanation.conclusion.sentences)
     assert explanation.conclusion.placement_matters
-    assert text.startswith("On an aged Cori KNL node this program runs 1.98x slower than on contiguous frames")
+    assert text.startswith(
+        "On an aged Cori KNL node this program runs 1.98x slower than on contiguous frames"
+    )
     for part in (
         "conflicts in the memory-side cache",
         "`A.values` against itself",
@@ -112,6 +114,18 @@ def test_a_phase_is_explained_alone() -> None:
     )
     assert all(a.unburdened_s > 0 for a in solve.attributions)
     assert sum(o.accesses for o in solve.objects) < sum(o.accesses for o in whole.objects)
+
+
+def test_each_phase_is_decided_by_one_resource() -> None:
+    """What the resources decide adds up to the time, and one that is always the busiest decides all of it."""
+    for phase in (None, "solve"):
+        for d in explain(synthetic.ensemble(nodes=8, phase=phase)).distributions:
+            assert sum(r.bound_s for r in d.resources) == pytest.approx(np.mean(d.times_s))
+            assert all(r.bound_s <= r.busy_s * (1 + 1e-9) for r in d.resources)
+            assert [r.busy_s for r in d.resources] == sorted((r.busy_s for r in d.resources), reverse=True)
+            assert {r.name for r in d.resources} <= {"issue", "latency", "fast memory", "DDR"}
+        if phase == "solve" and d.policy == "random":
+            assert d.resource("DDR").busy_s == d.resource("DDR").bound_s == pytest.approx(d.mean_s)
 
 
 def test_one_node_and_one_policy_are_enough() -> None:
