@@ -22,7 +22,7 @@ from pagelens.machine.tlb_reach import (
 from pagelens.reproduce.studies.page_walks import MEMORY, PROCESSORS, TRIPS, Processor, draw_curves, point
 from pagelens.units import format_binary_size
 
-OTHERS = ("haswell", "skylake-sp", "knl", "sapphire-rapids", "zen4")
+OTHERS = ("haswell", "skylake-sp", "ice-lake-sp", "knl", "sapphire-rapids", "zen4")
 POINTS, LOADS = 70, 50_000  # of a curve of the figure, and of a point
 
 

@@ -11,6 +11,7 @@ from pagelens.machine.detect.memory import Described, Node, describe, read_modul
 from pagelens.machine.detect.processor import Cache, Processor, read_processor
 from pagelens.machine.detect.shared import Kind, Section, shared_sections
 from pagelens.machine.detect.system import System
+from pagelens.machine.detect.translation import translation_sections
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.units import parse_size
 
@@ -39,6 +40,7 @@ class Description:
     base: str | None
     hypervisor: str | None
     sections: dict[str, Section] = field(default_factory=dict)
+    tlbs: list[Section] = field(default_factory=list)
 
     def to_toml(self) -> str:
         """The file."""
@@ -54,6 +56,12 @@ class Description:
         for name, section in self.sections.items():
             document.add(tomlkit.nl())
             document[name] = _table(section)
+        if self.tlbs:
+            arrays = tomlkit.aot()
+            for section in self.tlbs:
+                arrays.append(_table(section))
+            document.add(tomlkit.nl())
+            document["tlb"] = arrays
         return tomlkit.dumps(document).rstrip("\n") + "\n"
 
     def _introduction(self) -> list[str]:
@@ -85,7 +93,11 @@ def detect(system: System) -> Description:
     found.sections["cores"] = _cores(processor, base)
     found.sections["l1"] = _private(processor, 1, "32 KiB", 8)
     found.sections["l2"] = _private(processor, 2, "1 MiB", 16)
+    if kind is None:
+        found.sections["l2"]["latency"] = assumed("5 ns", "nothing here says; 12 to 16 cycles since 2011")
     found.sections |= shared_sections(processor, kind)
+    if kind is None:
+        _add_translation(found, processor, system)
     _add_memories(found, system, processor, nodes)
     return found
 
@@ -113,6 +125,12 @@ def _private(processor: Processor, level: int, size: str, ways: int) -> Section:
 
 def _odd(cache: Cache) -> str:
     return f"{cache.where} has {size_text(cache.size)}, {cache.ways}-way, which makes no power of two of sets"
+
+
+def _add_translation(found: Description, processor: Processor, system: System) -> None:
+    arrays, walk = translation_sections(processor, system)
+    if arrays:
+        found.tlbs, found.sections["page_walk"] = arrays, walk
 
 
 def _add_memories(found: Description, system: System, processor: Processor, nodes: list[Node]) -> None:

@@ -8,12 +8,18 @@ from typing import Literal
 class Found:
     """As it will stand in a machine file: a number, or a text with its unit."""
 
-    value: int | float | str
+    value: int | float | str | list[str]
     kind: Literal["source", "assumed"]
     note: str
 
+    @property
+    def count(self) -> int:
+        """Of a whole number."""
+        assert isinstance(self.value, int)
+        return self.value
 
-def read(value: float | str, where: str) -> Found:
+
+def read(value: float | str | list[str], where: str) -> Found:
     """What `where` says."""
     return Found(value, "source", where)
 

@@ -44,7 +44,7 @@ def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Sectio
     section["slices"] = assumed(
         slices, "one a core that shares it, as far as a slice's sets are a power of two"
     )
-    if sharers < int(processor.cores.value):
+    if sharers < processor.cores.count:
         section["shared_by"] = read(sharers, cache.where)
     if kind is None:
         section["inclusion"] = _inclusion(processor)
@@ -54,14 +54,14 @@ def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Sectio
 
 def _of_known_slices(processor: Processor, kind: Kind, cache: Cache | None, sets: int) -> dict[str, Section]:
     """Of a processor whose slices all have SLICE_SETS sets."""
-    slices = assumed(min(int(processor.cores.value), MOST_SLICES), "nothing here says; one a core")
-    size = LINE_BYTES * SLICE_SETS * kind.slice_ways * int(slices.value)
+    slices = assumed(min(processor.cores.count, MOST_SLICES), "nothing here says; one a core")
+    size = LINE_BYTES * SLICE_SETS * kind.slice_ways * slices.count
     l3: Section = {"size": assumed(size_text(size), "nothing here says; as of its kind")}
     if cache is not None and 0 < sets // SLICE_SETS <= MOST_SLICES:
         slices = read(sets // SLICE_SETS, f"{cache.where}: its sets over {SLICE_SETS} of a slice")
         l3 = _stated(cache)
     both = {"slices": slices}
-    if (name := kind.hash_of(int(slices.value))) is not None:
+    if (name := kind.hash_of(slices.count)) is not None:
         both["hash"] = assumed(name, "measured of processors with as many slices (doi:10.26153/tsw/14539)")
     return {"l3": l3 | both, "snoop_filter": both}
 
