@@ -79,9 +79,13 @@ def trips() -> list[str]:
 def figure() -> Figure:
     """A panel a processor."""
     memories = [int(memory) for memory in np.geomspace(*MEMORY, POINTS)]
-    drawn = Figure(figsize=(10, 11.5), layout="constrained")
-    panels = drawn.subplots(5, 2, sharex=True, sharey=True)
-    for column, names in enumerate((PROCESSORS, OTHERS)):
+    columns = (PROCESSORS, OTHERS)
+    panels_high = max(map(len, columns))
+    drawn = Figure(figsize=(10, 2.3 * panels_high), layout="constrained")
+    panels = drawn.subplots(panels_high, 2, sharex=True, sharey=True)
+    for column, names in enumerate(columns):
+        for unused in panels[len(names) :, column]:
+            unused.remove()
         for row, name in enumerate(names):
             tlb = load_tlb(name)
             curves = {
