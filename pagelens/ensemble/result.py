@@ -29,6 +29,7 @@ RESOURCES = {
     "issue": "issue_s",
     "latency": "latency_s",
     "page walks": "page_walks_s",
+    "L2": "l2_s",
     "fast memory": "fast_memory_s",
     "DDR": "ddr_s",
 }

@@ -12,7 +12,16 @@ from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.cores import Cores
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES, Bytes, Positive, Seconds, Sourced, Table
+from pagelens.machine.quantities import (
+    FRAME_BYTES,
+    LINE_BYTES,
+    Bytes,
+    BytesPerSecond,
+    Positive,
+    Seconds,
+    Sourced,
+    Table,
+)
 from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
 from pagelens.units import format_binary_size
 
@@ -39,6 +48,9 @@ class PrivateCache(Table):
     )
     latency: Sourced[Seconds] | None = Field(
         default=None, description="of a load that hits it; of an L2, what a load of a page walk takes"
+    )
+    bandwidth: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="of an L2, of what hits it, on the way to L1; without it, no bound"
     )
 
     @property

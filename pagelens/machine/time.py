@@ -27,6 +27,8 @@ class Columns(Protocol):
 
     def __getitem__(self, name: str, /) -> Any: ...
 
+    def __contains__(self, name: str, /) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Times:
@@ -85,7 +87,9 @@ def node_times(
     and dram_time_s if that memory is described bank by bank: it takes the longer of its simulation's time and
     of what its bandwidth allows. A core waits for lines of L3 (or of another core) and of memory, for the
     second-level TLB and for page walks: a load of a walk takes as long as one that hits L2; the lines that
-    walks fetch from beyond it are counted with all others. Its walkers are a bound of their own.
+    walks fetch from beyond it are counted with all others. Its walkers are a bound of their own; so is the
+    way from L2 to L1 where the machine file states its bandwidth, for all that hits L2 (l2_references less
+    l2_misses, if those are counted).
     """
     chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
     assert chosen is not None
@@ -103,6 +107,7 @@ def node_times(
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
         "fast memory" if memory == "fast_memory" else "DDR": transfer,
         **_walkers(machine, walking, cores_used),
+        **_l2(machine, counts, cores_used),
     }
     return _times(resources, issue + transfer)
 
@@ -131,6 +136,15 @@ def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Fl
     """The resource that page walkers are, if the machine file has them."""
     walk = machine.page_walk
     return {} if walk is None else {"page walks": walking / (walk.walkers.value * cores_used)}
+
+
+def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]:
+    """The resource that the way from L2 to L1 is, if the machine file has it."""
+    if machine.l2.bandwidth is None or "l2_references" not in counts:
+        return {}
+    hits = _column(counts, "l2_references") - _column(counts, "l2_misses")
+    rate = machine.l2.bandwidth.value * cores_used / machine.l2.shared_by.value
+    return {"L2": LINE_BYTES * hits / rate}
 
 
 def memory_of_job(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+NEAR = 0.25
+
 
 class Kind(StrEnum):
     """How a figure comes about, which decides whether it can be right or wrong."""
@@ -41,6 +43,14 @@ class Row:
     def __post_init__(self) -> None:
         if (self.kind is Kind.INPUT) != (self.holds is None):
             raise ValueError(f"{self.claim!r}: an input neither holds nor fails, anything else does")
+
+
+def near(obtained: float, published: float) -> bool:
+    """Whether a ratio (1.8 times as long) counts as the published one: within a quarter of it.
+
+    For all documents that state a single figure; where one gives a range, that decides.
+    """
+    return abs(obtained / published - 1) <= NEAR
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,16 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
     assert together.time_s[0] == max(times[0] for times in together.resources.values())
 
 
+def test_what_hits_l2_takes_its_way_to_l1() -> None:
+    opteron = load_machine("red-storm-xt4")
+    counts = node_counts(dram_time_s=0.0) | {"l2_references": [4e9], "l2_misses": [1e9]}
+    times = node_times(opteron, counts, 2)
+    assert times.resources["L2"][0] == pytest.approx(3e9 * 64 / (2 * 19.2e9))  # 8 bytes a clock, each core
+    assert times.time_s[0] == times.resources["L2"][0]
+    assert "L2" not in node_times(opteron, node_counts(dram_time_s=0.0), 2).resources  # nothing counted
+    assert "L2" not in node_times(load_machine("skx-8160"), counts, 24).resources  # nothing stated
+
+
 def test_rows_are_independent_and_frames_of_polars_do() -> None:
     hit_rates = np.linspace(0, 1, 11)
     frame = pl.concat(pl.DataFrame(triad(float(rate), True)) for rate in hit_rates)

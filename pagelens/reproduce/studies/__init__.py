@@ -10,6 +10,7 @@ from pagelens.reproduce.study import Study
 MODULES = {
     "snoop-filter": "pagelens.reproduce.studies.snoop_filter",
     "page-walks": "pagelens.reproduce.studies.page_walks",
+    "red-storm": "pagelens.reproduce.studies.red_storm",
 }
 
 

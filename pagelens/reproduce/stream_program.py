@@ -1,0 +1,181 @@
+"""STREAM on one core of a node, its two questions to the caches apart.
+
+Which lines three arrays push out of L1 is a question of virtual addresses, which index it (an Opteron's:
+Hennessy, Patterson, Computer Architecture, 4th ed., 5.6), and of single elements: a line that its set cannot
+keep is fetched again for each of them. Which lines memory reads and writes, and in which order, is one of
+physical addresses and of lines.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
+from pagelens.machine.caches import Levels, build_caches
+from pagelens.machine.dram import WRITE
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
+
+ELEMENT_BYTES = 8
+ALIASING_ELEMENTS = 1 << 13  # a way of L1 twice over: what its sets can keep repeats
+ELEMENTS_A_LINE = LINE_BYTES // ELEMENT_BYTES
+PAGE_LINES = FRAME_BYTES // LINE_BYTES
+
+Lines = NDArray[np.uint64]
+Translation = Callable[[Lines], Lines]  # virtual lines to physical ones
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One loop, by the places that its arrays have in memory: 0 is the first of the three."""
+
+    name: str
+    loads: tuple[int, ...]
+    store: int
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of all arrays, in the order of an element's accesses."""
+        return (*self.loads, self.store)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which array lies where, and what each kernel reads and writes."""
+
+    name: str
+    kernels: Mapping[str, Kernel]
+
+
+def _layout(name: str, order: str, kernels: Mapping[str, str]) -> Layout:
+    """Of kernels such as "bc a": loads, and what is stored."""
+    found = {}
+    for kernel, arrays in kernels.items():
+        loads, store = arrays.split()
+        found[kernel] = Kernel(kernel, tuple(order.index(each) for each in loads), order.index(store))
+    return Layout(name, found)
+
+
+SLIDE = _layout("b, c, a", "bca", {"copy": "b a", "scale": "b a", "add": "bc a", "triad": "bc a"})
+STREAM_C = _layout("a, b, c", "abc", {"copy": "a c", "scale": "c b", "add": "ab c", "triad": "bc a"})
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The arrays: N elements each, OFFSET elements between them, from address 0 on."""
+
+    elements: int
+    offset: int
+
+    def base(self, place: int) -> int:
+        """The first byte of the array in that place."""
+        return place * (self.elements + self.offset) * ELEMENT_BYTES
+
+    def spacing(self, first: int, second: int) -> int:
+        """Bytes between the arrays of two places."""
+        return abs(self.base(first) - self.base(second))
+
+    def first_touched(self) -> NDArray[np.int64]:
+        """Virtual pages in the order in which STREAM's first loop, over all arrays in step, touches them."""
+        touches = []
+        for place in range(3):
+            begin, end = self.base(place), self.base(place) + self.elements * ELEMENT_BYTES
+            pages = np.arange(begin // FRAME_BYTES, -(-end // FRAME_BYTES))
+            element = np.maximum(pages * FRAME_BYTES - begin, 0) // ELEMENT_BYTES
+            touches += list(zip(element.tolist(), [place] * len(pages), pages.tolist(), strict=True))
+        return np.array(list(dict.fromkeys(page for _, _, page in sorted(touches))))
+
+    def on_frames(self, frames: NDArray[np.uint32]) -> Translation:
+        """The translation where pages got these frames in the order of their first touch."""
+        pages = self.first_touched()
+        table = np.zeros(pages.max() + 1, dtype=np.uint64)
+        table[pages] = frames[: len(pages)]
+
+        def translate(lines: Lines) -> Lines:
+            found: Lines = table[lines // PAGE_LINES] * np.uint64(PAGE_LINES) + lines % np.uint64(PAGE_LINES)
+            return found
+
+        return translate
+
+
+def contiguous(lines: Lines) -> Lines:
+    """Frames in the order of the addresses, as Catamount has them."""
+    return lines
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a kernel."""
+
+    seconds: float  # of an element
+    l2_hits: float  # of an element
+    conflict_share: float  # of the lines of DRAM: row conflicts
+    bandwidth: float  # bytes a second as STREAM counts them: without fetches for stores
+
+
+def run(
+    machine: Machine,
+    stream: Stream,
+    kernel: Kernel,
+    lines: int,
+    warm_up: int = 0,
+    translate: Translation = contiguous,
+    store: _core.AccessKind = _core.AccessKind.write,
+) -> Cost:
+    """A kernel's lines of each array from `warm_up` on; those before it fill the caches.
+
+    `store`: `write`, or `stream_store` for non-temporal ones. Timed by the time model of all machines.
+    """
+    assert machine.dram is not None
+    caches = _caches(machine)
+    moved = np.empty(0, dtype=np.uint64)
+    for part in (range(warm_up), range(warm_up, warm_up + lines)):
+        moved = _access(caches, translate(_walk(stream, kernel, part, LINE_BYTES)), store)
+    written = np.where(moved & np.uint64(1), WRITE, np.uint64(0))
+    requests = (moved >> np.uint64(17)) * np.uint64(LINE_BYTES) | written
+    dram = machine.dram.simulator(outstanding=machine.cores.outstanding_lines.value).run(requests)
+    elements = lines * ELEMENTS_A_LINE
+    hits = l2_hits(machine, stream, kernel, store)
+    counts = dict.fromkeys(("instructions", "l3_hits", "core_forwards", *TRANSLATION_COUNTS), 0.0)
+    counts |= {"l2_references": hits * elements, "l2_misses": 0.0, "dram_time_s": dram.time_s}
+    counts |= {"dram_reads": dram.total("reads"), "dram_writes": dram.total("writes")}
+    seconds = float(node_times(machine, counts, cores_used=1).time_s) / elements
+    return Cost(
+        seconds=seconds,
+        l2_hits=hits,
+        conflict_share=dram.total("conflicts") / len(requests),
+        bandwidth=len(kernel.places) * ELEMENT_BYTES / seconds,
+    )
+
+
+def l2_hits(machine: Machine, stream: Stream, kernel: Kernel, store: _core.AccessKind) -> float:
+    """Of an element: lines that the kernel pushes out of L1 while it still needs them."""
+    caches = _caches(machine)
+    for part in (range(ALIASING_ELEMENTS), range(ALIASING_ELEMENTS, 2 * ALIASING_ELEMENTS)):
+        caches.reset_counts()
+        _access(caches, _walk(stream, kernel, part, ELEMENT_BYTES), store)
+    counts = dict(zip(_core.cache_counter_names(), caches.counts.sum(axis=0).tolist(), strict=True))
+    return float(counts["l2_references"] - counts["l2_misses"]) / ALIASING_ELEMENTS
+
+
+def _caches(machine: Machine) -> _core.CacheHierarchy:
+    inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
+    return build_caches(1, machine.l1, machine.l2, inclusion, None, None, Levels(simulate_l1=True), seed=0)
+
+
+def _walk(stream: Stream, kernel: Kernel, part: range, step: int) -> Lines:
+    """[n, arrays]: lines of the n-th access of each array, `step` bytes apart."""
+    index = np.arange(part.start, part.stop, dtype=np.uint64)
+    lines = np.empty((len(index), len(kernel.places)), dtype=np.uint64)
+    for number, place in enumerate(kernel.places):
+        lines[:, number] = (index * step + stream.base(place)) // LINE_BYTES
+    return lines
+
+
+def _access(caches: _core.CacheHierarchy, lines: Lines, store: _core.AccessKind) -> Lines:
+    """The last array is stored to. What memory does, as `CacheHierarchy.access` has it."""
+    kinds = np.full(lines.shape, _core.AccessKind.read, dtype=np.uint8)
+    kinds[:, -1] = store
+    return caches.access(lines.ravel(), np.zeros(lines.size, dtype=np.uint32), kinds.ravel())
