@@ -35,8 +35,27 @@ def contiguous(socket: Socket, wrapping: bool = False) -> NDArray[np.float64]:
 
     Where the buffer fits into it; `wrapping`: also where it goes on at its beginning.
     """
-    windows = contiguous_windows(socket, wrapping)
-    return excess_shares(socket, windows, range(GIB // LARGE_BYTES if wrapping else len(windows)))
+    held = socket.l2s * (HELD_BYTES // LINE_BYTES)
+    step, gib = LARGE_BYTES // LINE_BYTES, GIB // LINE_BYTES
+    counts = socket.shared[0].counts()
+    counts.add(*_runs(0, held))
+    shares = [counts.excess / held]
+    for start in range(step, gib if wrapping else gib - held + 1, step):
+        counts.remove(*_runs(start - step, step))  # what the buffer leaves as it moves, and what it comes to
+        counts.add(*_runs(start - step + held, step))
+        shares.append(counts.excess / held)
+    return np.array(shares)
+
+
+def _runs(start: int, lines: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Addresses and lengths of the lines from `start` on, around a GiB."""
+    gib = GIB // LINE_BYTES
+    before_end = min(lines, gib - start % gib)
+    runs = [(start % gib, before_end), (0, lines - before_end)]
+    return (
+        np.array([first * LINE_BYTES for first, length in runs if length], dtype=np.uint64),
+        np.array([length for _, length in runs if length], dtype=np.uint32),
+    )
 
 
 def contiguous_windows(socket: Socket, wrapping: bool = False) -> Windows:

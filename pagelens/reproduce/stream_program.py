@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
-from pagelens.machine.caches import Levels, build_caches
+from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.dram import WRITE
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 
@@ -156,8 +156,8 @@ def l2_hits(machine: Machine, stream: Stream, kernel: Kernel, store: _core.Acces
     for part in (range(ALIASING_ELEMENTS), range(ALIASING_ELEMENTS, 2 * ALIASING_ELEMENTS)):
         caches.reset_counts()
         _access(caches, _walk(stream, kernel, part, ELEMENT_BYTES), store)
-    counts = dict(zip(_core.cache_counter_names(), caches.counts.sum(axis=0).tolist(), strict=True))
-    return float(counts["l2_references"] - counts["l2_misses"]) / ALIASING_ELEMENTS
+    hits = count(caches, "l2_references") - count(caches, "l2_misses")
+    return float(hits.sum()) / ALIASING_ELEMENTS
 
 
 def _caches(machine: Machine) -> _core.CacheHierarchy:

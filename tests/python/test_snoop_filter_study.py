@@ -44,6 +44,16 @@ def test_contiguous_buffers(name: str) -> None:
     assert shares.max() == pytest.approx(most, abs=0.0005)
 
 
+def test_a_buffer_that_moves_is_counted_as_each_place_anew() -> None:
+    of_machine = socket("skx-6150")
+    windows = contiguous_windows(of_machine, wrapping=True)
+    places = [0, 1, 5, 200, 503, 504, 510, 511]  # the last ones go on at the GiB's beginning
+    assert contiguous(of_machine, wrapping=True)[places].tolist() == pytest.approx(
+        excess_shares(of_machine, windows, places).tolist()
+    )
+    assert len(contiguous(of_machine)) == len(contiguous_windows(of_machine))
+
+
 def test_contiguous_buffers_on_24_slices(skylake_24: np.ndarray) -> None:
     """Clean in the first 32 MiB, the same every 256 MiB."""
     assert skylake_24.mean() == pytest.approx(0.068, abs=0.0005)

@@ -9,6 +9,7 @@ from pagelens.reproduce.study import Study
 # By name, in the order of the page.
 MODULES = {
     "snoop-filter": "pagelens.reproduce.studies.snoop_filter",
+    "dgemm": "pagelens.reproduce.studies.dgemm",
     "page-walks": "pagelens.reproduce.studies.page_walks",
     "red-storm": "pagelens.reproduce.studies.red_storm",
 }
