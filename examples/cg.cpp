@@ -99,10 +99,8 @@ int main(int argc, char** argv) {
     pagelens_region_end("generate");
 
     Vector x(problem.b.size(), 0.0);
-    pagelens_region_begin("solve");
     const Solution solution =
         conjugate_gradients(problem.a, problem.b, x, tolerance, most_iterations);
-    pagelens_region_end("solve");
 
     const Check found = check(problem, x, solution);
     const bool done = found.residual <= 2 * tolerance || solution.iterations == most_iterations;

@@ -1,9 +1,10 @@
 // Finite elements in the manner of the MiniFE mini-application: steady conduction on a brick of
 // trilinear hexahedra, assembled element by element into a sparse matrix and solved by conjugate
 // gradients. The boundary carries u = 1 + x + 2 y + 3 z + x y z, which is harmonic and lies in the
-// space of the elements, so every node must show it up to the solver's tolerance.
+// space of the elements, so every node must show it up to the solver's tolerance; stopped earlier,
+// the error in the norm of the matrix must have fallen.
 //
-//   fe [elements per side = 30]
+//   fe [elements per side = 30] [most iterations = enough]
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -132,6 +133,14 @@ void fix_boundary(const std::vector<bool>& fixed, const Vector& u, SparseMatrix&
     }
 }
 
+// Of x against the solution, in the norm that conjugate gradients minimise.
+double error_norm(const SparseMatrix& a, const Vector& x, const Vector& solution) {
+    Vector difference(x.size()), product(x.size());
+    combine(1.0, x, -1.0, solution, difference);
+    multiply(a, difference, product);
+    return std::sqrt(std::abs(dot(difference, product)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,13 +168,16 @@ int main(int argc, char** argv) {
     }
     fix_boundary(fixed, u, a, b);
 
-    pagelens_region_begin("solve");
-    const Solution solution = conjugate_gradients(a, b, x, 1e-12, 10 * mesh.side + 10);
-    pagelens_region_end("solve");
+    const int enough = 10 * mesh.side + 10;
+    const int most_iterations = argument(argc, argv, 2, enough, 100000, "most iterations");
+    const double at_start = error_norm(a, x, u);
+    const Solution solution = conjugate_gradients(a, b, x, 1e-12, most_iterations);
 
     double error = 0.0;
     for (std::size_t i = 0; i < u.size(); ++i) error = std::max(error, std::abs(x[i] - u[i]));
-    const bool ok = error <= 1e-8;  // u is between 1 and 8
+    // u is between 1 and 8. With nothing but the boundary there is no error to begin with.
+    const bool stopped = solution.iterations == most_iterations && most_iterations < enough;
+    const bool ok = stopped ? error_norm(a, x, u) < at_start : error <= 1e-8;
     std::printf("fe: %d^3 elements, %lld rows, %d iterations, residual %.1e, error %.1e: %s\n",
                 mesh.side, static_cast<long long>(a.rows()), solution.iterations,
                 norm(solution.residual) / norm(b), error, ok ? "ok" : "FAILED");

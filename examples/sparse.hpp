@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "pagelens.h"
+
 using Vector = std::vector<double>;
 
 struct SparseMatrix {
@@ -54,12 +56,15 @@ struct Solution {
 // Improves x until the residual falls below `tolerance` or `most_iterations` are done.
 inline Solution conjugate_gradients(const SparseMatrix& a, const Vector& b, Vector& x,
                                     double tolerance, int most_iterations) {
+    pagelens_region_begin("start");
     Vector r(b.size()), ap(b.size());
     multiply(a, x, ap);
     combine(1.0, b, -1.0, ap, r);
     Vector p = r;
     const double goal = tolerance * tolerance * dot(b, b);
     double rr = dot(r, r);
+    pagelens_region_end("start");
+    pagelens_region_begin("solve");
     int iteration = 0;
     for (; iteration < most_iterations && rr > goal; ++iteration) {
         multiply(a, p, ap);
@@ -70,6 +75,7 @@ inline Solution conjugate_gradients(const SparseMatrix& a, const Vector& b, Vect
         combine(1.0, r, next / rr, p, p);
         rr = next;
     }
+    pagelens_region_end("solve");
     multiply(a, x, ap);
     combine(1.0, b, -1.0, ap, ap);
     return {iteration, std::move(ap), std::move(r)};

@@ -1,15 +1,54 @@
 #include "core/accesses/sweeps.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <array>
+#include <cmath>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
+
+#include "core/frames/philox.hpp"
 
 namespace pagelens {
 namespace {
 
 constexpr std::uint64_t all_lines = ~std::uint64_t{0};
+
+// Number `number` of what a sweep draws from an array, uniform in [0, n); the bias is below
+// n / 2^64.
+std::uint64_t draw(std::size_t sweep, unsigned round, unsigned array, std::uint64_t number,
+                   std::uint64_t n) {
+    const PhiloxBlock bits =
+        philox4x32({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
+                    static_cast<std::uint32_t>(sweep), array},
+                   {static_cast<std::uint32_t>(Stream::declared_lines), round});
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((Wide{std::uint64_t{bits[0]} << 32 | bits[1]} * n) >> 64);
+}
+
+// Of the lines of an array that a walk with a stride moves, those that lie in one page. The k-th of
+// them is line floor(k * stride); after so many pages the pattern begins anew.
+constexpr std::uint64_t pattern_pages = 256;
+using Pattern = std::array<std::uint64_t, pattern_pages>;
+
+std::uint64_t strided_lines(std::uint64_t page, double stride) {
+    const double first = static_cast<double>(page * lines_per_page);
+    std::uint64_t lines = 0;
+    for (double k = std::ceil(first / stride);; ++k) {
+        const double line = std::floor(k * stride) - first;
+        if (line >= lines_per_page) return lines;
+        if (line >= 0) lines |= std::uint64_t{1} << static_cast<unsigned>(line);
+    }
+}
+
+std::unique_ptr<Pattern> pattern_of(const SweepStream& stream) {
+    if (stream.stride == 1) return nullptr;
+    auto pattern = std::make_unique<Pattern>();
+    for (std::uint64_t page = 0; page < pattern_pages; ++page)
+        (*pattern)[page] = strided_lines(page, stream.stride);
+    return pattern;
+}
 
 class SweepProgram final : public Program {
   public:
@@ -21,6 +60,10 @@ class SweepProgram final : public Program {
         }
         pages_.reserve(pages);
         for (std::uint64_t p = 0; p < pages; ++p) pages_.push_back(loops_.padding(VirtualPage(p)));
+        for (const Sweep& sweep : loops_.sweeps) {
+            auto& of_sweep = patterns_.emplace_back();
+            for (const SweepStream& s : sweep.streams) of_sweep.push_back(pattern_of(s));
+        }
         count_instructions();
     }
 
@@ -40,10 +83,21 @@ class SweepProgram final : public Program {
     [[nodiscard]] const SweepLoops& loops() const { return loops_; }
     [[nodiscard]] std::uint64_t first_page(unsigned array) const { return first_page_[array]; }
 
-    // The part of an array that is a thread's: pages [begin, end).
-    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> part(unsigned array,
+    // The lines that a stream moves of the pages of its array; null: all.
+    [[nodiscard]] const Pattern* pattern(std::size_t sweep, unsigned stream) const {
+        return patterns_[sweep][stream].get();
+    }
+
+    // Pages of a stream, over all threads.
+    [[nodiscard]] std::uint64_t walked(const SweepStream& s) const {
+        return s.pages != 0 ? s.pages : loops_.array_pages[s.array];
+    }
+
+    // The part of a stream that is a thread's: pages [begin, end) of the walk.
+    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> part(const SweepStream& s,
                                                                unsigned thread) const {
-        const std::uint64_t n = loops_.array_pages[array];
+        const std::uint64_t n = walked(s);
+        if (s.walk == Walk::shared) return {0, n};
         return {n * thread / loops_.threads, n * (thread + 1) / loops_.threads};
     }
 
@@ -51,7 +105,8 @@ class SweepProgram final : public Program {
     [[nodiscard]] std::uint64_t turns(const Sweep& sweep) const {
         std::uint64_t most = 0;
         for (const SweepStream& s : sweep.streams) {
-            most = std::max(most, loops_.array_pages[s.array] / loops_.threads + 1);
+            const std::uint64_t n = walked(s);
+            most = std::max(most, s.walk == Walk::shared ? n : n / loops_.threads + 1);
         }
         return most;
     }
@@ -60,11 +115,12 @@ class SweepProgram final : public Program {
     void count_instructions() {
         instructions_.assign(std::size_t{phases()} * threads(), 0);
         for (const Sweep& sweep : loops_.sweeps) {
-            std::uint64_t longest = 0;
+            double longest = 0;  // of a thread's
             for (const SweepStream& s : sweep.streams) {
-                longest = std::max(longest, loops_.array_pages[s.array]);
+                const auto pages = static_cast<double>(walked(s));
+                longest = std::max(longest, s.walk == Walk::shared ? pages : pages / threads());
             }
-            const double lines = static_cast<double>(longest) * lines_per_page / threads();
+            const double lines = longest * lines_per_page;
             const double repeats = loops_.phase_repeats[sweep.phase];
             for (unsigned t = 0; t < threads(); ++t) {
                 instructions_[std::size_t{sweep.phase} * threads() + t] +=
@@ -76,6 +132,7 @@ class SweepProgram final : public Program {
     SweepLoops loops_;
     std::vector<std::uint64_t> first_page_;
     std::vector<VirtualPage> pages_;
+    std::vector<std::vector<std::unique_ptr<Pattern>>> patterns_;  // [sweep][stream]
     std::vector<std::uint64_t> instructions_;
 };
 
@@ -102,13 +159,14 @@ class SweepCursor final : public Cursor {
     }
 
   private:
-    // One thread's way through its part of a stream's array: of `pages` pages it has reached number
+    // One thread's way through its part of a stream: of `pages` pages it has reached number
     // floor(turn * pages / turns), which never grows by more than one a turn.
-    struct Walk {
-        std::uint64_t first;  // page of the array
+    struct Way {
+        std::uint64_t first;  // page of the walk
         std::uint64_t pages;
         std::uint64_t at = 0;         // of the part
         std::uint64_t remainder = 0;  // turn * pages - at * turns
+        const Pattern* pattern;
         unsigned stream, thread;
     };
 
@@ -133,83 +191,137 @@ class SweepCursor final : public Cursor {
     void start_sweep(std::size_t number) {
         sweep_ = number;
         turn_ = 0;
-        walks_.clear();
+        ways_.clear();
         if (sweep_ == phase_end_) return;
         const Sweep& sweep = program_.loops().sweeps[sweep_];
         turns_ = program_.turns(sweep);
         for (unsigned thread = 0; thread < program_.threads(); ++thread) {
             for (unsigned stream = 0; stream < sweep.streams.size(); ++stream) {
-                const auto [begin, end] = program_.part(sweep.streams[stream].array, thread);
-                walks_.push_back(
-                    {.first = begin, .pages = end - begin, .stream = stream, .thread = thread});
+                const auto [begin, end] = program_.part(sweep.streams[stream], thread);
+                ways_.push_back({.first = begin,
+                                 .pages = end - begin,
+                                 .pattern = program_.pattern(sweep_, stream),
+                                 .stream = stream,
+                                 .thread = thread});
             }
         }
     }
+
+    // What a thread does with a page of a stream's walk in its turn.
+    struct Visit {
+        OpKind kind;
+        const SweepStream* stream;
+        const Pattern* pattern;
+        std::uint64_t at;  // of the walk
+        unsigned thread;
+    };
 
     void emit_turn() {
         const Sweep& sweep = program_.loops().sweeps[sweep_];
-        std::size_t first = batch_.size();
-        for (std::size_t at = 0; at < walks_.size(); ++at) {
-            visit(sweep, walks_[at]);
-            const bool last = at + 1 == walks_.size() || walks_[at + 1].thread != walks_[at].thread;
+        for (std::size_t at = 0; at < ways_.size(); ++at) {
+            visit(sweep, ways_[at]);
+            const bool last = at + 1 == ways_.size() || ways_[at + 1].thread != ways_[at].thread;
             if (!last) continue;
-            if (program_.loops().order == LineOrder::all) take_turns(first);
-            first = batch_.size();
+            if (program_.loops().order == LineOrder::all) {
+                emit_lines();
+            } else {
+                for (const Visit& v : visits_) emit_page(v);
+            }
+            visits_.clear();
         }
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
-        if (++turn_ > turns_) start_sweep(sweep_ + 1);
-    }
-
-    // The pages from batch_[first] on, each op with all of its lines, line by line in turn.
-    void take_turns(std::size_t first) {
-        const auto moves = [](const Op& op) { return op.kind() != OpKind::map_write; };
-        const auto begin = batch_.begin() + static_cast<std::ptrdiff_t>(first);
-        const auto lines = std::stable_partition(begin, batch_.end(), std::not_fn(moves));
-        turn_ops_.assign(lines, batch_.end());
-        batch_.erase(lines, batch_.end());
-        for (unsigned line = 0; line < lines_per_page; ++line) {
-            for (Op op : turn_ops_) {
-                op.lines = std::uint64_t{1} << line;
-                batch_.push_back(op);
-            }
+        if (++turn_ <= turns_) return;
+        for (const unsigned array : sweep.unmapped) {
+            batch_.push_back(make_op(OpKind::unmap,
+                                     static_cast<std::uint32_t>(program_.first_page(array)),
+                                     program_.loops().array_pages[array]));
         }
+        start_sweep(sweep_ + 1);
     }
 
-    void visit(const Sweep& sweep, Walk& walk) {
-        const SweepStream& s = sweep.streams[walk.stream];
-        const std::uint64_t before = walk.at;
+    void visit(const Sweep& sweep, Way& way) {
+        const SweepStream& s = sweep.streams[way.stream];
+        const std::uint64_t before = way.at;
         bool moved = turn_ == 0;
         if (turn_ > 0) {
-            walk.remainder += walk.pages;
-            moved = walk.remainder >= turns_;
+            way.remainder += way.pages;
+            moved = way.remainder >= turns_;
             if (moved) {
-                walk.remainder -= turns_;
-                ++walk.at;
+                way.remainder -= turns_;
+                ++way.at;
             }
-            if (s.kind == StreamKind::write && (turn_ == turns_ ? before < walk.pages : moved))
-                emit(OpKind::write_back, s, walk.first + before, walk.thread);
+            if (s.kind == StreamKind::write && (turn_ == turns_ ? before < way.pages : moved))
+                visits_.push_back(
+                    {OpKind::write_back, &s, way.pattern, way.first + before, way.thread});
         }
-        if (turn_ < turns_ && walk.pages > 0 && moved) {
-            if (sweep.first_touch) emit(OpKind::map_write, s, walk.first + walk.at, walk.thread);
-            emit(s.kind == StreamKind::stream_store ? OpKind::stream_store : OpKind::fetch, s,
-                 walk.first + walk.at, walk.thread);
+        if (turn_ < turns_ && way.pages > 0 && moved) {
+            const std::uint64_t at = way.first + way.at;
+            if (sweep.first_touch)
+                visits_.push_back({OpKind::map_write, &s, way.pattern, at, way.thread});
+            const bool past = s.kind == StreamKind::stream_store;
+            visits_.push_back(
+                {past ? OpKind::stream_store : OpKind::fetch, &s, way.pattern, at, way.thread});
         }
     }
 
-    void emit(OpKind kind, const SweepStream& s, std::uint64_t page_of_array, unsigned thread) {
-        const std::int64_t page = static_cast<std::int64_t>(page_of_array) + s.shift;
-        const auto pages = static_cast<std::int64_t>(program_.loops().array_pages[s.array]);
-        if (page < 0 || page >= pages) return;
-        batch_.push_back(make_op(kind,
-                                 static_cast<std::uint32_t>(program_.first_page(s.array) +
-                                                            static_cast<std::uint64_t>(page)),
-                                 all_lines, static_cast<std::uint16_t>(s.array + 1), thread));
+    // The turn's pages, line by line in turn.
+    void emit_lines() {
+        for (const Visit& v : visits_) {
+            if (v.kind == OpKind::map_write) emit_page(v);
+        }
+        for (unsigned line = 0; line < lines_per_page; ++line) {
+            for (const Visit& v : visits_) {
+                if (v.kind != OpKind::map_write) emit_line(v, line);
+            }
+        }
+    }
+
+    void emit_page(const Visit& v) {
+        if (v.stream->walk == Walk::random) {
+            emit(v, draw_from(v, v.at, pages_of(v)), all_lines);
+        } else if (const auto page = page_of(v); page < pages_of(v)) {
+            emit(v, page, lines_of(v, page));
+        }
+    }
+
+    void emit_line(const Visit& v, unsigned line) {
+        if (v.stream->walk == Walk::random) {
+            const std::uint64_t drawn =
+                draw_from(v, v.at * lines_per_page + line, pages_of(v) * lines_per_page);
+            emit(v, drawn / lines_per_page, std::uint64_t{1} << drawn % lines_per_page);
+        } else if (const auto page = page_of(v); page < pages_of(v)) {
+            emit(v, page, lines_of(v, page) & std::uint64_t{1} << line);
+        }
+    }
+
+    [[nodiscard]] std::uint64_t pages_of(const Visit& v) const {
+        return program_.loops().array_pages[v.stream->array];
+    }
+    // Of the array; at least `pages_of` where it lies outside.
+    [[nodiscard]] static std::uint64_t page_of(const Visit& v) {
+        return v.at + static_cast<std::uint64_t>(v.stream->shift);
+    }
+    [[nodiscard]] static std::uint64_t lines_of(const Visit& v, std::uint64_t page) {
+        const bool all = v.kind == OpKind::map_write || v.pattern == nullptr;
+        return all ? all_lines : (*v.pattern)[page % pattern_pages];
+    }
+    [[nodiscard]] std::uint64_t draw_from(const Visit& v, std::uint64_t number,
+                                          std::uint64_t n) const {
+        return draw(sweep_, round_, v.stream->array, number, n);
+    }
+
+    void emit(const Visit& v, std::uint64_t page_of_array, std::uint64_t lines) {
+        if (lines == 0) return;
+        const unsigned array = v.stream->array;
+        batch_.push_back(
+            make_op(v.kind, static_cast<std::uint32_t>(program_.first_page(array) + page_of_array),
+                    lines, static_cast<std::uint16_t>(array + 1), v.thread));
     }
 
     const SweepProgram& program_;
-    std::vector<Op> batch_;    // keeps its capacity: no allocation once the first turns are done
-    std::vector<Walk> walks_;  // of the sweep: thread by thread, stream by stream
-    std::vector<Op> turn_ops_;
+    std::vector<Op> batch_;      // keeps its capacity: no allocation once the first turns are done
+    std::vector<Way> ways_;      // of the sweep: thread by thread, stream by stream
+    std::vector<Visit> visits_;  // of a thread's turn
     unsigned phase_ = 0;
     unsigned round_ = 0;
     bool announce_ = false;
@@ -242,6 +354,13 @@ void check(const SweepLoops& loops) {
         for (const SweepStream& s : sweep.streams) {
             require(s.array < loops.array_pages.size(),
                     "a stream names an array that is not declared");
+            require(s.stride >= 1, "a stream's stride must be 1 or more lines");
+            require(s.walk != Walk::random || !sweep.first_touch,
+                    "pages that are drawn must have been touched before");
+        }
+        for (const unsigned array : sweep.unmapped) {
+            require(array < loops.array_pages.size(),
+                    "a sweep gives back an array that is not declared");
         }
     }
 }

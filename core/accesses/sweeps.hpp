@@ -19,21 +19,34 @@ enum class StreamKind : std::uint8_t {
     stream_store,  // non-temporal stores
 };
 
-// One array walked by a sweep. `shift` moves the walk by that many pages (a stencil's neighbouring
-// planes); what falls outside the array is skipped.
+enum class Walk : std::uint8_t {
+    parts,   // each thread over its own contiguous part
+    shared,  // each thread over all of it
+    random,  // each thread over as many pages' worth of lines as its part has, uniformly drawn from
+             // the whole array; drawn alike in every run. Unless lines are in order they are drawn
+             // 64 at a time, one of each index within the page: a cache whose sets the index is
+             // part of meets in each set independent lines, so every mean is the same.
+};
+
+// One array walked by a sweep, from its first page on. `shift` moves the walk by that many pages (a
+// stencil's neighbouring planes, a block of a matrix); what falls outside the array is skipped.
 struct SweepStream {
     unsigned array;
     StreamKind kind;
     std::int64_t shift = 0;
+    std::uint64_t pages = 0;  // how many it walks; 0: as many as the array has
+    double stride = 1;        // of `stride` lines, in order, one is moved
+    Walk walk = Walk::parts;
 };
 
-// One loop: its streams advance together from the first to the last element, each thread over its
-// own contiguous part; a longer array advances proportionally faster.
+// One loop: its streams advance together from the first to the last element; a longer walk advances
+// proportionally faster.
 struct Sweep {
     unsigned phase;
-    bool first_touch;              // maps the pages it visits
-    double instructions_per_line;  // of the sweep's longest array
+    bool first_touch;              // maps those of the pages it visits that are not mapped
+    double instructions_per_line;  // of the sweep's longest walk
     std::vector<SweepStream> streams;
+    std::vector<unsigned> unmapped = {};  // arrays that are given back when it ends
 };
 
 struct SweepLoops {

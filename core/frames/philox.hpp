@@ -34,7 +34,8 @@ enum class Stream : std::uint32_t {
     random_frames = 2,
     sampling = 3,
     ideal_twin = 4,
-    frequency = 5
+    frequency = 5,
+    declared_lines = 6
 };
 
 class Random {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -149,5 +150,131 @@ TEST_CASE("what cannot be swept is refused") {
     CHECK_THROWS_AS(declare_sweeps(triad(3, 4, 1)), std::invalid_argument);  // 3 pages, 4 threads
     SweepLoops loops = triad(8, 1, 1);
     loops.sweeps[1].streams[0].array = 3;
+    CHECK_THROWS_AS(declare_sweeps(loops), std::invalid_argument);
+}
+
+TEST_CASE("a walk covers as many pages as it is told, from its shift on") {
+    SweepLoops loops = triad(12, 2, 1);
+    loops.sweeps.push_back({1, false, 1.0, {{0, StreamKind::read, 3, 5}}});
+    std::map<std::uint32_t, int> reads;
+    for (const Op& op : all_ops(*declare_sweeps(loops)))
+        if (op.object == 1 && op.kind() == OpKind::fetch) ++reads[op.page];
+    for (std::uint32_t page = 0; page < 12; ++page)
+        CHECK(reads[page] == (3 <= page && page < 8 ? 2 : 1));  // 1 in the first touch
+}
+
+TEST_CASE("of so many lines one is moved, in any order of lines") {
+    for (const double stride : {1.0, 1.3, 2.0, 4.25, 70.0}) {
+        for (const LineOrder order : {LineOrder::by_set, LineOrder::all}) {
+            SweepLoops loops = triad(40, 1, 1);
+            loops.sweeps.push_back({1, false, 1.0, {{0, StreamKind::write, 0, 0, stride}}});
+            loops.order = order;
+            std::vector<int> read(40 * lines_per_page), written(read);
+            bool in_phase = false;
+            for (const Op& op : all_ops(*declare_sweeps(loops))) {
+                in_phase |= op.kind() == OpKind::phase && op.page == 1;
+                if (!in_phase || op.object != 1 || op.kind() == OpKind::stream_store) continue;
+                for (unsigned line = 0; line < lines_per_page; ++line) {
+                    auto& seen = op.kind() == OpKind::fetch ? read : written;
+                    seen[op.page * lines_per_page + line] += (op.lines >> line & 1) != 0;
+                }
+            }
+            std::vector<int> expected(read.size());
+            for (double at = 0; at < static_cast<double>(expected.size()); at += stride)
+                expected[static_cast<std::size_t>(at + 1e-9)] = 1;
+            CHECK(read == expected);
+            CHECK(written == expected);
+        }
+    }
+}
+
+TEST_CASE("a shared walk is every thread's, from its beginning to its end") {
+    SweepLoops loops = triad(12, 4, 1);
+    loops.sweeps.push_back({1, false, 1.0, {{1, StreamKind::read, 0, 0, 1, Walk::shared}}});
+    std::map<std::pair<std::uint32_t, unsigned>, int> reads;
+    bool in_phase = false;
+    for (const Op& op : all_ops(*declare_sweeps(loops))) {
+        in_phase |= op.kind() == OpKind::phase && op.page == 1;
+        if (in_phase && op.object == 2) ++reads[{op.page - 12, op.thread}];
+    }
+    for (std::uint32_t page = 0; page < 12; ++page) {
+        for (unsigned thread = 0; thread < 4; ++thread)
+            CHECK(reads[{page, thread}] == (page / 3 == thread ? 2 : 1));
+    }
+}
+
+TEST_CASE(
+    "drawn lines are spread evenly, differ from round to round, and come alike in every run") {
+    for (const LineOrder order : {LineOrder::by_set, LineOrder::all}) {
+        constexpr std::uint64_t table = 64, drawn = 4096;
+        const SweepLoops loops{
+            .array_pages = {table},
+            .sweeps = {{0, true, 1.0, {{0, StreamKind::write}}},
+                       {1, false, 1.0, {{0, StreamKind::write, 0, drawn, 1, Walk::random}}}},
+            .phase_repeats = {1, 2},
+            .threads = 2,
+            .order = order};
+        const auto program = declare_sweeps(loops);
+        std::vector<Op> fetched, written;
+        std::vector<std::uint64_t> of_page(table);
+        bool in_phase = false;
+        for (const Op& op : all_ops(*program)) {
+            in_phase |= op.kind() == OpKind::phase && op.page == 1;
+            if (!in_phase || op.kind() == OpKind::phase) continue;
+            (op.kind() == OpKind::fetch ? fetched : written).push_back(op);
+            if (op.kind() == OpKind::fetch)
+                of_page[op.page] += static_cast<unsigned>(std::popcount(op.lines));
+        }
+        // Each is written back where it was fetched, thread by thread in the same order.
+        for (unsigned thread = 0; thread < 2; ++thread) {
+            std::vector<std::pair<std::uint32_t, std::uint64_t>> in, out;
+            for (const Op& op : fetched)
+                if (op.thread == thread) in.emplace_back(op.page, op.lines);
+            for (const Op& op : written)
+                if (op.thread == thread) out.emplace_back(op.page, op.lines);
+            CHECK(in == out);
+            const auto half = in.begin() + static_cast<std::ptrdiff_t>(in.size() / 2);
+            CHECK_FALSE(std::equal(in.begin(), half, half));
+        }
+        // 128 draws of each page, or 64 times 128: within five standard deviations.
+        const double mean = 2.0 * drawn * lines_per_page / table;
+        const double unit = order == LineOrder::all ? 1 : lines_per_page;
+        for (const std::uint64_t n : of_page)
+            CHECK(std::abs(static_cast<double>(n) - mean) < 5 * std::sqrt(mean * unit));
+        const auto same = [](const Op& a, const Op& b) {
+            return a.page == b.page && a.lines == b.lines && a.thread == b.thread;
+        };
+        CHECK(std::ranges::equal(all_ops(*program), all_ops(*declare_sweeps(loops)), same));
+    }
+}
+
+TEST_CASE("a sweep gives its arrays back when it ends, and the next maps them again") {
+    SweepLoops loops = triad(8, 2, 3);
+    loops.sweeps.push_back({1, true, 1.0, {{1, StreamKind::write}}, {1}});
+    std::vector<bool> mapped(24, false);
+    int unmaps = 0;
+    for (const Op& op : all_ops(*declare_sweeps(loops))) {
+        if (op.kind() == OpKind::map_write) mapped[op.page] = true;
+        if (op.kind() != OpKind::unmap) continue;
+        ++unmaps;
+        CHECK(op.page == 8);
+        CHECK(op.lines == 8);
+        for (std::uint32_t page = 8; page < 16; ++page) {
+            CHECK(mapped[page]);
+            mapped[page] = false;
+        }
+    }
+    CHECK(unmaps == 3);
+}
+
+TEST_CASE("walks that cannot be are refused") {
+    SweepLoops loops = triad(8, 1, 1);
+    loops.sweeps[1].streams[0].stride = 0.5;
+    CHECK_THROWS_AS(declare_sweeps(loops), std::invalid_argument);
+    loops = triad(8, 1, 1);
+    loops.sweeps[0].streams[0].walk = Walk::random;
+    CHECK_THROWS_AS(declare_sweeps(loops), std::invalid_argument);
+    loops = triad(8, 1, 1);
+    loops.sweeps[1].unmapped = {3};
     CHECK_THROWS_AS(declare_sweeps(loops), std::invalid_argument);
 }

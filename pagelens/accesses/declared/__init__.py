@@ -1,0 +1,61 @@
+"""Declared workloads: the loops of well-known programs, stated at any size instead of traced.
+
+A module a family; each names its small real twin in examples/, which moves the same lines
+(tests/python/test_twins.py, docs/declared.md).
+"""
+
+from collections.abc import Callable
+
+from pagelens.accesses.declared.hydro import elements_side, hydro
+from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk
+from pagelens.accesses.declared.random_access import gups_hot, random_access
+from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solve
+from pagelens.accesses.declared.stencil import boxes_side, stencil
+from pagelens.accesses.declared.stream import KERNELS, stream
+from pagelens.accesses.declared.workload import DeclaredWorkload
+from pagelens.errors import UsageError
+from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.names import nearest
+from pagelens.units import format_size
+
+__all__ = [
+    "DECLARED",
+    "REPEATS",
+    "Array",
+    "DeclaredWorkload",
+    "Kind",
+    "Loops",
+    "Stream",
+    "Sweep",
+    "Walk",
+    "declared",
+]
+
+_WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes, threads, repeats)
+    **{f"stream-{kernel}": stream(kernel, Kind.stream_store) for kernel in KERNELS},
+    "triad": stream("triad", Kind.write),  # with ordinary stores, as a compiler makes it of examples/triad.c
+    "cg": lambda size, threads, repeats: cg(cube_side(size, threads), threads, repeats),
+    "minife": lambda size, threads, repeats: minife(cube_side(size, threads), threads, repeats),
+    "minife-solve": lambda size, threads, repeats: minife_solve(cube_side(size, threads), threads, repeats),
+    "random-access": random_access,
+    "gups-hot": gups_hot,
+    "stencil": lambda size, threads, repeats: stencil(boxes_side(size, threads), threads, repeats),
+    "hydro": lambda size, threads, repeats: hydro(elements_side(size), threads, repeats),
+}
+DECLARED = tuple(_WORKLOADS)
+REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; more would count the same again
+
+
+def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
+    """A declared workload of about `size_bytes`, run by `threads` threads, each with a part of every array.
+
+    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread.
+    """
+    if name not in _WORKLOADS:
+        raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")
+    least = threads * 1024 * FRAME_BYTES
+    if size_bytes < least:
+        raise UsageError(
+            f"size: {format_size(size_bytes)} for {threads} threads of {name}: at least {format_size(least)}"
+        )
+    return DeclaredWorkload(name, _WORKLOADS[name](size_bytes, threads, repeats), threads)

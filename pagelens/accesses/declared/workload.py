@@ -1,0 +1,60 @@
+"""Declared loops as a workload."""
+
+import hashlib
+from itertools import accumulate
+
+from pagelens import _core
+from pagelens.accesses.declared.loops import Loops, Stream, Sweep
+from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.machine.schema import Machine, PrivateCache
+
+
+class DeclaredWorkload(Workload):
+    """Loops as a Workload. Its private caches are replayed per placement, whatever the page size."""
+
+    def __init__(self, name: str, loops: Loops, threads: int) -> None:
+        super().__init__()
+        self.name, self.source, self.threads = name, "declared", threads
+        self.digest = hashlib.sha256(repr((name, loops, threads)).encode()).hexdigest()
+        self.share_seen, self.warnings = None, []
+        self.phases = list(dict.fromkeys(sweep.phase for sweep in loops.sweeps))
+        self.measured_phase = self.phases[-1]
+        pages = [max(threads, round(array.bytes / FRAME_BYTES)) for array in loops.arrays]
+        self.footprint_bytes = sum(pages) * FRAME_BYTES
+        self.objects = [ObjectInfo(0, "[kernel: page clearing]")] + [
+            ObjectInfo(index, array.name, bytes=count * FRAME_BYTES)
+            for index, (array, count) in enumerate(zip(loops.arrays, pages, strict=True), start=1)
+        ]
+        ends = accumulate(pages)
+        least = _core.large_block_bytes // FRAME_BYTES
+        self.large_blocks = [end - count for end, count in zip(ends, pages, strict=True) if count >= least]
+        self._loops, self._pages = loops, pages
+
+    def _compile(
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: _core.Padding,
+    ) -> _core.Program:
+        index = {array.name: position for position, array in enumerate(self._loops.arrays)}
+
+        def stream(s: Stream) -> tuple[int, _core.StreamKind, int, int, float, _core.Walk]:
+            pages = 0 if s.bytes is None else max(1, round(s.bytes / FRAME_BYTES))
+            return index[s.array], s.kind, round(s.shift_bytes / FRAME_BYTES), pages, s.stride, s.walk
+
+        def sweep(s: Sweep) -> _CoreSweep:
+            given_back = [index[name] for name in s.unmaps]
+            streams = [stream(one) for one in s.streams]
+            return self.phases.index(s.phase), s.first_touch, s.instructions_per_line, streams, given_back
+
+        sweeps = [sweep(s) for s in self._loops.sweeps]
+        repeats = [self._loops.repeats.get(phase, 1) for phase in self.phases]
+        return _core.declare_sweeps(self._pages, sweeps, repeats, self.threads, in_order, padding)
+
+
+_CoreSweep = tuple[
+    int, bool, float, list[tuple[int, _core.StreamKind, int, int, float, _core.Walk]], list[int]
+]

@@ -1,0 +1,176 @@
+"""Declared workloads against traces of the small real programs that they state at any size: the same lines of
+each object in each phase, below a cache that stands to the small problem as a real one to a large.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pagelens import _core
+from pagelens.accesses.declared import DeclaredWorkload, Loops
+from pagelens.accesses.declared.hydro import hydro
+from pagelens.accesses.declared.loops import Kind
+from pagelens.accesses.declared.random_access import gups_hot, random_access
+from pagelens.accesses.declared.sparse import cg, minife
+from pagelens.accesses.declared.stencil import stencil
+from pagelens.accesses.declared.stream import stream
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.accesses.workload import Workload
+from pagelens.frames import age_node, policies
+from pagelens.machine import load_machine
+from pagelens.replay import COUNTERS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MACHINE = load_machine("cori-knl-cache")
+Lines = Mapping[str, Mapping[str, tuple[int, int]]]  # read and written, by phase and object
+
+
+@dataclass(frozen=True)
+class Twin:
+    """`phases` and `objects`: what the declared ones are called in the trace, as a pattern."""
+
+    command: Sequence[str]
+    loops: Loops
+    l2_kib: int
+    phases: Mapping[tuple[str, ...], str]
+    objects: Mapping[tuple[str, ...], str]
+
+
+def site(file: str, text: str) -> str:
+    """A pattern for the objects that the line of `file` with `text` in it allocates."""
+    [line] = [
+        number for number, found in enumerate((EXAMPLES / file).read_text().splitlines(), 1) if text in found
+    ]
+    return rf".* \({file}:{line}\)(?: from .*)?"
+
+
+SOLVER = {
+    ("r",): site("sparse.hpp", "Vector r(b.size()), ap") + " #1",
+    ("ap",): site("sparse.hpp", "Vector r(b.size()), ap") + " #2",
+    ("p",): site("sparse.hpp", "Vector p = r"),
+}
+TWINS = {
+    "triad": Twin(
+        ["triad", "1", "3"], stream("triad", Kind.write)(3 << 20, 1, 2), 64,
+        {("initialise",): "initialise", ("warm-up", "triad"): "triad"},
+        {(array,): rf"array .* #{number}" for number, array in enumerate("abc", start=1)},
+    ),
+    "cg": Twin(
+        ["cg", "32", "3"], cg(32, 1, 2), 64,
+        {("generate",): "generate", ("start",): "start", ("warm-up", "solve"): "solve"},
+        {
+            ("starts",): site("cg.cpp", "a.starts.reserve"),
+            ("columns",): site("cg.cpp", "a.columns.reserve"),
+            ("values",): site("cg.cpp", "a.values.reserve"), ("b",): site("cg.cpp", "problem.b.reserve"),
+            ("x",): site("cg.cpp", "Vector x("), **SOLVER,
+        },
+    ),
+    "minife": Twin(
+        ["fe", "31", "3"], minife(32, 1, 2), 256,
+        {("structure",): "structure", ("assembly",): "assembly",
+         ("start",): "start", ("warm-up", "solve"): "solve"},
+        {
+            ("starts",): site("fe.cpp", "a.starts.reserve"),
+            ("columns",): site("fe.cpp", "a.columns.reserve"),
+            ("values",): site("fe.cpp", "a.values.assign"),
+            ("b",): site("fe.cpp", "Vector u, b(") + " #1",
+            ("x",): site("fe.cpp", "Vector u, b(") + " #2", **SOLVER,
+        },
+    ),
+    "random-access": Twin(
+        ["gups", "18", "2"], random_access(2 << 20, 1, 15), 128,
+        {("initialise",): "initialise", ("warm-up", "update"): "update"},
+        {("table",): site("gups.cpp", "table(words)")},
+    ),
+    "gups-hot": Twin(
+        ["gups", "19", "1", "10"], gups_hot(4 << 20, 1, 7), 256,
+        {("initialise",): "initialise", ("warm-up", "update"): "update"},
+        {("hot", "cold"): site("gups.cpp", "table(words)")},
+    ),
+    "stencil": Twin(
+        ["stencil", "5", "24", "2"], stencil(5, 1, 1, cells=24), 256,
+        {("warm-up",): "steps"}, {("u", "v"): r"main \(stencil.cpp:.*"},
+    ),
+    "hydro": Twin(
+        ["hydro", "31", "1"], hydro(31, 1, 1), 128, {("warm-up",): "steps"},
+        {
+            ("position",): site("hydro.cpp", "mesh.position.push_back"),
+            ("velocity",): site("hydro.cpp", "mesh.velocity.resize"),
+            ("force",): site("hydro.cpp", "mesh.force.resize"),
+            ("node_mass",): site("hydro.cpp", "mesh.node_mass.resize"),
+            ("mass",): site("hydro.cpp", "mesh.mass.assign"),
+            ("energy",): site("hydro.cpp", "mesh.energy.assign"),
+            ("volume", "pressure", "sound", "damping"): site("hydro.cpp", "field->resize"),
+            ("nodes",): site("hydro.cpp", "mesh.nodes.emplace_back"),
+            ("gradients",): site("hydro.cpp", "std::vector<Corner> gradients("),
+            ("before",): site("hydro.cpp", "std::vector<Point> before"),
+        },
+    ),
+}  # fmt: skip
+
+
+def lines(workload: Workload, l2_kib: int) -> Lines:
+    """Of all lines, what passes an L2 of so many ways and KiB."""
+    ways = 16
+    counters = _core.replay(
+        workload.compile(MACHINE, 12),
+        policies["contiguous"].place(MACHINE, age_node(MACHINE, 3, 0)),
+        _core.Hierarchy(
+            l2_sets=l2_kib * 1024 // 64 // ways, l2_ways=ways, l2_shared_by=1, slots=MACHINE.slots, ways=1
+        ),
+        ranks=1, sampling=_core.Sampling(), scaled=False, two_way=False, ideal=False, map_bins=64,
+        seed=0, node=0, cancel=_core.CancelFlag(),
+    )  # fmt: skip
+    table = counters.table
+    return {
+        phase: {
+            known.name: tuple(
+                int(table[number, known.index, COUNTERS.index(count)])
+                for count in ("msc_reads", "msc_writes")
+            )
+            for known in workload.objects
+        }
+        for number, phase in enumerate(workload.phases)
+    }
+
+
+def total(found: Lines, phases: str, objects: str) -> tuple[int, int]:
+    """Of all phases and objects that match."""
+    some = [
+        moved
+        for phase, of_phase in found.items()
+        if re.fullmatch(phases, phase)
+        for name, moved in of_phase.items()
+        if re.fullmatch(objects, name)
+    ]
+    assert some, f"no {objects} in {phases}: {found}"
+    return sum(moved[0] for moved in some), sum(moved[1] for moved in some)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_declared_workload_moves_the_lines_of_its_small_real_twin(
+    name: str, examples: Path, tmp_path: Path
+) -> None:
+    twin = TWINS[name]
+    trace = tmp_path / "twin.trace"
+    trace_program(TraceRequest([str(examples / twin.command[0]), *twin.command[1:]], str(trace)))
+    real, stated = (
+        lines(open_trace(trace), twin.l2_kib),
+        lines(DeclaredWorkload(name, twin.loops, 1), twin.l2_kib),
+    )
+    held = twin.l2_kib * 1024 // 64  # what stays dirty is written back in the phase after, if it is needed
+    for phases, phase in twin.phases.items():
+        for objects, pattern in twin.objects.items():
+            of_real, of_stated = (
+                total(real, phase, pattern),
+                total(stated, "|".join(phases), "|".join(objects)),
+            )
+            where = f"{objects} in {phase}: really {of_real}, as stated {of_stated}"
+            assert of_stated[0] == pytest.approx(of_real[0], rel=0.01, abs=16), where
+            if of_stated[1] != pytest.approx(of_real[1], rel=0.01, abs=16):
+                assert abs(of_stated[1] - of_real[1]) <= held, where
+                held -= abs(of_stated[1] - of_real[1])
