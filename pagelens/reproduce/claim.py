@@ -46,7 +46,7 @@ class Row:
 
 
 def near(obtained: float, published: float) -> bool:
-    """Whether a ratio (1.8 times as long) counts as the published one: within a quarter of it.
+    """Whether a figure (of "80% slower", 0.8) counts as the published one: within a quarter of it.
 
     For all documents that state a single figure; where one gives a range, that decides.
     """

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option, Typer
 
 from pagelens import _core
+from pagelens.drawing import Drawing
 from pagelens.errors import Interrupted
 from pagelens.explain.outputs import claim_directory
 from pagelens.files import write_whole
@@ -21,7 +22,7 @@ from pagelens.reproduce.study import Study
 from pagelens.reproduce.terminal import render_terminal
 from pagelens.reproduce.work import Scale, Work
 
-PAGE, DATA = "reproduce.html", "reproduce.json"
+PAGE, DATA, FIGURES = "reproduce.html", "reproduce.json", "figures"
 
 EXAMPLES = """Examples:
 
@@ -38,7 +39,7 @@ Names = Annotated[
 ]
 Quick = Annotated[bool, Option("--quick", help="Fewer nodes and points, the same claims.")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
-Output = Annotated[Path, Option("--output", "-o", metavar="DIR", help=f"For {PAGE} and {DATA}.")]
+Output = Annotated[Path, Option("--output", "-o", metavar="DIR", help=f"For {PAGE}, {DATA} and {FIGURES}/.")]
 Json = Annotated[bool, Option("--json", help="Print the rows as JSON (docs/reproduce.md).")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")]
 
@@ -99,3 +100,11 @@ def _write(found: Reproduction, directory: Path) -> None:
     write_whole(directory / DATA, lambda path: path.write_text(data))
     page = render_page(found)
     write_whole(directory / PAGE, lambda path: path.write_text(page))
+    figures = directory / FIGURES
+    figures.mkdir(exist_ok=True)
+    for figure in found.studies[-1][1].figures:  # of the studies before they are there
+        _write_figure(figures / f"{figure.key}.svg", figure)
+
+
+def _write_figure(final: Path, figure: Drawing) -> None:
+    write_whole(final, lambda path: path.write_text(figure.svg))

@@ -60,6 +60,7 @@ class Reproduction:
                     "note": study.note,
                     "score": _score(score(findings.rows)),
                     "rows": [_row(row) for row in findings.rows],
+                    "figures": [figure.key for figure in findings.figures],
                 }
                 for study, findings in self.studies
             ],

@@ -22,10 +22,9 @@ def score_in_words(found: Score) -> str:
     """As "5 of 6 predicted claims hold, 1 does not"."""
     if not found.claims:
         return "no predicted claims"
-    verb = "holds" if found.held == 1 and found.claims == 1 else "hold"
-    claims = "claim" if found.claims == 1 else "claims"
+    verb = "holds" if found.held == 1 else "hold"
     rest = f", {found.failed} {'does' if found.failed == 1 else 'do'} not" if found.failed else ""
-    return f"{found.held} of {found.claims} predicted {claims} {verb}{rest}"
+    return f"{found.held} of {found.claims} predicted claims {verb}{rest}"
 
 
 def _head(found: Reproduction) -> Iterator[str]:

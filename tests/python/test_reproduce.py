@@ -71,11 +71,11 @@ def test_near_is_within_a_quarter() -> None:
 def test_what_fails_is_shown_as_such_everywhere(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(holds=False, claim="Aged nodes are slow")))
     text = render_terminal(found)
-    assert text.startswith("1 of 2 predicted claims hold, 1 does not")
+    assert text.startswith("1 of 2 predicted claims holds, 1 does not")
     assert re.search(r"^FAILS +Aged nodes are slow", text, re.MULTILINE)
     assert re.search(r"^holds +Fresh nodes are fast", text, re.MULTILINE)
     page = (tmp_path / "reproduce.html").read_text()
-    assert "1 of 2 predicted claims hold, 1 does not" in page
+    assert "1 of 2 predicted claims holds, 1 does not" in page
     assert '<tr class="failed"><td class="name">Aged nodes are slow' in page
     assert page.count("does not hold") >= 2  # in the conclusion and in the table
     data = json.loads((tmp_path / "reproduce.json").read_text())
@@ -158,7 +158,8 @@ def test_a_stopped_study_leaves_those_before_it(tmp_path: Path) -> None:
     last = Study("last", "Endless", "Nobody", stopped)
     with pytest.raises(Interrupted, match="stopped with 1 of 2 studies complete; their page is"):
         reproduce(tmp_path, study("one", row()), last)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["reproduce.html", "reproduce.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "reproduce.html", "reproduce.json"]
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["one-figure.svg"]
     assert json.loads((tmp_path / "reproduce.json").read_text())["missing"] == ["last"]
     assert "these studies have not run yet: last" in (tmp_path / "reproduce.html").read_text()
 

@@ -18,7 +18,11 @@ from pagelens.reproduce.work import Scale, Work
 FAILING = {
     "snoop-filter": set(),
     "page-walks": set(),
-    "red-storm": {"Bank swizzle takes the sawtooth away"},
+    "red-storm": {
+        "Bank swizzle takes the sawtooth away",
+        "Linux, fragmented: the worst case, by row conflicts and cache aliasing",
+    },
+    "hpccg": {"32 nodes: HPCCG at its worst offset against its best, the same on each node"},
     "dgemm": {
         "2 MiB pages: runs more than 10% slower than the fastest",
         "Runs with more than twice the fewest L2 fills are slow",

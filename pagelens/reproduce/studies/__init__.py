@@ -12,6 +12,7 @@ MODULES = {
     "dgemm": "pagelens.reproduce.studies.dgemm",
     "page-walks": "pagelens.reproduce.studies.page_walks",
     "red-storm": "pagelens.reproduce.studies.red_storm",
+    "hpccg": "pagelens.reproduce.studies.hpccg",
 }
 
 
