@@ -8,8 +8,8 @@ import pytest
 from pagelens import _core
 from pagelens.machine import load_machine
 from pagelens.reproduce.claim import Kind, Row
-from pagelens.reproduce.dgemm_program import Dgemm
-from pagelens.reproduce.stream_program import SLIDE, STREAM_C, Kernel, Stream, l2_hits, run
+from pagelens.reproduce.programs.dgemm import Dgemm
+from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Kernel, Stream, l2_hits, run
 from pagelens.reproduce.studies import find_study
 from pagelens.reproduce.study import Findings
 from pagelens.reproduce.work import Scale, Work

@@ -1,7 +1,5 @@
 """DGEMM's tail on a fleet of Skylakes: 2 MiB against 1 GiB pages, L2 fills, snoop filter; and HPL."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,54 +9,17 @@ from numpy.typing import NDArray
 from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import Machine, load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.dgemm_program import PAGE_BYTES, Dgemm, Run
+from pagelens.reproduce.programs.dgemm import Dgemm
+from pagelens.reproduce.programs.dgemm_runs import SLOW, Frames, Runs
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
 MACHINE = "skx-8160"
 RUNS_A_NODE = 7
-GIB_PAGES = (1 << 30) // PAGE_BYTES
-SLOW = 1.10  # times the fastest run
 MOST_CORES = 6  # of 24: those with the most fills of a run
 HPL_NODES, CALIBRATION_NODES = 1736, 31
 
 Floats = NDArray[np.float64]
-Frames = NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Runs with one kind of pages; arrays have an entry a run."""
-
-    runs: Sequence[Run]
-
-    def total(self, name: str) -> Floats:
-        """A counter of all cores."""
-        return np.array([run.total(name) for run in self.runs])
-
-    def by_core(self, name: str) -> Floats:
-        """[run, core]"""
-        return np.array([run.counts[name] for run in self.runs])
-
-    @property
-    def overlapped(self) -> Floats:
-        """Seconds by the time model: of the slowest core, for which the others wait."""
-        return np.array([run.time_s.max() for run in self.runs])
-
-    @property
-    def serial(self) -> Floats:
-        """Seconds of the slowest core if no waiting overlaps arithmetic: the other bound."""
-        return np.array([run.serial_s.max() for run in self.runs])
-
-    @property
-    def scheduled(self) -> Floats:
-        """The same where faster cores take work of slower ones: dynamic scheduling."""
-        return np.array([run.serial_s.mean() for run in self.runs])
-
-    @property
-    def slow(self) -> NDArray[np.bool_]:
-        """By the other bound: by the time model none is."""
-        return np.asarray(self.serial > SLOW * self.serial.min())
 
 
 def run(work: Work) -> Findings:
@@ -66,30 +27,11 @@ def run(work: Work) -> Findings:
     machine = load_machine(MACHINE)
     program = Dgemm(machine)
     count = RUNS_A_NODE * work.pick(500, 20)
-    pool = machine.ddr.size.value // PAGE_BYTES
-    colours = _colours(machine, pool)
-
-    def random(number: int) -> Frames:
-        draw = np.random.default_rng([work.seed, number]).permutation(pool)
-        return draw[: program.pages].astype(np.uint64)
-
-    def contiguous(number: int) -> Frames:
-        first = np.random.default_rng([work.seed, number]).integers(pool // GIB_PAGES) * GIB_PAGES
-        return (first + np.arange(program.pages)).astype(np.uint64)
-
-    def coloured(number: int) -> Frames:
-        """The workspace on frames of the colours that the first pages of memory have, the rest anywhere."""
-        frames = random(number)
-        choose = np.random.default_rng([work.seed, number, 1])
-        for page in range(program.workspace_pages):
-            alike = np.flatnonzero(colours == colours[page])
-            frames[page] = choose.choice(alike)
-        return frames
-
-    small = Runs(work.map(lambda number: program.run(random(number)), range(count)))
+    frames = Frames(machine, program, work.seed)
+    small = Runs(work.map(lambda number: program.run(frames.random(number)), range(count)))
     few = range(count // 10)
-    large = Runs(work.map(lambda number: program.run(contiguous(number)), few))
-    by_colour = Runs(work.map(lambda number: program.run(coloured(number)), few))
+    large = Runs(work.map(lambda number: program.run(frames.contiguous(number)), few))
+    by_colour = Runs(work.map(lambda number: program.run(frames.coloured(number)), few))
     rows = (
         _tail("2 MiB pages: runs more than 10% slower than the fastest", "about 1%", 0.01, small),
         _tail("1 GiB pages: the same", "none", 0.0, large),
@@ -117,17 +59,6 @@ def run(work: Work) -> Findings:
             ),
         ),
     )
-
-
-def _colours(machine: Machine, pool: int) -> NDArray[np.int64]:
-    """A number of each frame of 2 MiB: frames of one number have the same slice at every place in them."""
-    assert machine.snoop_filter is not None
-    form = machine.snoop_filter.slice_hash()
-    assert form is not None
-    places = np.uint64(1) << np.arange(6, 21, dtype=np.uint64)
-    addresses = np.arange(pool, dtype=np.uint64)[:, None] * np.uint64(PAGE_BYTES) + places[None, :]
-    slices = form.hash()(addresses.ravel()).reshape(pool, len(places))
-    return np.unique(slices, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 # --- the claims ---

@@ -1,7 +1,6 @@
 """STREAM's sawtooth on Red Storm: row conflicts by the spacing of arrays, under Catamount and under Linux."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,86 +9,31 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
-from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.machine.dram import Dram
-from pagelens.machine.quantities import LINE_BYTES
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.stream_program import (
-    SLIDE,
-    STREAM_C,
-    Cost,
-    Kernel,
-    Layout,
-    Stream,
-    Translation,
-    contiguous,
-    run,
+from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Layout
+from pagelens.reproduce.programs.stream_sweep import (
+    CONFLICT_BYTES,
+    COUNTED,
+    LARGEST_OFFSET,
+    LEVEL,
+    LONG,
+    WINDOW_BYTES,
+    Linux,
+    Sweep,
+    aliasing_offsets,
+    kernel_of,
+    point,
 )
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
-ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768
-CONFLICT_BYTES, WINDOW_BYTES = 128 << 10, 16 << 10  # between arrays; the published rule of the dips
-L1_WAY_BYTES = 32 << 10  # arrays that lie a multiple of this apart have their lines in the same sets of L1
-WARM_UP, COUNTED = 1 << 13, 1 << 12  # lines of each array: L2 is full of them, then two periods of banks
-LONG = 1 << 16  # of placements that do not repeat with the banks
 DIP = 0.10  # slower by more is a dip, by less none
 SIMILAR = 0.25  # so much slower is still similar
 SAME = 0.03  # times that differ by less are the same
-LEVEL = 0.10  # of lines: above it an adaptive mapping shuffles (assumed; CUG 2008 gives none)
 STORES = {"ordinary": _core.AccessKind.write, "non-temporal": _core.AccessKind.stream_store}
-FRAGMENTED = "boot; age(mix=red-storm); run"
 LAYOUTS = (SLIDE, STREAM_C)
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A kernel over the offsets of the study."""
-
-    offsets: NDArray[np.int64]
-    kernel: Kernel
-    costs: Sequence[Cost]
-
-    @property
-    def seconds(self) -> Floats:
-        """Of an element."""
-        return np.array([cost.seconds for cost in self.costs])
-
-    @property
-    def bandwidth(self) -> Floats:
-        """Bytes a second, as STREAM counts them."""
-        return np.array([cost.bandwidth for cost in self.costs])
-
-    @property
-    def aliased(self) -> NDArray[np.bool_]:
-        """Where lines of the three arrays push each other out of L1 (counted: hits of L2 an element)."""
-        return np.array([cost.l2_hits > 0.5 for cost in self.costs])
-
-    @property
-    def near(self) -> NDArray[np.bool_]:
-        """Where two arrays of the kernel are within the window of a multiple of the conflict stride."""
-        distance = np.full(len(self.offsets), CONFLICT_BYTES)
-        for first in self.kernel.places:
-            for second in self.kernel.places:
-                if first < second:
-                    spacing = (second - first) * 8 * (ELEMENTS + self.offsets) % CONFLICT_BYTES
-                    distance = np.minimum(distance, np.minimum(spacing, CONFLICT_BYTES - spacing))
-        return distance <= WINDOW_BYTES
-
-    @property
-    def slower(self) -> Floats:
-        """Than the median without conflicts of either kind: 0.5 takes 1.5 times as long."""
-        free = ~self.near & ~self.aliased
-        return np.asarray(self.seconds / np.median(self.seconds[free]) - 1)
-
-    def windows(self) -> list[NDArray[np.int64]]:
-        """Indexes of the offsets of each dip, those at the sweep's ends left out: they may be cut off."""
-        edges = np.flatnonzero(np.diff(self.near.astype(int)))
-        runs = np.split(np.arange(len(self.near)), edges + 1)
-        return [each for each in runs[1:-1] if self.near[each[0]]]
 
 
 def run_study(work: Work) -> Findings:
@@ -105,7 +49,7 @@ def run_study(work: Work) -> Findings:
         parts = [(places, int(offset)) for places in kernels for offset in at]
         costs = work.map(lambda part: point(machine, *part, lines, STORES[store]), parts)
         return {
-            places: Sweep(at, _kernel(places), costs[number * len(at) : (number + 1) * len(at)])
+            places: Sweep(at, kernel_of(places), costs[number * len(at) : (number + 1) * len(at)])
             for number, places in enumerate(kernels)
         }
 
@@ -158,92 +102,6 @@ def run_study(work: Work) -> Findings:
             ),
         ),
     )
-
-
-def aliasing_offsets() -> NDArray[np.int64]:
-    """At which neighbouring arrays lie a multiple of a way of L1 apart."""
-    first = -(ELEMENTS * 8) % L1_WAY_BYTES // 8
-    return np.arange(first, LARGEST_OFFSET + 1, L1_WAY_BYTES // 8)
-
-
-def point(
-    machine: Machine,
-    places: tuple[int, ...],
-    offset: int,
-    lines: int,
-    store: _core.AccessKind = _core.AccessKind.write,
-    translate: Translation = contiguous,
-) -> Cost:
-    """One point of a sweep."""
-    return run(machine, _stream(offset), _kernel(places), lines, WARM_UP, translate, store)
-
-
-def _stream(offset: int) -> Stream:
-    return Stream(ELEMENTS, offset)
-
-
-def _kernel(places: tuple[int, ...]) -> Kernel:
-    return Kernel("", places[:-1], places[-1])
-
-
-@dataclass(frozen=True)
-class Linux:
-    """Triad where Linux, or a map that the slides propose, gives the frames."""
-
-    machine: Machine
-    work: Work
-    kernel: Kernel
-
-    def frames(self, history: str, node: int, policy: str = "aged") -> NDArray[np.uint32]:
-        """In the order of first touch, as many as the arrays can need."""
-        at = Node(self.machine, self.work.seed, node, grain=1, history=parse_history(history))
-        pages = 3 * (ELEMENTS + LARGEST_OFFSET) * 8 // 4096
-        return policies[policy].place(self.machine, at).first_frames(1, pages)
-
-    def point(self, offset: int, translate: Translation) -> Cost:
-        """Of a sweep."""
-        lines = self.work.pick(LONG // 2, LONG // 16)
-        return point(self.machine, self.kernel.places, offset, lines, translate=translate)
-
-    def sweep(self, offsets: NDArray[np.int64], frames: Callable[[int], NDArray[np.uint32]]) -> Sweep:
-        """`frames` of the number of a run, which is that of its offset."""
-
-        def one(number: int) -> Cost:
-            translate = _stream(int(offsets[number])).on_frames(frames(number))
-            return self.point(int(offsets[number]), translate)
-
-        return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))
-
-    def runs(self, count: int) -> Sweep:
-        """Runs over whole arrays on fragmented nodes, one at each of so many offsets and where L1 aliases."""
-        evenly = np.arange(count) * LARGEST_OFFSET // count // 8 * 8
-        offsets = np.union1d(evenly, aliasing_offsets())
-        lines = ELEMENTS * 8 // LINE_BYTES
-
-        def one(number: int) -> Cost:
-            stream = _stream(int(offsets[number]))
-            frames = self.frames(FRAGMENTED, number)
-            return run(self.machine, stream, self.kernel, lines, translate=stream.on_frames(frames))
-
-        return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))
-
-    def adapted(self, offsets: NDArray[np.int64]) -> tuple[Sweep, Sweep]:
-        """Contiguous frames; and after shuffles to random frames while conflicts are above the level."""
-
-        def one(offset: int) -> tuple[Cost, Cost]:
-            first = last = self.point(offset, contiguous)
-            shuffles = 0
-            while last.conflict_share > LEVEL and shuffles < 3:
-                translate = _stream(offset).on_frames(self.frames("boot; run", offset + shuffles, "random"))
-                last = self.point(offset, translate)
-                shuffles += 1
-            return first, last
-
-        found = self.work.map(one, offsets.tolist())
-        return (
-            Sweep(offsets, self.kernel, [first for first, _ in found]),
-            Sweep(offsets, self.kernel, [last for _, last in found]),
-        )
 
 
 # --- the claims ---
@@ -339,7 +197,7 @@ SWIZZLE = (
 
 def _smooth(what: str, sweeps: Iterable[Sweep], reason: str = "") -> Row:
     """What a mitigation leaves of the dips."""
-    left = np.concatenate([_over_median(each)[~each.aliased] for each in sweeps])
+    left = np.concatenate([each.over_median[~each.aliased] for each in sweeps])
     worst, share = float(left.max()), float((left > DIP).mean())
     return Row(
         f"{what} the sawtooth away",
@@ -358,16 +216,8 @@ def _smooth(what: str, sweeps: Iterable[Sweep], reason: str = "") -> Row:
     )
 
 
-def _over_median(sweep: Sweep) -> Floats:
-    return np.asarray(sweep.seconds / np.median(sweep.seconds[~sweep.aliased]) - 1)
-
-
-def _over_best(sweep: Sweep) -> Floats:
-    return np.asarray(sweep.seconds / sweep.seconds.min() - 1)
-
-
 def _fresh(fresh: Sweep) -> Row:
-    worst = float(_over_best(fresh)[~fresh.aliased].max())
+    worst = float(fresh.over_best[~fresh.aliased].max())
     return Row(
         "Linux, freshly booted: the sawtooth is not there",
         "slide 15",
@@ -381,7 +231,7 @@ def _fresh(fresh: Sweep) -> Row:
 
 def _aliasing(catamount: Sweep, fresh: Sweep) -> Row:
     of_catamount = float(catamount.slower[catamount.aliased & ~catamount.near].min())
-    of_linux = float(_over_best(fresh)[fresh.aliased].min())
+    of_linux = float(fresh.over_best[fresh.aliased].min())
     return Row(
         "Dips from cache aliasing, on Linux and on Catamount",
         "slide 15",
@@ -414,7 +264,7 @@ def _varies(runs: Sweep) -> Row:
 
 
 def _worst(runs: Sweep) -> Row:
-    slower = _over_best(runs)
+    slower = runs.over_best
     worst, plain = float(slower.max()), float(slower[~runs.aliased].max())
     return Row(
         "Linux, fragmented: the worst case, by row conflicts and cache aliasing",

@@ -1,0 +1,92 @@
+"""DGEMM on a fleet: the frames of its runs, and what they come to together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.machine import Machine
+from pagelens.reproduce.programs.dgemm import PAGE_BYTES, Dgemm, Run
+
+GIB_PAGES = (1 << 30) // PAGE_BYTES
+SLOW = 1.10  # times the fastest run
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.uint64]
+
+
+class Frames:
+    """Numbers of frames of 2 MiB for a program's pages; a run has the same ones whenever it is asked for."""
+
+    def __init__(self, machine: Machine, program: Dgemm, seed: int) -> None:
+        self._program, self._seed = program, seed
+        self._pool = machine.ddr.size.value // PAGE_BYTES
+        self._colours = _colours(machine, self._pool)
+
+    def random(self, number: int) -> Numbers:
+        """Drawn without putting back."""
+        draw = np.random.default_rng([self._seed, number]).permutation(self._pool)
+        return draw[: self._program.pages].astype(np.uint64)
+
+    def contiguous(self, number: int) -> Numbers:
+        """The beginning of one of the pages of 1 GiB."""
+        first = np.random.default_rng([self._seed, number]).integers(self._pool // GIB_PAGES) * GIB_PAGES
+        return (first + np.arange(self._program.pages)).astype(np.uint64)
+
+    def coloured(self, number: int) -> Numbers:
+        """The workspace on frames of the colours that the first pages of memory have, the rest anywhere."""
+        free = np.random.default_rng([self._seed, number]).permutation(self._pool)
+        colours = self._colours[: self._program.workspace_pages]
+        frames = []
+        for colour in colours:
+            place = int(np.argmax(self._colours[free] == colour))  # the first of that colour
+            frames.append(free[place])
+            free = np.delete(free, place)
+        return np.array([*frames, *free[: self._program.pages - len(frames)]], dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs with one kind of pages; arrays have an entry a run."""
+
+    runs: Sequence[Run]
+
+    def total(self, name: str) -> Floats:
+        """A counter of all cores."""
+        return np.array([run.total(name) for run in self.runs])
+
+    def by_core(self, name: str) -> Floats:
+        """[run, core]"""
+        return np.array([run.counts[name] for run in self.runs])
+
+    @property
+    def overlapped(self) -> Floats:
+        """Seconds by the time model: of the slowest core, for which the others wait."""
+        return np.array([run.time_s.max() for run in self.runs])
+
+    @property
+    def serial(self) -> Floats:
+        """Seconds of the slowest core if no waiting overlaps arithmetic: the other bound."""
+        return np.array([run.serial_s.max() for run in self.runs])
+
+    @property
+    def scheduled(self) -> Floats:
+        """The same where faster cores take work of slower ones: dynamic scheduling."""
+        return np.array([run.serial_s.mean() for run in self.runs])
+
+    @property
+    def slow(self) -> NDArray[np.bool_]:
+        """By the other bound: by the time model none is."""
+        return np.asarray(self.serial > SLOW * self.serial.min())
+
+
+def _colours(machine: Machine, pool: int) -> NDArray[np.int64]:
+    """A number of each frame of 2 MiB: frames of one number have the same slice at every place in them."""
+    assert machine.snoop_filter is not None
+    form = machine.snoop_filter.slice_hash()
+    assert form is not None
+    places = np.uint64(1) << np.arange(6, 21, dtype=np.uint64)
+    addresses = np.arange(pool, dtype=np.uint64)[:, None] * np.uint64(PAGE_BYTES) + places[None, :]
+    slices = form.hash()(addresses.ravel()).reshape(pool, len(places))
+    return np.unique(slices, axis=0, return_inverse=True)[1].reshape(-1)
