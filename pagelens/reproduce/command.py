@@ -35,7 +35,7 @@ EXAMPLES = """Examples:
 
 Names = Annotated[
     list[str] | None,
-    Argument(metavar="[NAME]...", help=f"Studies; without any, all: {', '.join(MODULES)}."),
+    Argument(metavar="NAME", help=f"Studies; without any, all: {', '.join(MODULES)}."),
 ]
 Quick = Annotated[bool, Option("--quick", help="Fewer nodes and points, the same claims.")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]

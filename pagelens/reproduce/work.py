@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -54,11 +54,11 @@ class Work:
         futures: dict[Future[Result], int] = {}
         try:
             futures = {pool.submit(function, part): number for number, part in enumerate(given)}
-            running = set(futures)
-            while running and not self.cancel:
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                results |= {futures[future]: future.result() for future in finished}
+            for future in as_completed(futures):
+                results[futures[future]] = future.result()
                 self.progress(len(results), len(given))
+                if self.cancel:
+                    break
         except _core.Cancelled:
             pass  # `cancel` says so, too
         finally:
