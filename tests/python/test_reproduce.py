@@ -85,8 +85,10 @@ def test_what_fails_is_shown_as_such_everywhere(tmp_path: Path) -> None:
 
 def test_lines_of_a_terminal_fit_80_columns(tmp_path: Path) -> None:
     long = "A claim of many words that goes on and on until no line of a terminal can hold it any more"
-    found = reproduce(tmp_path, study("a-study-of-a-long-name", row(claim=long), row(Kind.INPUT, None, long)))
-    assert max(map(len, render_terminal(found).splitlines())) <= 80
+    full = value("x" * 100, share=1.0)  # cells without a blank fill their columns
+    rows = [Row(text, "table 2", Kind.PREDICTED, full, full, False, text) for text in (long, "y" * 100)]
+    found = reproduce(tmp_path, study("a-study-of-a-long-name", *rows, row(Kind.INPUT, None, long)))
+    assert max(map(len, render_terminal(found).splitlines())) == 80
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
@@ -102,12 +104,14 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_json(tmp_path: Path) -> None:
-    found = reproduce(tmp_path, study("one", row()), seed=7).to_json()
+    found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
     assert found["version"] == 1
     assert (found["scale"], found["seed"], found["missing"]) == ("quick", 7, [])
     only = found["studies"][0]
     assert (only["name"], only["source"]) == ("one", "Author, title, 2008")
-    assert only["rows"] == [
+    assert [each["holds"] for each in only["rows"]] == [True, None]
+    assert only["figures"] == ["one-figure"]
+    assert only["rows"][:1] == [
         {
             "claim": "Fresh nodes are fast",
             "source": "table 2",
