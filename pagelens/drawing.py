@@ -31,6 +31,7 @@ STYLE: Any = {
     "xtick.major.width": 0.7,
     "ytick.major.width": 0.7,
     "hatch.linewidth": 0.8,
+    "savefig.dpi": 200,  # of what is rasterised: dots by the thousand
     "svg.fonttype": "path",
     "svg.hashsalt": "pagelens",
 }

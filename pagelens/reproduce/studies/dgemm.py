@@ -267,7 +267,7 @@ def _scatter(small: Runs, large: Runs, coloured: Runs) -> Figure:
     }
     for height, (name, (runs, colour)) in enumerate(shown.items()):
         axes.plot(_ratio(small, runs), runs.serial / small.serial.min(), "o", color=colour, markersize=2.6,
-                  markeredgewidth=0, alpha=0.5)  # fmt: skip
+                  markeredgewidth=0, alpha=0.5, rasterized=True)  # fmt: skip
         axes.text(0.82, 0.22 - 0.08 * height, name, color=colour, transform=axes.transAxes)
     for ratio in (1.5, 2):
         axes.axvline(ratio, color=FAINT, linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
