@@ -44,7 +44,7 @@ def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_
         wanted = full_size_bytes * factor / footprint_bytes
         ranks = round(wanted)
         if 1 <= ranks <= most_ranks and abs(ranks / wanted - 1) <= TOLERANCE:
-            found = Scaled(_shrink(machine, factor), ranks, factor)
+            found = Scaled(shrink(machine, factor), ranks, factor)
         factor /= 2
     if found is None:
         raise UsageError(
@@ -55,7 +55,7 @@ def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_
     return found
 
 
-def _shrink(machine: Machine, factor: float) -> Machine:
+def shrink(machine: Machine, factor: float) -> Machine:
     """The machine with its memories shrunk; its other values and their sources stay."""
     memories = {}
     for name in ("fast_memory", "ddr"):

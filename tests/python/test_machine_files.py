@@ -77,7 +77,7 @@ def test_the_machines_of_the_field_are_there() -> None:
     assert sorted(count for name, count in cores.items() if name.startswith("skx-")) == [*range(14, 29, 2)]
     assert cores["skx-8160"] == 24
     modes = {mode: {name for name, machine in ALL.items() if machine.mode == mode} for mode in get_args(Mode)}
-    assert modes["cache"] == {"cori-knl-cache", "stampede2-knl", "xeon-max-cache"}
+    assert modes["cache"] == {"cori-knl-cache", "stampede2-knl", "xeon-max-cache", "optane-memory-mode"}
     assert modes["hybrid"] == {"cori-knl-hybrid"}
     assert modes["flat"] == {"cori-knl-flat", "xeon-max-flat", "sandy-bridge-two-socket", "cxl-tiered"}
     assert modes["single"] > {

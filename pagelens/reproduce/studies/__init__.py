@@ -13,6 +13,12 @@ MODULES = {
     "page-walks": "pagelens.reproduce.studies.page_walks",
     "red-storm": "pagelens.reproduce.studies.red_storm",
     "hpccg": "pagelens.reproduce.studies.hpccg",
+    "cori-minife": "pagelens.reproduce.studies.cori_minife",
+    "cori-stream": "pagelens.reproduce.studies.cori_stream",
+    "periodic-sort": "pagelens.reproduce.studies.periodic_sort",
+    "intel-colouring": "pagelens.reproduce.studies.intel_colouring",
+    "johnny-cache": "pagelens.reproduce.studies.johnny_cache",
+    "xeon-max": "pagelens.reproduce.studies.xeon_max",
 }
 
 

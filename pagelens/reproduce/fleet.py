@@ -1,0 +1,100 @@
+"""Runs of a declared workload on nodes with a memory-side cache: what studies of fleets measure of each.
+
+Only what differs between nodes is simulated. The lines of a declared workload are those past the private
+caches (docs/declared.md), so these are left out; so are page walks, which are the same on every node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.declared import DeclaredWorkload
+from pagelens.frames.policies import HUGE_PAGE_BITS
+from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
+from pagelens.replay import COUNTERS, by_phase, replay, sampled_slots
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A phase of a workload on one placement; lines of the whole node."""
+
+    lines: float  # that pass the private caches
+    misses: float  # of these, in the memory-side cache
+    two_way_misses: float  # in one of two ways
+    cleared: float  # lines of pages that the kernel handed out
+    time_s: float
+    conflict_share: float  # of the job at its peak
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second; of STREAM with non-temporal stores what it reports."""
+        return LINE_BYTES * self.lines / self.time_s
+
+    @property
+    def hit_share(self) -> float:
+        """Of the lines."""
+        return 1 - self.misses / self.lines
+
+
+def run_on(
+    machine: Machine,
+    workload: DeclaredWorkload,
+    placement: _core.Placement,
+    seed: int,
+    node: int,
+    cancel: _core.CancelFlag | None = None,
+) -> Run:
+    """The measured phase of a run on all cores. The GIL is released meanwhile; raises _core.Cancelled."""
+    return run_phases(machine, workload, placement, seed, node, cancel)[workload.phases[-1]]
+
+
+def run_phases(
+    machine: Machine,
+    workload: DeclaredWorkload,
+    placement: _core.Placement,
+    seed: int,
+    node: int,
+    cancel: _core.CancelFlag | None = None,
+) -> Mapping[str, Run]:
+    """The same of every phase."""
+    program = workload.compile(machine, HUGE_PAGE_BITS)
+    counters = replay(
+        program,
+        machine,
+        placement,
+        HUGE_PAGE_BITS,  # private caches are past, whatever pages the placement has
+        ranks=1,
+        seed=seed,
+        node=node,
+        sampled=sampled_slots(machine, workload.footprint_bytes // FRAME_BYTES),
+        cancel=cancel,
+    )
+    counts: dict[str, Floats] = {name: lines.astype(np.float64) for name, lines in by_phase(counters).items()}
+    phases = len(workload.phases)
+    counts["instructions"] = np.asarray(program.instructions, dtype=float).reshape(phases, -1).sum(axis=1)
+    counts |= dict.fromkeys(TRANSLATION_COUNTS, np.zeros(phases))
+    times = cache_mode_times(machine, counts, machine.cores.count.value)
+    cleared = counters.table[:, 0, COUNTERS.index("msc_writes")]
+    return {
+        phase: Run(
+            lines=float(counts["msc_reads"][at] + counts["msc_writes"][at]),
+            misses=float(counts["msc_misses"][at]),
+            two_way_misses=float(counts["two_way_misses"][at]),
+            cleared=float(cleared[at]),
+            time_s=float(times.time_s[at]),
+            conflict_share=counters.residency.conflict_share,
+        )
+        for at, phase in enumerate(workload.phases)
+    }
+
+
+def columns(runs: list[Run]) -> Mapping[str, Floats]:
+    """Of many runs, by name."""
+    names = ("lines", "misses", "two_way_misses", "time_s", "conflict_share", "bandwidth", "hit_share")
+    return {name: np.array([getattr(run, name) for run in runs]) for name in names}

@@ -1,0 +1,101 @@
+"""zonesort every few seconds while a job runs: what codes like LULESH and Chombo-Crunch have of it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pagelens.accesses.declared import declared
+from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
+from pagelens.frames import Node, parse_history, policies
+from pagelens.machine import load_machine
+from pagelens.reproduce.claim import Kind, Row, value
+from pagelens.reproduce.fleet import Floats, Run, run_phases
+from pagelens.reproduce.study import Findings, Study
+from pagelens.reproduce.work import Work
+
+BYTES = 12 << 30  # fits the cache, so that the frames alone decide
+CODES = {"hydro": "LULESH", "stencil": "Chombo-Crunch"}
+HISTORY = "boot; age(mix=cori); run"
+GAIN = 0.02  # of the time; less is none
+
+
+def run(work: Work) -> Findings:
+    """The first steps after the sort beside the ones after them, on sorted nodes."""
+    machine = load_machine("cori-knl-cache")
+    repeats = work.pick(4, 1)
+    programs = {name: declared(name, BYTES, machine.cores.count.value, repeats) for name in CODES}
+
+    def simulate(part: tuple[str, int]) -> Mapping[str, Run]:
+        name, node = part
+        state = Node(machine, work.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
+        placement = policies["aged+intel-zonesort"].place(machine, state)
+        return run_phases(machine, programs[name], placement, work.seed, node, work.cancel)
+
+    parts = [(name, node) for name in CODES for node in range(work.pick(8, 1))]
+    runs = work.map(simulate, parts)
+    gains: dict[str, Floats] = {}
+    handed_out: dict[str, float] = {}
+    for name in CODES:
+        of_code = [found for (code, _), found in zip(parts, runs, strict=True) if code == name]
+        gains[name] = np.array(
+            [1 - found["warm-up"].time_s / (found["steps"].time_s / repeats) for found in of_code]
+        )
+        handed_out[name] = float(
+            np.mean([found["steps"].cleared / found["steps"].lines for found in of_code])
+        )
+    rows = tuple(_row(name, gains[name], handed_out[name]) for name in CODES)
+    return Findings(
+        rows,
+        (
+            drawing(
+                "periodic-sort",
+                "What sorting before every step could gain at most",
+                "Share of a later step's time that a step right after the sort takes less; a dot a node. "
+                "Modelled.",
+                lambda: _figure(gains),
+            ),
+        ),
+    )
+
+
+def _row(name: str, gains: Floats, handed_out: float) -> Row:
+    most = float(gains.mean())
+    why = (
+        "its steps take no page from the kernel"
+        if handed_out == 0
+        else f"{handed_out:.0%} of the lines of its steps are pages being cleared for it"
+    )
+    return Row(
+        f"Gain of a code like {CODES[name]} from sorting periodically",
+        "zonesort=<n>",
+        Kind.PREDICTED,
+        value("none", share=0),
+        value(f"{max(0.0, most):.1%} of the time at most", share=most),
+        most <= GAIN,
+        f"A step right after the sort against later ones, means over {len(gains)} nodes; {why}. Less than "
+        f"{GAIN:.0%} is none.",
+    )
+
+
+def _figure(gains: Mapping[str, Floats]) -> Figure:
+    drawn = Figure((WIDTH, 2.0), layout="constrained")
+    axes = drawn.add_subplot()
+    for place, (found, colour) in enumerate(zip(gains.values(), (BASELINE, OTHERS[0]), strict=True)):
+        axes.plot(100 * found, np.full(len(found), place), "o", color=colour, markersize=4, alpha=0.7)
+    axes.axvline(100 * GAIN, color=OTHERS[5], linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.set_yticks(range(len(gains)), [f"{name} (as {CODES[name]})" for name in gains])
+    axes.set_ylim(-0.5, len(gains) - 0.5)
+    axes.set_xlabel("gain, % of a step")
+    return drawn
+
+
+STUDY = Study(
+    "periodic-sort",
+    "zonesort every n seconds",
+    "NERSC, KNL Cache Mode Performance, recommendations on zonesort=<n>",
+    run,
+    "Machine cori-knl-cache, job mix cori, Intel's module before the job. A sort reorders free memory only, "
+    "so at "
+    "best every step finds the lists as the first one does.",
+)
