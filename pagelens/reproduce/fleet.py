@@ -27,6 +27,7 @@ class Run:
     lines: float  # that pass the private caches
     misses: float  # of these, in the memory-side cache
     two_way_misses: float  # in one of two ways
+    written_back: float  # victims that were dirty
     cleared: float  # lines of pages that the kernel handed out
     time_s: float
     conflict_share: float  # of the job at its peak
@@ -86,6 +87,7 @@ def run_phases(
             lines=float(counts["msc_reads"][at] + counts["msc_writes"][at]),
             misses=float(counts["msc_misses"][at]),
             two_way_misses=float(counts["two_way_misses"][at]),
+            written_back=float(counts["ddr_writes"][at]),
             cleared=float(cleared[at]),
             time_s=float(times.time_s[at]),
             conflict_share=counters.residency.conflict_share,

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from pagelens import _core
+from pagelens.accesses.declared import declared
+from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
+from pagelens.replay import by_phase, replay
 from pagelens.reproduce.claim import Kind, Row
+from pagelens.reproduce.fleet import Run, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Kernel, Stream, l2_hits, run
 from pagelens.reproduce.studies import find_study
 from pagelens.reproduce.studies.cori_stream import MIXES
+from pagelens.reproduce.studies.two_level import memory_share, time_in_cache, time_in_fast
 from pagelens.reproduce.study import Findings
 from pagelens.reproduce.work import Scale, Work
 
@@ -47,6 +52,7 @@ FAILING = {
     },
     "periodic-sort": set(),
     "intel-colouring": set(),
+    "two-level": set(),
     "johnny-cache": {
         "Speed with Linux's frames over that of DRAM alone, from run to run",
         "Typically",
@@ -129,3 +135,30 @@ def test_dgemm_by_hand() -> None:
     bounded = Dgemm(machine).run(frames)
     assert bounded.total("l2_lines_in") > found.total("l2_lines_in")
     assert bounded.total("l2_back_invalidations") > 0
+
+
+def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:
+    """Time and share are each other's inverse; a cache without misses is the fast memory itself."""
+    for share in (0.0, 0.39, 1.0):
+        gain = 1 / time_in_fast(share, 2.6) - 1
+        assert memory_share(gain, 2.6) == pytest.approx(share)
+    hits, misses = (
+        Run(lines=100, misses=m, two_way_misses=0, written_back=0, cleared=0, time_s=1, conflict_share=0)
+        for m in (0, 100)
+    )
+    assert time_in_cache(0.39, 4.8, hits) == pytest.approx(time_in_fast(0.39, 4.8))
+    assert time_in_cache(0.39, 4.8, misses) == pytest.approx(1)  # slow memory moves each line
+
+
+def test_a_run_of_a_fleet_is_the_ensembles() -> None:
+    """Private caches left out: the same lines and misses as the replay with them, where arrays are larger."""
+    machine = load_machine("cori-knl-cache")
+    workload = declared("triad", 3 << 30, machine.cores.count.value)
+    placement = policies["random"].place(machine, Node(machine, 3, 0))
+    run = run_on(machine, workload, placement, 3, 0)
+    program = workload.compile(machine, 12)
+    replayed = by_phase(replay(program, machine, placement, 12, ranks=1, seed=3, node=0))
+    moved = int(replayed["msc_reads"][-1] + replayed["msc_writes"][-1])
+    assert run.lines == pytest.approx(moved, rel=0.005)
+    assert run.misses == pytest.approx(int(replayed["msc_misses"][-1]), rel=0.02)
+    assert run.misses > 0.1 * run.lines

@@ -17,6 +17,7 @@ MODULES = {
     "cori-stream": "pagelens.reproduce.studies.cori_stream",
     "periodic-sort": "pagelens.reproduce.studies.periodic_sort",
     "intel-colouring": "pagelens.reproduce.studies.intel_colouring",
+    "two-level": "pagelens.reproduce.studies.two_level",
     "johnny-cache": "pagelens.reproduce.studies.johnny_cache",
     "xeon-max": "pagelens.reproduce.studies.xeon_max",
 }
