@@ -25,18 +25,39 @@ Memmap::Memmap(std::uint32_t frames, std::uint32_t grain, std::uint32_t lists)
     if (grain > 1) movable_.resize(count);
     types_.assign((count >> pageblock_level()) + 1, MigrateType::movable);
     links_.resize(std::size_t{count + lists} << has_parts_);
+    piles_.resize(lists);
     for (std::uint32_t head = count; head < count + lists; ++head) link(head) = {head, head};
 }
 
+void Memmap::unlink_shared(Unit unit) {
+    const auto [index, list_and_end] = link(unit);
+    Pile& pile = piles_[list_and_end >> 1];
+    auto& [head, tail, tail_begin, gaps] = pile;
+    const bool in_tail = (list_and_end & 1) != 0;
+    (in_tail ? tail : head)[index] = Pile::gap;
+    ++gaps;
+    for (; !head.empty() && head.back() == Pile::gap; --gaps) head.pop_back();
+    while (tail_begin < tail.size() && tail[tail_begin] == Pile::gap) ++tail_begin;
+    if (2 * gaps > head.size() + tail.size()) {
+        reorder(list_and_end >> 1, elements(list_and_end >> 1));
+    }
+}
+
 std::vector<Unit> Memmap::elements(List list) const {
-    std::vector<Unit> found;
+    const Pile& pile = piles_[list];
+    std::vector<Unit> found(pile.head.rbegin(), pile.head.rend());
+    found.insert(found.end(), pile.tail.begin(), pile.tail.end());
+    std::erase(found, Pile::gap);
     for (Unit unit = first(list); !ends(unit); unit = next(unit)) found.push_back(unit);
     return found;
 }
 
 void Memmap::reorder(List list, const std::vector<Unit>& order) {
     link(head_of(list)) = {head_of(list), head_of(list)};
-    for (const Unit unit : order) push_tail(list, unit);
+    piles_[list] = {};
+    for (auto unit = order.rbegin(); unit != order.rend(); ++unit) {
+        is_shared(*unit) ? push_shared_head(list, *unit) : push_head(list, *unit);
+    }
 }
 
 Unit Memmap::free_block_at(Unit unit) const {

@@ -11,6 +11,8 @@
 //
 // Lists are circular and doubly linked, as the kernel's, with the list's head an element of the
 // same array behind the units: taking a block out needs no knowledge of the list that it is in.
+// Those of shared units, four in five of what a fleet's job gets, are *piles*: arrays, in which the
+// units that are taken soon can be seen, and fetched from memory, before they are reached.
 #pragma once
 
 #include <algorithm>
@@ -141,8 +143,9 @@ class Memmap {
     [[nodiscard]] Unit first(List list) const { return link(head_of(list)).next; }
     [[nodiscard]] Unit last(List list) const { return link(head_of(list)).previous; }
     [[nodiscard]] Unit next(Unit unit) const { return link(unit).next; }  // or a list's head
-    // The unit will be looked at soon.
-    void prefetch(Unit unit) const {
+    // The unit will be looked at soon. (Inlined by force, because GCC takes a call of a function
+    // that does nothing but this to have no effect.)
+    [[gnu::always_inline]] void prefetch(Unit unit) const {
         if (ends(unit)) return;
         __builtin_prefetch(&state_[unit], 1);
         __builtin_prefetch(&link(unit), 1);
@@ -155,9 +158,28 @@ class Memmap {
         link(of.previous).next = of.next;
         link(of.next).previous = of.previous;
     }
-    // The elements, first to last.
+    // Piles: lists of shared units, by the same numbers.
+    [[nodiscard]] Unit first_shared(List list) const { return piles_[list].first(); }
+    void push_shared_head(List list, Unit unit) {
+        std::vector<Unit>& head = piles_[list].head;
+        link(unit) = place(list, head.size(), false);
+        head.push_back(unit);
+    }
+    void push_shared_tail(List list, Unit unit) {
+        std::vector<Unit>& tail = piles_[list].tail;
+        link(unit) = place(list, tail.size(), true);
+        tail.push_back(unit);
+    }
+    void unlink_shared(Unit unit);
+    // The unit that comes some steps after the first will be looked at soon.
+    [[gnu::always_inline]] void prefetch_shared(List list) const {
+        constexpr std::size_t ahead = 4;  // so many takes last longer than memory does
+        const std::vector<Unit>& head = piles_[list].head;
+        if (head.size() > ahead) prefetch(head[head.size() - 1 - ahead]);
+    }
+    // The elements of a list or pile, first to last.
     [[nodiscard]] std::vector<Unit> elements(List list) const;
-    // Puts the elements of a list into this order. Precondition: the same elements.
+    // Puts the elements of a list or pile into this order. Precondition: the same elements.
     void reorder(List list, const std::vector<Unit>& order);
 
     // States. Of a free block only the first unit's is kept up to date.
@@ -258,6 +280,23 @@ class Memmap {
     struct Link {
         std::uint32_t next, previous;
     };
+    // It grows at both ends, as two stacks do: `head`, whose last element is the pile's first one,
+    // and behind it `tail` in its order. What is taken out leaves a gap, but never where first()
+    // looks.
+    struct Pile {
+        static constexpr Unit gap = no_unit;
+        std::vector<Unit> head, tail;
+        std::size_t tail_begin = 0;  // elements before it are gaps
+        std::size_t gaps = 0;
+        [[nodiscard]] Unit first() const {
+            if (!head.empty()) return head.back();
+            return tail_begin < tail.size() ? tail[tail_begin] : no_unit;
+        }
+    };
+    // Where a shared unit stands in which pile, in its link.
+    static Link place(List list, std::size_t index, bool in_tail) {
+        return {static_cast<std::uint32_t>(index), list << 1 | (in_tail ? 1u : 0u)};
+    }
     [[nodiscard]] std::uint32_t head_of(List list) const { return units() + list; }
     [[nodiscard]] const Link& link(std::uint32_t element) const {
         return links_[std::size_t{element} << has_parts_];
@@ -279,6 +318,7 @@ class Memmap {
     Parts whole_;
     // Of units, then of the heads of the lists; above grain 1 the free parts beside each.
     HugeVector<Link> links_;
+    std::vector<Pile> piles_;
     HugeVector<std::uint8_t> state_;
     HugeVector<Parts> movable_;       // of mixed units; none at grain 1
     std::vector<MigrateType> types_;  // of each pageblock

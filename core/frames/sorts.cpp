@@ -43,7 +43,7 @@ class Buckets {
     explicit Buckets(std::uint32_t slots) : slots_(slots), before_(slots / pageblock_frames + 1) {}
 
     void count(const Memmap& map, Memmap::List list) {
-        for (Unit unit = map.first(list); !map.ends(unit); unit = map.next(unit)) {
+        for (const Unit unit : map.elements(list)) {
             before_[slot(map, unit)] += map.free_frames(unit);
         }
     }

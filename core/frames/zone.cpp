@@ -40,7 +40,6 @@ Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment
 Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment) {
     do {
         if (const Unit unit = first_parts(map, type); unit != no_unit) {
-            map.prefetch(map.next(map.next(unit)));
             return {unit, 1, take_parts(map, unit, type)};
         }
         const unsigned level = smallest(map, 0, type);
@@ -58,8 +57,10 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
 // Of the smallest order that has some.
 Unit Zone::first_parts(const Memmap& map, MigrateType type) const {
     for (unsigned order = 0; order < map.grain_order(); ++order) {
-        const Unit unit = map.first(parts_list(order, type));
-        if (!map.ends(unit)) return unit;
+        const Unit unit = map.first_shared(parts_list(order, type));
+        if (unit == no_unit) continue;
+        map.prefetch_shared(parts_list(order, type));
+        return unit;
     }
     return no_unit;
 }
@@ -103,7 +104,7 @@ void Zone::give_run(Memmap& map, Run run, MigrateType type) {
 Parts Zone::take_parts(Memmap& map, Unit unit, MigrateType type) {
     const Parts parts = map.free_parts(unit);
     if (parts == 0) return 0;
-    map.unlink(unit);
+    map.unlink_shared(unit);
     map.set_parts(unit, parts, type);
     free_frames_ -= Memmap::count_of(parts);
     return parts;
@@ -114,14 +115,14 @@ Parts Zone::take_parts(Memmap& map, Unit unit, MigrateType type) {
 void Zone::give_parts(Memmap& map, Unit unit, Parts parts, MigrateType type) {
     const Parts before = map.free_parts(unit);
     assert((before & parts) == 0);
-    if (before != 0) map.unlink(unit);
+    if (before != 0) map.unlink_shared(unit);
     if ((before | parts) == map.whole()) {
         free_frames_ -= Memmap::count_of(before);
         return give(map, unit, 0, type);
     }
     free_frames_ += Memmap::count_of(parts);
     map.set_free_parts(unit, before | parts);
-    map.push_head(any_parts_list(map, type), unit);
+    map.push_shared_head(any_parts_list(map, type), unit);
 }
 
 void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place) {
@@ -191,8 +192,8 @@ Zone::Moved Zone::move_free_blocks(Memmap& map, Unit pageblock, MigrateType type
             continue;
         }
         if (map.free_parts(unit) != 0) {
-            map.unlink(unit);
-            map.push_tail(any_parts_list(map, type), unit);
+            map.unlink_shared(unit);
+            map.push_shared_tail(any_parts_list(map, type), unit);
         }
         ++unit;
     }
@@ -241,8 +242,13 @@ void Zone::steal_block(Memmap& map, Unit unit, MigrateType type, bool whole) {
     const bool is_block = map.is_free(unit);
     const unsigned level = is_block ? map.free_level(unit) : 0;
     const auto to_own_list = [&] {
-        map.unlink(unit);
-        map.push_tail(is_block ? list(level, type) : any_parts_list(map, type), unit);
+        if (is_block) {
+            map.unlink(unit);
+            map.push_tail(list(level, type), unit);
+        } else {
+            map.unlink_shared(unit);
+            map.push_shared_tail(any_parts_list(map, type), unit);
+        }
     };
     if (is_block && level >= map.pageblock_level()) {
         for (Unit at = unit; at < unit + (1u << level); at += map.pageblock_units()) {

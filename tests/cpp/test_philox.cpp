@@ -17,6 +17,17 @@ TEST_CASE("philox4x32-10 gives the published answers") {
           PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
+TEST_CASE("four blocks at once are those one by one, also where the counter overflows") {
+    for (const std::uint32_t first : {0u, 5u, ~0u - 2, 0x89abcdefu}) {
+        const PhiloxBlock counter{first, 0xfedcba98, first * 3, 7};
+        const std::array<std::uint32_t, 2> key{first + 1, 0xdeadbeef};
+        const auto four = four_philox4x32(counter, key);
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            CHECK(four[i] == philox4x32({first + i, counter[1], counter[2], counter[3]}, key));
+        }
+    }
+}
+
 TEST_CASE("every part of the key changes the draws") {
     std::set<std::uint64_t> first;
     for (const std::uint64_t seed : {1ull, 2ull, 1ull << 40}) {
