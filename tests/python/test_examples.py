@@ -13,6 +13,7 @@ RUNS = [
     ("cg-omp", ["17"]),
     *(("fe", arguments) for arguments in (["1"], ["2"], ["13"], ["13", "3"])),
     *(("gups", arguments) for arguments in (["1", "1"], ["10"], ["16", "1"], ["16", "2", "10"])),
+    *(("sum", arguments) for arguments in (["1", "1"], ["1001", "3"], [])),
     *(("stencil", arguments) for arguments in (["1", "1", "1"], ["2", "7", "3"], ["3", "8", "40"])),
     *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"], ["15", "150"])),
     *(("heat", arguments) for arguments in (["1", "1"], ["50", "100"])),
@@ -35,7 +36,7 @@ def test_the_answer_is_right(examples: Path, name: str, arguments: list[str]) ->
         assert "shock at" in result.stdout  # and where it should be
 
 
-@pytest.mark.parametrize("name", ["triad", "cg", "fe", "hydro", "gups", "stencil", "heat"])
+@pytest.mark.parametrize("name", ["triad", "cg", "fe", "hydro", "gups", "stencil", "sum", "heat"])
 @pytest.mark.parametrize("argument", ["0", "-3", "big", "9999999"])
 def test_a_wrong_size_is_refused(examples: Path, name: str, argument: str) -> None:
     result = run(examples, name, [argument])

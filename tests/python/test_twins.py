@@ -11,6 +11,7 @@ import pytest
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload, Loops
+from pagelens.accesses.declared.contained import l2_sum
 from pagelens.accesses.declared.hydro import hydro
 from pagelens.accesses.declared.loops import Kind
 from pagelens.accesses.declared.random_access import gups_hot, random_access
@@ -90,6 +91,20 @@ TWINS = {
         ["gups", "19", "1", "10"], gups_hot(4 << 20, 1, 7), 256,
         {("initialise",): "initialise", ("warm-up", "update"): "update"},
         {("hot", "cold"): site("gups.cpp", "table(words)")},
+    ),
+    "l2-sum past L2": Twin(
+        ["sum", "125000", "4"],
+        l2_sum(1_000_000, 1, 3),
+        64,
+        {("initialise",): "initialise", ("warm-up", "sum"): "sum"},
+        {("data",): site("sum.cpp", "data.reserve")},
+    ),
+    "l2-sum within L2": Twin(
+        ["sum", "125000", "4"],
+        l2_sum(1_000_000, 1, 3),
+        2048,
+        {("initialise",): "initialise", ("warm-up", "sum"): "sum"},
+        {("data",): site("sum.cpp", "data.reserve")},
     ),
     "stencil": Twin(
         ["stencil", "5", "24", "2"], stencil(5, 1, 1, cells=24), 256,

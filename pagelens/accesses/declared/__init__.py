@@ -6,6 +6,7 @@ A module a family; each names its small real twin in examples/, which moves the 
 
 from collections.abc import Callable
 
+from pagelens.accesses.declared.contained import l2_sum
 from pagelens.accesses.declared.hydro import elements_side, hydro
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk
 from pagelens.accesses.declared.random_access import gups_hot, random_access
@@ -40,20 +41,23 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     "random-access": random_access,
     "gups-hot": gups_hot,
     "stencil": lambda size, threads, repeats: stencil(boxes_side(size, threads), threads, repeats),
+    "l2-sum": l2_sum,
     "hydro": lambda size, threads, repeats: hydro(elements_side(size), threads, repeats),
 }
 DECLARED = tuple(_WORKLOADS)
+_LEAST_PAGES = {"l2-sum": 16}  # a thread; of all others 1024
 REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; more would count the same again
 
 
 def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
     """A declared workload of about `size_bytes`, run by `threads` threads, each with a part of every array.
 
-    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread.
+    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread (64 KiB of
+    l2-sum).
     """
     if name not in _WORKLOADS:
         raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")
-    least = threads * 1024 * FRAME_BYTES
+    least = threads * _LEAST_PAGES.get(name, 1024) * FRAME_BYTES
     if size_bytes < least:
         raise UsageError(
             f"size: {format_size(size_bytes)} for {threads} threads of {name}: at least {format_size(least)}"
