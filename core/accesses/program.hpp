@@ -47,4 +47,13 @@ class Program {
     mutable std::vector<std::uint8_t> written_;
 };
 
+// visit(op) for each op of the program, in its order.
+template <class Visit>
+void for_each_op(const Program& program, Visit&& visit) {
+    const auto cursor = program.open();
+    for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+        for (const Op& op : ops) visit(op);
+    }
+}
+
 }  // namespace pagelens

@@ -19,33 +19,30 @@ class ExcerptedProgram final : public Program {
           phases_(whole.phases()),
           threads_(whole.threads()),
           mapped_(pages_.size()) {
-        const auto cursor = whole.open();
         std::vector<std::uint64_t> moved(phases_);  // [phase] of all ranks
         unsigned phase = 0;
         Excerpt::Part part = Excerpt::Part::counted;
         std::uint64_t skipped = 0;  // of one copy, since the last op that was kept
-        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-            for (const Op& op : ops) {
-                const std::uint64_t lines = lines_of(op);
-                if (lines != 0) part = excerpts[phase].part(moved[phase]);
-                moved[phase] += lines * ranks;
-                if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
-                    op.kind() != OpKind::phase) {
-                    skipped += lines;
-                    continue;
-                }
-                if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
-                skipped = 0;
-                ops_.push_back(op);
-                if (op.kind() == OpKind::phase) {
-                    phase = op.page;
-                    part = excerpts[phase].part(moved[phase]);
-                }
-                if (op.kind() == OpKind::map_write) mapped_[op.page] = 1;
-                if (op.kind() == OpKind::unmap)
-                    std::fill_n(mapped_.begin() + op.page, op.lines, std::uint8_t{0});
+        for_each_op(whole, [&](const Op& op) {
+            const std::uint64_t lines = lines_of(op);
+            if (lines != 0) part = excerpts[phase].part(moved[phase]);
+            moved[phase] += lines * ranks;
+            if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
+                op.kind() != OpKind::phase) {
+                skipped += lines;
+                return;
             }
-        }
+            if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
+            skipped = 0;
+            ops_.push_back(op);
+            if (op.kind() == OpKind::phase) {
+                phase = op.page;
+                part = excerpts[phase].part(moved[phase]);
+            }
+            if (op.kind() == OpKind::map_write) mapped_[op.page] = 1;
+            if (op.kind() == OpKind::unmap)
+                std::fill_n(mapped_.begin() + op.page, op.lines, std::uint8_t{0});
+        });
         if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
         ops_.shrink_to_fit();
     }
@@ -122,31 +119,28 @@ std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
 std::vector<std::uint64_t> lines_by_phase(const Program& program) {
     std::vector<std::uint64_t> lines(program.phases());
     unsigned phase = 0;
-    const auto cursor = program.open();
-    for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-        for (const Op& op : ops) {
-            switch (op.kind()) {
-                case OpKind::fetch:
-                case OpKind::write_back:
-                case OpKind::stream_store:
-                    lines[phase] += static_cast<unsigned>(std::popcount(op.lines));
-                    break;
-                case OpKind::map_write:
-                    lines[phase] += lines_per_page;
-                    break;
-                case OpKind::phase:
-                    phase = op.page;
-                    break;
-                case OpKind::skip:
-                    lines[phase] += op.lines;
-                    break;
-                case OpKind::touch:
-                case OpKind::map_read:
-                case OpKind::unmap:
-                    break;
-            }
+    for_each_op(program, [&](const Op& op) {
+        switch (op.kind()) {
+            case OpKind::fetch:
+            case OpKind::write_back:
+            case OpKind::stream_store:
+                lines[phase] += static_cast<unsigned>(std::popcount(op.lines));
+                break;
+            case OpKind::map_write:
+                lines[phase] += lines_per_page;
+                break;
+            case OpKind::phase:
+                phase = op.page;
+                break;
+            case OpKind::skip:
+                lines[phase] += op.lines;
+                break;
+            case OpKind::touch:
+            case OpKind::map_read:
+            case OpKind::unmap:
+                break;
         }
-    }
+    });
     return lines;
 }
 
