@@ -53,9 +53,23 @@ constexpr bool is_pop_or_ret(std::uint8_t opcode) {
     return (opcode >= 0x58 && opcode <= 0x5f) || opcode == 0xc3;
 }
 
-// Of the one-byte map's, those with an operand of one byte: the even ones, but for movsxd and imul
-// (odd all the same).
-constexpr bool is_of_bytes(std::uint8_t opcode) { return opcode % 2 == 0; }
+// Bytes of the operand, at most. Of the one-byte map's those with one byte are the even ones, but for
+// movsxd and imul (odd all the same); movsxd widens 4 bytes.
+constexpr std::uint8_t size_primary(std::uint8_t opcode, bool wide) {
+    return opcode % 2 == 0 ? 1 : wide && opcode != 0x63 ? 8 : 4;
+}
+
+// Of the 0f map's, for prefix f3 (single precision) or f2 (double), and for others.
+constexpr std::uint8_t size_0f_scalar(std::uint8_t opcode, bool wide, bool single) {
+    if (opcode == 0xe6) return 8;             // cvtdq2pd: two of 4 bytes
+    if (opcode == 0x2a) return wide ? 8 : 4;  // cvtsi2sd: an integer
+    return single ? 4 : 8;
+}
+constexpr std::uint8_t size_0f_integer(std::uint8_t opcode, bool wide) {
+    if (opcode == 0xb6 || opcode == 0xbe) return 1;  // movzb, movsb
+    if (opcode == 0xb7 || opcode == 0xbf) return 4;  // movzw, movsw: 2, which is less
+    return wide ? 8 : 4;
+}
 
 // Opcodes of the 0f map: integer loads, and with a scalar prefix (f2, f3) scalar floating point.
 constexpr bool one_access_0f(std::uint8_t opcode, bool scalar) {
@@ -148,13 +162,15 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         const bool wide_vector = (at(i + (three ? 2 : 1)) & 4) != 0;
         result.half_read = memory && ((map == 2 && prefix == 1 && is_scalar_fma(opcode)) ||
                                       (map == 1 && prefix == 2 && opcode == 0xe6 && !wide_vector));
-        if (map == 2 && (at(i + 2) & 0x80) == 0) result.size = 4;
+        const bool wide_operand = three && (at(i + 2) & 0x80) != 0;  // VEX.W
+        if (map == 2 && !wide_operand) result.size = 4;
         if (map != 1) return result;
         result.avx512 = is_mask_instruction(opcode);
         result.non_temporal_store =
             memory && ((opcode == 0x2b && prefix <= 1) || (opcode == 0xe7 && prefix == 1));
         result.one_access = memory && prefix >= 2 && one_access_0f(opcode, true);
         result.store = opcode == 0x11;
+        if (prefix >= 2) result.size = size_0f_scalar(opcode, wide_operand, prefix == 2);
     } else if (at(i) == 0x0f) {
         const std::uint8_t opcode = at(i + 1);
         const bool longer = opcode == 0x38 || opcode == 0x3a;  // an opcode of three bytes
@@ -168,7 +184,8 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         result.one_access = one_access_0f(opcode, repeat != 0);
         result.store = repeat != 0 && opcode == 0x11;
         result.half_read = repeat == 0xf3 && opcode == 0xe6;  // cvtdq2pd
-        if (repeat == 0 && (opcode == 0xb6 || opcode == 0xbe)) result.size = 1;
+        result.size = repeat != 0 ? size_0f_scalar(opcode, wide, repeat == 0xf3)
+                                  : size_0f_integer(opcode, wide);
     } else {
         result.no_access =
             touches_nothing(at(i)) || (!in_memory(i + 1) && operand_only_primary(at(i)));
@@ -176,7 +193,7 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         result.one_access =
             stack || (in_memory(i + 1) && one_access_primary(at(i), at(i + 1) >> 3 & 7));
         result.store = is_push(at(i)) || stores_primary(at(i));
-        if (!stack) result.size = is_of_bytes(at(i)) ? 1 : wide ? 8 : 4;
+        if (!stack) result.size = size_primary(at(i), wide);
     }
     return result;
 }

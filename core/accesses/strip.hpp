@@ -27,7 +27,7 @@ class Strip {
   public:
     // `page_sets_used`: page_sets, or 1: then only the four pages used last of all are hidden,
     // which are hits in every TLB of four ways and more, whatever its sets and its pages' size.
-    explicit Strip(unsigned page_sets_used = page_sets) : page_sets_(page_sets_used) {
+    explicit Strip(unsigned page_sets_used = page_sets) : page_set_mask_(page_sets_used - 1) {
         pages_.fill(no_page);
     }
 
@@ -166,7 +166,7 @@ class Strip {
 
     // The slot of `page`, which may have to be made free; the page is now the latest.
     unsigned use_page(std::uint64_t page, std::uint64_t now, Record*& at) {
-        const std::uint64_t set = page % page_sets_ * page_ways;
+        const std::uint64_t set = (page & page_set_mask_) * page_ways;
         unsigned way = 0;
         for (unsigned other = 1; other < page_ways; ++other) {
             way = pages_[set + other] == page ? other : way;
@@ -213,7 +213,7 @@ class Strip {
     std::array<std::uint64_t, page_slots + 1> page_used_{};      // but for its lines in the strip
     std::array<std::uint64_t, page_slots + 1> lines_of_page_{};  // bit s: of set s
     std::uint64_t clock_ = 0;
-    std::uint64_t page_sets_;
+    std::uint64_t page_set_mask_;  // to divide would cost a fifth of `pass`
 };
 
 }  // namespace pagelens
