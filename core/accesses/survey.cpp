@@ -25,8 +25,9 @@ class Surveyor {
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
     }
 
-    void line(EventKind kind, std::uint32_t, unsigned, ObjectIndex object, unsigned) {
+    void line(EventKind kind, std::uint32_t page, unsigned, ObjectIndex object, unsigned) {
         SurveyedObject& its = result_.objects[object];
+        if (is_site(object) && owner(page) != unowned) disown(page);
         const bool fetched = kind == EventKind::read || kind == EventKind::write;
         const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
                             kind == EventKind::stream_store;
@@ -36,8 +37,8 @@ class Surveyor {
     }
 
     void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned) {
-        if (page >= owners_.size()) owners_.resize(walk_.pages().size(), unowned);
-        if (owners_[page] == unowned && !is_site(object)) {
+        if (owner(page) == unowned && !is_site(object)) {
+            if (page >= owners_.size()) owners_.resize(walk_.pages().size(), unowned);
             owners_[page] = object;
             grow(object, page_bytes);
         }
@@ -54,9 +55,7 @@ class Surveyor {
     void unmap(std::span<const std::uint32_t> pages, unsigned) {
         for (const std::uint32_t page : pages) {
             resident_ -= walk_.pages()[page].state == PageState::written;
-            if (owners_[page] == unowned) continue;
-            live_bytes_[owners_[page]] -= page_bytes;
-            owners_[page] = unowned;
+            if (owner(page) != unowned) disown(page);
         }
     }
 
@@ -124,6 +123,17 @@ class Surveyor {
         return result_.objects[object].origin.kind == ObjectOrigin::Kind::call_site;
     }
 
+    [[nodiscard]] ObjectIndex owner(std::uint32_t page) const {
+        return page < owners_.size() ? owners_[page] : unowned;
+    }
+
+    // Its frame is gone, or it holds a block: often one that did not exist yet when the page was
+    // first touched, for the allocator's own sake.
+    void disown(std::uint32_t page) {
+        live_bytes_[owners_[page]] -= page_bytes;
+        owners_[page] = unowned;
+    }
+
     // Blocks that had the same memory one after the other are one.
     void keep_large(std::uint64_t begin, std::uint64_t bytes) {
         if (bytes < large_block_bytes) return;
@@ -148,7 +158,7 @@ class Surveyor {
     TraceWalk& walk_;
     std::uint64_t resident_ = 0;             // pages
     std::vector<std::uint64_t> live_bytes_;  // of each object
-    std::vector<ObjectIndex> owners_;        // of each resident page that no call site has
+    std::vector<ObjectIndex> owners_;        // of each resident page without a block
     std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
     std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own
     std::map<std::uint64_t, std::uint64_t> large_blocks_ever_;  // of large_block_bytes; begin, end

@@ -17,7 +17,8 @@ inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
 struct SurveyedObject {
     ObjectOrigin origin;
     std::uint64_t births = 0;
-    std::uint64_t peak_bytes = 0;     // call sites: of live blocks; others: of resident pages
+    // Call sites: of live blocks; others: of resident pages in which no block was touched.
+    std::uint64_t peak_bytes = 0;
     std::uint64_t lines_fetched = 0;  // past the tracer's filter
     std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches
 };

@@ -487,6 +487,23 @@ TEST_CASE("survey: blocks of one site are one object, reused addresses go to the
     CHECK(found.lines_fetched == 6);
 }
 
+TEST_CASE("survey: a page is its region's until a block in it is touched") {
+    const TemporaryFile file;
+    const auto line = [&](std::uint64_t time, std::uint64_t page, std::uint64_t i) {
+        return Stamped{time, {EventKind::write, page * 64 + i, 0, 0}};
+    };
+    const std::uint64_t block = 5000 * 4096 + 128;
+    write(file.path, {{line(0, 5000, 0),  // long before
+                       {stamp_grain, {EventKind::birth, block, 3 * 4096, 1}},
+                       line(stamp_grain, 5000, 2),
+                       line(stamp_grain, 5001, 0),
+                       line(stamp_grain, 5003, 63),  // behind the block
+                       line(stamp_grain, 6000, 0)}});
+    const Survey found = survey(TraceReader(file.path));
+    CHECK(found.objects[mapping].peak_bytes == 4096);
+    CHECK(found.objects[first_site].peak_bytes == 3 * 4096);
+}
+
 TEST_CASE("survey: large blocks by address, those that shared memory as one") {
     constexpr std::uint64_t mebibyte = 1u << 20, page = 4096;
     const TemporaryFile file;

@@ -165,6 +165,7 @@ def test_what_malloc_does_for_a_block_counts_for_who_asked(trace: Trace) -> None
     lines = 5000 * 80 / 64  # of chunks of 80 bytes
     assert site(workload, "make").lines >= 0.9 * lines
     assert heap.lines <= 0.1 * lines
+    assert heap.bytes <= 0.1 * 5000 * 80
 
 
 def test_cplusplus_and_its_exceptions(trace: Trace) -> None:
