@@ -1,4 +1,4 @@
-"""Entry point of the `pagelens` command and of `python -m pagelens`.
+"""Entry point of the `pagelens` command (launcher/pagelens) and of `python -m pagelens`.
 
 Until `main` has seen to Ctrl-C nothing is imported that takes time; nor by `pagelens/__init__.py`.
 """

@@ -18,9 +18,9 @@ def end_at_once() -> bool:
 
     By a handler, not by the default action: when Polars is imported it puts a handler of its own before
     the one it finds, and with none to hand the signal on to it would be lost. False, and nothing changes,
-    where Ctrl-C is ignored or somebody's own.
+    where Ctrl-C is ignored or somebody's own; the default action is that of launcher/pagelens.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_DFL):
         return False
     signal.signal(signal.SIGINT, _end)
     return True

@@ -131,6 +131,19 @@ sys.meta_path.insert(0, Interrupt())
     assert ended.stdout + ended.stderr == ""
 
 
+def test_ctrl_c_as_soon_as_the_command_imports_anything_ends_it_silently(
+    pagelens_command: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "pagelens"  # in place of the one that is installed, which -S hides
+    package.mkdir()
+    (package / "__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = subprocess.run(
+        [sys.executable, "-S", pagelens_command],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_ctrl_c_while_the_interpreter_ends_is_silent() -> None:
     ended = run_command_line("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)")
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
