@@ -213,7 +213,7 @@ class Strip {
     std::array<std::uint64_t, page_slots + 1> page_used_{};      // but for its lines in the strip
     std::array<std::uint64_t, page_slots + 1> lines_of_page_{};  // bit s: of set s
     std::uint64_t clock_ = 0;
-    std::uint64_t page_set_mask_;  // to divide would cost a fifth of `pass`
+    std::uint64_t page_set_mask_;  // to divide would cost a sixth of `pass`
 };
 
 }  // namespace pagelens
