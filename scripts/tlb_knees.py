@@ -86,6 +86,7 @@ def figure() -> Figure:
     for column, names in enumerate(columns):
         for unused in panels[len(names) :, column]:
             unused.remove()
+        panels[len(names) - 1, column].tick_params(labelbottom=True)
         for row, name in enumerate(names):
             tlb = load_tlb(name)
             curves = {
