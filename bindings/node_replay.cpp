@@ -48,10 +48,10 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
     return nb::cast(Table(data, {rows.size(), width}, owner));
 }
 
-std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 4>>& values) {
+std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 5>>& values) {
     std::vector<Excerpt> excerpts;
-    for (const auto& [period, stretch, warm_up, begin] : values)
-        excerpts.push_back({period, stretch, warm_up, begin});
+    for (const auto& [period, stretch, warm_up, begin, fill] : values)
+        excerpts.push_back({period, stretch, warm_up, begin, fill});
     return excerpts;
 }
 
@@ -131,7 +131,7 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 4>>& excerpts) {
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts) {
             nb::gil_scoped_release release;
             return excerpted(program, ranks, excerpts_of(excerpts));
         },
@@ -151,14 +151,15 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
-           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
+           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
            const CancelFlag& cancel) {
             const NodeReplayOptions options{ranks, excerpts_of(excerpts)};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
-        "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; none: "
+        "excerpts: [period, stretch, warm_up, begin, fill] in lines of all ranks, one a phase; "
+        "none: "
         "everything.");
 }
 

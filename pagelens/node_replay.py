@@ -22,13 +22,15 @@ from pagelens.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FI
 
 Counts = Mapping[str, NDArray[np.float64]]
 Excerpts = Sequence[
-    tuple[int, int, int, int]
+    tuple[int, int, int, int, int]
 ]  # a phase each, in lines of all ranks (core/replay/excerpt.hpp)
 
-# Of a long phase some stretches are simulated. Each warms the caches up by half as many lines as they hold,
-# within limits, and counts a quarter. A phase below `SMALL_SHARE` of the run gets a quarter of both.
-STRETCHES = 4
-FEWEST_LINES, MOST_LINES = 1 << 18, 1 << 19
+# Of a long phase, stretches at many places of it are simulated. Each warms the L2s up by a quarter of their
+# lines, within limits, and counts half as many. Before the first the phase fills the caches with its own, up
+# to a limit. A phase below `SMALL_SHARE` of the run has fewer stretches, and finds what the others left.
+STRETCHES, STRETCHES_OF_SMALL = 16, 4
+FEWEST_WARM_UP, MOST_WARM_UP = 1 << 16, 1 << 17
+FILLS, MOST_FILLED = 1.25, 1 << 21  # as many lines as the caches hold, at most
 SMALL_SHARE = 0.1
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
 
@@ -44,11 +46,16 @@ def mechanisms(machine: Machine) -> tuple[str, ...]:
 
 
 def node_model(
-    machine: Machine, without: Collection[str] = (), rows: Sequence[bool] = (True,), seed: int = 0
+    machine: Machine,
+    without: Collection[str] = (),
+    rows: Sequence[bool] = (True,),
+    seed: int = 0,
+    in_stretches: bool = False,
 ) -> _core.NodeModel:
     """The machine without some of `mechanisms`; its DRAM, if stated, once for each of `rows`.
 
-    rows: with row conflicts, or the twin without them. `seed` is that of random replacement.
+    rows: with row conflicts, or the twin without them. `seed` is that of random replacement. `in_stretches`:
+    for parts of a program, which write back what they have made dirty themselves (`Levels.writes_at_once`).
     """
     tlb = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
@@ -57,11 +64,13 @@ def node_model(
     if machine.dram is not None:
         outstanding = machine.cores.outstanding_lines.value
         drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
-    caches = caches_below_l1(machine, without, seed)
+    caches = caches_below_l1(machine, without, seed, in_stretches)
     return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
 
 
-def caches_below_l1(machine: Machine, without: Collection[str] = (), seed: int = 0) -> _core.CacheHierarchy:
+def caches_below_l1(
+    machine: Machine, without: Collection[str] = (), seed: int = 0, writes_at_once: bool = False
+) -> _core.CacheHierarchy:
     """Those of a group of cores that share an L3, or of all cores; without some of `mechanisms`."""
     inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
     sharing = machine.l3.shared_by if machine.l3 is not None else None
@@ -72,19 +81,24 @@ def caches_below_l1(machine: Machine, without: Collection[str] = (), seed: int =
         None if inclusion == "exclusive" else inclusion,  # of an L1 that has run before
         machine.l3,
         machine.snoop_filter,
-        Levels(simulate_l1=False, ideal=frozenset(_TWINS[name] for name in without if name in _TWINS)),
+        Levels(
+            simulate_l1=False,
+            ideal=frozenset(_TWINS[name] for name in without if name in _TWINS),
+            writes_at_once=writes_at_once,
+        ),
         seed,
     )
 
 
-def cached_lines(machine: Machine) -> int:
-    """Lines that all L2s and L3s of the node hold together."""
+def cached_lines(machine: Machine) -> tuple[int, int]:
+    """Lines that all L2s of the node hold, and all L3s."""
     cores = machine.cores.count.value
-    lines = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
+    second = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
+    third = 0
     if machine.l3 is not None:
         sharing = machine.l3.shared_by.value if machine.l3.shared_by is not None else cores
-        lines += machine.l3.size.value * -(-cores // sharing)
-    return lines // LINE_BYTES
+        third = machine.l3.size.value * -(-cores // sharing)
+    return second // LINE_BYTES, third // LINE_BYTES
 
 
 def excerpts(machine: Machine, lines: Sequence[int]) -> Excerpts:
@@ -94,16 +108,19 @@ def excerpts(machine: Machine, lines: Sequence[int]) -> Excerpts:
     that move the same lines at different lines. What one leaves in the caches would be there for the next,
     else.
     """
-    filled = min(max(cached_lines(machine), FEWEST_LINES), MOST_LINES)
+    second, third = cached_lines(machine)
+    warm_up = min(max(second // 4, FEWEST_WARM_UP), MOST_WARM_UP)
+    stretch = warm_up + warm_up // 2
     found = []
     for number, of_phase in enumerate(lines, start=1):
-        counted = filled // (4 if of_phase >= SMALL_SHARE * sum(lines) else 16)
-        warm_up, stretch = 2 * counted, 3 * counted
-        period = int(of_phase / (STRETCHES + GOLDEN_RATIO))
+        small = of_phase < SMALL_SHARE * sum(lines)
+        fill = 0 if small else min(int(FILLS * (second + third)), MOST_FILLED)
+        period = int((of_phase - fill) / ((STRETCHES_OF_SMALL if small else STRETCHES) + GOLDEN_RATIO))
         if period <= stretch:
-            found.append((0, 0, 0, 0))
+            found.append((0, 0, 0, 0, 0))
         else:
-            found.append((period, stretch, warm_up, int(number * GOLDEN_RATIO % 1 * (period - stretch))))
+            begin = int(number * GOLDEN_RATIO % 1 * (period - stretch))
+            found.append((period, stretch, warm_up, begin, fill))
     return found
 
 
@@ -113,6 +130,11 @@ class Parts:
 
     program: _core.Program
     excerpts: Excerpts
+
+    @property
+    def in_stretches(self) -> bool:
+        """Whether that is not everything."""
+        return any(period for period, *_ in self.excerpts)
 
 
 def simulated_parts(whole: _core.Program, machine: Machine, ranks: int) -> Parts:

@@ -74,6 +74,7 @@ void check(const HierarchyModel& model) {
     if (model.snoop_filter) {
         check(*model.snoop_filter, slices, "snoop_filter");
     }
+    require(!model.writes_at_once || !model.l1, "writes_at_once: not with an l1");
     require(tiles_of(model) <= most_holders,
             "cores: at most 64 L2 caches in one hierarchy, not " + std::to_string(tiles_of(model)));
 }
@@ -94,6 +95,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
       l1s_per_tile_(model.l1 ? model.l2.shared_by / model.l1->shared_by : 0),
       l2_inclusion_(model.l2_inclusion),
       l3_inclusion_(model.l3 ? model.l3->inclusion : Inclusion::victim),
+      writes_at_once_(model.writes_at_once),
       slices_(model.slices),
       l2_(model.l2.geometry, tiles_of(model), seeds_of(model, 2, tiles_of(model)), true),
       lines_end_(end_of_lines(model.l2.geometry)),
@@ -298,13 +300,19 @@ bool HierarchyOf<plain>::at_l2(const Requester& who, std::uint64_t line, std::ui
         } else {
             l2_.use(spot, makes_dirty);
         }
-        if (write && !dirty) own(who, line, slice);
+        if (write && !dirty) {
+            const bool elsewhere = dirty_in_l3(line, slice);
+            own(who, line, slice);
+            written(who, line, elsewhere);
+        }
         return exclusive && dirty;
     }
     if (slice == unknown_slice) slice = slice_of(line);
     who.count(Counter::l2_misses);
+    const bool in_l3 = makes_dirty && dirty_in_l3(line, slice);
     const bool dirty = request(who, line, slice, write ? Want::own : Want::share, given);
     if (exclusive) return dirty;
+    if (makes_dirty) written(who, line, dirty || in_l3);
     fill_l2(who, spot, line, slice, dirty || makes_dirty);
     return false;
 }
@@ -315,11 +323,18 @@ void HierarchyOf<plain>::write_back(Requester who, std::uint64_t line, std::uint
     if (spot) {
         const bool dirty = l2_.dirty(spot);
         l2_.use(spot, true);
-        if (!dirty) own(who, line, l2_.beside(spot));
+        if (!dirty) {
+            slice = l2_.beside(spot);
+            const bool in_l3 = dirty_in_l3(line, slice);
+            own(who, line, slice);
+            written(who, line, in_l3);
+        }
         return;
     }
     if (slice == unknown_slice) slice = slice_of(line);
-    request(who, line, slice, Want::own_whole, false);
+    const bool in_l3 = dirty_in_l3(line, slice);
+    const bool dirty = request(who, line, slice, Want::own_whole, false);
+    written(who, line, dirty || in_l3);
     fill_l2(who, spot, line, slice, true);
 }
 
@@ -329,7 +344,7 @@ void HierarchyOf<plain>::stream_store(Requester who, std::uint64_t line, std::ui
     if (l3_) {
         if (const auto spot = l3_->find(line, slice)) dirty |= l3_->remove(spot);
     }
-    if (dirty) memory(who, line, true);
+    if (dirty) leaves_dirty(who, line);
     memory(who, line, true);
 }
 
@@ -521,7 +536,7 @@ void HierarchyOf<plain>::cast_out(const Requester& who, std::uint64_t line, std:
         if (spot) return l3_->use(spot, dirty);
         if (taken) return l3_victim(who, l3_->fill(spot, line, dirty));
     }
-    if (dirty) memory(who, line, true);
+    if (dirty) leaves_dirty(who, line);
 }
 
 template <bool plain>
@@ -540,7 +555,7 @@ template <bool plain>
 void HierarchyOf<plain>::l3_victim(const Requester& who, const Entry& victim) {
     if (!victim.dirty) return;
     who.count(Counter::llc_victims_m);
-    memory(who, victim.line, true);
+    leaves_dirty(who, victim.line);
 }
 
 template <bool plain>

@@ -90,6 +90,18 @@ class HierarchyOf {
                                              std::uint32_t slice);
     void l3_victim(const Requester& who, const Entry& victim);
     void memory(const Requester& who, std::uint64_t line, bool write);
+    // A line becomes dirty that `was_dirty` nowhere, or leaves the caches dirty.
+    void written(const Requester& who, std::uint64_t line, bool was_dirty) {
+        if (writes_at_once_ && !was_dirty) memory(who, line, true);
+    }
+    void leaves_dirty(const Requester& who, std::uint64_t line) {
+        if (!writes_at_once_) memory(who, line, true);
+    }
+    [[nodiscard]] bool dirty_in_l3(std::uint64_t line, std::uint32_t slice) const {
+        if (!writes_at_once_ || !l3_) return false;
+        const Spot spot = l3_->find(line, slice);
+        return spot && l3_->dirty(spot);
+    }
 
     [[gnu::noinline]] bool invalidate(Holders tiles, std::uint64_t line, bool counted);
     [[gnu::noinline]] bool clean(std::uint32_t tile, std::uint64_t line);
@@ -107,6 +119,7 @@ class HierarchyOf {
 
     std::uint32_t l2_shared_by_, l1s_per_tile_;
     Inclusion l2_inclusion_, l3_inclusion_;
+    bool writes_at_once_;
     std::optional<AddressHash> slices_;
     std::vector<Own> own_;     // [core]
     std::optional<Cache> l1_;  // of all cores

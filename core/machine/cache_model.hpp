@@ -50,6 +50,10 @@ struct HierarchyModel {
     std::optional<CacheGeometry> snoop_filter;  // of a slice; fully_associative: unlimited
     std::optional<AddressHash> slices;          // of l3 and snoop filter; without: one slice
     std::uint64_t seed = 0;                     // of random replacement
+    // A line is written to memory when it becomes dirty, not when it leaves. In the long run that
+    // is as often; of a stretch of a run it is what the stretch itself writes, and not what lay in
+    // the caches before. Without l1 only.
+    bool writes_at_once = false;
 };
 
 // Of each core. What an access does is counted for the core that made it, but for

@@ -2,7 +2,8 @@
 // moves are counted, and at equal distances a stretch of them goes through the machine, its first
 // part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi, Hoe: SMARTS, ISCA 2003, but
 // without the functional warming between: what a stretch finds in the caches is what the one before
-// left. So the stretches of phases that move the same lines must not begin at the same of them.)
+// left. So the stretches of phases that move the same lines must not begin at the same of them, and
+// a phase first fills the caches with its own.)
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,15 @@ struct Excerpt {
     std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
     std::uint64_t stretch = 0;  // at most period
     std::uint64_t warm_up = 0;  // of the stretch, not counted; less than it
-    std::uint64_t begin = 0;    // of the first stretch; at most period - stretch
+    std::uint64_t begin = 0;    // of the first stretch after `fill`; at most period - stretch
+    std::uint64_t fill = 0;     // at the beginning of the phase, not counted
 
     enum class Part : std::uint8_t { skipped, warm_up, counted };
     // Where the line lies that a phase moves after `lines` others.
     [[nodiscard]] Part part(std::uint64_t lines) const {
         if (period == 0) return Part::counted;
-        const std::uint64_t at = (lines + period - begin) % period;
+        if (lines < fill) return Part::warm_up;
+        const std::uint64_t at = (lines - fill + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
     }
 };

@@ -76,7 +76,7 @@ class _Run:
         return replay_node(
             self.parts,
             self.policy.place(self.machine, self.state),
-            node_model(self.machine, without, rows, self.setup.seed),
+            node_model(self.machine, without, rows, self.setup.seed, self.parts.in_stretches),
             ranks=self.setup.ranks,
             cancel=self.cancel,
         )

@@ -105,12 +105,15 @@ class SnoopFilter(Sliced):
 class Levels:
     """Which caches a hierarchy consists of, and which of them are their ideal twins.
 
+    writes_at_once: memory is written when a line becomes dirty, not when it leaves: as often in the long run,
+    and of a stretch what the stretch itself writes.
     ideal: of "l1", "l2", "l3" those that are fully associative and replace as they do otherwise, LRU where
     that is a tree (docs/decisions/ideal-twin.md), and "snoop_filter" where it is to be unlimited.
     """
 
     simulate_l1: bool
     ideal: frozenset[str] = frozenset()
+    writes_at_once: bool = False
 
     def __post_init__(self) -> None:
         if unknown := self.ideal - _TWINS:
@@ -164,6 +167,7 @@ def build_caches(
             filter_,
             _slice_hash(l3, snoop_filter),
             seed,
+            levels.writes_at_once,
         )
     except ValueError as error:
         raise UsageError(f"caches: {error}; change it in the machine file") from None

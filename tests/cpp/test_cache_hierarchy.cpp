@@ -170,3 +170,35 @@ TEST_CASE("hierarchy of any shape equals one that looks into every cache") {
         compare(some_model(random), random, 600);
     }
 }
+
+// Every line that was made dirty is written once, whether then or when it leaves, as a line does
+// that is overwritten as a whole.
+TEST_CASE("hierarchy that writes at once writes as often in the end, and reads as ever") {
+    for (std::uint32_t run = 0; run < 600; ++run) {
+        CAPTURE(run);
+        Random random(2, run, 0, Stream::history);
+        HierarchyModel m = some_model(random);
+        m.l1.reset();
+        if (m.l2_inclusion == Inclusion::exclusive) m.l2_inclusion = Inclusion::inclusive;
+        // An inclusive L3 whose victim is what the filter evicts at that moment writes both copies.
+        if (m.l3 && m.l3->inclusion == Inclusion::inclusive) m.snoop_filter.reset();
+        CAPTURE(described(m));
+        CacheHierarchy late(m);
+        m.writes_at_once = true;
+        CacheHierarchy at_once(m);
+        const std::uint64_t lines = 16 + random.below(400);
+        std::vector<LineAccess> batch;
+        for (int i = 0; i < 600; ++i) batch.push_back(some_access(random, m, lines));
+        for (const std::uint64_t far : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
+            for (std::uint64_t line = 0; line < lines; ++line)
+                batch.push_back({far + line, 0, AccessKind::stream_store});
+        }
+        MemoryTraffic a, b;
+        late.access(batch, a);
+        at_once.access(batch, b);
+        for (std::size_t i = 0; i < cache_counters; ++i) {
+            const auto counter = static_cast<CacheCounter>(i);
+            REQUIRE(late.total(counter) == at_once.total(counter));
+        }
+    }
+}

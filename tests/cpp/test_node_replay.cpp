@@ -369,6 +369,18 @@ TEST_CASE("excerpts: parts of a phase by its lines") {
     }
 }
 
+TEST_CASE("excerpts: a phase begins by filling the caches") {
+    const Excerpt excerpt{1000, 300, 100, 200, 5000};
+    CHECK(excerpt.part(0) == Excerpt::Part::warm_up);
+    CHECK(excerpt.part(4999) == Excerpt::Part::warm_up);
+    CHECK(excerpt.part(5000) == Excerpt::Part::skipped);
+    CHECK(excerpt.part(5199) == Excerpt::Part::skipped);
+    CHECK(excerpt.part(5200) == Excerpt::Part::warm_up);
+    CHECK(excerpt.part(5300) == Excerpt::Part::counted);
+    CHECK(excerpt.part(5500) == Excerpt::Part::skipped);
+    CHECK(excerpt.part(6300) == Excerpt::Part::counted);
+}
+
 TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
     std::uint64_t counted = 0, skipped = 0;
     for (const std::uint64_t seed : {3u, 4u, 5u, 6u}) {
@@ -378,7 +390,7 @@ TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
         model.tlb = small_tlb();
         model.drams = {small_dram(RowPolicy::open)};
         const std::vector<Excerpt> excerpts{
-            {3000, 700, 200, 100 * seed}, {}, {5000 + seed, 1000, 1, 0}};
+            {3000, 700, 200, 100 * seed, 900}, {}, {5000 + seed, 1000, 1, 0}};
         const auto part = excerpted(program, 2, excerpts);
         std::size_t ops = 0;
         const auto cursor = part->open();

@@ -7,6 +7,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
+from pagelens.node_replay import NodePrograms, Parts, node_model, replay_node
 
 CACHES = _core.cache_counter_names()
 DRAM = _core.dram_sum_names()
@@ -31,6 +32,7 @@ def model(machine: Machine, tlb: _core.Tlb | None = None) -> _core.NodeModel:
         snoop_filter=None,
         slices=None,
         seed=0,
+        writes_at_once=False,
     )
     outstanding = machine.cores.outstanding_lines.value
     drams = [machine.dram.core(outstanding=outstanding, ideal=ideal) for ideal in (False, True)]
@@ -41,7 +43,7 @@ def run(
     machine: Machine,
     policy: str,
     node: int,
-    excerpts: list[tuple[int, int, int, int]] | None = None,
+    excerpts: list[tuple[int, int, int, int, int]] | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.NodeCounters:
     """A triad of three arrays of 16 MiB and 9 lines, on one core."""
@@ -84,7 +86,7 @@ def test_rows_of_one_bank_cost_time_where_the_placement_aligns_them(red_storm: M
 
 def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
     whole = run(red_storm, "random", 0)
-    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000)] * whole.lines.shape[0])
+    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000, 0)] * whole.lines.shape[0])
     assert part.lines[:, 0].tolist() == whole.lines[:, 0].tolist()
     share = part.lines[:, 1].sum() / part.lines[:, 0].sum()
     assert 0.1 < share < 0.25
@@ -97,7 +99,7 @@ def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
 
 def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Machine) -> None:
     with pytest.raises(ValueError, match="excerpts: one for each phase"):
-        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0)] * 99)
+        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0, 0)] * 99)
     stopped = _core.CancelFlag()
     stopped.set()
     with pytest.raises(_core.Cancelled):
@@ -107,3 +109,30 @@ def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Mac
 def test_lines_by_phase_are_those_of_a_replay(red_storm: Machine) -> None:
     program = declared("stream-triad", 48 * MEBIBYTE, 1).compile(red_storm, 12)
     assert list(_core.lines_by_phase(program)) == run(red_storm, "random", 0).lines[:, 0].tolist()
+
+
+@pytest.mark.parametrize("name", ["cg", "triad"])
+def test_stretches_count_like_the_whole_where_caches_hold_much_of_them(name: str) -> None:
+    """What the caches held before a stretch, and hold after it, must not decide what memory is asked for."""
+    xt4 = load_machine("red-storm-xt4")
+    machine = load_machine("westmere-ep").model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
+    cores = machine.cores.count.value
+    workload = declared(name, 160 * MEBIBYTE, cores)
+    whole = Parts(workload.lines_in_order(machine), [])
+    parts = NodePrograms(workload, machine, 1).parts()
+    assert parts.in_stretches
+    node = Node(machine, 1, 0, history=parse_history("boot; run"))
+    every, some = (
+        replay_node(
+            of,
+            policies["random"].place(machine, node),
+            node_model(machine, rows=(True,), in_stretches=of.in_stretches),
+            ranks=1,
+        )
+        for of in (whole, parts)
+    )
+    assert some.simulated < 0.45 < every.simulated == 1
+    a, b = every.with_row(0), some.with_row(0)
+    for counter in ("l2_misses", "dram_reads", "dram_writes", "row_conflicts", "dram_time_s"):
+        near = 0.15 if counter == "row_conflicts" else 0.1
+        assert b[counter][-1] == pytest.approx(a[counter][-1], rel=near), counter

@@ -39,7 +39,11 @@ def run(work: Work) -> Findings:
         parts = program.parts(offset_kib << 10)
         placement = _core.place_contiguously(machine.frames)
         found = replay_node(
-            parts, placement, node_model(machine, rows=(True, False)), ranks=1, cancel=work.cancel
+            parts,
+            placement,
+            node_model(machine, rows=(True, False), in_stretches=parts.in_stretches),
+            ranks=1,
+            cancel=work.cancel,
         )
         phase = phases.index(PHASE)
         instructions = {"instructions": parts.program.instructions.astype(np.float64)}
