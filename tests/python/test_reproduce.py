@@ -191,7 +191,7 @@ def test_the_command(tmp_path: Path) -> None:
         "-m",
         "pagelens",
         "reproduce",
-        "page-walks",
+        "periodic-sort",
         "--quick",
         "--json",
         "-o",
@@ -200,7 +200,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert json.loads(done.stdout) == json.loads((tmp_path / "reproduce.json").read_text())
-    assert "pagelens reproduce page-walks --quick --json" in (tmp_path / "reproduce.html").read_text()
+    assert "pagelens reproduce periodic-sort --quick --json" in (tmp_path / "reproduce.html").read_text()
     wrong = subprocess.run(
         [*command[:3], "reproduce", "page-wlks"], capture_output=True, text=True, check=False
     )

@@ -23,7 +23,7 @@ def workload() -> DeclaredWorkload:
     return declared("cg", 16 * MEBIBYTE, 2)
 
 
-@pytest.mark.parametrize("name", ["random", "aged", "2m"])
+@pytest.mark.parametrize("name", ["random", "2m"])
 def test_it_is_what_all_ranks_count_on_a_placement(
     knl: Machine, workload: DeclaredWorkload, name: str
 ) -> None:
