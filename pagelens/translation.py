@@ -7,6 +7,7 @@ once for each size of pages, on a fresh node, one copy of the program for all of
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Node, Policy, parse_history, policies
 from pagelens.machine import TRANSLATION_COUNTS, Machine
-from pagelens.node_replay import node_model, replay_node, simulated_parts
+from pagelens.node_replay import Parts, node_model, replay_node, simulated_parts
 
 Counts = Mapping[str, NDArray[np.float64]]
 
@@ -26,6 +27,7 @@ class Translations:
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._lock = threading.Lock()
+        self._parts: dict[int, Parts] = {}  # by offset
         self._made: dict[tuple[int, int], Counts] = {}  # by log2 of the page size, and offset
 
     def counts(
@@ -40,25 +42,28 @@ class Translations:
             wanted = self._of_pages(policy, cancel)
             if small_share == 0:
                 return wanted
-            small = self._of_pages(policies["aged"], cancel, policy.offset_bytes)
+            small = self._of_pages(replace(policies["aged"], offset_bytes=policy.offset_bytes), cancel)
         return {name: (1 - small_share) * wanted[name] + small_share * small[name] for name in wanted}
 
-    def _of_pages(
-        self, policy: Policy, cancel: _core.CancelFlag | None, offset_bytes: int | None = None
-    ) -> Counts:
-        offset = policy.offset_bytes if offset_bytes is None else offset_bytes
-        key = (policy.page_bits, offset)
+    def _of_pages(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
+        key = (policy.page_bits, policy.offset_bytes)
         if key not in self._made:
-            self._made[key] = self._replayed(policy, offset, cancel)
+            self._made[key] = self._replayed(policy, cancel)
         return self._made[key]
 
-    def _replayed(self, policy: Policy, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
+    def _parts_at(self, offset_bytes: int) -> Parts:
+        """Of one copy; compiling them takes longer than replaying them."""
+        if offset_bytes not in self._parts:
+            whole = self._workload.lines_in_order(self._machine, offset_bytes)
+            self._parts[offset_bytes] = simulated_parts(whole, self._machine, 1)
+        return self._parts[offset_bytes]
+
+    def _replayed(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
         if self._machine.page_walk is None:
             return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
         fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
-        whole = self._workload.lines_in_order(self._machine, offset_bytes)
         found = replay_node(
-            simulated_parts(whole, self._machine, 1),
+            self._parts_at(policy.offset_bytes),
             policy.place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,

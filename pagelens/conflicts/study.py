@@ -92,18 +92,16 @@ def evictions(machine: Machine, held: Held) -> float:
     lines of such sets, and none where that has none.
     """
     caches = caches_below_l1(machine)
-    of_l2s = [_lines(held.in_l2(int(l2))) for l2 in np.unique(held.l2s)]
-    steps = max(len(lines) for lines in of_l2s)
-    in_step = np.full((steps, len(of_l2s)), np.iinfo(np.uint64).max, dtype=np.uint64)
-    for column, lines in enumerate(of_l2s):
-        in_step[: len(lines), column] = lines
-    there = in_step != np.iinfo(np.uint64).max
-    cores = np.broadcast_to(np.unique(held.l2s) * machine.l2.shared_by.value, in_step.shape)[there]
+    l2s = np.unique(held.l2s)
+    of_l2s = [_lines(held.in_l2(int(l2))) for l2 in l2s]
+    cores = np.repeat((l2s * machine.l2.shared_by.value).astype(np.uint32), [len(lines) for lines in of_l2s])
+    in_step = np.lexsort((cores, np.concatenate([np.arange(len(lines)) for lines in of_l2s])))
+    lines, cores = np.concatenate(of_l2s)[in_step], cores[in_step]
     reads = np.full(len(cores), _core.AccessKind.read.value, dtype=np.uint8)
     for sweep in range(SWEEPS):
         if sweep == WARM_UP:
             caches.reset_counts()
-        caches.access(in_step[there], cores.astype(np.uint32), reads)
+        caches.access(lines, cores, reads)
     return float(count(caches, "sf_evictions").sum()) / (len(reads) * (SWEEPS - WARM_UP))
 
 

@@ -1,6 +1,6 @@
 """Which policies are compared where the user names none: those that can make a difference on the machine."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
@@ -15,16 +15,19 @@ SWIZZLED, APART = "aged+swizzle", "2m+offset-64k"
 
 def choose_policies(names: str) -> Mapping[str, Policy]:
     """The policies of "aged,random,2m+offset-64k", in that order."""
-    return {name: find_policy(name) for name in (part.strip() for part in names.split(","))}
+    return _found(part.strip() for part in names.split(","))
 
 
 def default_policies(workload: Workload, machine: Machine) -> Mapping[str, Policy]:
     """DEFAULT_POLICIES; without a memory-side cache, what can be tried there instead of sorting for it."""
     if machine.memory_side_cache is not None:
-        return choose_policies(",".join(DEFAULT_POLICIES))
-    names = [name for name in (*DEFAULT_POLICIES, SWIZZLED, APART) if name != SORTED]
-    found = choose_policies(",".join(names))
+        return _found(DEFAULT_POLICIES)
+    found = _found(name for name in (*DEFAULT_POLICIES, SWIZZLED, APART) if name != SORTED)
     return {name: policy for name, policy in found.items() if _applies(policy, workload, machine)}
+
+
+def _found(names: Iterable[str]) -> Mapping[str, Policy]:
+    return {name: find_policy(name) for name in names}
 
 
 def _applies(policy: Policy, workload: Workload, machine: Machine) -> bool:

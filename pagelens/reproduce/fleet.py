@@ -4,7 +4,7 @@ Only what differs between nodes is simulated. The lines of a declared workload a
 caches (docs/declared.md), so these are left out; so are page walks, which are the same on every node.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload
+from pagelens.frames import Node, policies
 from pagelens.frames.policies import HUGE_PAGE_BITS
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.replay import COUNTERS, by_phase, replay, sampled_slots
+from pagelens.reproduce.work import Work
 
 Floats = NDArray[np.float64]
 
@@ -43,25 +45,25 @@ class Run:
         return 1 - self.misses / self.lines
 
 
+def run_policies(
+    names: Iterable[str], machine: Machine, workload: DeclaredWorkload, state: Node, work: Work
+) -> dict[str, Run]:
+    """The measured phase under each of some policies, all from one state of a node."""
+    return {
+        name: run_on(machine, workload, policies[name].place(machine, state), work, state.node)
+        for name in names
+    }
+
+
 def run_on(
-    machine: Machine,
-    workload: DeclaredWorkload,
-    placement: _core.Placement,
-    seed: int,
-    node: int,
-    cancel: _core.CancelFlag | None = None,
+    machine: Machine, workload: DeclaredWorkload, placement: _core.Placement, work: Work, node: int = 0
 ) -> Run:
     """The measured phase of a run on all cores. The GIL is released meanwhile; raises _core.Cancelled."""
-    return run_phases(machine, workload, placement, seed, node, cancel)[workload.phases[-1]]
+    return run_phases(machine, workload, placement, work, node)[workload.measured_phase]
 
 
 def run_phases(
-    machine: Machine,
-    workload: DeclaredWorkload,
-    placement: _core.Placement,
-    seed: int,
-    node: int,
-    cancel: _core.CancelFlag | None = None,
+    machine: Machine, workload: DeclaredWorkload, placement: _core.Placement, work: Work, node: int = 0
 ) -> Mapping[str, Run]:
     """The same of every phase."""
     program = workload.compile(machine, HUGE_PAGE_BITS)
@@ -71,10 +73,10 @@ def run_phases(
         placement,
         HUGE_PAGE_BITS,  # private caches are past, whatever pages the placement has
         ranks=1,
-        seed=seed,
+        seed=work.seed,
         node=node,
         sampled=sampled_slots(machine, workload.footprint_bytes // FRAME_BYTES),
-        cancel=cancel,
+        cancel=work.cancel,
     )
     counts: dict[str, Floats] = {name: lines.astype(np.float64) for name, lines in by_phase(counters).items()}
     phases = len(workload.phases)

@@ -19,7 +19,7 @@ class DeclaredWorkload(Workload):
         self.digest = hashlib.sha256(repr((name, loops, threads)).encode()).hexdigest()
         self.share_seen, self.warnings = None, []
         self.phases = list(dict.fromkeys(sweep.phase for sweep in loops.sweeps))
-        self.measured_phase = self.phases[-1]
+        self.measured_phase: str = self.phases[-1]
         pages = [max(threads, round(array.bytes / FRAME_BYTES)) for array in loops.arrays]
         self.footprint_bytes = sum(pages) * FRAME_BYTES
         self.objects = [ObjectInfo(0, "[kernel: page clearing]")] + [

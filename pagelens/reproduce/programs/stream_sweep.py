@@ -64,11 +64,11 @@ class Sweep:
         free = ~self.near & ~self.aliased
         return np.asarray(self.seconds / np.median(self.seconds[free]) - 1)
 
-    def windows(self) -> list[NDArray[np.int64]]:
-        """Indexes of the offsets of each dip, those at the sweep's ends left out: they may be cut off."""
-        edges = np.flatnonzero(np.diff(self.near.astype(int)))
-        runs = np.split(np.arange(len(self.near)), edges + 1)
-        return [each for each in runs[1:-1] if self.near[each[0]]]
+    def windows(self, cut_off: bool = False) -> list[NDArray[np.int64]]:
+        """Indexes of the offsets of each dip; `cut_off`: those at the sweep's ends, too, which may be."""
+        near = self.near
+        runs = np.split(np.arange(len(near)), np.flatnonzero(np.diff(near.astype(int))) + 1)
+        return [each for each in (runs if cut_off else runs[1:-1]) if near[each[0]]]
 
     @property
     def over_median(self) -> Floats:

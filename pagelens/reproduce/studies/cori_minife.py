@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
-from pagelens.frames import Node, parse_history, policies
+from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.fleet import Floats, Run, columns, run_on
+from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
@@ -48,12 +48,7 @@ def run(work: Work) -> Findings:
     def simulate(part: _Part) -> dict[str, Run]:
         workload = workloads[part.size]
         state = Node(machine, work.seed, part.node, history=history, job_bytes=workload.footprint_bytes)
-        return {
-            name: run_on(
-                machine, workload, policies[name].place(machine, state), work.seed, part.node, work.cancel
-            )
-            for name in part.policies
-        }
+        return run_policies(part.policies, machine, workload, state, work)
 
     runs = work.map(simulate, parts)
     gathered: dict[tuple[int, str], list[Run]] = {}
@@ -77,8 +72,7 @@ def run(work: Work) -> Findings:
             "cori-minife-misses",
             "MiniFE: misses of the memory-side cache and performance, a dot a node",
             f"{len(without['lines'])} nodes of mix cori, {PUBLISHED_BYTES / 1e9:.1f} GB, iterations of the "
-            f"solver. "
-            "Misses counted, performance modelled: lines past L2 x 64 B / time.",
+            "solver. Misses counted, performance modelled: lines past L2 x 64 B / time.",
             lambda: _scatter(fleet),
         ),
         drawing(
@@ -132,8 +126,7 @@ def _doubled(fleet: Fleet, policy: str, whose: str) -> Row:
     holds = near(ratio, 2)
     reason = (
         f" {1 - aged.mean():.0%} of this mix's nodes are as good as fresh and have little to gain; those "
-        f"that are "
-        f"not gain {of_aged:.2f}x."
+        f"that are not gain {of_aged:.2f}x."
     )
     module = (
         " On lists of Linux 6.1 the module puts the blocks of a bucket in falling order of address, so a job "
@@ -165,8 +158,7 @@ def _narrower(fleet: Fleet) -> Row:
         value("greatly reduced"),
         value(
             f"{spread[INTEL]:.2f} (Intel's module), {spread[OURS]:.2f} (this project's rule), "
-            f"{spread[WITHOUT]:.2f} "
-            "without",
+            f"{spread[WITHOUT]:.2f} without",
             **{f"spread_{name}": share for name, share in spread.items()},
         ),
         spread[INTEL] <= spread[WITHOUT] / 2,
@@ -218,10 +210,8 @@ def _two_way(without: Mapping[str, Floats]) -> Row:
         value("essentially doubled", ratio=2),
         value(f"{two / direct:.2f}x ({direct:.0%} to {two:.0%})", ratio=two / direct),
         near(two / direct, 2),
-        "Of the same nodes and size. What doubles is the number of places for a line; a "
-        "loop that "
-        "sweeps over three lines of a set of two misses them all, and most lines have a place of their own "
-        "already.",
+        "Of the same nodes and size. What doubles is the number of places for a line; a loop that sweeps "
+        "over three lines of a set of two misses them all, and most lines have a place of their own already.",
     )
 
 
@@ -275,6 +265,6 @@ STUDY = Study(
     "NERSC, KNL Cache Mode Performance, figures 1, 3 and 4",
     run,
     "Machine cori-knl-cache; nodes of job mix cori (assumed, and set before any of these figures was looked "
-    "at); the "
-    "matrix, vectors and iterations of MiniFE from the assembled matrix on. Page walks are left out.",
+    "at); the matrix, vectors and iterations of MiniFE from the assembled matrix on. Page walks are left "
+    "out.",
 )

@@ -13,7 +13,7 @@ from pagelens.frames import load_mix, parse_history
 from pagelens.frames.history import fleet_grain
 from pagelens.frames.node import LiveNode
 from pagelens.frames.steps import Age, Step
-from pagelens.machine import load_machine
+from pagelens.machine import Machine, load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.fleet import Floats, run_on
 from pagelens.reproduce.study import Findings, Study
@@ -57,10 +57,10 @@ def run(work: Work) -> Findings:
 
     def bandwidth(state: _core.NodeState, node: int) -> float:
         placement = _core.place_by_kernel(state, 0)
-        return run_on(machine, stream, placement, work.seed, node, work.cancel).bandwidth
+        return run_on(machine, stream, placement, work, node).bandwidth
 
     def live(life: _Life) -> list[Check]:
-        state = _Aging(LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None), work.seed, life.node)
+        state = _Aging(machine, work.seed, life.node)
         checks = []
         for _ in range(jobs):
             state.take(*sort, Age(1, load_mix(life.mix)))
@@ -72,15 +72,14 @@ def run(work: Work) -> Findings:
 
     def unsorted(part: tuple[str, int]) -> float:
         mix, node = part
-        state = _Aging(LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None), work.seed, node)
+        state = _Aging(machine, work.seed, node)
         state.take(Age(jobs, load_mix(mix)), *sort)
         return bandwidth(state.node.state, node)
 
     lived = work.map(live, lives)
     once = [(mix, node) for mix in MIXES for node in range(nodes)]
     sorted_once = dict(zip(once, work.map(unsorted, once), strict=True))
-    fresh = LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None)
-    at_first = bandwidth(fresh.state, 0)
+    at_first = bandwidth(_Aging(machine, work.seed, 0).node.state, 0)
     found = {
         mix: [
             checks for life, checks in zip(lives, lived, strict=True) if life.mix == mix and not life.reboots
@@ -112,8 +111,7 @@ def run(work: Work) -> Findings:
                 "cori-stream",
                 "STREAM after each job, by jobs since the last boot",
                 f"A dot a job and node, {nodes} nodes of each of three job mixes, sorted before every job "
-                f"and before "
-                "STREAM. The dashed line is the rule's. Modelled.",
+                "and before STREAM. The dashed line is the rule's. Modelled.",
                 lambda: _figure(found),
             ),
         ),
@@ -121,10 +119,11 @@ def run(work: Work) -> Findings:
 
 
 class _Aging:
-    """A node that steps are done to, each with draws of its own."""
+    """A node, fresh at first, that steps are done to, each with draws of its own."""
 
-    def __init__(self, node: LiveNode, seed: int, number: int) -> None:
-        self.node, self._seed, self._number, self._position = node, seed, number, 0
+    def __init__(self, machine: Machine, seed: int, number: int) -> None:
+        self.node = LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None)
+        self._seed, self._number, self._position = seed, number, 0
 
     def take(self, *steps: Step) -> None:
         for step in steps:
@@ -156,10 +155,8 @@ def _tail(mix: str, lives: Sequence[Sequence[Check]], sorted_once: Floats) -> Ro
         ),
         near(share, TAIL),
         f"Below {SLOW / 1e9:.0f} GB/s, from job {HOURS} since boot on. What stays of files when caches are "
-        f"dropped is "
-        "drawn anew for each job; on lists that every job leaves sorted it lies close together. Of nodes "
-        "whose jobs "
-        f"ran on unsorted lists {_slow(sorted_once):.0%} are in the tail, down to "
+        "dropped is drawn anew for each job; on lists that every job leaves sorted it lies close together. "
+        f"Of nodes whose jobs ran on unsorted lists {_slow(sorted_once):.0%} are in the tail, down to "
         f"{sorted_once.min() / 1e9:.0f} GB/s.",
     )
 
@@ -212,8 +209,7 @@ def _rule(plain: Sequence[Sequence[Check]], ruled: Sequence[Sequence[Check]]) ->
         value("the degradation is eliminated"),
         value(
             f"{slow['without']:.0%} without, {slow['with']:.0%} with, for {reboots} reboots in {len(after)} "
-            f"jobs; mean "
-            f"{before.mean() / 1e9:.0f} to {after.mean() / 1e9:.0f} GB/s",
+            f"jobs; mean {before.mean() / 1e9:.0f} to {after.mean() / 1e9:.0f} GB/s",
             share_without=slow["without"],
             share_with=slow["with"],
             reboots_per_job=reboots / len(after),
@@ -244,7 +240,6 @@ STUDY = Study(
     "NERSC, KNL Cache Mode Performance, figure 5",
     run,
     "Machine cori-knl-cache. Jobs are those of three mixes (pagelens/frames/mixes/), assumed and frozen "
-    "before the tails "
-    "were looked at; Intel's module sorts before every job, after caches are dropped and memory is "
-    "compacted.",
+    "before the tails were looked at; Intel's module sorts before every job, after caches are dropped and "
+    "memory is compacted.",
 )

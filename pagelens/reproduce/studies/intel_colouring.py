@@ -5,10 +5,10 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
-from pagelens.frames import Node, parse_history, policies
+from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.fleet import Floats, Run, columns, run_on
+from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
@@ -24,12 +24,7 @@ def run(work: Work) -> Findings:
     def simulate(part: tuple[str, int]) -> dict[str, Run]:
         history, node = part
         state = Node(machine, work.seed, node, history=parse_history(history), job_bytes=BYTES)
-        return {
-            name: run_on(
-                machine, workload, policies[name].place(machine, state), work.seed, node, work.cancel
-            )
-            for name in ("aged", "coloured")
-        }
+        return run_policies(("aged", "coloured"), machine, workload, state, work)
 
     fresh, *aged = work.map(simulate, [(FRESH, 0), *((AGED, node) for node in range(work.pick(12, 2)))])
     plain, coloured = (columns([found[name] for found in aged])["bandwidth"] for name in ("aged", "coloured"))

@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from pagelens.accesses.declared import declared
 from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.ensemble.scale import shrink
-from pagelens.frames import Node, parse_history, policies
+from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.fleet import Floats, Run, columns, run_on
+from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
@@ -21,8 +21,7 @@ RANGE, TYPICAL, AVOIDED = (0.20, 0.80), 0.60, 0.85  # of DRAM's speed
 
 
 def run(work: Work) -> Findings:
-    """Nodes with their own histories, each with both policies; and a table that DRAM holds without "
-    "conflicts."""
+    """Nodes with their own histories, each with both policies; and a table without conflicts."""
     machine = shrink(load_machine("optane-memory-mode"), FACTOR)
     assert machine.fast_memory is not None
     cores, cache = machine.cores.count.value, machine.fast_memory.size.value
@@ -31,16 +30,13 @@ def run(work: Work) -> Findings:
 
     def simulate(node: int) -> dict[str, Run]:
         state = Node(machine, work.seed, node, history=history, scale=FACTOR, job_bytes=table.footprint_bytes)
-        return {
-            name: run_on(machine, table, policies[name].place(machine, state), work.seed, node, work.cancel)
-            for name in (LINUX, STATIC, RANDOM)
-        }
+        return run_policies((LINUX, STATIC, RANDOM), machine, table, state, work)
 
     runs = work.map(simulate, range(work.pick(48, 4)))
     # All of it in DRAM: half as large as the cache on contiguous frames, where every line hits.
     held = declared("gups-hot", cache // 2, cores)
     fresh = Node(machine, work.seed, 0, history=history, scale=FACTOR)
-    dram = run_on(machine, held, policies["contiguous"].place(machine, fresh), work.seed, 0, work.cancel)
+    dram = run_policies(("contiguous",), machine, held, fresh, work)["contiguous"]
     linux, static, random = (
         columns([found[name] for found in runs])["bandwidth"] / dram.bandwidth
         for name in (LINUX, STATIC, RANDOM)
@@ -58,8 +54,7 @@ def run(work: Work) -> Findings:
             ),
             near(float(linux.min()), RANGE[0]) and near(float(linux.max()), RANGE[1]),
             "Bandwidth of Optane under random lines is assumed (a quarter of that in sequence). Frames of "
-            "the job "
-            "mix cori: what their machine had gone through is not published.",
+            "the job mix cori: what their machine had gone through is not published.",
         ),
         Row(
             "Typically",
@@ -69,8 +64,8 @@ def run(work: Work) -> Findings:
             value(f"{np.median(linux):.0%} (median)", share=np.median(linux)),
             near(float(np.median(linux)), TYPICAL),
             f"On independent random frames of 4 KiB it would be {np.median(random):.0%}: what separates "
-            f"Linux from the "
-            "static policy are the conflicts within the hot tenth, and large pages of this mix have few.",
+            "Linux from the static policy are the conflicts within the hot tenth, and large pages of this "
+            "mix have few.",
         ),
         Row(
             "Speed with the static policy, which takes the least populated slots",
@@ -115,6 +110,5 @@ STUDY = Study(
     "Systems), OSDI 2023",
     run,
     "Machine optane-memory-mode (most of it assumed), at an eighth of its size; the table is twice as large "
-    "as the cache, "
-    "nine of ten updates meet a tenth of it (HeMem's GUPS).",
+    "as the cache, nine of ten updates meet a tenth of it (HeMem's GUPS).",
 )

@@ -30,7 +30,7 @@ def run(work: Work) -> Findings:
         name, node = part
         state = Node(machine, work.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
         placement = policies["aged+intel-zonesort"].place(machine, state)
-        return run_phases(machine, programs[name], placement, work.seed, node, work.cancel)
+        return run_phases(machine, programs[name], placement, work, node)
 
     parts = [(name, node) for name in CODES for node in range(work.pick(8, 1))]
     runs = work.map(simulate, parts)
@@ -96,6 +96,5 @@ STUDY = Study(
     "NERSC, KNL Cache Mode Performance, recommendations on zonesort=<n>",
     run,
     "Machine cori-knl-cache, job mix cori, Intel's module before the job. A sort reorders free memory only, "
-    "so at "
-    "best every step finds the lists as the first one does.",
+    "so at best every step finds the lists as the first one does.",
 )

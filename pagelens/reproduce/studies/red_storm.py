@@ -303,13 +303,8 @@ def _sawtooth(sweeps: Mapping[tuple[int, ...], Sweep], without: Mapping[tuple[in
     for column, layout in enumerate(LAYOUTS):
         for row, (name, kernel) in enumerate(layout.kernels.items()):
             axes, sweep = panels[row][column], sweeps[kernel.places]
-            for window in np.split(
-                np.arange(len(sweep.near)), np.flatnonzero(np.diff(sweep.near.astype(int))) + 1
-            ):
-                if sweep.near[window[0]]:
-                    axes.axvspan(
-                        *sweep.offsets[[window[0], window[-1]]], color=FAINT, alpha=0.18, linewidth=0
-                    )
+            for window in sweep.windows(cut_off=True):
+                axes.axvspan(*sweep.offsets[[window[0], window[-1]]], color=FAINT, alpha=0.18, linewidth=0)
             flat = without[kernel.places]
             _draw(axes, flat, OTHERS[0], linestyle=":", linewidth=1.0)
             _draw(axes, sweep, BASELINE, linewidth=0.9)

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
-from pagelens.frames import Node, parse_history, policies
+from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.reproduce.claim import Kind, Row, near, value
-from pagelens.reproduce.fleet import Run, run_on
+from pagelens.reproduce.fleet import Run, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
 
@@ -41,8 +41,7 @@ def run(work: Work) -> Findings:
 
     def simulate(node: int) -> Run:
         state = Node(machine, work.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
-        placement = policies["aged"].place(machine, state)
-        return run_on(machine, program, placement, work.seed, node, work.cancel)
+        return run_policies(("aged",), machine, program, state, work)["aged"]
 
     runs = work.map(simulate, range(work.pick(12, 2)))
     in_cache = np.array([time_in_cache(share, ratios["KNL"], each) for each in runs])

@@ -20,15 +20,14 @@ def run(work: Work) -> Findings:
     """STREAM's triad on a fresh node at both sizes, and between them."""
     whole = load_machine("xeon-max-cache")
     sizes, factor = work.pick((16, 32, 64, 96), (16, 96)), work.pick(1.0, 1 / 8)
-    machine = shrink(
-        whole, factor
-    )  # and the sizes with it: fewer slots of one placement that has no chance in it
+    # And the sizes with it: fewer slots of one placement that has no chance in it.
+    machine = shrink(whole, factor)
     state = Node(machine, work.seed, 0, history=parse_history("boot; run"))
     placement = policies["aged"].place(machine, state)
 
     def simulate(gib: int) -> Run:
         workload = declared("stream-triad", round(factor * gib * GIB), machine.cores.count.value)
-        return run_on(machine, workload, placement, work.seed, 0, work.cancel)
+        return run_on(machine, workload, placement, work)
 
     found = dict(zip(sizes, work.map(simulate, sizes), strict=True))
     flat = {"HBM": machine.fast_memory, "DDR": machine.ddr}
@@ -55,9 +54,8 @@ def run(work: Work) -> Findings:
             + (
                 ""
                 if near(found[gib].bandwidth, published)
-                else " What else a miss costs there is not "
-                "published: the model "
-                "moves its line, fills it and writes a dirty victim back."
+                else " What else a miss costs there is not published: the model moves its line, fills it "
+                "and writes a dirty victim back."
             ),
         )
         for gib, published in PUBLISHED.items()
@@ -70,7 +68,7 @@ def run(work: Work) -> Findings:
         value("slower (193.5 of 235.5 GB/s)", ratio=193.5 / 235.5),
         value(
             f"{'slower' if below else 'faster'} ({found[96].bandwidth / machine.ddr.bandwidth.value:.2f} of "
-            f"it)",
+            "it)",
             ratio=found[96].bandwidth / machine.ddr.bandwidth.value,
         ),
         below,
