@@ -150,12 +150,12 @@ def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:
     assert time_in_cache(0.39, 4.8, misses) == pytest.approx(1)  # slow memory moves each line
 
 
-def test_a_run_of_a_fleet_is_the_ensembles() -> None:
+def test_a_run_of_a_fleet_is_the_ensembles(tmp_path: Path) -> None:
     """Private caches left out: the same lines and misses as the replay with them, where arrays are larger."""
     machine = load_machine("cori-knl-cache")
     workload = declared("triad", 3 << 30, machine.cores.count.value)
     placement = policies["random"].place(machine, Node(machine, 3, 0))
-    run = run_on(machine, workload, placement, 3, 0)
+    run = run_on(machine, workload, placement, Work(Scale.QUICK, 3, tmp_path))
     program = workload.compile(machine, 12)
     replayed = by_phase(replay(program, machine, placement, 12, ranks=1, seed=3, node=0))
     moved = int(replayed["msc_reads"][-1] + replayed["msc_writes"][-1])
