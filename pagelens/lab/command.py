@@ -13,7 +13,7 @@ import typer
 
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
-from pagelens.lab.compare import QUICK_RATIOS, RATIOS, Comparison, Row, compare
+from pagelens.lab.compare import QUICK_RATIOS, RATIOS, VARIANTS, Comparison, Row, compare
 from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
@@ -21,6 +21,7 @@ from pagelens.lab.run import PAGES, Request, Result, StepDone, run
 from pagelens.lab.table import compared_row, render_run, step_lines
 from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
 from pagelens.machine import load_machine
+from pagelens.names import nearest
 from pagelens.units import parse_size
 
 EXAMPLES = """Examples:
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 
 _MACHINE = "cori-knl-cache"
+_VARIANTS = {variant.key: variant for variant in VARIANTS}
 
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="The guest's memory, as 4GiB.")]
 Cache = Annotated[
@@ -198,6 +200,10 @@ def compare_command(
             min=0.05, max=4.0, metavar="R", help="Footprint over cache; repeatable. 0.25, 0.5, 1, 1.1."
         ),
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="V", help=f"Of {', '.join(_VARIANTS)}; repeatable. All of them."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One ratio, 1.")] = False,
     jobs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="That age a node.")] = 3,
     kernel: KernelName = DEFAULT_KERNEL,
@@ -217,6 +223,9 @@ def compare_command(
     """
     if quick and ratio:
         raise UsageError("--quick: is --ratio 1; give one of the two")
+    for key in variant or ():
+        if key not in _VARIANTS:
+            raise UsageError(f"--variant: {key!r} is unknown; did you mean {nearest(key, _VARIANTS)}?")
     if output is not None:
         _require_writable(output)
     request = Request(
@@ -234,7 +243,7 @@ def compare_command(
         print(progress_line(row), file=sys.stderr, flush=True)
 
     try:
-        comparison = compare(request, ratios, jobs, report)
+        comparison = compare(request, ratios, jobs, report, [_VARIANTS[key] for key in variant or _VARIANTS])
     except KeyboardInterrupt:
         raise Interrupted("lab: interrupted; the guests are gone") from None
     if as_json:
@@ -268,7 +277,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "command_line": command_line(comparison),
         "rows": [
             {
-                "variant": row.variant,
+                "variant": row.variant.name,
                 "footprint_over_cache": row.ratio,
                 "cache_bytes": row.cache_bytes,
                 "state": row.state,

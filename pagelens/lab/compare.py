@@ -45,6 +45,7 @@ _GIGANTIC = 1 << 30
 class Variant:
     """What is different from 4 KiB pages on a kernel as it comes."""
 
+    key: str
     name: str
     first: str = ""  # steps before all others
     pages: str = "4KiB"
@@ -60,11 +61,11 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("4 KiB pages"),
-    Variant("4 KiB pages, 0.1% of memory held", first="hold(0.1%)"),
-    Variant("4 KiB pages, page_alloc.shuffle=1", first="boot(shuffle=on)"),
-    Variant("2 MiB pages", pages="2MiB"),
-    Variant("1 GiB pages", pages="1GiB"),
+    Variant("4k", "4 KiB pages"),
+    Variant("held", "4 KiB pages, 0.1% of memory held", first="hold(0.1%)"),
+    Variant("shuffle", "4 KiB pages, page_alloc.shuffle=1", first="boot(shuffle=on)"),
+    Variant("2m", "2 MiB pages", pages="2MiB"),
+    Variant("1g", "1 GiB pages", pages="1GiB"),
 )
 
 
@@ -72,7 +73,7 @@ VARIANTS = (
 class Row:
     """One state of one guest."""
 
-    variant: str
+    variant: Variant
     ratio: float  # as asked for; the cache is the nearest multiple of 4 MiB
     cache_bytes: int
     state: str
@@ -97,7 +98,7 @@ class Comparison:
 
     def verdicts(self) -> Iterator[tuple[Row, Row]]:
         """For each variant and ratio the rows of Intel's rule and of ours."""
-        by_place = {(row.variant, row.ratio, row.state): row for row in self.rows}
+        by_place = {(row.variant.key, row.ratio, row.state): row for row in self.rows}
         for (variant, ratio, state), row in by_place.items():
             if state == INTEL:
                 yield row, by_place[variant, ratio, OURS]
@@ -108,6 +109,7 @@ def compare(
     ratios: Sequence[float],
     jobs: int,
     report: Callable[[Row], None],
+    variants: Sequence[Variant] = VARIANTS,
     workers: int | None = None,
 ) -> Comparison:
     """Runs `request`'s program everywhere; of the request itself history, pages and cache do not count.
@@ -119,7 +121,7 @@ def compare(
     footprint = _footprint(request)
     cells = [
         (variant, ratio, _cell(request, variant, ratio, footprint, jobs))
-        for variant in VARIANTS
+        for variant in variants
         for ratio in ratios
     ]
     guests = Guests()
@@ -181,7 +183,7 @@ def _rows(
             _require_large_pages(run, request)
             frames = _model_run(model, run, request.pages)
             share = memory_side.conflicts(frames) / frames.size
-            rows.append(Row(variant.name, ratio, request.cache_bytes, next(states), run, share))
+            rows.append(Row(variant, ratio, request.cache_bytes, next(states), run, share))
             report(rows[-1])
     return rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from pagelens.lab.compare import STATES, Comparison, Row
+from pagelens.lab.compare import STATES, VARIANTS, Comparison, Row
 from pagelens.units import format_binary_size, format_size
 
 Cell = Callable[[Row], str]
@@ -17,8 +17,9 @@ _CELL = 11
 def progress_line(row: Row) -> str:
     """A row when it is there."""
     return (
-        f"{row.variant}, footprint/cache {row.ratio:g}, {row.state}: in conflict {row.kernel_share:.1%}, "
-        f"in the model {row.model_share:.1%}; hits {row.run.total.hit_share:.1%}"
+        f"{row.variant.name}, footprint/cache {row.ratio:g}, {row.state}: "
+        f"in conflict {row.kernel_share:.1%}, in the model {row.model_share:.1%}; "
+        f"hits {row.run.total.hit_share:.1%}"
     )
 
 
@@ -88,6 +89,9 @@ def command_line(comparison: Comparison) -> str:
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     for ratio in _ratios(comparison):
         words += ["--ratio", f"{ratio:g}"]
+    compared = dict.fromkeys(row.variant.key for row in comparison.rows)
+    if len(compared) < len(VARIANTS):
+        words += [word for key in compared for word in ("--variant", key)]
     return shlex.join(["pagelens", "lab", "compare", *words, "--", *request.command])
 
 
@@ -102,7 +106,7 @@ def verdict_lines(comparison: Comparison) -> list[str]:
             f"{len(pairs) - len(above)} of {len(pairs)} rows."
         )
         lines += [
-            f"Above it: {ours.variant}, footprint/cache {ours.ratio:g}: "
+            f"Above it: {ours.variant.name}, footprint/cache {ours.ratio:g}: "
             f"{share(ours):.2%}, not {share(intel):.2%}."
             for intel, ours in above
         ]
@@ -141,7 +145,7 @@ def _body(comparison: Comparison, cell: Cell) -> Iterator[tuple[str, list[tuple[
     ratios = _ratios(comparison)
     for variant in dict.fromkeys(row.variant for row in comparison.rows):
         yield (
-            variant,
+            variant.name,
             [(state, [cell(rows[variant, state, ratio]) for ratio in ratios]) for state in STATES],
         )
 

@@ -15,7 +15,7 @@ from pagelens.machine import load_machine
 from pagelens.replay import left_out
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # no section beyond a replay's
-WORKLOAD = ["--workload", "stream-triad", "--size", "300MB", "--nodes", "1", "--policies", "random"]
+WORKLOAD = ["--workload", "l2-sum", "--size", "8MB", "--nodes", "1", "--policies", "random"]
 
 
 def test_the_machine_that_it_runs_on_is_taken(tmp_path: Path) -> None:
