@@ -9,11 +9,14 @@ import pytest
 RUNS = [
     *(("triad", arguments) for arguments in (["1", "1"], ["3", "7"])),
     *(("triad-omp", arguments) for arguments in (["1", "1"], ["3", "7"])),
+    *(("stream", arguments) for arguments in (["1"], ["12"])),
     *(("cg", arguments) for arguments in (["1"], ["2"], ["17"], ["12", "3"])),
     ("cg-omp", ["17"]),
     *(("fe", arguments) for arguments in (["1"], ["2"], ["13"], ["13", "3"])),
     *(("gups", arguments) for arguments in (["1", "1"], ["10"], ["16", "1"], ["16", "2", "10"])),
     *(("sum", arguments) for arguments in (["1", "1"], ["1001", "3"], [])),
+    *(("shallow", arguments) for arguments in (["1", "1"], ["2", "10"], ["33", "333"], ["12", "9000"])),
+    *(("fft", arguments) for arguments in (["1", "1"], ["2", "3"], ["9", "2"], ["10", "40"])),
     *(("stencil", arguments) for arguments in (["1", "1", "1"], ["2", "7", "3"], ["3", "8", "40"])),
     *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"], ["15", "150"])),
     *(("heat", arguments) for arguments in (["1", "1"], ["50", "100"])),
@@ -36,7 +39,10 @@ def test_the_answer_is_right(examples: Path, name: str, arguments: list[str]) ->
         assert "shock at" in result.stdout  # and where it should be
 
 
-@pytest.mark.parametrize("name", ["triad", "cg", "fe", "hydro", "gups", "stencil", "sum", "heat"])
+@pytest.mark.parametrize(
+    "name",
+    ["triad", "stream", "cg", "fe", "hydro", "gups", "stencil", "sum", "shallow", "fft", "heat"],
+)
 @pytest.mark.parametrize("argument", ["0", "-3", "big", "9999999"])
 def test_a_wrong_size_is_refused(examples: Path, name: str, argument: str) -> None:
     result = run(examples, name, [argument])

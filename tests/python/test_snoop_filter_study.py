@@ -7,8 +7,17 @@ import pytest
 
 from pagelens.conflicts import Socket, socket_of
 from pagelens.conflicts.predict import excess_shares
-from pagelens.conflicts.study import contiguous, contiguous_windows, evictions, random_pages, random_window
+from pagelens.conflicts.study import (
+    HELD_BYTES,
+    contiguous,
+    contiguous_windows,
+    evictions,
+    random_pages,
+    random_window,
+)
 from pagelens.machine import load_machine
+from pagelens.reproduce.programs.contained import Contained
+from pagelens.reproduce.programs.pages import random_frames
 
 # By machine the reference figures: mean and largest share of contiguous buffers, mean of packed random pages.
 REFERENCES = {
@@ -89,3 +98,14 @@ def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
     assert simulated[static == 0].tolist() == [0] * int((static == 0).sum())
     assert len(set(static)) > 4
     assert np.argsort(simulated, kind="stable").tolist() == np.argsort(static, kind="stable").tolist()
+
+
+def test_contained_programs_lose_what_the_sum_over_the_same_pages_does() -> None:
+    """Of one line in 16; a program that moves every line as often as the sum loses as much of them."""
+    machine = load_machine("skx-8160")
+    of_machine = socket(machine.name)
+    program = Contained(machine, "l2-sum", HELD_BYTES)
+    for draw in range(4):
+        window = random_window(of_machine, "packed", draw, 1)
+        lost = program.run(random_frames(machine, program.pages, 1, draw))
+        assert lost.evictions == pytest.approx(evictions(machine, window[0]), rel=0.15, abs=0.002)

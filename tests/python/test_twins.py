@@ -3,30 +3,36 @@ each object in each phase, below a cache that stands to the small problem as a r
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload, Loops
-from pagelens.accesses.declared.contained import l2_sum
+from pagelens.accesses.declared.contained import fft, l2_sum, shallow
 from pagelens.accesses.declared.hydro import hydro
 from pagelens.accesses.declared.loops import Kind
 from pagelens.accesses.declared.random_access import gups_hot, random_access
 from pagelens.accesses.declared.sparse import cg, minife
 from pagelens.accesses.declared.stencil import stencil
-from pagelens.accesses.declared.stream import stream
+from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
+from pagelens.accesses.physical_trace import WRITE, physical_lines
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
-from pagelens.frames import age_node, policies
+from pagelens.frames import Node, age_node, find_policy, policies
 from pagelens.machine import load_machine
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.replay import COUNTERS
+from pagelens.reproduce.programs.stream import STREAM_C, Stream, walk
+from pagelens.reproduce.programs.stream_sweep import kernel_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-MACHINE = load_machine("cori-knl-cache")
+MACHINE, FLAT = load_machine("cori-knl-cache"), load_machine("cori-knl-flat")
 Lines = Mapping[str, Mapping[str, tuple[int, int]]]  # read and written, by phase and object
 
 
@@ -53,6 +59,17 @@ SOLVER = {
     ("r",): site("sparse.hpp", "Vector r(b.size()), ap") + " #1",
     ("ap",): site("sparse.hpp", "Vector r(b.size()), ap") + " #2",
     ("p",): site("sparse.hpp", "Vector p = r"),
+}
+FIELDS = {
+    (name,): site("shallow.cpp", "values_(static_cast") + f" #{number}"
+    for number, name in enumerate(
+        ("u", "v", "p", "u_old", "v_old", "p_old", "u_new", "v_new", "p_new", "cu", "cv", "z", "h"), start=1
+    )
+}
+SIGNALS = {
+    ("x",): site("fft.cpp", "x.reserve"),
+    ("twiddles",): site("fft.cpp", "twiddles.reserve"),
+    ("y",): site("fft.cpp", "Signal y("),
 }
 TWINS = {
     "triad": Twin(
@@ -105,6 +122,22 @@ TWINS = {
         2048,
         {("initialise",): "initialise", ("warm-up", "sum"): "sum"},
         {("data",): site("sum.cpp", "data.reserve")},
+    ),
+    "shallow past L2": Twin(
+        ["shallow", "160", "3"], shallow(13 * 8 * 160**2, 1, 2), 128,
+        {("initialise",): "initialise", ("warm-up", "steps"): "steps"}, FIELDS,
+    ),
+    "shallow within L2": Twin(
+        ["shallow", "88", "3"], shallow(13 * 8 * 88**2, 1, 2), 1024,
+        {("initialise",): "initialise", ("warm-up", "steps"): "steps"}, FIELDS,
+    ),
+    "fft past L2": Twin(
+        ["fft", "14", "4"], fft(40 << 14, 1, 1), 64,
+        {("initialise",): "initialise", ("warm-up", "transforms"): "transforms"}, SIGNALS,
+    ),
+    "fft within L2": Twin(
+        ["fft", "13", "4"], fft(40 << 13, 1, 1), 512,
+        {("initialise",): "initialise", ("warm-up", "transforms"): "transforms"}, SIGNALS,
     ),
     "stencil": Twin(
         ["stencil", "5", "24", "2"], stencil(5, 1, 1, cells=24), 256,
@@ -166,19 +199,26 @@ def total(found: Lines, phases: str, objects: str) -> tuple[int, int]:
     return sum(moved[0] for moved in some), sum(moved[1] for moved in some)
 
 
+def traced(program: Path, arguments: Sequence[str], folder: Path) -> Workload:
+    trace = folder / f"{program.name}.trace"
+    trace_program(TraceRequest([str(program), *arguments], str(trace)))
+    return open_trace(trace)
+
+
 @pytest.mark.parametrize("name", TWINS)
 def test_a_declared_workload_moves_the_lines_of_its_small_real_twin(
     name: str, examples: Path, tmp_path: Path
 ) -> None:
     twin = TWINS[name]
-    trace = tmp_path / "twin.trace"
-    trace_program(TraceRequest([str(examples / twin.command[0]), *twin.command[1:]], str(trace)))
-    real, stated = (
-        lines(open_trace(trace), twin.l2_kib),
-        lines(DeclaredWorkload(name, twin.loops, 1), twin.l2_kib),
-    )
-    held = twin.l2_kib * 1024 // 64  # what stays dirty is written back in the phase after, if it is needed
+    hold(twin, traced(examples / twin.command[0], twin.command[1:], tmp_path))
+
+
+def hold(twin: Twin, traced_twin: Workload) -> None:
+    """The lines of each object and phase."""
+    stated_twin = DeclaredWorkload("twin", twin.loops, 1)
+    real, stated = (lines(each, twin.l2_kib) for each in (traced_twin, stated_twin))
     for phases, phase in twin.phases.items():
+        held = twin.l2_kib * 1024 // 64  # what stays dirty is written back in the phase after
         for objects, pattern in twin.objects.items():
             of_real, of_stated = (
                 total(real, phase, pattern),
@@ -189,3 +229,63 @@ def test_a_declared_workload_moves_the_lines_of_its_small_real_twin(
             if of_stated[1] != pytest.approx(of_real[1], rel=0.01, abs=16):
                 assert abs(of_stated[1] - of_real[1]) <= held, where
                 held -= abs(of_stated[1] - of_real[1])
+
+
+# --- STREAM, whose sizes are compiled in ---
+
+N, OFFSET = 196_608, 8_192  # doubles: whole pages, as declared ones are; each array is larger than an L2
+
+
+@pytest.fixture(scope="module")
+def build_stream(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    def build(*defined: str) -> Path:
+        out = tmp_path_factory.mktemp("stream")
+        sizes = " ".join(f"-D{each}" for each in defined)
+        make = ["make", "-s", "-C", EXAMPLES, f"OUT={out}", f"STREAM={sizes}", f"{out}/stream"]
+        subprocess.run(make, check=True, capture_output=True)
+        return out / "stream"
+
+    return build
+
+
+@pytest.mark.parametrize("store", [Kind.write, Kind.stream_store])
+def test_streams_kernels_move_the_lines_of_the_real_ones(
+    store: Kind, build_stream: Callable[..., Path], tmp_path: Path
+) -> None:
+    """With ordinary stores, and with those that pass the caches."""
+    streaming = ["STREAMING"] if store is Kind.stream_store else []
+    loops = all_kernels(store)(24 * N, 1, 1)
+    kernels = {(kernel,): kernel for kernel in KERNELS}
+    arrays = {(name,): rf"{name} \(stream\)" for name in "abc"}
+    twin = Twin([], loops, 64, {("initialise",): "initialise", **kernels}, arrays)
+    hold(twin, traced(build_stream(f"N={N}", *streaming), ["1"], tmp_path))
+
+
+@pytest.mark.parametrize("program", ["declared", "real", "real, built with OFFSET"])
+def test_streams_offset(program: str, build_stream: Callable[..., Path], tmp_path: Path) -> None:
+    """Every line of STREAM with OFFSET on contiguous frames is where the study of Red Storm has it, and when.
+
+    Whether the program was built with it, or the remedy moves the arrays of one that was not.
+    """
+    remedy = f"contiguous+offset-{OFFSET * 8 >> 10}k"
+    if program == "declared":
+        workload: Workload = DeclaredWorkload("stream", all_kernels(Kind.write)(24 * N, 1, 1), 1)
+    else:
+        offset = OFFSET if "OFFSET" in program else 0
+        workload = traced(build_stream(f"N={N}", f"OFFSET={offset}"), ["1"], tmp_path)
+    policy = find_policy("contiguous" if "OFFSET" in program else remedy, "policy")
+    batches = physical_lines(workload, FLAT, policy, Node(FLAT, 1, 0))
+    moved = np.concatenate([batch[batch < WRITE] for batch in batches]).astype(np.int64)
+
+    stream = Stream(N, OFFSET)
+    spacing = stream.spacing(0, 1)
+    triples = (moved[1:-1] - moved[:-2] == spacing) & (moved[2:] - moved[1:-1] == spacing)
+    base = moved[:-2][triples].min()  # where the arrays are touched in turn
+    found = (moved[(base <= moved) & (moved < base + 3 * spacing)] - base) // LINE_BYTES
+    for kernel in (kernel_of((0, 1, 2)), *STREAM_C.kernels.values()):
+        expected = walk(stream, kernel, range(N // 8))
+        in_turn, found = found[: expected.size].reshape(expected.shape), found[expected.size :]
+        # Which of an element's arrays comes first is the compiler's choice. A remedy moves whole pages: of an
+        # array that does not begin with one, the last lines lie in the page that moves with the next array.
+        whole = slice(0, N // 8 - FRAME_BYTES // LINE_BYTES)
+        assert np.array_equal(np.sort(in_turn[whole], axis=1), np.sort(expected[whole], axis=1)), kernel

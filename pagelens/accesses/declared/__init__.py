@@ -6,13 +6,13 @@ A module a family; each names its small real twin in examples/, which moves the 
 
 from collections.abc import Callable
 
-from pagelens.accesses.declared.contained import l2_sum
+from pagelens.accesses.declared.contained import fft, l2_sum, shallow
 from pagelens.accesses.declared.hydro import elements_side, hydro
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk
 from pagelens.accesses.declared.random_access import gups_hot, random_access
 from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solve
 from pagelens.accesses.declared.stencil import boxes_side, stencil
-from pagelens.accesses.declared.stream import KERNELS, stream
+from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
 from pagelens.accesses.declared.workload import DeclaredWorkload
 from pagelens.errors import UsageError
 from pagelens.machine.quantities import FRAME_BYTES
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes, threads, repeats)
+    "stream": all_kernels(Kind.stream_store),
     **{f"stream-{kernel}": stream(kernel, Kind.stream_store) for kernel in KERNELS},
     "triad": stream("triad", Kind.write),  # with ordinary stores, as a compiler makes it of examples/triad.c
     "cg": lambda size, threads, repeats: cg(cube_side(size, threads), threads, repeats),
@@ -42,18 +43,20 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     "gups-hot": gups_hot,
     "stencil": lambda size, threads, repeats: stencil(boxes_side(size, threads), threads, repeats),
     "l2-sum": l2_sum,
+    "shallow": shallow,
+    "fft": fft,
     "hydro": lambda size, threads, repeats: hydro(elements_side(size), threads, repeats),
 }
 DECLARED = tuple(_WORKLOADS)
-_LEAST_PAGES = {"l2-sum": 16}  # a thread; of all others 1024
+_LEAST_PAGES = dict.fromkeys(("l2-sum", "shallow", "fft"), 16)  # a thread; of all others 1024
 REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; more would count the same again
 
 
 def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
     """A declared workload of about `size_bytes`, run by `threads` threads, each with a part of every array.
 
-    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread (64 KiB of
-    l2-sum).
+    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread (64 KiB where
+    that lives in L2).
     """
     if name not in _WORKLOADS:
         raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")

@@ -1,8 +1,17 @@
-"""A sum over memory that stays in the L2 caches, each core's own part: the test for snoop filter conflicts of
-McCalpin (SC18; examples/sum.cpp is its small twin).
+"""Programs that live in the L2s, each core's part its own: the likely victims of snoop filter conflicts.
+
+McCalpin's test for them (SC18), a sum, and two that he names as expected to suffer: a shallow-water model and
+Fourier transforms. examples/sum.cpp, shallow.cpp and fft.cpp are their small twins.
 """
 
-from pagelens.accesses.declared.loops import Array, Loops, Sweep, read, write
+import math
+
+from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, read, write
+
+_STATE = ("u", "v", "p")
+_OLD, _NEW = (tuple(f"{name}_{when}" for name in _STATE) for when in ("old", "new"))
+_FLUXES = ("cu", "cv", "z", "h")
+_POINT, _LINE = 16, 64  # bytes of a complex number, and of a line
 
 
 def l2_sum(size_bytes: int, threads: int, repeats: int) -> Loops:
@@ -11,8 +20,73 @@ def l2_sum(size_bytes: int, threads: int, repeats: int) -> Loops:
         (Array("data", size_bytes),),
         (
             Sweep("initialise", 60.0, write("data"), first_touch=True),
-            Sweep("warm-up", 24.0, read("data")),
-            Sweep("sum", 24.0, read("data")),
+            Sweep("warm-up", 2.5, read("data")),  # vectors as of STREAM's loops
+            Sweep("sum", 2.5, read("data")),
         ),
         {"sum": repeats},
+    )
+
+
+def shallow(size_bytes: int, threads: int, repeats: int) -> Loops:
+    """Steps of Sadourny's scheme over thirteen fields: fluxes, a leapfrog step, the filter in time.
+
+    Rows of a field fit the caches above the one that holds it all; what its ends share is left out.
+    """
+    names = (*_STATE, *_OLD, *_NEW, *_FLUXES)
+
+    def step(phase: str) -> tuple[Sweep, ...]:
+        return (
+            Sweep(phase, 85.0, (*read(*_STATE), *write(*_FLUXES))),
+            Sweep(phase, 95.0, (*read(*_OLD, *_FLUXES), *write(*_NEW))),
+            Sweep(phase, 60.0, (*read(*_NEW), *write(*_STATE, *_OLD))),
+        )
+
+    return Loops(
+        tuple(Array(name, size_bytes / len(names)) for name in names),
+        (
+            *(Sweep("initialise", 24.0, write(name), first_touch=True) for name in names),
+            Sweep("initialise", 700.0, write("p")),
+            *(
+                Sweep("initialise", 6.0, (*read(now), *write(old)))
+                for now, old in zip(_STATE, _OLD, strict=True)
+            ),
+            *step("warm-up"),
+            *step("steps"),
+        ),
+        {"steps": repeats},
+    )
+
+
+def fft(size_bytes: int, threads: int, repeats: int) -> Loops:
+    """Transforms of radix 2 between two buffers (Stockham), each thread one of its own; a repeat is two.
+
+    The buffers may be of any size: with the passes of the nearest power of two, those of a transform of mixed
+    radices. A pass reads the halves of a buffer in step, which are taken as one.
+    """
+    points = size_bytes / threads / (2 * _POINT + _POINT // 2)
+    passes = round(math.log2(points))
+
+    def transform(phase: str, buffers: tuple[str, str]) -> tuple[Sweep, ...]:
+        found = []
+        for number in range(passes):
+            source, target = buffers if number % 2 == 0 else buffers[::-1]
+            stride = max(1.0, 2**number * _POINT / _LINE)  # neighbours that share a twiddle, in its lines
+            twiddles = Stream("twiddles", Kind.read, stride=stride)
+            found.append(Sweep(phase, 30.0, (twiddles, *read(source), *write(target))))
+        return tuple(found)
+
+    def there_and_back(phase: str) -> tuple[Sweep, ...]:
+        ends_in = ("x", "y") if passes % 2 == 0 else ("y", "x")
+        return (*transform(phase, ("x", "y")), *transform(phase, ends_in))
+
+    buffer = threads * points * _POINT
+    return Loops(
+        (Array("x", buffer), Array("twiddles", buffer / 2), Array("y", buffer)),
+        (
+            *(Sweep("initialise", 700.0, write(name), first_touch=True) for name in ("x", "twiddles")),
+            Sweep("initialise", 6.0, write("y"), first_touch=True),
+            *there_and_back("warm-up"),
+            *there_and_back("transforms"),
+        ),
+        {"transforms": repeats},
     )

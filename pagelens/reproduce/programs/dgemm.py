@@ -14,6 +14,7 @@ from pagelens import _core
 from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
 from pagelens.machine.quantities import LINE_BYTES
 from pagelens.node_replay import caches_below_l1
+from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 
 MC, KC, NC, MR, NR = 240, 384, 3752, 16, 14  # rows, depth and columns of the blocks; rows, columns of a tile
 ORDER = 40_000  # of the matrices: C's columns are so long (assumed; about 100 s on the talk's socket)
@@ -22,18 +23,15 @@ VECTOR_ELEMENTS = 8  # of AVX-512
 SLOTS_AN_FMA = 2  # of issue: two of four ports have multiply-add
 WARM_UP, COUNTED = 8, 4  # slivers of B: until the L2s are full, and after that
 SAMPLED = 32  # one line in so many of each page: their sets are apart, in L2, snoop filter and L3
-PAGE_BYTES = 2 << 20
-PAGE_LINES = PAGE_BYTES // LINE_BYTES
 A_LINES = MC * KC * ELEMENT_BYTES // LINE_BYTES  # of a core
 B_LINES = KC * NC * ELEMENT_BYTES // LINE_BYTES
 
-Lines = NDArray[np.uint64]
 _NAMES = tuple(_core.cache_counter_names())
 
 
 @dataclass(frozen=True)
 class _Accesses:
-    lines: Lines  # virtual
+    lines: Numbers  # virtual
     cores: NDArray[np.uint32]
     kinds: NDArray[np.uint8]
 
@@ -62,7 +60,7 @@ class Dgemm:
         self._parts = [self._accesses(part) for part in (range(WARM_UP), range(WARM_UP, WARM_UP + COUNTED))]
         self.pages = 1 + max(int(part.lines.max()) // PAGE_LINES for part in self._parts)
 
-    def run(self, frames: NDArray[np.uint64]) -> Run:
+    def run(self, frames: Numbers) -> Run:
         """`frames`: of each page of 2 MiB, its number in physical memory."""
         caches = caches_below_l1(self._machine)
         for part in self._parts:
@@ -83,7 +81,7 @@ class Dgemm:
 
     def _accesses(self, slivers: range) -> _Accesses:
         """Of the sampled lines, in steps of a tile's rows, the cores one after the other in each."""
-        parts: list[tuple[Lines, int, int]] = []
+        parts: list[tuple[Numbers, int, int]] = []
         a_tile, b_sliver = MR * KC * ELEMENT_BYTES // LINE_BYTES, NR * KC * ELEMENT_BYTES // LINE_BYTES
         for sliver in slivers:
             b = self._sampled(self._cores * A_LINES + sliver * b_sliver + np.arange(b_sliver))
@@ -103,7 +101,7 @@ class Dgemm:
             np.repeat(np.array([kind for _, _, kind in parts], dtype=np.uint8), sizes),
         )
 
-    def _tile(self, sliver: int, row: int) -> Lines:
+    def _tile(self, sliver: int, row: int) -> Numbers:
         """Lines of C's tile: parts of NR columns."""
         columns = (sliver * NR + np.arange(NR)) * ORDER
         rows = row + np.arange(0, MR, LINE_BYTES // ELEMENT_BYTES)
@@ -111,6 +109,6 @@ class Dgemm:
         lines = elements.ravel() * ELEMENT_BYTES // LINE_BYTES
         return self._sampled(self.workspace_pages * PAGE_LINES + lines)
 
-    def _sampled(self, lines: NDArray[np.int64]) -> Lines:
-        sampled: Lines = lines[lines % SAMPLED == SAMPLED // 2].astype(np.uint64)
+    def _sampled(self, lines: NDArray[np.int64]) -> Numbers:
+        sampled: Numbers = lines[lines % SAMPLED == SAMPLED // 2].astype(np.uint64)
         return sampled

@@ -7,27 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.machine import Machine
-from pagelens.reproduce.programs.dgemm import PAGE_BYTES, Dgemm, Run
+from pagelens.reproduce.programs.dgemm import Dgemm, Run
+from pagelens.reproduce.programs.pages import PAGE_BYTES, Numbers, frames_of, random_frames
 
 GIB_PAGES = (1 << 30) // PAGE_BYTES
 SLOW = 1.10  # times the fastest run
 
 Floats = NDArray[np.float64]
-Numbers = NDArray[np.uint64]
 
 
 class Frames:
     """Numbers of frames of 2 MiB for a program's pages; a run has the same ones whenever it is asked for."""
 
     def __init__(self, machine: Machine, program: Dgemm, seed: int) -> None:
-        self._program, self._seed = program, seed
-        self._pool = machine.ddr.size.value // PAGE_BYTES
+        self._machine, self._program, self._seed = machine, program, seed
+        self._pool = frames_of(machine)
         self._colours = _colours(machine, self._pool)
 
     def random(self, number: int) -> Numbers:
         """Drawn without putting back."""
-        draw = np.random.default_rng([self._seed, number]).permutation(self._pool)
-        return draw[: self._program.pages].astype(np.uint64)
+        return random_frames(self._machine, self._program.pages, self._seed, number)
 
     def contiguous(self, number: int) -> Numbers:
         """The beginning of one of the pages of 1 GiB."""

@@ -132,7 +132,7 @@ def run(
     caches = _caches(machine)
     moved = np.empty(0, dtype=np.uint64)
     for part in (range(warm_up), range(warm_up, warm_up + lines)):
-        moved = _access(caches, translate(_walk(stream, kernel, part, LINE_BYTES)), store)
+        moved = _access(caches, translate(walk(stream, kernel, part)), store)
     written = np.where(moved & np.uint64(1), WRITE, np.uint64(0))
     requests = (moved >> np.uint64(17)) * np.uint64(LINE_BYTES) | written
     dram = machine.dram.simulator(outstanding=machine.cores.outstanding_lines.value).run(requests)
@@ -155,7 +155,7 @@ def l2_hits(machine: Machine, stream: Stream, kernel: Kernel, store: _core.Acces
     caches = _caches(machine)
     for part in (range(ALIASING_ELEMENTS), range(ALIASING_ELEMENTS, 2 * ALIASING_ELEMENTS)):
         caches.reset_counts()
-        _access(caches, _walk(stream, kernel, part, ELEMENT_BYTES), store)
+        _access(caches, walk(stream, kernel, part, ELEMENT_BYTES), store)
     hits = count(caches, "l2_references") - count(caches, "l2_misses")
     return float(hits.sum()) / ALIASING_ELEMENTS
 
@@ -165,8 +165,8 @@ def _caches(machine: Machine) -> _core.CacheHierarchy:
     return build_caches(1, machine.l1, machine.l2, inclusion, None, None, Levels(simulate_l1=True), seed=0)
 
 
-def _walk(stream: Stream, kernel: Kernel, part: range, step: int) -> Lines:
-    """[n, arrays]: lines of the n-th access of each array, `step` bytes apart."""
+def walk(stream: Stream, kernel: Kernel, part: range, step: int = LINE_BYTES) -> Lines:
+    """[n, arrays]: lines of the n-th access of each array, `step` bytes apart (held by test_twins.py)."""
     index = np.arange(part.start, part.stop, dtype=np.uint64)
     lines = np.empty((len(index), len(kernel.places)), dtype=np.uint64)
     for number, place in enumerate(kernel.places):

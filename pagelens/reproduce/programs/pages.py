@@ -1,0 +1,23 @@
+"""Pages of 2 MiB, and frames of a socket's memory for them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.machine import Machine
+from pagelens.machine.quantities import LINE_BYTES
+
+PAGE_BYTES = 2 << 20
+PAGE_LINES = PAGE_BYTES // LINE_BYTES
+
+Numbers = NDArray[np.uint64]
+
+
+def frames_of(machine: Machine) -> int:
+    """How many pages its memory has."""
+    return machine.ddr.size.value // PAGE_BYTES
+
+
+def random_frames(machine: Machine, pages: int, seed: int, draw: int) -> Numbers:
+    """Of each page its number in memory, drawn without putting back; the same whenever it is asked for."""
+    drawn = np.random.default_rng([seed, draw]).permutation(frames_of(machine))
+    return drawn[:pages].astype(np.uint64)
