@@ -1,7 +1,6 @@
 """MiniFE on Cori's nodes in cache mode: misses against performance, and what zonesort changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -27,34 +26,32 @@ FOOTPRINTS = (8 * GIB, 12 * GIB, 15 * GIB)
 Fleet = Mapping[tuple[int, str], Mapping[str, Floats]]  # of (bytes, policy): a value a node
 
 
-@dataclass(frozen=True)
-class _Part:
-    size: int
-    node: int
-    policies: tuple[str, ...]
-
-
 def run(work: Work) -> Findings:
     """The same nodes at every size, with and without zonesort."""
     nodes, few = work.pick(256, 6), work.pick(64, 3)
-    parts = [_Part(PUBLISHED_BYTES, node, (WITHOUT, INTEL)) for node in range(nodes)]
-    parts += [_Part(PUBLISHED_BYTES, node, (OURS,)) for node in range(few)]
-    parts += [_Part(TENTH_MORE, node, (WITHOUT,)) for node in range(few)]
-    parts += [_Part(size, node, (WITHOUT, INTEL)) for size in FOOTPRINTS for node in range(work.pick(24, 2))]
+    cells = (  # size, policies, on how many of the nodes
+        (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
+        (PUBLISHED_BYTES, (OURS,), few),
+        (TENTH_MORE, (WITHOUT,), few),
+        *((size, (WITHOUT, INTEL), work.pick(24, 2)) for size in FOOTPRINTS),
+    )
     machine = load_machine(MACHINE)
     cores, history = machine.cores.count.value, parse_history(HISTORY)
-    workloads = {size: declared(WORKLOAD, size, cores) for size in {part.size for part in parts}}
+    workloads = {size: declared(WORKLOAD, size, cores) for size, _, _ in cells}
 
-    def simulate(part: _Part) -> dict[str, Run]:
-        workload = workloads[part.size]
-        state = Node(machine, work.seed, part.node, history=history, job_bytes=workload.footprint_bytes)
-        return run_policies(part.policies, machine, workload, state, work)
+    def simulate(node: int) -> dict[tuple[int, str], Run]:
+        state = Node(machine, work.seed, node, history=history)
+        return {
+            (size, policy): run
+            for size, policies, first in cells
+            if node < first
+            for policy, run in run_policies(policies, machine, workloads[size], state, work).items()
+        }
 
-    runs = work.map(simulate, parts)
     gathered: dict[tuple[int, str], list[Run]] = {}
-    for part, found in zip(parts, runs, strict=True):
-        for policy, each in found.items():
-            gathered.setdefault((part.size, policy), []).append(each)
+    for found in work.map(simulate, range(nodes)):
+        for cell, each in found.items():
+            gathered.setdefault(cell, []).append(each)
     fleet: Fleet = {key: columns(each) for key, each in gathered.items()}
     without = fleet[PUBLISHED_BYTES, WITHOUT]
     rows = (
