@@ -159,15 +159,20 @@ class SweepCursor final : public Cursor {
     }
 
   private:
-    // One thread's way through its part of a stream: of `pages` pages it has reached number
-    // floor(turn * pages / turns), which never grows by more than one a turn.
+    // One thread's way through its part of a stream. It reaches page `at` of the part's `pages` in
+    // turn ceil(at * turns / pages), and its end in the last one; the turn of the next step is in
+    // next_, apart from the rest, because most ways stand still in most turns.
     struct Way {
-        std::uint64_t first;  // page of the walk
-        std::uint64_t pages;
-        std::uint64_t at = 0;         // of the part
-        std::uint64_t remainder = 0;  // turn * pages - at * turns
+        const SweepStream* stream;
         const Pattern* pattern;
-        unsigned stream, thread;
+        std::uint64_t first_page, array_pages;  // of the stream's array
+        std::uint64_t first;                    // page of the walk
+        std::uint64_t pages;                    // at least 1
+        std::uint64_t whole;                    // turns / pages: so many turns to the next page ...
+        std::uint64_t part;                     // turns % pages: ... and so many parts of a turn
+        std::uint64_t early = 0;  // parts by which the next step is later than it need be
+        std::uint64_t at = 0;     // of the part
+        unsigned thread;
     };
 
     void start_phase(unsigned phase) {
@@ -192,17 +197,25 @@ class SweepCursor final : public Cursor {
         sweep_ = number;
         turn_ = 0;
         ways_.clear();
+        next_.clear();
         if (sweep_ == phase_end_) return;
         const Sweep& sweep = program_.loops().sweeps[sweep_];
         turns_ = program_.turns(sweep);
         for (unsigned thread = 0; thread < program_.threads(); ++thread) {
             for (unsigned stream = 0; stream < sweep.streams.size(); ++stream) {
                 const auto [begin, end] = program_.part(sweep.streams[stream], thread);
-                ways_.push_back({.first = begin,
-                                 .pages = end - begin,
-                                 .pattern = program_.pattern(sweep_, stream),
-                                 .stream = stream,
-                                 .thread = thread});
+                if (begin == end) continue;
+                ways_.push_back(
+                    {.stream = &sweep.streams[stream],
+                     .pattern = program_.pattern(sweep_, stream),
+                     .first_page = program_.first_page(sweep.streams[stream].array),
+                     .array_pages = program_.loops().array_pages[sweep.streams[stream].array],
+                     .first = begin,
+                     .pages = end - begin,
+                     .whole = turns_ / (end - begin),
+                     .part = turns_ % (end - begin),
+                     .thread = thread});
+                next_.push_back(0);
             }
         }
     }
@@ -212,22 +225,23 @@ class SweepCursor final : public Cursor {
         OpKind kind;
         const SweepStream* stream;
         const Pattern* pattern;
+        std::uint64_t first_page, array_pages;
         std::uint64_t at;  // of the walk
         unsigned thread;
     };
 
     void emit_turn() {
         const Sweep& sweep = program_.loops().sweeps[sweep_];
-        for (std::size_t at = 0; at < ways_.size(); ++at) {
-            visit(sweep, ways_[at]);
-            const bool last = at + 1 == ways_.size() || ways_[at + 1].thread != ways_[at].thread;
-            if (!last) continue;
-            if (program_.loops().order == LineOrder::all) {
+        if (program_.loops().order == LineOrder::all) {
+            for (std::size_t at = 0; at < ways_.size(); ++at) {
+                take_turn(sweep, at, [this](const Visit& v) { visits_.push_back(v); });
+                if (at + 1 < ways_.size() && ways_[at + 1].thread == ways_[at].thread) continue;
                 emit_lines();
-            } else {
-                for (const Visit& v : visits_) emit_page(v);
+                visits_.clear();
             }
-            visits_.clear();
+        } else {
+            for (std::size_t at = 0; at < ways_.size(); ++at)
+                take_turn(sweep, at, [this](const Visit& v) { emit_page(v); });
         }
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
         if (++turn_ <= turns_) return;
@@ -239,29 +253,26 @@ class SweepCursor final : public Cursor {
         start_sweep(sweep_ + 1);
     }
 
-    void visit(const Sweep& sweep, Way& way) {
-        const SweepStream& s = sweep.streams[way.stream];
-        const std::uint64_t before = way.at;
-        bool moved = turn_ == 0;
+    // visited(Visit) for what one way does in this turn.
+    template <class Visited>
+    void take_turn(const Sweep& sweep, std::size_t number, Visited&& visited) {
+        if (next_[number] != turn_) return;
+        Way& way = ways_[number];
+        const StreamKind kind = way.stream->kind;
+        const auto visit = [&](OpKind op) {
+            visited(Visit{op, way.stream, way.pattern, way.first_page, way.array_pages,
+                          way.first + way.at, way.thread});
+        };
         if (turn_ > 0) {
-            way.remainder += way.pages;
-            moved = way.remainder >= turns_;
-            if (moved) {
-                way.remainder -= turns_;
-                ++way.at;
-            }
-            if (s.kind == StreamKind::write && (turn_ == turns_ ? before < way.pages : moved))
-                visits_.push_back(
-                    {OpKind::write_back, &s, way.pattern, way.first + before, way.thread});
+            if (kind == StreamKind::write) visit(OpKind::write_back);
+            ++way.at;
         }
-        if (turn_ < turns_ && way.pages > 0 && moved) {
-            const std::uint64_t at = way.first + way.at;
-            if (sweep.first_touch)
-                visits_.push_back({OpKind::map_write, &s, way.pattern, at, way.thread});
-            const bool past = s.kind == StreamKind::stream_store;
-            visits_.push_back(
-                {past ? OpKind::stream_store : OpKind::fetch, &s, way.pattern, at, way.thread});
+        if (turn_ < turns_) {
+            if (sweep.first_touch) visit(OpKind::map_write);
+            visit(kind == StreamKind::stream_store ? OpKind::stream_store : OpKind::fetch);
         }
+        next_[number] += way.whole + (way.early < way.part ? 1 : 0);
+        way.early += (way.early < way.part ? way.pages : 0) - way.part;
     }
 
     // The turn's pages, line by line in turn.
@@ -278,8 +289,8 @@ class SweepCursor final : public Cursor {
 
     void emit_page(const Visit& v) {
         if (v.stream->walk == Walk::random) {
-            emit(v, draw_from(v, v.at, pages_of(v)), all_lines);
-        } else if (const auto page = page_of(v); page < pages_of(v)) {
+            emit(v, draw_from(v, v.at, v.array_pages), all_lines);
+        } else if (const auto page = page_of(v); page < v.array_pages) {
             emit(v, page, lines_of(v, page));
         }
     }
@@ -287,17 +298,14 @@ class SweepCursor final : public Cursor {
     void emit_line(const Visit& v, unsigned line) {
         if (v.stream->walk == Walk::random) {
             const std::uint64_t drawn =
-                draw_from(v, v.at * lines_per_page + line, pages_of(v) * lines_per_page);
+                draw_from(v, v.at * lines_per_page + line, v.array_pages * lines_per_page);
             emit(v, drawn / lines_per_page, std::uint64_t{1} << drawn % lines_per_page);
-        } else if (const auto page = page_of(v); page < pages_of(v)) {
+        } else if (const auto page = page_of(v); page < v.array_pages) {
             emit(v, page, lines_of(v, page) & std::uint64_t{1} << line);
         }
     }
 
-    [[nodiscard]] std::uint64_t pages_of(const Visit& v) const {
-        return program_.loops().array_pages[v.stream->array];
-    }
-    // Of the array; at least `pages_of` where it lies outside.
+    // Of the array; at least `array_pages` where it lies outside.
     [[nodiscard]] static std::uint64_t page_of(const Visit& v) {
         return v.at + static_cast<std::uint64_t>(v.stream->shift);
     }
@@ -312,16 +320,15 @@ class SweepCursor final : public Cursor {
 
     void emit(const Visit& v, std::uint64_t page_of_array, std::uint64_t lines) {
         if (lines == 0) return;
-        const unsigned array = v.stream->array;
-        batch_.push_back(
-            make_op(v.kind, static_cast<std::uint32_t>(program_.first_page(array) + page_of_array),
-                    lines, static_cast<std::uint16_t>(array + 1), v.thread));
+        batch_.push_back(make_op(v.kind, static_cast<std::uint32_t>(v.first_page + page_of_array),
+                                 lines, static_cast<std::uint16_t>(v.stream->array + 1), v.thread));
     }
 
     const SweepProgram& program_;
-    std::vector<Op> batch_;      // keeps its capacity: no allocation once the first turns are done
-    std::vector<Way> ways_;      // of the sweep: thread by thread, stream by stream
-    std::vector<Visit> visits_;  // of a thread's turn
+    std::vector<Op> batch_;  // keeps its capacity: no allocation once the first turns are done
+    std::vector<Way> ways_;  // of the sweep: thread by thread, stream by stream
+    std::vector<std::uint64_t> next_;  // [way] the turn in which it takes its next step
+    std::vector<Visit> visits_;        // of a thread's turn
     unsigned phase_ = 0;
     unsigned round_ = 0;
     bool announce_ = false;
