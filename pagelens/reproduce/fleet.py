@@ -32,6 +32,7 @@ class Run:
     written_back: float  # victims that were dirty
     cleared: float  # lines of pages that the kernel handed out
     time_s: float
+    issue_s: float  # of that: instructions alone
     conflict_share: float  # of the job at its peak
 
     @property
@@ -92,6 +93,7 @@ def run_phases(
             written_back=float(counts["ddr_writes"][at]),
             cleared=float(cleared[at]),
             time_s=float(times.time_s[at]),
+            issue_s=float(times.resources["issue"][at]),
             conflict_share=counters.residency.conflict_share,
         )
         for at, phase in enumerate(workload.phases)

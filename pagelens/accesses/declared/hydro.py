@@ -4,6 +4,8 @@ elements to nodes, and temporaries of half the footprint that every step maps an
 A layer of elements meets two planes of nodes, each too large for the caches above memory.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, read, write
@@ -17,6 +19,26 @@ BYTES_PER_ELEMENT = 8 * len(_ELEMENT) + sum(_NODE.values()) + _NODES + _GRADIENT
 def elements_side(size_bytes: int) -> int:
     """Elements a side of the cube."""
     return int(np.cbrt(size_bytes / BYTES_PER_ELEMENT).round())
+
+
+LOOPS = {  # of a step, in order: the region each belongs to
+    "clear gradients": "gradients",
+    "gradients": "gradients",
+    "gas": "gas",
+    "clear forces": "forces",
+    "forces": "forces",
+    "copy velocities": "motion",
+    "motion": "motion",
+    "work": "work",
+}
+
+
+def by_loop(loops: Loops) -> Loops:
+    """The same program, once through, each loop of its measured step a phase."""
+    *before, _ = dict.fromkeys(sweep.phase for sweep in loops.sweeps)
+    names = iter(LOOPS)
+    sweeps = (sweep if sweep.phase in before else replace(sweep, phase=next(names)) for sweep in loops.sweeps)
+    return Loops(loops.arrays, tuple(sweeps))
 
 
 def hydro(side: int, threads: int, repeats: int) -> Loops:
