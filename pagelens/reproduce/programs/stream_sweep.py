@@ -19,7 +19,11 @@ L1_WAY_BYTES = 32 << 10  # arrays that lie a multiple of this apart have their l
 WARM_UP, COUNTED = 1 << 13, 1 << 12  # lines of each array: L2 is full of them, then two periods of banks
 LONG = 1 << 16  # of placements that do not repeat with the banks
 LEVEL = 0.10  # of lines: above it an adaptive mapping shuffles (assumed; CUG 2008 gives none)
-FRAGMENTED = "boot; age(mix=red-storm); run"
+MIXES = {  # that fragment nodes, and what their sizes are scaled by: the others are of nodes of 96 GiB
+    "red-storm": 1.0,
+    "throughput": 4 / 96,
+    "capability": 4 / 96,
+}
 
 Floats = NDArray[np.float64]
 
@@ -116,9 +120,9 @@ class Linux:
     work: Work
     kernel: Kernel
 
-    def frames(self, history: str, node: int, policy: str = "aged") -> NDArray[np.uint32]:
-        """In the order of first touch, as many as the arrays can need."""
-        at = Node(self.machine, self.work.seed, node, grain=1, history=parse_history(history))
+    def frames(self, history: str, node: int, policy: str = "aged", scale: float = 1.0) -> NDArray[np.uint32]:
+        """In the order of first touch, as many as the arrays can need; `scale` is of the history's sizes."""
+        at = Node(self.machine, self.work.seed, node, grain=1, history=parse_history(history), scale=scale)
         pages = 3 * (ELEMENTS + LARGEST_OFFSET) * 8 // 4096
         return policies[policy].place(self.machine, at).first_frames(1, pages)
 
@@ -136,15 +140,15 @@ class Linux:
 
         return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))
 
-    def runs(self, count: int) -> Sweep:
-        """Runs over whole arrays on fragmented nodes, one at each of so many offsets and where L1 aliases."""
+    def runs(self, count: int, mix: str) -> Sweep:
+        """Runs over whole arrays on nodes that a mix fragmented, at so many offsets and where L1 aliases."""
         evenly = np.arange(count) * LARGEST_OFFSET // count // 8 * 8
         offsets = np.union1d(evenly, aliasing_offsets())
         lines = ELEMENTS * 8 // LINE_BYTES
 
         def one(number: int) -> Cost:
             stream = _stream(int(offsets[number]))
-            frames = self.frames(FRAGMENTED, number)
+            frames = self.frames(f"boot; age(mix={mix}); run", number, scale=MIXES[mix])
             return run(self.machine, stream, self.kernel, lines, translate=stream.on_frames(frames))
 
         return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))

@@ -20,10 +20,11 @@ GIB = 1 << 30
 PUBLISHED_BYTES = 17_600_000_000  # 1.024 of 16 GiB
 TENTH_MORE = round(1.10 * 16 * GIB)  # "slightly (10%) larger than the cache"
 WITHOUT, INTEL, OURS = "aged", "aged+intel-zonesort", "aged+zonesort"
-HISTORY = "boot; age(mix=cori); run"
+MIX, OTHER_MIXES = "cori", ("throughput", "capability")
 FOOTPRINTS = (8 * GIB, 12 * GIB, 15 * GIB)
 
 Fleet = Mapping[tuple[int, str], Mapping[str, Floats]]  # of (bytes, policy): a value a node
+_Key = tuple[str, int, str]  # mix, bytes, policy
 
 
 def run(work: Work) -> Findings:
@@ -35,28 +36,30 @@ def run(work: Work) -> Findings:
         (TENTH_MORE, (WITHOUT,), few),
         *((size, (WITHOUT, INTEL), work.pick(24, 2)) for size in FOOTPRINTS),
     )
+    parts = [(MIX, node, [cell[:2] for cell in cells if node < cell[2]]) for node in range(nodes)]
+    parts += [(mix, node, [(PUBLISHED_BYTES, (WITHOUT,))]) for mix in OTHER_MIXES for node in range(few)]
     machine = load_machine(MACHINE)
-    cores, history = machine.cores.count.value, parse_history(HISTORY)
-    workloads = {size: declared(WORKLOAD, size, cores) for size, _, _ in cells}
+    workloads = {size: declared(WORKLOAD, size, machine.cores.count.value) for size, _, _ in cells}
 
-    def simulate(node: int) -> dict[tuple[int, str], Run]:
-        state = Node(machine, work.seed, node, history=history)
+    def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, Run]:
+        mix, node, cells = part
+        state = Node(machine, work.seed, node, history=parse_history(f"boot; age(mix={mix}); run"))
         return {
-            (size, policy): run
-            for size, policies, first in cells
-            if node < first
+            (mix, size, policy): run
+            for size, policies in cells
             for policy, run in run_policies(policies, machine, workloads[size], state, work).items()
         }
 
-    gathered: dict[tuple[int, str], list[Run]] = {}
-    for found in work.map(simulate, range(nodes)):
-        for cell, each in found.items():
-            gathered.setdefault(cell, []).append(each)
-    fleet: Fleet = {key: columns(each) for key, each in gathered.items()}
+    gathered: dict[_Key, list[Run]] = {}
+    for found in work.map(simulate, parts):
+        for key, each in found.items():
+            gathered.setdefault(key, []).append(each)
+    fleet = {key[1:]: columns(each) for key, each in gathered.items() if key[0] == MIX}
+    others = {mix: columns(gathered[mix, PUBLISHED_BYTES, WITHOUT]) for mix in OTHER_MIXES}
     without = fleet[PUBLISHED_BYTES, WITHOUT]
     rows = (
-        _spread(fleet, PUBLISHED_BYTES, "17.6e9 B, 1.024 of the cache"),
-        _spread(fleet, TENTH_MORE, "1.10 of the cache"),
+        _spread(fleet, PUBLISHED_BYTES, "17.6e9 B, 1.024 of the cache", others),
+        _spread(fleet, TENTH_MORE, "1.10 of the cache", {}),
         _correlation(without),
         _doubled(fleet, INTEL, "by Intel's module"),
         _doubled(fleet, OURS, "by this project's rule"),
@@ -82,9 +85,10 @@ def run(work: Work) -> Findings:
     return Findings(rows, figures)
 
 
-def _spread(fleet: Fleet, size: int, called: str) -> Row:
+def _spread(fleet: Fleet, size: int, called: str, others: Mapping[str, Mapping[str, Floats]]) -> Row:
     misses = fleet[size, WITHOUT]["misses"]
     ratio = float(misses.max() / misses.min())
+    of_others = {mix: float(found["misses"].max() / found["misses"].min()) for mix, found in others.items()}
     return Row(
         f"Misses of the worst node over those of the best, {called}",
         "figure 1 and its text",
@@ -97,7 +101,8 @@ def _spread(fleet: Fleet, size: int, called: str) -> Row:
             ""
             if ratio >= 5
             else " At this size a fresh node misses much, too: no placement has room for all."
-        ),
+        )
+        + "".join(f" Mix {mix}: {each:.1f}x." for mix, each in of_others.items()),
     )
 
 
