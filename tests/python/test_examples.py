@@ -17,6 +17,7 @@ RUNS = [
     *(("sum", arguments) for arguments in (["1", "1"], ["1001", "3"], [])),
     *(("shallow", arguments) for arguments in (["1", "1"], ["2", "10"], ["33", "333"], ["12", "9000"])),
     *(("fft", arguments) for arguments in (["1", "1"], ["2", "3"], ["9", "2"], ["10", "40"])),
+    *(("dgemm", arguments) for arguments in (["1", "1", "1"], ["3", "17", "5"], ["3", "17", "5", "100"])),
     *(("stencil", arguments) for arguments in (["1", "1", "1"], ["2", "7", "3"], ["3", "8", "40"])),
     *(("hydro", arguments) for arguments in (["1", "1"], ["7", "60"], ["15", "150"])),
     *(("heat", arguments) for arguments in (["1", "1"], ["50", "100"])),
@@ -41,7 +42,7 @@ def test_the_answer_is_right(examples: Path, name: str, arguments: list[str]) ->
 
 @pytest.mark.parametrize(
     "name",
-    ["triad", "stream", "cg", "fe", "hydro", "gups", "stencil", "sum", "shallow", "fft", "heat"],
+    ["triad", "stream", "cg", "fe", "hydro", "gups", "stencil", "sum", "shallow", "fft", "dgemm", "heat"],
 )
 @pytest.mark.parametrize("argument", ["0", "-3", "big", "9999999"])
 def test_a_wrong_size_is_refused(examples: Path, name: str, argument: str) -> None:

@@ -13,6 +13,7 @@ from pagelens.replay import by_phase, replay
 from pagelens.reproduce.claim import Kind, Row
 from pagelens.reproduce.fleet import Run, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm
+from pagelens.reproduce.programs.dgemm_runs import dynamic
 from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Kernel, Stream, l2_hits, run
 from pagelens.reproduce.studies import find_study
 from pagelens.reproduce.studies.cori_stream import MIXES
@@ -138,6 +139,12 @@ def test_dgemm_by_hand() -> None:
     bounded = Dgemm(machine).run(frames)
     assert bounded.total("l2_lines_in") > found.total("l2_lines_in")
     assert bounded.total("l2_back_invalidations") > 0
+
+
+def test_who_is_free_takes_the_next_block() -> None:
+    """One of three cores at half speed does two of nine blocks; its share of three would take it 6 s."""
+    found = dynamic(np.array([[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]]), blocks_a_core=3)
+    assert found.tolist() == [4.0, 3.0]
 
 
 def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:

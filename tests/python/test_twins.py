@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload, Loops
 from pagelens.accesses.declared.contained import fft, l2_sum, shallow
+from pagelens.accesses.declared.dgemm import dgemm
 from pagelens.accesses.declared.hydro import hydro
 from pagelens.accesses.declared.loops import Kind
 from pagelens.accesses.declared.random_access import gups_hot, random_access
@@ -28,6 +30,7 @@ from pagelens.frames import Node, age_node, find_policy, policies
 from pagelens.machine import load_machine
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.replay import COUNTERS
+from pagelens.reproduce.programs.dgemm_lines import Blocks
 from pagelens.reproduce.programs.stream import STREAM_C, Stream, walk
 from pagelens.reproduce.programs.stream_sweep import kernel_of
 
@@ -161,10 +164,10 @@ TWINS = {
 }  # fmt: skip
 
 
-def lines(workload: Workload, l2_kib: int) -> Lines:
-    """Of all lines, what passes an L2 of so many ways and KiB."""
+def counted(workload: Workload, l2_kib: int) -> np.ndarray:
+    """[phase, object, counter] of an L2 of so many ways and KiB, and of what is below."""
     ways = 16
-    counters = _core.replay(
+    return _core.replay(
         workload.compile(MACHINE, 12),
         policies["contiguous"].place(MACHINE, age_node(MACHINE, 3, 0)),
         _core.Hierarchy(
@@ -172,8 +175,12 @@ def lines(workload: Workload, l2_kib: int) -> Lines:
         ),
         ranks=1, sampling=_core.Sampling(), scaled=False, two_way=False, ideal=False, map_bins=64,
         seed=0, node=0, cancel=_core.CancelFlag(),
-    )  # fmt: skip
-    table = counters.table
+    ).table  # fmt: skip
+
+
+def lines(workload: Workload, l2_kib: int) -> Lines:
+    """Of all lines, what passes the L2."""
+    table = counted(workload, l2_kib)
     return {
         phase: {
             known.name: tuple(
@@ -229,6 +236,42 @@ def hold(twin: Twin, traced_twin: Workload) -> None:
             if of_stated[1] != pytest.approx(of_real[1], rel=0.01, abs=16):
                 assert abs(of_stated[1] - of_real[1]) <= held, where
                 held -= abs(of_stated[1] - of_real[1])
+
+
+# --- DGEMM, whose lines the study of it makes itself ---
+
+
+PRODUCT = {
+    (name,): ".* from main " + site("dgemm.cpp", f"const Values {name}(reserved")[3:]
+    for name in ("a", "b", "c", "a_packed", "b_packed")
+}
+
+
+def test_dgemm_as_it_is_declared_and_as_it_is_studied(examples: Path, tmp_path: Path) -> None:
+    """The study's asks of L2, too, what the real one does, but for what L1 holds when a phase ends."""
+    blocks = Blocks(cores=1, tiles=4, depth=384, slivers=24, c_rows=64)
+    real = traced(examples / "dgemm", ["4", "384", "24"], tmp_path)
+    loops = dgemm(blocks.slivers, 1, 1, rows=blocks.rows)
+    phases = {(phase,): phase for phase in ("initialise", "pack", "update")}
+    hold(Twin([], loops, 512, phases, PRODUCT), real)
+
+    update = counted(real, 512)[real.phases.index("update")]
+    made = blocks.accesses(range(blocks.slivers))
+    geometry = _core.CacheGeometry(512, 16, _core.Replacement.lru, False)
+    caches = _core.CacheHierarchy(
+        1, None, (geometry, 1), _core.Inclusion.non_inclusive, None, None, None, 0, False
+    )
+    moved = caches.access(made.lines, made.cores, made.kinds)
+    fetched = moved[moved % np.uint64(2) == 0] >> np.uint64(17)
+    bounds = pairwise([0, blocks.b_line, blocks.c_line, np.iinfo(np.uint64).max])
+    for (begin, end), name in zip(bounds, ("a_packed", "b_packed", "c"), strict=True):
+        pattern = PRODUCT[name,]
+        of_object = sum(update[info.index] for info in real.objects if re.fullmatch(pattern, info.name))
+        by_name = dict(zip(COUNTERS, of_object.tolist(), strict=True))
+        asked, read = (int(((begin <= each) & (each < end)).sum()) for each in (made.lines, fetched))
+        asked *= 2 if name == "c" else 1  # L1 writes it back
+        assert asked == pytest.approx(by_name["l2_accesses"], rel=0.01, abs=512), name
+        assert read == pytest.approx(by_name["msc_reads"], rel=0.01), name
 
 
 # --- STREAM, whose sizes are compiled in ---

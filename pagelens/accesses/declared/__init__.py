@@ -7,6 +7,7 @@ A module a family; each names its small real twin in examples/, which moves the 
 from collections.abc import Callable
 
 from pagelens.accesses.declared.contained import fft, l2_sum, shallow
+from pagelens.accesses.declared.dgemm import dgemm, panel_slivers
 from pagelens.accesses.declared.hydro import elements_side, hydro
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk
 from pagelens.accesses.declared.random_access import gups_hot, random_access
@@ -45,6 +46,7 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     "l2-sum": l2_sum,
     "shallow": shallow,
     "fft": fft,
+    "dgemm": lambda size, threads, repeats: dgemm(panel_slivers(size, threads), threads, repeats),
     "hydro": lambda size, threads, repeats: hydro(elements_side(size), threads, repeats),
 }
 DECLARED = tuple(_WORKLOADS)

@@ -213,7 +213,8 @@ def _dynamic(runs: Runs) -> Row:
             f"{shares[1]:.1%} of runs slow instead of {shares[0]:.1%}", static=shares[0], dynamic=shares[1]
         ),
         shares[1] < shares[0],
-        "Static: all wait for the slowest core. Dynamic: cores share the work by their speeds.",
+        "Static: as many blocks a core, and all wait for the slowest. Dynamic: a core takes the next block "
+        "when it has done one.",
     )
 
 
