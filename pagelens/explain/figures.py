@@ -18,7 +18,7 @@ def draw_all(e: Explanation) -> dict[str, Drawing]:
         drawings.append(_misses(e))
     if e.attributions:
         drawings.append(_attribution(e))
-    if any(o.accesses > 0 for o in e.objects):
+    if any(o.accesses > 0 for o in e.objects if o.policy == e.baseline):
         drawings.append(_objects(e))
     if e.slot_maps:
         drawings.append(_slots(e))

@@ -187,6 +187,19 @@ def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
     assert orange.sum() > 1000  # the baseline's colour: figures are drawn
 
 
+def test_a_baseline_that_memory_moves_nothing_for_is_reported(explanation: Explanation) -> None:
+    """As of a program that stays in L2 where the other policies do not let it."""
+    still = [
+        o.model_copy(update={"accesses": 0.0} if o.policy == explanation.baseline else {})
+        for o in explanation.objects
+    ]
+    assert any(o.accesses for o in still)
+    quiet = explanation.model_copy(update={"objects": still})
+    assert "objects" not in draw_all(quiet)
+    assert "Which objects" not in render_html(quiet)
+    assert "Objects at" not in render_terminal(quiet)
+
+
 def test_the_data_reads_back_and_is_finite(explanation: Explanation) -> None:
     text = explanation.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

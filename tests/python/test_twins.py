@@ -114,32 +114,32 @@ TWINS = {
     ),
     "l2-sum past L2": Twin(
         ["sum", "125000", "4"],
-        l2_sum(1_000_000, 1, 3),
+        l2_sum(1_000_000, 1, 1),
         64,
         {("initialise",): "initialise", ("warm-up", "sum"): "sum"},
         {("data",): site("sum.cpp", "data.reserve")},
     ),
     "l2-sum within L2": Twin(
         ["sum", "125000", "4"],
-        l2_sum(1_000_000, 1, 3),
+        l2_sum(1_000_000, 1, 1),
         2048,
         {("initialise",): "initialise", ("warm-up", "sum"): "sum"},
         {("data",): site("sum.cpp", "data.reserve")},
     ),
     "shallow past L2": Twin(
-        ["shallow", "160", "3"], shallow(13 * 8 * 160**2, 1, 2), 128,
+        ["shallow", "160", "4"], shallow(13 * 8 * 160**2, 1, 1), 128,
         {("initialise",): "initialise", ("warm-up", "steps"): "steps"}, FIELDS,
     ),
     "shallow within L2": Twin(
-        ["shallow", "88", "3"], shallow(13 * 8 * 88**2, 1, 2), 1024,
+        ["shallow", "88", "4"], shallow(13 * 8 * 88**2, 1, 1), 1024,
         {("initialise",): "initialise", ("warm-up", "steps"): "steps"}, FIELDS,
     ),
     "fft past L2": Twin(
-        ["fft", "14", "4"], fft(40 << 14, 1, 1), 64,
+        ["fft", "13", "8"], fft(40 << 13, 1, 1), 64,
         {("initialise",): "initialise", ("warm-up", "transforms"): "transforms"}, SIGNALS,
     ),
     "fft within L2": Twin(
-        ["fft", "13", "4"], fft(40 << 13, 1, 1), 512,
+        ["fft", "12", "8"], fft(40 << 12, 1, 1), 256,
         {("initialise",): "initialise", ("warm-up", "transforms"): "transforms"}, SIGNALS,
     ),
     "stencil": Twin(
