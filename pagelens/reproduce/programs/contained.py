@@ -1,7 +1,5 @@
 """Programs that the L2s of a socket hold, a copy on every core: what its snoop filter lets them keep."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pagelens import _core
@@ -14,14 +12,6 @@ from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 
 SAMPLED = 16  # one line in so many: their sets are apart, in L2, snoop filter and L3
 WARM_UP = 2  # repeats, until nothing is new any more
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What the L2s lose in a repeat of the program, a reference."""
-
-    evictions: float  # to the snoop filter
-    misses: float  # to whatever
 
 
 class Contained:
@@ -45,19 +35,18 @@ class Contained:
         self._kinds = np.broadcast_to(kinds.astype(np.uint8)[:, None], in_step.shape)[sampled]
         self.pages = -(-cores * own // PAGE_LINES)
 
-    def run(self, frames: Numbers) -> Lost:
-        """`frames`: of each page of 2 MiB, its number in physical memory."""
+    def lost(self, frames: Numbers) -> float:
+        """Evictions by the snoop filter in a repeat, a reference of the L2s.
+
+        `frames`: of each page of 2 MiB, its number in physical memory.
+        """
         caches = caches_below_l1(self._machine)
         pages, within = np.divmod(self._lines, np.uint64(PAGE_LINES))
         lines = frames[pages] * np.uint64(PAGE_LINES) + within
         for _ in range(WARM_UP + 1):
             caches.reset_counts()
             caches.access(lines, self._cores, self._kinds)
-        references = float(count(caches, "l2_references").sum())
-        return Lost(
-            float(count(caches, "sf_evictions").sum()) / references,
-            float(count(caches, "l2_misses").sum()) / references,
-        )
+        return float(count(caches, "sf_evictions").sum() / count(caches, "l2_references").sum())
 
 
 def _lines(machine: Machine, name: str, size_bytes: int, repeats: int) -> Numbers:

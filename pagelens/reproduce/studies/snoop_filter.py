@@ -146,7 +146,7 @@ def _victims(work: Work) -> tuple[Row, Row]:
         program = Contained(machine, name, HELD_BYTES)
         draws = range(work.pick(100, 12))
         random[title] = np.array(work.map(partial(_lost, machine, program, work.seed), draws))
-        first[title] = program.run(np.arange(program.pages, dtype=np.uint64)).evictions
+        first[title] = program.lost(np.arange(program.pages, dtype=np.uint64))
     return (
         Row(
             "24 cores, random 2 MiB pages: cache-contained codes whose L2s lose lines to the snoop filter",
@@ -177,7 +177,7 @@ def _victims(work: Work) -> tuple[Row, Row]:
 
 
 def _lost(machine: Machine, program: Contained, seed: int, draw: int) -> float:
-    return program.run(random_frames(machine, program.pages, seed, draw)).evictions
+    return program.lost(random_frames(machine, program.pages, seed, draw))
 
 
 def _apart(shares: Shares, mib: int) -> float:
