@@ -68,4 +68,23 @@ Unit Memmap::free_block_at(Unit unit) const {
     return no_unit;
 }
 
+std::optional<unsigned> Memmap::free_order_at(Frame frame) const {
+    const Unit unit = unit_of(frame);
+    const std::uint32_t place = frame.raw() & (grain() - 1);
+    if (is_free(unit)) {
+        return place == 0 ? std::optional(free_level(unit) + grain_order_) : std::nullopt;
+    }
+    const Parts free = free_parts(unit);
+    const auto is_whole = [free](std::uint32_t first, unsigned order) {
+        const Parts block = ((Parts{1} << (1u << order)) - 1) << first;
+        return (free & block) == block;
+    };
+    if (!is_whole(place, 0)) return std::nullopt;
+    for (unsigned order = 0;; ++order) {  // ends, as not all of the unit is free
+        const std::uint32_t buddy = place ^ (1u << order);
+        if (!is_whole(buddy, order)) return order;
+        if (buddy < place) return std::nullopt;  // it begins there
+    }
+}
+
 }  // namespace pagelens

@@ -19,6 +19,7 @@
 #include <bit>
 #include <cassert>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/address/units.hpp"
@@ -241,6 +242,9 @@ class Memmap {
 
     // The first unit of the free block that covers this one, if there is one.
     [[nodiscard]] Unit free_block_at(Unit unit) const;
+    // The order of the free block that begins at this frame, if one does; the free frames of a
+    // shared unit count as the blocks that they would be in the small orders' lists.
+    [[nodiscard]] std::optional<unsigned> free_order_at(Frame frame) const;
 
     // Pageblocks.
     [[nodiscard]] MigrateType type_of(Unit unit) const { return types_[unit >> pageblock_level()]; }

@@ -106,7 +106,7 @@ void NodeState::reserve(Frame begin, Frame end) {
     memory_.drain();
     for (Unit unit = map.unit_of(begin); unit < map.unit_of(end); ++unit) {
         if (!map.is_free(unit)) {
-            memory_.zone_of(unit).take_parts(map, unit, MigrateType::unmovable);
+            memory_.zone_of(unit).take_parts(map, unit, map.whole(), MigrateType::unmovable);
             continue;
         }
         const unsigned level = map.free_level(unit);

@@ -40,7 +40,7 @@ Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment
 Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment) {
     do {
         if (const Unit unit = first_parts(map, type); unit != no_unit) {
-            return {unit, 1, take_parts(map, unit, type)};
+            return {unit, 1, take_parts(map, unit, map.whole(), type)};
         }
         const unsigned level = smallest(map, 0, type);
         if (level == map.levels()) continue;
@@ -101,10 +101,10 @@ void Zone::give_run(Memmap& map, Run run, MigrateType type) {
     }
 }
 
-Parts Zone::take_parts(Memmap& map, Unit unit, MigrateType type) {
-    const Parts parts = map.free_parts(unit);
+Parts Zone::take_parts(Memmap& map, Unit unit, Parts wanted, MigrateType type) {
+    const Parts free = map.free_parts(unit), parts = free & wanted;
     if (parts == 0) return 0;
-    map.unlink_shared(unit);
+    if (parts == free) map.unlink_shared(unit);
     map.set_parts(unit, parts, type);
     free_frames_ -= Memmap::count_of(parts);
     return parts;

@@ -43,8 +43,8 @@ class Zone {
     Run take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment);
     // Gives single pages back, as that many gives of level 0 would one by one.
     void give_run(Memmap& map, Run run, MigrateType type);
-    // Takes the free frames of a unit that is not free as a whole; none if it has none.
-    Parts take_parts(Memmap& map, Unit unit, MigrateType type);
+    // Takes free frames of a unit that is not free as a whole: of those wanted, what it has.
+    Parts take_parts(Memmap& map, Unit unit, Parts wanted, MigrateType type);
     // Gives a block back, for allocation as `type`.
     void give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place place = Place::usual);
 

@@ -44,7 +44,7 @@ def markdown(comparison: Comparison) -> str:
         f"{head_line(comparison)}.",
         "Every variant and size of cache is a guest of its own, aged by jobs of one seed; the model takes",
         "its state over once, after boot, and from then on does the same steps. docs/lab.md says what the",
-        "states are. Written by",
+        "states are, and how far a cell is from itself after another boot. Written by",
         "",
         f"    {command_line(comparison)}",
         "",

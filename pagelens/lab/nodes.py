@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from pagelens.lab.measured import HUGE_FRAMES, TOOL, Frames, MeasuredGuest
 from pagelens.lab.modules import build_module
 from pagelens.lab.sources import zonesort_sources
 from pagelens.lab.state import ORDERS, take_picture
-from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps
+from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps, followed
 from pagelens.machine.quantities import FRAME_BYTES
 
 # In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
@@ -190,24 +191,32 @@ class ModelNode:
     def drop_caches(self) -> None:
         """All that work has read, by a shell; in groups, the last page of each first."""
         pages = np.array(self.page_cache, dtype=np.uint32)
-        shell = ModelProcess(self.memory)
-        for begin in range(0, pages.size, _PAGEVEC):
-            self.memory.free(0, np.ascontiguousarray(pages[begin : begin + _PAGEVEC][::-1]), 0)
-        shell.end()
+        with self._shell():
+            for begin in range(0, pages.size, _PAGEVEC):
+                self.memory.free(0, np.ascontiguousarray(pages[begin : begin + _PAGEVEC][::-1]), 0)
         self.page_cache.clear()
 
     def compact(self) -> None:
-        """The page cache follows the pages that moved."""
-        self._follow(self.memory.compact(0))
+        """By a shell, whose end empties the CPU's lists; the page cache follows the pages that moved."""
+        with self._shell() as shell:
+            self._follow(self.memory.compact(0), shell)
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """By docs/zonesort.md's rule, Intel's, or by address."""
-        if rule == "ours":
-            self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0))
-        elif rule == "intel":
-            self.memory.sort_by_buckets(self.slots)
-        else:
-            self.memory.sort_by_address()
+        """By docs/zonesort.md's rule, Intel's, or by address; by a shell."""
+        with self._shell() as shell:
+            if rule == "ours":
+                self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0), shell)
+            elif rule == "intel":
+                self.memory.sort_by_buckets(self.slots)
+            else:
+                self.memory.sort_by_address()
+
+    @contextmanager
+    def _shell(self) -> Iterator[ModelProcess]:
+        """The process that a step is done by."""
+        shell = ModelProcess(self.memory)
+        yield shell
+        shell.end()
 
     def run_on_huge_pages(self, parts: Sequence[int]) -> Frames:
         """A program uses so many 4 KiB parts of each of its 2 MiB pages, and ends.
@@ -218,7 +227,7 @@ class ModelNode:
         huge = self._huge_pages(len(parts))
         if huge.size < len(parts):
             self.memory.drain()  # as a request for a large page does, before it compacts and while it does
-            self.compact()
+            self._follow(self.memory.compact(0))
             self.memory.drain()
             huge = np.concatenate([huge, self._huge_pages(len(parts) - huge.size)])
         self.memory.free(0, huge, _HUGE_ORDER)
@@ -247,12 +256,10 @@ class ModelNode:
         """Per-cpu lists apart, as in the guest."""
         return np.bincount(self.memory.free_blocks()[:, 1], minlength=ORDERS).astype(np.int64)
 
-    def _follow(self, moves: NDArray[np.uint32]) -> None:
-        places = {frame: place for place, frame in enumerate(self.page_cache)}
-        for old, new in moves.tolist():
-            if old in places:
-                place = places[new] = places.pop(old)
-                self.page_cache[place] = new
+    def _follow(self, moves: NDArray[np.uint32], *processes: ModelProcess) -> None:
+        self.page_cache[:] = followed(self.page_cache, moves)
+        for process in processes:
+            process.follow(moves)
 
 
 def _not_compared(step: str) -> UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,7 @@ ORDERS = 11  # of free blocks: 0 to 10
 
 _MODULE = "/lab/pagelens_state.ko"
 _FILE = "/proc/pagelens_state"
+_WAIT_MS = 100  # until the command that asks for a picture is gone, so that its pages are not in it
 _KINDS = {"DMA": _core.ZoneKind.dma, "DMA32": _core.ZoneKind.dma32, "Normal": _core.ZoneKind.normal}
 
 # A word of the picture, as tracer/guest/state/pagelens_state.c writes it.
@@ -67,7 +69,8 @@ def take_picture(guest: MeasuredGuest) -> Picture:
     if guest.run("test", "-e", _FILE).status != 0:
         guest.run("insmod", _MODULE).checked()
     guest.handed_over()
-    guest.shell(f"echo 1 > {_FILE}").checked()
+    guest.shell(f"echo {_WAIT_MS} > {_FILE}").checked()
+    time.sleep(2 * _WAIT_MS / 1000)
     guest.run(TOOL, "send", _FILE).checked()
     words = np.frombuffer(guest.handed_over(), dtype=np.uint64)
     if words.size == 0:

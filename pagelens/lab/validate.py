@@ -37,7 +37,7 @@ DEFAULT_HISTORIES = (
     "job(402MB)",
     "job(502MB)",
     "io(302MB); job(402MB)",
-    "age(jobs=3); drop_caches",
+    "hold(0.1%); age(jobs=2); drop_caches; compact",
 )
 
 _SIZES = (6, 7, 8, 9, 10)  # of caches that a share is the mean over, in eighths of the one sorted for

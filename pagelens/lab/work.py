@@ -6,7 +6,7 @@ A `Work` is what /bin/lab's `work` does in the guest (tracer/guest/work.c); `Mod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,6 +72,15 @@ def batches(count: int) -> Iterator[slice]:
             at += size
 
 
+def followed(frames: Sequence[int], moves: NDArray[np.uint32]) -> list[int]:
+    """Where these frames' pages are after moves (from, to), in their order."""
+    places = {frame: place for place, frame in enumerate(frames)}
+    for old, new in moves.tolist():
+        if old in places:
+            places[new] = places.pop(old)
+    return sorted(places, key=places.__getitem__)
+
+
 class ModelProcess:
     """Does work to a model of the allocator, on one of its CPUs; ends with end().
 
@@ -96,6 +105,11 @@ class ModelProcess:
         self.memory.free(self._cpu, self._own, 0)
         self.memory.free(self._cpu, self._own_tables, 0)
         self.memory.free(self._cpu, self._slab, _SLAB_ORDER)
+
+    def follow(self, moves: NDArray[np.uint32]) -> None:
+        """Its own pages were moved; not those of regions, which it has none of."""
+        assert not self._pages
+        self._own = np.array(followed(self._own.tolist(), moves), dtype=np.uint32)
 
     def frames(self) -> NDArray[np.int64]:
         """All frames that the regions hold, page tables apart."""

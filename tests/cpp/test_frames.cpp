@@ -267,6 +267,38 @@ TEST_CASE("a page that stays keeps one frame of its unit; the others are used be
           (memory.map().whole() & ~memory.map().run_of(frames[0]).parts));
 }
 
+TEST_CASE("free frames of a shared unit are the blocks that the buddy system would have of them") {
+    Memory memory(bare_layout(1024), 64);
+    Memmap& map = memory.map();
+    while (memory.alloc({0, 0}, Memory::Mark::none)) {
+    }
+    Random random(1, 2, 3, Stream::history);
+    for (int round = 0; round < 1000; ++round) {
+        Parts free = 0;
+        const std::uint32_t likely = 1 + random.below(99);
+        for (unsigned frame = 0; frame < 64; ++frame) {
+            free |= Parts{random.below(100) < likely} << frame;
+        }
+        if (free == map.whole()) continue;  // no shared unit
+        map.set_free_parts(5, free);
+        std::vector<unsigned> order(64, 64);  // of the block that begins there
+        for (unsigned level = 0; level < 6; ++level) {
+            for (unsigned first = 0; first < 64; first += 1u << level) {
+                bool merged = true;
+                for (unsigned i = first; i < first + (1u << level); ++i) {
+                    merged = merged && (free >> i & 1) != 0;
+                }
+                if (!merged) continue;
+                std::fill_n(order.begin() + first, 1u << level, 64);
+                order[first] = level;
+            }
+        }
+        for (unsigned frame = 0; frame < 64; ++frame) {
+            CHECK(map.free_order_at(Frame(5 * 64 + frame)).value_or(64) == order[frame]);
+        }
+    }
+}
+
 TEST_CASE("compaction gathers movable pages at the top and leaves pinned ones") {
     for (const std::uint32_t grain : {1u, 64u}) {
         Memory memory(bare_layout(64 * 1024), grain);

@@ -2,7 +2,8 @@
 
 What core/frames must equal, list for list. From mm/page_alloc.c of Linux 6.1: rmqueue, expand,
 __rmqueue_fallback, steal_suitable_fallback, __free_one_page, buddy_merge_likely, rmqueue_bulk,
-free_unref_page_commit, nr_pcp_free, free_pcppages_bulk.
+free_unref_page_commit, nr_pcp_free, free_pcppages_bulk; and from mm/compaction.c compact_zone,
+isolate_migratepages_block, isolate_freepages, isolate_freepages_block, release_freepages.
 """
 
 from collections import defaultdict
@@ -164,6 +165,54 @@ class SlowZone:
 
     def drain(self, cpu: int) -> None:
         self.free_bulk(cpu, self.count[cpu], 0, 0)
+
+    def compact(self, cpu: int) -> list[tuple[int, int]]:
+        """As compact_memory does; the pages that moved."""
+        cached = {f for lists in self.pcp.values() for pages in lists.values() for f in pages}
+        migrate_pfn, free_pfn, last = 0, self.frames - BLOCK, 0
+        moves: list[tuple[int, int]] = []
+        free: list[int] = []  # the kernel's cc->freepages, head first
+        while migrate_pfn // BLOCK < free_pfn // BLOCK:
+            start, rescan = migrate_pfn, last // BLOCK == migrate_pfn // BLOCK
+            pages: list[int] = []
+            while migrate_pfn < (start // BLOCK + 1) * BLOCK and (rescan or len(pages) < 32):
+                if migrate_pfn in self.movable and migrate_pfn not in cached:
+                    pages.insert(0, migrate_pfn)
+                migrate_pfn += 1
+            last = start if pages else last
+            for page in pages:
+                if not free:
+                    free, free_pfn = self.isolate_free(free_pfn, migrate_pfn, len(pages))
+                if not free:
+                    return moves
+                moves.append((page, free.pop(0)))
+                self.free(cpu, page, 0)
+        for page in free:
+            self.free(cpu, page, 0)
+        return moves
+
+    def isolate_free(self, pfn: int, migrate_pfn: int, wanted: int) -> tuple[list[int], int]:
+        found: list[int] = []
+        block, stride = pfn // BLOCK * BLOCK, 1
+        while block >= (migrate_pfn // BLOCK + 1) * BLOCK:
+            large = self.free_order.get(block, (0, 0))[0] >= 9
+            if self.types[block // BLOCK] == MOVABLE and not large:
+                before = len(found)
+                while pfn < block + BLOCK and len(found) < wanted:
+                    if pfn in self.free_order:
+                        order, _ = self.unlink(pfn)
+                        found = [*range(pfn + (1 << order) - 1, pfn - 1, -1), *found]
+                        self.movable.update(found)
+                        pfn += (1 << order) - 1
+                        pfn += 1 if len(found) >= wanted else stride
+                    else:
+                        pfn += stride
+                if len(found) >= wanted:
+                    return found, pfn if pfn < block + BLOCK else block - BLOCK
+                stride = 1 if len(found) > before else min(32, 2 * stride)
+            block -= BLOCK
+            pfn = block
+        return found, pfn
 
     def blocks(self) -> list[tuple[int, int, int]]:
         """As Memory.free_blocks gives them."""

@@ -82,6 +82,30 @@ def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(seed: int, lists
         assert [tuple(row) for row in node.memory.free_blocks().tolist()] == slow.blocks()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from((0.002, 0.02, 0.2, 0.7)),
+    st.sampled_from(((0, 0), (12, 3), (252, 63))),
+)
+def test_compaction_equals_the_slow_one(seed: int, kept: float, lists: tuple[int, int]) -> None:
+    """After single pages were freed, all but some of them, in order or at random."""
+    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    random = np.random.default_rng(seed)
+    pages = fast.alloc(0, 0, TYPES[1], ANYWHERE, random.integers(FRAMES // 2, FRAMES), _core.Mark.none)
+    assert pages.tolist() == [slow.alloc(0, 0, 1) for _ in pages]
+    freed = pages[random.random(pages.size) > kept]
+    if random.random() < 0.5:
+        random.shuffle(freed)
+    fast.free(1, freed, 0)
+    for frame in freed.tolist():
+        slow.free(1, frame, 0)
+    for cpu in (0, 1):
+        assert [tuple(move) for move in fast.compact(cpu).tolist()] == slow.compact(cpu)
+        assert [tuple(row) for row in fast.free_blocks().tolist()] == slow.blocks()
+        assert fast.cached_frames == slow.count[0] + slow.count[1]
+
+
 def slow_job(zone: SlowZone, random: _core.Random) -> None:
     wanted, got = int(random.log_uniform(500, 3500)), 0
     processes: list[tuple[int, list[int], list[int], int]] = []

@@ -12,7 +12,9 @@ import pytest
 from pagelens import _core
 from pagelens.errors import UsageError
 from pagelens.lab.history import Planner
+from pagelens.lab.jobs import hold_work
 from pagelens.lab.measured import MemorySide, frames_and_parts
+from pagelens.lab.nodes import ModelNode
 from pagelens.lab.state import read_layout
 from pagelens.lab.validate import DEFAULT_HISTORIES, TOLERANCE, shape_distance
 from pagelens.lab.work import ModelProcess, Work, batches
@@ -145,6 +147,19 @@ def test_a_process_of_the_model_gives_back_all_it_took() -> None:
     assert process.frames().size == 500
     process.end()
     assert memory.free_frames + memory.cached_frames == before
+
+
+def test_the_shell_that_compacts_moves_with_the_rest_and_its_end_empties_the_per_cpu_lists() -> None:
+    memory = _core.Memory(_core.linux_layout(1 << 16, 1, 1), 1)
+    node = ModelNode(memory, slots=1024)
+    node.hold("", hold_work(40_000 * 4096, range(0, 40_000, 8)).steps)
+    free = memory.free_frames + memory.cached_frames
+    node.compact()
+    assert memory.cached_frames == 0
+    assert memory.free_frames == free
+    blocks = memory.free_blocks()
+    frames = np.concatenate([np.arange(frame, frame + (1 << order)) for frame, order, _ in blocks.tolist()])
+    assert np.unique(frames).size == frames.size == free
 
 
 def test_an_unmapping_frees_all_pages_in_batches() -> None:

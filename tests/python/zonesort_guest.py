@@ -103,7 +103,7 @@ def lists_after_sort(guest: Guest) -> tuple[set[int], list[Zone]]:
 
     For a guest with one node and less than 3 GiB. Lists that are not sorted (atomic reserve) are left out.
     """
-    shell(guest, f"echo 0 > {INTERFACE}/nodeid; echo 1 > /proc/pagelens_state")
+    shell(guest, f"echo 0 > {INTERFACE}/nodeid; echo 0 > /proc/pagelens_state")
     zones: list[dict[tuple[int, int], list[int]]] = [{}, {}]
     allocated = set(range(1, guest.memory_bytes // 4096))
     for (word,) in struct.iter_unpack("<Q", guest.get("/proc/pagelens_state")):

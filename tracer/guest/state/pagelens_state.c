@@ -10,9 +10,10 @@
  *	bits 32-43  2: cpu; 4, 5: how many frames; else 0
  *	bits  0-31  the (first) frame
  *
- * Blocks of one list come head first; a list's blocks follow each other. Writing takes the picture,
- * reading shows it: between the two the reader may allocate as it likes. The room for it is had
- * before, so taking it changes nothing.
+ * Blocks of one list come head first; a list's blocks follow each other. Writing n takes the
+ * picture n milliseconds later, when the writer is gone with all its pages; 0 at once. Reading
+ * shows it, when it is taken: after that the reader may allocate as it likes. The room for it is
+ * had before, so taking it changes nothing.
  *
  * Per-cpu lists are read without their lock, which is theirs alone: the lab asks for a picture when
  * nothing else runs.
@@ -26,6 +27,7 @@
 #include <linux/proc_fs.h>
 #include <linux/version.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 enum { WORD_FREE = 1, WORD_CACHED, WORD_PAGEBLOCK, WORD_MOVABLE, WORD_HOLE };
 
@@ -101,10 +103,14 @@ static int pageblock_type(struct page *page)
 	return bits[bit / BITS_PER_LONG] >> (bit & (BITS_PER_LONG - 1)) & MIGRATETYPE_MASK;
 }
 
-/* Compaction takes what lies on an LRU list, and of that single pages only. */
+/* Compaction takes what lies on an LRU list, or is on its way there (lru_add_drain_all()), and of
+ * that single pages only.
+ */
 static bool may_migrate(struct page *page)
 {
-	return PageLRU(page) && !PageCompound(page);
+	if (PageCompound(page) || PageReserved(page) || PageSlab(page))
+		return false;
+	return PageLRU(page) || page_mapped(page);
 }
 
 static void picture_frames(struct zone *zone)
@@ -133,7 +139,7 @@ static void picture_frames(struct zone *zone)
 		put_run(run, begin, end);
 }
 
-static ssize_t take(struct file *file, const char __user *buffer, size_t size, loff_t *at)
+static void take(struct work_struct *unused)
 {
 	int nid, i;
 
@@ -154,6 +160,21 @@ static ssize_t take(struct file *file, const char __user *buffer, size_t size, l
 		}
 	}
 	mutex_unlock(&lock);
+}
+
+static DECLARE_DELAYED_WORK(taking, take);
+
+static ssize_t ask(struct file *file, const char __user *buffer, size_t size, loff_t *at)
+{
+	unsigned int ms;
+	int error = kstrtouint_from_user(buffer, size, 0, &ms);
+
+	if (error)
+		return error;
+	if (ms == 0)
+		take(NULL);
+	else
+		mod_delayed_work(system_wq, &taking, msecs_to_jiffies(ms));
 	return size;
 }
 
@@ -161,6 +182,7 @@ static ssize_t show(struct file *file, char __user *buffer, size_t size, loff_t 
 {
 	ssize_t got;
 
+	flush_delayed_work(&taking);
 	mutex_lock(&lock);
 	got = simple_read_from_buffer(buffer, size, at, words, count * sizeof(*words));
 	mutex_unlock(&lock);
@@ -169,7 +191,7 @@ static ssize_t show(struct file *file, char __user *buffer, size_t size, loff_t 
 
 static const struct proc_ops operations = {
 	.proc_read = show,
-	.proc_write = take,
+	.proc_write = ask,
 	.proc_lseek = default_llseek,
 };
 
@@ -190,6 +212,7 @@ static int __init state_init(void)
 static void __exit state_exit(void)
 {
 	remove_proc_entry("pagelens_state", NULL);
+	cancel_delayed_work_sync(&taking);
 	vfree(words);
 }
 
