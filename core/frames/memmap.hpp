@@ -152,6 +152,8 @@ class Memmap {
         __builtin_prefetch(&link(unit), 1);
     }
     [[nodiscard]] bool ends(Unit unit) const { return unit >= units(); }
+    // The list's second element will be its first one soon.
+    [[gnu::always_inline]] void prefetch_second(List list) const { prefetch(next(first(list))); }
     void push_head(List list, Unit unit) { insert(unit, head_of(list), first(list)); }
     void push_tail(List list, Unit unit) { insert(unit, last(list), head_of(list)); }
     void unlink(Unit unit) {

@@ -47,6 +47,7 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
         const Unit unit = map.first(list(level, type));
         const std::uint32_t count = std::min(most, 1u << level);
         remove(map, unit, level);
+        map.prefetch_second(list(level, type));
         put_back(map, unit + count, unit + (1u << level), type);
         map.set_pages(unit, count, type);
         return map.run_of(unit, count);
