@@ -13,14 +13,14 @@ class AdaptiveFrames : public FrameSource {
     AdaptiveFrames(std::unique_ptr<FrameSource> kernel, Random random)
         : kernel_(std::move(kernel)), random_(random) {}
 
-    std::optional<Frame> alloc(Request request) override {
+    std::optional<Frame> alloc(const Request& request) override {
         if (!shuffled_) return kernel_->alloc(request);
         if (request.order != small_order || pool_.empty()) return std::nullopt;
         const Frame frame = pool_.back();
         pool_.pop_back();
         return frame;
     }
-    void free(Request request, Frame frame) override {
+    void free(const Request& request, Frame frame) override {
         if (!shuffled_) return kernel_->free(request, frame);
         pool_.push_back(frame);
         std::swap(pool_[random_.below(static_cast<std::uint32_t>(pool_.size()))], pool_.back());

@@ -22,9 +22,9 @@ class FrameSource {
   public:
     virtual ~FrameSource() = default;
     // The first of 2^order neighbouring frames, aligned to their number; nothing if there are none.
-    virtual std::optional<Frame> alloc(Request request) = 0;
+    virtual std::optional<Frame> alloc(const Request& request) = 0;
     // Gives back what alloc(request) gave.
-    virtual void free(Request request, Frame frame) = 0;
+    virtual void free(const Request& request, Frame frame) = 0;
     // From now on single frames come at random, where the placement adapts.
     virtual void shuffle() {}
 };

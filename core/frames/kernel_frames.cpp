@@ -24,29 +24,32 @@ class KernelFrames : public FrameSource {
         pooled_ = !node_.huge_pool().empty();
     }
 
-    std::optional<Frame> alloc(Request request) override {
+    std::optional<Frame> alloc(const Request& request) override {
         if (request.order == gigantic_order) return last_of(gigantic_);
         if (request.order == huge_order && pooled_) return last_of(node_.huge_pool());
-        request.cpu %= node_.memory().cpus();
+        Request own{.cpu = cpu_of(request), .order = request.order, .type = request.type};
         for (; bound_ < binding_.size(); ++bound_) {
-            request.numas = binding_[bound_];
-            if (const auto frame = node_.alloc(request)) return frame;
-            if (request.order > small_order) return std::nullopt;
+            own.numas = binding_[bound_];
+            if (const auto frame = node_.alloc(own)) return frame;
+            if (own.order > small_order) return std::nullopt;
         }
-        request.numas = ~0ull;
-        return node_.alloc(request);
+        own.numas = ~0ull;
+        return node_.alloc(own);
     }
 
-    void free(Request request, Frame frame) override {
+    void free(const Request& request, Frame frame) override {
         if (request.order == gigantic_order) return gigantic_.push_back(frame);
         if (request.order == huge_order && pooled_) {
             return node_.huge_pool().push_back(frame);
         }
-        const unsigned cpu = request.cpu % node_.memory().cpus();
-        node_.free(cpu, frame, request.order);
+        node_.free(cpu_of(request), frame, request.order);
     }
 
   private:
+    [[nodiscard]] unsigned cpu_of(const Request& request) const {
+        const unsigned cpus = node_.memory().cpus();
+        return request.cpu < cpus ? request.cpu : request.cpu % cpus;
+    }
     static std::optional<Frame> last_of(std::vector<Frame>& pool) {
         if (pool.empty()) return std::nullopt;
         const Frame frame = pool.back();

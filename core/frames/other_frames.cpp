@@ -47,7 +47,7 @@ class ContiguousFrames : public FrameSource {
         region_ = std::min(own_ + kernel, most);
     }
 
-    std::optional<Frame> alloc(Request request) override {
+    std::optional<Frame> alloc(const Request& request) override {
         const std::uint32_t place = request.type == MigrateType::unmovable
                                         ? own_ + of_kernel_[request.cpu]++
                                     : places_.empty() ? request.page
@@ -55,7 +55,7 @@ class ContiguousFrames : public FrameSource {
         if (place >= region_) return std::nullopt;
         return Frame(request.cpu * region_ + place);
     }
-    void free(Request, Frame) override {}
+    void free(const Request&, Frame) override {}
 
   private:
     // Places by address without whole large pages between; returns one more than the last.
@@ -84,7 +84,7 @@ class RandomFrames : public FrameSource {
         for (std::uint32_t& draw : ahead_) draw = drawn();
     }
 
-    std::optional<Frame> alloc(Request) override {
+    std::optional<Frame> alloc(const Request&) override {
         if (left_ == 0) return std::nullopt;
         std::uint32_t frame;
         do {
@@ -95,7 +95,7 @@ class RandomFrames : public FrameSource {
         --left_;
         return Frame(frame);
     }
-    void free(Request, Frame frame) override {
+    void free(const Request&, Frame frame) override {
         word(frame.raw()) &= ~(1ull << (frame.raw() % 64));
         ++left_;
     }
@@ -198,7 +198,7 @@ class ColouredFrames : public FrameSource {
     ColouredFrames(const Colours& colours, unsigned order, Blocks fragments)
         : colours_(colours), order_(order), fragments_(std::move(fragments)) {}
 
-    std::optional<Frame> alloc(Request request) override {
+    std::optional<Frame> alloc(const Request& request) override {
         if (request.order != small_order) {
             const auto page = colours_.take();
             return page ? std::optional(Frame(*page << order_)) : std::nullopt;
@@ -213,7 +213,7 @@ class ColouredFrames : public FrameSource {
         return std::nullopt;
     }
 
-    void free(Request request, Frame frame) override {
+    void free(const Request& request, Frame frame) override {
         if (request.order == order_) return colours_.put(frame.raw() >> order_);
         held_[request.cpu].push_back(frame);
     }
