@@ -154,9 +154,15 @@ def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:
         assert memory_share(gain, 2.6) == pytest.approx(share)
     hits, misses = (
         Run(
-            lines=100, misses=m, two_way_misses=0, written_back=0, cleared=0, time_s=1, issue_s=0,
+            lines=100,
+            misses=m,
+            two_way_misses=0,
+            written_back=0,
+            cleared=0,
+            time_s=1,
+            issue_s=0,
             conflict_share=0,
-        )  # fmt: skip
+        )
         for m in (0, 100)
     )
     assert time_in_cache(0.39, 4.8, hits) == pytest.approx(time_in_fast(0.39, 4.8))
