@@ -12,6 +12,7 @@ class Kind(StrEnum):
 
     INPUT = "input"  # a machine file states it
     DERIVED = "derived"  # arithmetic on inputs: another result would be an error of ours
+    SHOWN = "shown"  # simulated, but nothing was published to hold it to, or it could not be otherwise here
     PREDICTED = "predicted"  # comes out of a simulation; only this counts
 
 
@@ -37,12 +38,12 @@ class Row:
     kind: Kind
     published: Value
     obtained: Value
-    holds: bool | None = None  # None: an input, which nothing is held to
+    holds: bool | None = None  # None: an input, or shown
     remark: str = ""  # why it does not come out, where that is known; or what has to be known of it
 
     def __post_init__(self) -> None:
-        if (self.kind is Kind.INPUT) != (self.holds is None):
-            raise ValueError(f"{self.claim!r}: an input neither holds nor fails, anything else does")
+        if (self.kind in (Kind.INPUT, Kind.SHOWN)) != (self.holds is None):
+            raise ValueError(f"{self.claim!r}: inputs and what is shown neither hold nor fail, others do")
 
 
 def near(obtained: float, published: float) -> bool:

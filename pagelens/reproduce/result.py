@@ -90,7 +90,7 @@ def _value(shown: Value) -> dict[str, Any]:
 def verdict(row: Row) -> str:
     """In a word: only what is predicted can hold or not."""
     if row.holds is None:
-        return "input"
+        return row.kind.value
     if row.kind is Kind.DERIVED:
         return "derived" if row.holds else "derived, wrong"
     return "holds" if row.holds else "does not hold"

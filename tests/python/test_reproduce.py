@@ -54,10 +54,10 @@ def test_only_what_is_predicted_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "holds"), [(Kind.INPUT, True), (Kind.PREDICTED, None), (Kind.DERIVED, None)]
+    ("kind", "holds"), [(Kind.INPUT, True), (Kind.SHOWN, False), (Kind.PREDICTED, None), (Kind.DERIVED, None)]
 )
-def test_inputs_alone_neither_hold_nor_fail(kind: Kind, holds: bool | None) -> None:
-    with pytest.raises(ValueError, match="an input neither holds nor fails"):
+def test_inputs_and_what_is_shown_alone_neither_hold_nor_fail(kind: Kind, holds: bool | None) -> None:
+    with pytest.raises(ValueError, match="neither hold nor fail"):
         row(kind, holds)
 
 

@@ -225,7 +225,9 @@ def hold(twin: Twin, traced_twin: Workload) -> None:
     stated_twin = DeclaredWorkload("twin", twin.loops, 1)
     real, stated = (lines(each, twin.l2_kib) for each in (traced_twin, stated_twin))
     for phases, phase in twin.phases.items():
-        held = twin.l2_kib * 1024 // 64  # what stays dirty is written back in the phase after
+        # What stays dirty is written back in the phase after. Where all of it fits, reads alone are held to
+        # 1%; writes are by the same program past L2.
+        held = twin.l2_kib * 1024 // 64
         for objects, pattern in twin.objects.items():
             of_real, of_stated = (
                 total(real, phase, pattern),

@@ -33,11 +33,14 @@ def run(work: Work) -> Findings:
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
         (PUBLISHED_BYTES, (OURS,), few),
-        (TENTH_MORE, (WITHOUT,), few),
+        (TENTH_MORE, (WITHOUT, INTEL), nodes),
         *((size, (WITHOUT, INTEL), work.pick(24, 2)) for size in FOOTPRINTS),
     )
     parts = [(MIX, node, [cell[:2] for cell in cells if node < cell[2]]) for node in range(nodes)]
-    parts += [(mix, node, [(PUBLISHED_BYTES, (WITHOUT,))]) for mix in OTHER_MIXES for node in range(few)]
+    of_others: list[tuple[int, tuple[str, ...]]] = [
+        (size, (WITHOUT,)) for size in (PUBLISHED_BYTES, TENTH_MORE)
+    ]
+    parts += [(mix, node, of_others) for mix in OTHER_MIXES for node in range(few)]
     machine = load_machine(MACHINE)
     workloads = {size: declared(WORKLOAD, size, machine.cores.count.value) for size, _, _ in cells}
 
@@ -55,14 +58,18 @@ def run(work: Work) -> Findings:
         for key, each in found.items():
             gathered.setdefault(key, []).append(each)
     fleet = {key[1:]: columns(each) for key, each in gathered.items() if key[0] == MIX}
-    others = {mix: columns(gathered[mix, PUBLISHED_BYTES, WITHOUT]) for mix in OTHER_MIXES}
+    others: Fleet = {
+        (size, mix): columns(gathered[mix, size, WITHOUT]) for size, _ in of_others for mix in OTHER_MIXES
+    }
     without = fleet[PUBLISHED_BYTES, WITHOUT]
     rows = (
         _spread(fleet, PUBLISHED_BYTES, "17.6e9 B, 1.024 of the cache", others),
-        _spread(fleet, TENTH_MORE, "1.10 of the cache", {}),
+        _spread(fleet, TENTH_MORE, "1.10 of the cache", others),
+        _mean(without),
         _correlation(without),
-        _doubled(fleet, INTEL, "by Intel's module"),
-        _doubled(fleet, OURS, "by this project's rule"),
+        _doubled(fleet, PUBLISHED_BYTES, INTEL, "by Intel's module"),
+        _doubled(fleet, PUBLISHED_BYTES, OURS, "by this project's rule"),
+        _doubled(fleet, TENTH_MORE, INTEL, "by Intel's module, 1.10 of the cache"),
         _narrower(fleet),
         _footprint(fleet),
         _two_way(without),
@@ -85,18 +92,22 @@ def run(work: Work) -> Findings:
     return Findings(rows, figures)
 
 
-def _spread(fleet: Fleet, size: int, called: str, others: Mapping[str, Mapping[str, Floats]]) -> Row:
+def _spread(fleet: Fleet, size: int, called: str, others: Fleet) -> Row:
     misses = fleet[size, WITHOUT]["misses"]
     ratio = float(misses.max() / misses.min())
-    of_others = {mix: float(found["misses"].max() / found["misses"].min()) for mix, found in others.items()}
+    of_others = {
+        mix: float(found["misses"].max() / found["misses"].min())
+        for (at, mix), found in others.items()
+        if at == size
+    }
     return Row(
         f"Misses of the worst node over those of the best, {called}",
         "figure 1 and its text",
         Kind.PREDICTED,
         value("up to 10x", ratio=10),
         value(f"{ratio:.1f}x over {len(misses)} nodes", ratio=ratio),
-        near(ratio, 10) or ratio > 10,
-        "As much, or within a quarter of it."
+        near(ratio, 10),
+        f"Over {len(misses)} nodes."
         + (
             ""
             if ratio >= 5
@@ -106,22 +117,34 @@ def _spread(fleet: Fleet, size: int, called: str, others: Mapping[str, Mapping[s
     )
 
 
+def _mean(without: Mapping[str, Floats]) -> Row:
+    mean = float(without["bandwidth"].mean())
+    return Row(
+        "Mean performance without zonesort",
+        "text of figure 4",
+        Kind.SHOWN,
+        value("21 GB/s", bandwidth=21e9),
+        value(f"{mean / 1e9:.0f} GB/s past L2, all cores", bandwidth=mean),
+        remark="What the publication counts as a byte, and on how many cores, is not said.",
+    )
+
+
 def _correlation(without: Mapping[str, Floats]) -> Row:
     r = float(np.corrcoef(without["misses"], without["bandwidth"])[0, 1])
     return Row(
         "Misses and performance of a node are correlated",
         "figure 1",
-        Kind.PREDICTED,
+        Kind.DERIVED,
         value("strongly, negatively"),
         value(f"r = {r:.3f}", r=r),
         r <= -0.9,
-        "Strongly: r <= -0.9.",
+        "Strongly: r <= -0.9. Here only misses and what they write back differ between nodes.",
     )
 
 
-def _doubled(fleet: Fleet, policy: str, whose: str) -> Row:
-    after = fleet[PUBLISHED_BYTES, policy]["bandwidth"]
-    before = fleet[PUBLISHED_BYTES, WITHOUT]["bandwidth"][: len(after)]  # the same nodes
+def _doubled(fleet: Fleet, size: int, policy: str, whose: str) -> Row:
+    after = fleet[size, policy]["bandwidth"]
+    before = fleet[size, WITHOUT]["bandwidth"][: len(after)]  # the same nodes
     ratio = float(after.mean() / before.mean())
     aged = before < 0.75 * before.max()
     of_aged = float((after[aged] / before[aged]).mean()) if aged.any() else float("nan")
@@ -197,8 +220,9 @@ def _footprint(fleet: Fleet) -> Row:
         falls and sorted_less,
         ""
         if falls and sorted_less
-        else "Intel's module helps where a job fits its first bucket: on Linux 6.1 that is the cache without "
-        "the 3 GiB of slots that zone DMA32 counts for.",
+        else "Fewer with each size less, and after the sort fewer than without it, is what was looked for. "
+        "Intel's module helps where a job fits its first bucket: on Linux 6.1 that is the cache without the "
+        "3 GiB of slots that zone DMA32 counts for.",
     )
 
 

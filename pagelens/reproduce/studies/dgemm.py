@@ -33,8 +33,8 @@ def run(work: Work) -> Findings:
     large = Runs(work.map(lambda number: program.run(frames.contiguous(number)), few))
     by_colour = Runs(work.map(lambda number: program.run(frames.coloured(number)), few))
     rows = (
-        _tail("2 MiB pages: runs more than 10% slower than the fastest", "about 1%", 0.01, small),
-        _tail("1 GiB pages: the same", "none", 0.0, large),
+        _tail("2 MiB pages: runs more than 10% slower than the fastest", "about 1%", 0.01, small, small),
+        _tail("1 GiB pages: more than 10% slower than the fastest on 2 MiB pages", "none", 0.0, large, small),
         _fills(small),
         _all_above(small),
         _majority(small),
@@ -64,9 +64,9 @@ def run(work: Work) -> Findings:
 # --- the claims ---
 
 
-def _tail(claim: str, text: str, published: float, runs: Runs) -> Row:
-    model = float((runs.overlapped > SLOW * runs.overlapped.min()).mean())
-    serial = float(runs.slow.mean())
+def _tail(claim: str, text: str, published: float, runs: Runs, fastest: Runs) -> Row:
+    model = float((runs.overlapped > SLOW * fastest.overlapped.min()).mean())
+    serial = float((runs.serial > SLOW * fastest.serial.min()).mean())
     return Row(
         claim,
         "slides on run times",
@@ -118,10 +118,11 @@ def _majority(runs: Runs) -> Row:
     return Row(
         "Snoop filter evictions account for most of the excess fills of slow runs",
         "slide on snoop filter evictions",
-        Kind.PREDICTED,
+        Kind.DERIVED,
         value("the majority"),
         value(f"{share:.0%}", share=share),
         share > 0.5,
+        "Pages of 2 MiB fix where lines lie in L2, so that nothing else here adds fills from run to run.",
     )
 
 
@@ -214,7 +215,8 @@ def _dynamic(runs: Runs) -> Row:
         ),
         shares[1] < shares[0],
         "Static: as many blocks a core, and all wait for the slowest. Dynamic: a core takes the next block "
-        "when it has done one.",
+        "when it has done one. The talk has it that access patterns are decoupled, too; here a "
+        "core's time for a block stays the same, so any gain is of sharing the work.",
     )
 
 
