@@ -243,7 +243,9 @@ def compare_command(
         print(progress_line(row), file=sys.stderr, flush=True)
 
     try:
-        comparison = compare(request, ratios, jobs, report, [_VARIANTS[key] for key in variant or _VARIANTS])
+        comparison = compare(
+            request, ratios, jobs, report, [_VARIANTS[key] for key in dict.fromkeys(variant or _VARIANTS)]
+        )
     except KeyboardInterrupt:
         raise Interrupted("lab: interrupted; the guests are gone") from None
     if as_json:
