@@ -21,7 +21,7 @@ PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-NATIVE := core bindings tracer hooks fix machines launcher
+NATIVE := core bindings probes tracer hooks fix machines launcher
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
@@ -40,7 +40,7 @@ $(STAMPS)/python: requirements.lock scripts/setup
 $(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES)
 	@echo "setup: compiling pagelens; from nothing, some minutes on 2 cores"
 	@pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@cp .venv/lib/python3.*/site-packages/pagelens/_core.pyi pagelens/  # generated; mypy reads it beside the sources
+	@cp .venv/lib/python3.*/site-packages/pagelens/_{core,probes}.pyi pagelens/  # generated; mypy reads them beside the sources
 	@touch $@
 
 $(STAMPS)/debian-%: scripts/setup

@@ -77,7 +77,9 @@ enum class Stream : std::uint32_t {
     sampling = 3,
     ideal_twin = 4,
     frequency = 5,
-    declared_lines = 6
+    declared_lines = 6,
+    ballast = 7,
+    chase = 8
 };
 
 class Random {

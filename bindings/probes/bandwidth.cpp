@@ -1,0 +1,57 @@
+#include <nanobind/stl/vector.h>
+
+#include "bindings/arrays.hpp"
+#include "bindings/probes/register.hpp"
+#include "probes/stream.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace pagelens {
+
+void register_bandwidth(nb::module_& m) {
+    using namespace probes;
+    nb::enum_<Isa>(m, "Isa", "Vector instructions that the loops exist for.")
+        .value("sse2", Isa::sse2)
+        .value("avx2", Isa::avx2)
+        .value("avx512", Isa::avx512);
+    m.def("isas", &isas, "Those that this processor runs, the widest last.");
+
+    nb::enum_<StreamKernel>(m, "StreamKernel", "STREAM's four.")
+        .value("copy", StreamKernel::copy, "c = a")
+        .value("scale", StreamKernel::scale, "b = 3 c")
+        .value("add", StreamKernel::add, "c = a + b")
+        .value("triad", StreamKernel::triad, "a = b + 3 c");
+    nb::enum_<Stores>(m, "Stores")
+        .value("plain", Stores::plain)
+        .value("nontemporal", Stores::nontemporal, "past the caches");
+    m.def(
+        "better_stores",
+        [](StreamKernel kernel, std::size_t n, const std::vector<int>& cpus) {
+            return better_stores(kernel, n, cpus);
+        },
+        "kernel"_a, "n"_a, "cpus"_a,
+        "nontemporal where the kernel's arrays are larger than the processors' last-level caches.");
+    m.def("stream_bytes", &stream_bytes, "kernel"_a,
+          "Bytes of an element as STREAM counts them: 16 or 24, write allocate not among them.");
+
+    nb::class_<StreamResult>(m, "StreamResult")
+        .def_prop_ro(
+            "seconds", [](const StreamResult& result) { return moved(result.seconds); },
+            nb::rv_policy::move,
+            "float64[repeats]: the slowest thread's; the first repetition is to be left out.")
+        .def_ro("error", &StreamResult::error,
+                "Largest relative error of an element; STREAM allows 1e-13.");
+    m.def(
+        "stream",
+        [](const Memory& memory, StreamKernel kernel, std::size_t n, std::size_t offset_bytes,
+           std::size_t repeats, const std::vector<int>& cpus, Isa isa, Stores stores) {
+            const nb::gil_scoped_release release;
+            return stream(memory, kernel, n, offset_bytes, repeats, cpus, isa, stores);
+        },
+        "memory"_a, "kernel"_a, "n"_a, "offset_bytes"_a, "repeats"_a, "cpus"_a, "isa"_a, "stores"_a,
+        "Runs one of STREAM's kernels over arrays a, b, c of n doubles at 0, d, 2 d bytes of the "
+        "memory, d = 8 n + offset_bytes (8 times STREAM's OFFSET), and checks every element.");
+}
+
+}  // namespace pagelens

@@ -1,0 +1,133 @@
+#include "probes/gups.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+#include "probes/team.hpp"
+
+namespace pagelens::probes {
+namespace {
+
+constexpr std::uint64_t polynomial = 7;  // x^64 = x^2 + x + 1 over GF(2), HPCC's POLY
+constexpr std::uint64_t most_ahead = 1024;
+constexpr std::size_t least_table = 64 << 10;
+
+std::uint64_t next(std::uint64_t r) { return r << 1 ^ ((r >> 63) != 0 ? polynomial : 0); }
+
+// r squared as a polynomial, modulo the register's: number 2 n of number n.
+std::uint64_t squared(std::uint64_t r) {
+    std::uint64_t result = 0, power = 1;  // x^(2 i) at bit i
+    for (; r != 0; r >>= 1, power = next(next(power))) {
+        if ((r & 1) != 0) result ^= power;
+    }
+    return result;
+}
+
+// Part of the sequence, by a register for each of its 128 pieces as in HPCC's code: of one register
+// alone, each word lies at twice the place of the word before.
+class Part {
+  public:
+    static constexpr std::size_t registers = 128;
+
+    Part(std::uint64_t first, std::uint64_t updates) : rounds_(updates / registers) {
+        for (std::size_t r = 0; r < registers; ++r) now_[r] = gups_number(first + r * rounds_ + 1);
+    }
+
+    // Calls each(number, prefetched) for all: the second, of the round after, lets caches look
+    // ahead by 128 to 255 updates.
+    template <class Update, class Ahead>
+    void run(Update update, Ahead ahead) {
+        for (std::uint64_t round = 0; round < rounds_; ++round) {
+            std::array<std::uint64_t, registers> after;
+            for (std::size_t r = 0; r < registers; ++r) after[r] = next(now_[r]);
+            for (std::size_t r = 0; r < registers; ++r) {
+                ahead(after[r]);
+                update(now_[r]);
+            }
+            now_ = after;
+        }
+    }
+
+  private:
+    std::uint64_t rounds_;
+    std::array<std::uint64_t, registers> now_;
+};
+
+void check(std::size_t table_bytes, std::uint64_t updates, std::size_t threads) {
+    if (!std::has_single_bit(table_bytes) || table_bytes < least_table) {
+        throw std::invalid_argument("table_bytes: " + std::to_string(table_bytes) +
+                                    "; a power of two from 65536");
+    }
+    if (updates == 0 || threads == 0 || updates % (most_ahead * threads) != 0) {
+        throw std::invalid_argument("updates: " + std::to_string(updates) +
+                                    "; a multiple of 1024 for each of the processors");
+    }
+}
+
+bool of_half_the_memory(std::size_t table_bytes) {
+    const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+    const std::size_t half = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / 2;
+    return table_bytes == std::bit_floor(half);
+}
+
+}  // namespace
+
+std::uint64_t gups_number(std::uint64_t n) {
+    std::uint64_t r = 1;
+    for (auto bit = static_cast<unsigned>(std::bit_width(n)); bit > 0; --bit) {
+        r = squared(r);
+        if ((n >> (bit - 1) & 1) != 0) r = next(r);
+    }
+    return r;
+}
+
+GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
+                std::span<const int> cpus) {
+    check(table_bytes, updates, cpus.size());
+    const Memory::Use use(memory);
+    const std::size_t words = table_bytes / sizeof(std::uint64_t), last = words - 1;
+    auto* const table = use.at<std::uint64_t>(0, words, "table_bytes");
+    const std::uint64_t each = updates / cpus.size();
+    const auto part_of = [&](const Member& member) { return Part(member.index * each, each); };
+
+    run_pinned(cpus, [&](const Member& member) {
+        const auto [begin, end] = member.part_of(words, 512);
+        for (std::size_t i = begin; i < end; ++i) table[i] = i;
+    });
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < cpus.size(); ++i) parts.emplace_back(i * each, each);
+    const Times times = timed(cpus, 1, [&](const Member& member) {
+        parts[member.index].run(
+            [&](std::uint64_t r) {
+                // As in HPCC, one thread's update may be lost to another's. Relaxed atomic accesses
+                // are plain moves here.
+                const std::atomic_ref word(table[r & last]);
+                word.store(word.load(std::memory_order_relaxed) ^ r, std::memory_order_relaxed);
+            },
+            [&](std::uint64_t r) { __builtin_prefetch(&table[r & last], 1); });
+    });
+
+    std::atomic<std::uint64_t> errors{0};
+    run_pinned(cpus, [&](const Member& member) {
+        part_of(member).run(
+            [&](std::uint64_t r) {
+                std::atomic_ref(table[r & last]).fetch_xor(r, std::memory_order_relaxed);
+            },
+            [&](std::uint64_t r) { __builtin_prefetch(&table[r & last], 1); });
+        member.barrier.wait();
+        const auto [begin, end] = member.part_of(words, 512);
+        std::uint64_t wrong = 0;
+        for (std::size_t i = begin; i < end; ++i) wrong += table[i] != i;
+        errors += wrong;
+    });
+    const bool official =
+        of_half_the_memory(table_bytes) && updates == 4 * words && errors <= words / 100;
+    return {times.slowest()[0], updates, errors, official};
+}
+
+}  // namespace pagelens::probes

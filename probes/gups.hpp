@@ -1,0 +1,36 @@
+// RandomAccess of HPC Challenge (https://hpcchallenge.org, RandomAccess rules): random updates of a
+// table of 2^k 64-bit words, table[r mod 2^k] ^= r for each r of a shift register's sequence.
+//
+// An update is one read and one write of 8 bytes; GUPS is updates / seconds / 1e9.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "probes/memory.hpp"
+
+namespace pagelens::probes {
+
+struct GupsResult {
+    double seconds;  // of all updates, the slowest thread's
+    std::uint64_t updates;
+    std::uint64_t errors;  // words that are wrong: threads may overwrite each other's updates
+    bool official;         // HPCC's rules were followed: see gups()
+};
+
+// Makes `updates` updates of the memory's first `table_bytes` (a power of two), in as many parts of
+// the sequence as threads, each of which looks ahead by at most 1024 updates, as the rules allow;
+// then makes them once more, exactly, and counts words that are not what they were at first.
+//
+// official: the table is the largest power of two that is at most half of the machine's memory,
+// there are 4 updates a word, and at most 1% of the words are wrong.
+// std::invalid_argument: a table that is no power of two, of less than 64 KiB or beyond the memory;
+// updates that are no multiple of 1024 for each processor; cpus.
+GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
+                std::span<const int> cpus);
+
+// The n-th number of the register's sequence, the 0th being 1.
+std::uint64_t gups_number(std::uint64_t n);
+
+}  // namespace pagelens::probes

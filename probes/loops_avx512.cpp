@@ -1,0 +1,25 @@
+#include <immintrin.h>
+
+namespace pagelens::probes {
+namespace {
+
+struct Vector {
+    using Register = __m512d;
+    static Register load(const double* x) { return _mm512_loadu_pd(x); }
+    static void store(double* to, Register v) { _mm512_storeu_pd(to, v); }
+    static void stream(double* to, Register v) { _mm512_stream_pd(to, v); }
+    static Register all(double x) { return _mm512_set1_pd(x); }
+    static Register add(Register v, Register w) { return _mm512_add_pd(v, w); }
+    static Register mul(Register v, Register w) { return _mm512_mul_pd(v, w); }
+};
+
+}  // namespace
+}  // namespace pagelens::probes
+
+#include "probes/loops_of.hpp"
+
+namespace pagelens::probes {
+
+const Loops& avx512_loops(bool nontemporal) { return chosen(nontemporal); }
+
+}  // namespace pagelens::probes

@@ -1,0 +1,124 @@
+#include "probes/pages.hpp"
+
+#include <linux/mman.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "probes/failure.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // linux/mman.h from 5.14 on
+#endif
+
+namespace pagelens::probes {
+namespace {
+
+constexpr std::size_t small_bytes = 4096, large_bytes = std::size_t{2} << 20,
+                      huge_bytes = std::size_t{1} << 30;
+
+std::string pool_of(Pages pages) {
+    return "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(unit_bytes(pages) / 1024) + "kB/";
+}
+
+[[noreturn]] void refuse_pool(std::size_t units, Pages pages, int error) {
+    const std::string count = std::to_string(units);
+    throw Failure(error, "pages: needs " + count + " of " +
+                             (pages == Pages::large ? "2 MiB" : "1 GiB") + " out of the pool, " +
+                             std::to_string(free_in_pool(pages)) + " are free; as root: echo " +
+                             count + " > " + pool_of(pages) +
+                             "nr_hugepages, or take transparent ones");
+}
+
+[[noreturn]] void refuse_memory(std::size_t bytes, int error) {
+    throw Failure(error, "bytes: " + std::to_string(bytes) + "; " +
+                             std::to_string(available_bytes()) + " are available");
+}
+
+Mapping map_from_pool(std::size_t bytes, Pages pages) {
+    const int size = (pages == Pages::large ? 21 : 30) << MAP_HUGE_SHIFT;
+    void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size, -1, 0);
+    if (address == MAP_FAILED) refuse_pool(bytes / unit_bytes(pages), pages, errno);
+    auto* const first = static_cast<std::byte*>(address);
+    return {first, bytes, first, bytes};
+}
+
+Mapping map_anonymous(std::size_t bytes, Pages pages) {
+    if (bytes > available_bytes()) refuse_memory(bytes, ENOMEM);
+    const std::size_t around = 2 * large_bytes;
+    void* const reserved = mmap(nullptr, bytes + around, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) refuse_memory(bytes, errno);
+    auto* const first = static_cast<std::byte*>(reserved);
+    const auto beyond = reinterpret_cast<std::uintptr_t>(first) % large_bytes;
+    std::byte* const address = first + (large_bytes - beyond);
+    const int advice = pages == Pages::small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
+    // A kernel without transparent pages knows no advice about them (EINVAL).
+    const bool advised = madvise(address, bytes, advice) == 0 || pages == Pages::small;
+    if (!advised || mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0) {
+        const int error = errno;
+        munmap(reserved, bytes + around);
+        if (!advised) throw Failure(error, "pages: this kernel has no transparent huge pages");
+        refuse_memory(bytes, error);
+    }
+    return {address, bytes, first, bytes + around};
+}
+
+}  // namespace
+
+std::size_t unit_bytes(Pages pages) {
+    switch (pages) {
+        case Pages::small:
+            return small_bytes;
+        case Pages::transparent:
+        case Pages::large:
+            return large_bytes;
+        case Pages::huge:
+            return huge_bytes;
+    }
+    throw std::invalid_argument("pages: unknown kind");
+}
+
+std::size_t free_in_pool(Pages pages) {
+    std::size_t free = 0, promised = 0;
+    std::ifstream(pool_of(pages) + "free_hugepages") >> free;
+    std::ifstream(pool_of(pages) + "resv_hugepages") >> promised;
+    return free > promised ? free - promised : 0;
+}
+
+std::size_t available_bytes() {
+    std::ifstream file("/proc/meminfo");
+    std::string name;
+    for (std::size_t kib = 0; file >> name >> kib; file.ignore(100, '\n')) {
+        if (name == "MemAvailable:") return kib * 1024;
+    }
+    return std::numeric_limits<std::size_t>::max();  // no /proc: the kernel decides
+}
+
+Mapping map_pages(std::size_t bytes, Pages pages) {
+    const std::size_t unit = unit_bytes(pages);
+    if (bytes == 0 || bytes > std::size_t{1} << 46) {  // half of the address space of a process
+        throw std::invalid_argument("bytes: " + std::to_string(bytes) + "; from 1 to 64 TiB");
+    }
+    const std::size_t whole = (bytes + unit - 1) / unit * unit;
+    return from_pool(pages) ? map_from_pool(whole, pages) : map_anonymous(whole, pages);
+}
+
+int populate(std::byte* address, std::size_t bytes, Pages pages) {
+    if (bytes == 0 || madvise(address, bytes, MADV_POPULATE_WRITE) == 0) return 0;
+    if (errno != EINVAL || from_pool(pages)) return errno;
+    // A kernel before 5.14.
+    for (std::size_t at = 0; at < bytes; at += small_bytes) {
+        reinterpret_cast<volatile std::byte&>(address[at]) = std::byte{0};
+    }
+    return 0;
+}
+
+}  // namespace pagelens::probes

@@ -1,0 +1,138 @@
+#include "probes/team.hpp"
+
+#include <emmintrin.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+
+#include "probes/clock.hpp"
+#include "probes/failure.hpp"
+
+namespace pagelens::probes {
+namespace {
+
+constexpr int most_cpus = 1 << 16;
+
+// A set of processors as sched_setaffinity(2) takes it: 0 means the calling thread.
+class CpuSet {
+  public:
+    CpuSet() : set_(CPU_ALLOC(most_cpus)) { CPU_ZERO_S(size, set_); }
+    explicit CpuSet(int cpu) : CpuSet() { CPU_SET_S(static_cast<std::size_t>(cpu), size, set_); }
+    ~CpuSet() { CPU_FREE(set_); }
+    CpuSet(const CpuSet&) = delete;
+    CpuSet& operator=(const CpuSet&) = delete;
+
+    [[nodiscard]] bool has(int cpu) const {
+        return cpu >= 0 && cpu < most_cpus &&
+               CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set_);
+    }
+    bool read() { return sched_getaffinity(0, size, set_) == 0; }
+    [[nodiscard]] bool apply() const { return sched_setaffinity(0, size, set_) == 0; }
+
+  private:
+    static constexpr std::size_t size = CPU_ALLOC_SIZE(most_cpus);
+    cpu_set_t* set_;
+};
+
+void check(std::span<const int> cpus) {
+    if (cpus.empty()) throw std::invalid_argument("cpus: none; name one at least");
+    CpuSet usable;
+    if (!usable.read()) throw Failure(errno, "cpus: sched_getaffinity failed");
+    for (std::size_t i = 0; i < cpus.size(); ++i) {
+        const std::string name = std::to_string(cpus[i]);
+        if (!usable.has(cpus[i])) {
+            throw std::invalid_argument("cpus: " + name +
+                                        " is none of this thread's; `taskset -pc $$` lists them");
+        }
+        if (std::find(cpus.begin(), cpus.begin() + static_cast<std::ptrdiff_t>(i), cpus[i]) !=
+            cpus.begin() + static_cast<std::ptrdiff_t>(i)) {
+            throw std::invalid_argument("cpus: " + name + " is named twice");
+        }
+    }
+}
+
+}  // namespace
+
+void Barrier::wait() {
+    const unsigned generation = generation_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+        arrived_.store(0, std::memory_order_relaxed);
+        generation_.store(generation + 1, std::memory_order_release);
+        return;
+    }
+    while (generation_.load(std::memory_order_acquire) == generation) _mm_pause();
+}
+
+Member::Part Member::part_of(std::size_t n, std::size_t unit) const {
+    const auto bound = [&](std::size_t i) { return i == count ? n : n / unit * i / count * unit; };
+    return {bound(index), bound(index + 1)};
+}
+
+void run_pinned(std::span<const int> cpus, const std::function<void(const Member&)>& work) {
+    check(cpus);
+    const auto count = static_cast<unsigned>(cpus.size());
+    Barrier barrier(count);
+    std::atomic<int> error{0};
+#pragma omp parallel num_threads(count)
+    if (omp_get_num_threads() != static_cast<int>(count)) {
+        error = EAGAIN;
+    } else {
+        const auto index = static_cast<std::size_t>(omp_get_thread_num());
+        CpuSet before;
+        if (!before.read() || !CpuSet(cpus[index]).apply()) error = errno;
+        barrier.wait();
+        if (error == 0) work(Member{index, count, barrier});
+        if (!before.apply()) error = errno;
+    }
+    if (error == EAGAIN) {
+        throw Failure(EAGAIN, "cpus: OpenMP gives fewer than " + std::to_string(count) +
+                                  " threads; unset OMP_THREAD_LIMIT");
+    }
+    if (error != 0) throw Failure(error, "cpus: sched_setaffinity failed");
+}
+
+std::vector<double> Times::slowest() const {
+    std::vector<double> seconds(repeats_);
+    for (std::size_t repeat = 0; repeat < repeats_; ++repeat) {
+        std::int64_t begin = stamps_[repeat].begin, end = stamps_[repeat].end;
+        for (std::size_t thread = 1; thread < threads_; ++thread) {
+            begin = std::min(begin, stamps_[thread * repeats_ + repeat].begin);
+            end = std::max(end, stamps_[thread * repeats_ + repeat].end);
+        }
+        seconds[repeat] = static_cast<double>(end - begin) * 1e-9;
+    }
+    return seconds;
+}
+
+std::vector<double> Times::each() const {
+    std::vector<double> seconds(stamps_.size());
+    for (std::size_t repeat = 0; repeat < repeats_; ++repeat) {
+        for (std::size_t thread = 0; thread < threads_; ++thread) {
+            const Stamps& stamps = stamps_[thread * repeats_ + repeat];
+            seconds[repeat * threads_ + thread] =
+                static_cast<double>(stamps.end - stamps.begin) * 1e-9;
+        }
+    }
+    return seconds;
+}
+
+Times timed(std::span<const int> cpus, std::size_t repeats,
+            const std::function<void(const Member&)>& work) {
+    if (repeats == 0) throw std::invalid_argument("repeats: 0; at least 1");
+    Times times(cpus.size(), repeats);
+    run_pinned(cpus, [&](const Member& member) {
+        for (std::size_t repeat = 0; repeat < repeats; ++repeat) {
+            member.barrier.wait();
+            const std::int64_t begin = now_ns();
+            work(member);
+            times.set(member.index, repeat, begin, now_ns());
+        }
+    });
+    return times;
+}
+
+}  // namespace pagelens::probes

@@ -1,0 +1,71 @@
+// Threads pinned one to a processor, which begin together and whose work is timed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace pagelens::probes {
+
+// Where all threads of a team meet; waiting is spinning, so that they leave it together.
+class Barrier {
+  public:
+    explicit Barrier(unsigned threads) : threads_(threads) {}
+    void wait();
+
+  private:
+    unsigned threads_;
+    alignas(64) std::atomic<unsigned> arrived_{0};
+    alignas(64) std::atomic<unsigned> generation_{0};
+};
+
+struct Member {
+    std::size_t index;  // of the thread, below count
+    std::size_t count;
+    Barrier& barrier;
+
+    // This member's part of n things in whole units (the last has what remains): [first, last).
+    struct Part {
+        std::size_t first, last;
+    };
+    [[nodiscard]] Part part_of(std::size_t n, std::size_t unit) const;
+};
+
+// Calls work(member) in as many OpenMP threads as there are processors, each pinned to its own, and
+// gives every thread its former affinity back. `work` must not throw.
+// std::invalid_argument: no processor, one that is named twice, or one that this thread may not
+// use. Failure: OpenMP gives fewer threads (OMP_THREAD_LIMIT).
+void run_pinned(std::span<const int> cpus, const std::function<void(const Member&)>& work);
+
+// When each thread began and ended each repetition.
+class Times {
+  public:
+    Times(std::size_t threads, std::size_t repeats)
+        : threads_(threads), repeats_(repeats), stamps_(threads * repeats) {}
+
+    void set(std::size_t thread, std::size_t repeat, std::int64_t begin, std::int64_t end) {
+        stamps_[thread * repeats_ + repeat] = {begin, end};
+    }
+    // Seconds of each repetition, from the first begin to the last end: those of the slowest
+    // thread.
+    [[nodiscard]] std::vector<double> slowest() const;
+    // Seconds of each repetition by each thread: [repeat][thread].
+    [[nodiscard]] std::vector<double> each() const;
+
+  private:
+    struct Stamps {
+        std::int64_t begin = 0, end = 0;
+    };
+    std::size_t threads_, repeats_;
+    std::vector<Stamps> stamps_;  // [thread][repeat]: threads write to lines of their own
+};
+
+// Repeats work(member) in pinned threads; before each repetition all threads meet.
+// std::invalid_argument as run_pinned, and where repeats is 0.
+Times timed(std::span<const int> cpus, std::size_t repeats,
+            const std::function<void(const Member&)>& work);
+
+}  // namespace pagelens::probes
