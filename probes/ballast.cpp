@@ -15,6 +15,7 @@ namespace pagelens::probes {
 namespace {
 
 constexpr std::uint32_t most_small_pages = 512;  // in a piece
+constexpr std::size_t whole[] = {0};             // one array
 
 std::size_t bounded(std::size_t bytes, Pages pages) {
     const std::size_t unit = unit_bytes(pages);
@@ -27,7 +28,7 @@ std::size_t bounded(std::size_t bytes, Pages pages) {
 
 Ballast::Ballast(std::size_t bytes, Pages pages, std::span<const int> cpus, double kept,
                  std::uint64_t seed)
-    : memory_(bounded(bytes, pages), pages, cpus, 1), held_(memory_.bytes()) {
+    : memory_(bounded(bytes, pages), pages, cpus, whole), held_(memory_.bytes()) {
     if (!(kept >= 0 && kept < 1)) {
         throw std::invalid_argument("kept: " + std::to_string(kept) + "; from 0 to below 1");
     }

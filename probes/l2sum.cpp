@@ -46,7 +46,7 @@ L2SumResult l2sum(const Memory& memory, std::size_t block_bytes, std::size_t apa
         }
         if (total != right * static_cast<double>(sweeps)) ok = false;
     });
-    return {times.each(), ok};
+    return {times.each(), cpus.size(), ok};
 }
 
 }  // namespace pagelens::probes

@@ -15,7 +15,8 @@ namespace pagelens::probes {
 
 struct L2SumResult {
     std::vector<double> seconds;  // [repeat][core]: of `sweeps` sums of its block
-    bool ok;                      // every sum was exact
+    std::size_t cores;
+    bool ok;  // every sum was exact
 };
 
 // The core on cpus[i] sums block_bytes at i * apart_bytes of the memory, `sweeps` times in each

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -11,25 +13,34 @@
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
+namespace {
 
-Memory::Memory(std::size_t bytes, Pages pages, std::span<const int> cpus, std::size_t parts)
-    : pages_(pages) {
-    if (parts == 0 || parts > bytes) {
-        throw std::invalid_argument("parts: " + std::to_string(parts) + "; from 1 to bytes");
+void check(std::span<const std::size_t> arrays, std::size_t bytes) {
+    const bool ascending =
+        std::adjacent_find(arrays.begin(), arrays.end(), std::greater_equal<>()) == arrays.end();
+    if (arrays.empty() || arrays.front() != 0 || !ascending || arrays.back() >= bytes) {
+        throw std::invalid_argument("arrays: they begin with 0, ascend and stay below bytes, " +
+                                    std::to_string(bytes));
     }
+}
+
+}  // namespace
+
+Memory::Memory(std::size_t bytes, Pages pages, std::span<const int> cpus,
+               std::span<const std::size_t> arrays)
+    : pages_(pages) {
+    check(arrays, bytes);
     mapping_ = map_pages(bytes, pages);
     std::atomic<int> error{0};
     try {
         run_pinned(cpus, [&](const Member& member) {
-            const std::size_t unit = unit_bytes(pages_), shares = parts * member.count;
-            const auto bound = [&](std::size_t share) {
-                return share == shares ? mapping_.bytes
-                                       : mapping_.bytes / unit * share / shares * unit;
-            };
-            for (std::size_t part = 0; part < parts; ++part) {
-                const std::size_t share = part * member.count + member.index;
-                const std::size_t first = bound(share), last = bound(share + 1);
-                const int failed = populate(mapping_.address + first, last - first, pages_);
+            const std::size_t unit = unit_bytes(pages_), units = mapping_.bytes / unit;
+            for (std::size_t j = 0; j < arrays.size(); ++j) {
+                const std::size_t begin = arrays[j] / unit;
+                const std::size_t end = j + 1 < arrays.size() ? arrays[j + 1] / unit : units;
+                const auto [first, last] = member.part_of(end - begin, 1);
+                const int failed = populate(mapping_.address + (begin + first) * unit,
+                                            (last - first) * unit, pages_);
                 if (failed != 0) error = failed;
             }
         });

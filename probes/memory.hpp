@@ -13,12 +13,13 @@ namespace pagelens::probes {
 
 class Memory {
   public:
-    // Maps `bytes` (rounded up to whole pages), cuts them into `parts` equal arrays, and has the
-    // thread on cpus[i] populate the i-th share of each: with as many parts as a kernel has arrays,
-    // each thread finds its own data on its own NUMA node (first touch).
-    // Failure, with the remedy: no such memory or no such pages. std::invalid_argument: bytes,
-    // parts or cpus.
-    Memory(std::size_t bytes, Pages pages, std::span<const int> cpus, std::size_t parts);
+    // Maps `bytes` (rounded up to whole pages). Of each array, which begins at arrays[j] and ends
+    // where the next begins or the memory ends, the thread on cpus[i] populates the i-th share (of
+    // whole pages): first touch puts what a thread uses on its NUMA node. Failure, with the remedy:
+    // no such memory or no such pages. std::invalid_argument: bytes; arrays that do not begin with
+    // 0, ascend and stay below bytes; cpus.
+    Memory(std::size_t bytes, Pages pages, std::span<const int> cpus,
+           std::span<const std::size_t> arrays);
     ~Memory();
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;

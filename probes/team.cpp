@@ -13,30 +13,30 @@
 #include "probes/failure.hpp"
 
 namespace pagelens::probes {
-namespace {
-
-constexpr int most_cpus = 1 << 16;
 
 // A set of processors as sched_setaffinity(2) takes it: 0 means the calling thread.
 class CpuSet {
   public:
     CpuSet() : set_(CPU_ALLOC(most_cpus)) { CPU_ZERO_S(size, set_); }
-    explicit CpuSet(int cpu) : CpuSet() { CPU_SET_S(static_cast<std::size_t>(cpu), size, set_); }
     ~CpuSet() { CPU_FREE(set_); }
     CpuSet(const CpuSet&) = delete;
     CpuSet& operator=(const CpuSet&) = delete;
 
+    void add(int cpu) { CPU_SET_S(static_cast<std::size_t>(cpu), size, set_); }
     [[nodiscard]] bool has(int cpu) const {
         return cpu >= 0 && cpu < most_cpus &&
                CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set_);
     }
     bool read() { return sched_getaffinity(0, size, set_) == 0; }
-    [[nodiscard]] bool apply() const { return sched_setaffinity(0, size, set_) == 0; }
+    bool apply() const { return sched_setaffinity(0, size, set_) == 0; }
 
   private:
+    static constexpr int most_cpus = 1 << 16;
     static constexpr std::size_t size = CPU_ALLOC_SIZE(most_cpus);
     cpu_set_t* set_;
 };
+
+namespace {
 
 void check(std::span<const int> cpus) {
     if (cpus.empty()) throw std::invalid_argument("cpus: none; name one at least");
@@ -82,8 +82,9 @@ void run_pinned(std::span<const int> cpus, const std::function<void(const Member
         error = EAGAIN;
     } else {
         const auto index = static_cast<std::size_t>(omp_get_thread_num());
-        CpuSet before;
-        if (!before.read() || !CpuSet(cpus[index]).apply()) error = errno;
+        CpuSet before, own;
+        own.add(cpus[index]);
+        if (!before.read() || !own.apply()) error = errno;
         barrier.wait();
         if (error == 0) work(Member{index, count, barrier});
         if (!before.apply()) error = errno;
@@ -94,6 +95,15 @@ void run_pinned(std::span<const int> cpus, const std::function<void(const Member
     }
     if (error != 0) throw Failure(error, "cpus: sched_setaffinity failed");
 }
+
+Confined::Confined(std::span<const int> cpus) : before_(std::make_unique<CpuSet>()) {
+    check(cpus);
+    CpuSet own;
+    for (const int cpu : cpus) own.add(cpu);
+    if (!before_->read() || !own.apply()) throw Failure(errno, "cpus: sched_setaffinity failed");
+}
+
+Confined::~Confined() { before_->apply(); }
 
 std::vector<double> Times::slowest() const {
     std::vector<double> seconds(repeats_);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,19 @@ struct Member {
 // std::invalid_argument: no processor, one that is named twice, or one that this thread may not
 // use. Failure: OpenMP gives fewer threads (OMP_THREAD_LIMIT).
 void run_pinned(std::span<const int> cpus, const std::function<void(const Member&)>& work);
+
+// Keeps the calling thread, and threads that it begins meanwhile, on these processors.
+// Errors: as run_pinned.
+class Confined {
+  public:
+    explicit Confined(std::span<const int> cpus);
+    ~Confined();
+    Confined(const Confined&) = delete;
+    Confined& operator=(const Confined&) = delete;
+
+  private:
+    std::unique_ptr<class CpuSet> before_;
+};
 
 // When each thread began and ended each repetition.
 class Times {

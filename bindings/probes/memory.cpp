@@ -32,15 +32,15 @@ void register_probe_memory(nb::module_& m) {
         .def(
             "__init__",
             [](Memory* self, std::size_t bytes, Pages pages, const std::vector<int>& cpus,
-               std::size_t parts) {
+               const std::vector<std::size_t>& arrays) {
                 const nb::gil_scoped_release release;
-                new (self) Memory(bytes, pages, cpus, parts);
+                new (self) Memory(bytes, pages, cpus, arrays);
             },
-            "bytes"_a, "pages"_a, "cpus"_a, "parts"_a,
-            "Rounds bytes up to whole pages, cuts them into `parts` equal arrays, and has the "
-            "thread on cpus[i] populate the i-th share of each: first touch puts each thread's "
-            "data "
-            "on its NUMA node (stream has 3 parts).")
+            "bytes"_a, "pages"_a, "cpus"_a, "arrays"_a,
+            "Rounds bytes up to whole pages. Of each array, which begins at arrays[j] bytes, the "
+            "thread on cpus[i] "
+            "populates the i-th share: first touch puts what a thread uses on its NUMA node. "
+            "[0] is one array; stream's begin at 0, d and 2 d, cg's at cg_arrays(...)[:-1].")
         .def_prop_ro("address", &Memory::address, "Virtual address, a multiple of 2 MiB at least.")
         .def_prop_ro("bytes", &Memory::bytes, "In whole pages.")
         .def_prop_ro("pages", &Memory::pages)

@@ -30,6 +30,8 @@ NB_MODULE(_probes, m) {
         "OSError with its errno; both say what to do in one line. A Memory serves one call at a "
         "time: others wait. Times are seconds by CLOCK_MONOTONIC_RAW.";
     pagelens::register_probe_memory(m);
-    pagelens::register_bandwidth(m);
+    pagelens::register_stream(m);
     pagelens::register_latency(m);
+    pagelens::register_l2sum_conflict(m);
+    pagelens::register_programs(m);
 }

@@ -9,7 +9,7 @@ using namespace nb::literals;
 
 namespace pagelens {
 
-void register_bandwidth(nb::module_& m) {
+void register_stream(nb::module_& m) {
     using namespace probes;
     nb::enum_<Isa>(m, "Isa", "Vector instructions that the loops exist for.")
         .value("sse2", Isa::sse2)
