@@ -38,6 +38,10 @@ COMMANDS = {
         "pagelens.conflicts.command",
         "Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap.",
     ),
+    "audit": (
+        "pagelens.audit.command",
+        "Say how fit a node's memory is for the next job's placement, and what would make it fitter.",
+    ),
     "reproduce": (
         "pagelens.reproduce.command",
         "Hold the model to published figures: published beside obtained, and whether they agree.",

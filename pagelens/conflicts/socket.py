@@ -67,7 +67,7 @@ def socket_of(machine: Machine) -> Socket:
     """The socket, or the cores of one L3, that a machine file states. Raises UsageError."""
     shared = _all_shared(machine)
     if not shared:
-        known = (name for name in list_machines() if _all_shared(load_machine(name)))
+        known = (name for name in list_machines() if knows_sets(load_machine(name)))
         raise UsageError(
             f"--machine {machine.name}: no snoop filter or inclusive L3 of known slices is stated; "
             f"take one of {', '.join(known)}"
@@ -83,6 +83,11 @@ def socket_of(machine: Machine) -> Socket:
         shared=shared,
         notes=tuple(_assumptions(machine)),
     )
+
+
+def knows_sets(machine: Machine) -> bool:
+    """Whether it is known which sets of what its cores share a line falls to: `socket_of` does not raise."""
+    return bool(_all_shared(machine))
 
 
 def _all_shared(machine: Machine) -> tuple[Shared, ...]:

@@ -1,11 +1,16 @@
-"""Captured trees of /proc and /sys, a file each in tests/data/machines/trees, and their machine files.
+"""Captured trees of /proc and /sys, a file each in tests/data/machines/trees, their machine files and audits.
 
 A tree's parts begin with "### PATH", or "### hex PATH" where they are bytes. `python machine_trees.py` writes
-the expected machine files anew; look at the difference before it is committed.
+the expected machine files (NAME.toml) and audits (NAME.audit.json) anew; look at the difference before it is
+committed.
 """
 
+import json
 from pathlib import Path
 
+from pagelens.audit import Audit, find, read_audit
+from pagelens.audit.command import to_json
+from pagelens.machine import parse_machine
 from pagelens.machine.detect import System, detect
 
 TREES = Path(__file__).parents[1] / "data" / "machines" / "trees"
@@ -32,10 +37,22 @@ def lay_out(files: dict[str, bytes], root: Path) -> System:
     return System(root)
 
 
+def audited(system: System) -> Audit:
+    """As `pagelens audit --quick --root` reads it."""
+    return read_audit(system, parse_machine(detect(system).to_toml().encode(), "x.toml"), None)
+
+
+def audit_text(audit: Audit) -> str:
+    """As `pagelens audit --json` prints it."""
+    return json.dumps(to_json(audit, find(audit)), indent=1) + "\n"
+
+
 if __name__ == "__main__":
     import tempfile
 
     for name in NAMES:
         with tempfile.TemporaryDirectory() as folder:
-            text = detect(lay_out(read_tree(name), Path(folder))).to_toml()
-        (TREES / f"{name}.toml").write_text(text)
+            system = lay_out(read_tree(name), Path(folder))
+            (TREES / f"{name}.toml").write_text(detect(system).to_toml())
+            if "proc/buddyinfo" in read_tree(name):
+                (TREES / f"{name}.audit.json").write_text(audit_text(audited(system)))

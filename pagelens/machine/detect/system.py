@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from pagelens import _core
 
 MOST_BYTES = 4 << 20  # of a file: /proc/cpuinfo of hundreds of processors has 1 MB
+_READ_BYTES = 64 << 10  # at a time: files of /proc/sys refuse reads of megabytes
 MOST_CPUS = 1 << 16
 _HWLOC_SECONDS = 20
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -40,10 +41,29 @@ class System:
     def raw(self, path: str) -> bytes:
         """A file's bytes; none if it cannot be read."""
         try:
-            with open(self.root / path.lstrip("/"), "rb") as file:
-                return file.read(MOST_BYTES)
+            with open(self.root / path.lstrip("/"), "rb", buffering=0) as file:
+                found = bytearray()
+                while len(found) < MOST_BYTES and (part := file.read(_READ_BYTES)):
+                    found += part
+                return bytes(found)
         except (OSError, ValueError):
             return b""
+
+    def bytes_at(self, path: str, offset: int, count: int) -> bytes:
+        """Some of a file's bytes; fewer, or none, where it cannot be read so far."""
+        try:
+            with open(self.root / path.lstrip("/"), "rb") as file:
+                file.seek(offset)
+                return file.read(count)
+        except (OSError, ValueError):
+            return b""
+
+    def names(self, path: str) -> list[str]:
+        """What lies in a folder; nothing where there is none."""
+        try:
+            return sorted(entry.name for entry in (self.root / path.lstrip("/")).iterdir())
+        except OSError:
+            return []
 
     def number(self, path: str) -> int | None:
         """The whole number that a file holds."""
@@ -67,12 +87,10 @@ class System:
 
     def folders(self, path: str, prefix: str) -> list[str]:
         """Paths of the entries `prefix` + number in a folder, in order of number."""
-        try:
-            names = [entry.name for entry in (self.root / path.lstrip("/")).iterdir()]
-        except OSError:
-            return []
         numbered = [
-            name for name in names if re.fullmatch(re.escape(prefix) + "[0-9]{1,6}(-[0-9]{1,6})?", name)
+            name
+            for name in self.names(path)
+            if re.fullmatch(re.escape(prefix) + "[0-9]{1,6}(-[0-9]{1,6})?", name)
         ]
         return [f"{path}/{name}" for name in sorted(numbered, key=lambda name: (len(name), name))]
 

@@ -1,0 +1,200 @@
+"""What is known of a node; None, or an empty tuple, is what nothing says. Sizes in bytes, shares from 0 to 1.
+
+`asdict` of these is the JSON of docs/audit.md: a field is added, never renamed.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SMALL, LARGE, GIGANTIC = 4 << 10, 2 << 20, 1 << 30
+
+
+class Severity(StrEnum):
+    """In the order of importance."""
+
+    bad = "bad"
+    warning = "warning"
+    note = "note"
+    good = "good"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen, why it matters, and the commands that change it."""
+
+    severity: Severity
+    code: str  # a stable name, for scripts
+    seen: str
+    why: str
+    remedy: tuple[str, ...] = ()  # shell commands
+    value: float | None = None  # the number that it is about
+
+
+@dataclass(frozen=True)
+class SideCache:
+    """A cache that a memory is behind."""
+
+    size: int
+    direct_mapped: bool | None
+    line: int | None
+    source: str  # that says so
+
+
+@dataclass(frozen=True)
+class Node:
+    """A NUMA node with memory."""
+
+    number: int
+    processors: int | None  # logical; 0 where it is memory only
+    size: int | None
+    free: int | None
+    bandwidth: int | None  # bytes a second, read, from its nearest processors (HMAT)
+    latency_ns: int | None
+    tier: int | None  # the kernel's: the lower, the faster
+    kind: str | None  # as hwloc calls it: MCDRAM, HBM, CXL-DRAM
+    side_cache: SideCache | None
+    faster: bool | None  # of memory only: than that of the processors
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone's free memory, and the kernel's indices for an allocation of 2 MiB (fragmentation.py)."""
+
+    node: int
+    name: str
+    free_blocks: tuple[int, ...]  # by order
+    free: int
+    unusable: float  # of the free memory, the share in blocks too small
+    fragmentation: float | None  # None: the allocation would succeed; else 0 lack of memory, 1 fragmentation
+    pageblocks: dict[str, int] | None  # of 2 MiB, by migrate type; only root can read them
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """A node's part of a pool."""
+
+    node: int
+    total: int
+    free: int | None
+
+
+@dataclass(frozen=True)
+class HugePages:
+    """The pool of huge pages of one size, and how many pages more could be had at most."""
+
+    page_size: int
+    total: int | None
+    free: int | None
+    reserved: int | None
+    surplus: int | None
+    overcommit: int | None
+    nodes: tuple[NodePool, ...]
+    more_now: int | None
+    more_now_exact: bool  # whether frame flags were read, or the sizes of free blocks bound it
+    more_at_most: int | None  # after dropping caches and compaction
+
+
+@dataclass(frozen=True)
+class TransparentHugePages:
+    """As /sys/kernel/mm/transparent_hugepage has it."""
+
+    enabled: str | None
+    defrag: str | None
+    shmem: str | None
+    khugepaged: bool | None  # whether it looks for pages to put together
+    max_ptes_none: int | None
+    faults: int | None  # that got a large page, since boot
+    fallbacks: int | None  # that did not
+
+
+@dataclass(frozen=True)
+class Zonesort:
+    """The module, ours or Intel's of 2017."""
+
+    loaded: bool | None
+    kind: str | None  # "pagelens" or "intel"
+    interval_s: int | None  # 0: on demand
+    sorts: int | None
+    last_node: int | None
+    last_ns: int | None
+    blocks_stuck: int | None
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Settings, and counts since boot."""
+
+    proactiveness: int | None
+    stalls: int | None  # direct compactions
+    fails: int | None
+    allocation_stalls: int | None  # direct reclaims
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Settings that have a say in which frames a job gets."""
+
+    version: str | None
+    uptime_s: float | None
+    turnover: float | None  # how many times over memory has been handed out since boot
+    shuffle: bool | None
+    numa_fake: str | None  # as on the kernel's command line; empty: not there
+    numa_balancing: int | None
+    numa_migrated: int | None  # pages, since boot
+    overcommit: int | None
+    commit_limit: int | None
+    committed: int | None
+    swap: int | None
+    swap_used: int | None
+    thp: TransparentHugePages
+    zonesort: Zonesort
+    compaction: Compaction
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of all memory."""
+
+    total: int | None
+    free: int | None
+    available: int | None
+    page_cache: int | None
+    droppable: int | None  # what drop_caches would give: clean, not mapped; slab caches as far as they can
+    dirty: int | None
+    anonymous: int | None
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What this user may see of frames; None of a captured tree."""
+
+    frames: bool | None  # their numbers, in pagemap
+    flags: bool | None  # which are free, in kpageflags
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The direct-mapped cache that the machine's memory is behind, by its machine file."""
+
+    size: int
+    memory: int
+    ways: int
+    assumed: str | None  # why the size is, where it is not read
+    random_share: float  # of a job as large as the cache, pages in conflict on random frames
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A node."""
+
+    machine: str  # its title
+    hypervisor: str | None
+    nodes: tuple[Node, ...]
+    cache: Cache | None
+    zones: tuple[Zone, ...]
+    huge_pages: tuple[HugePages, ...]
+    kernel: Kernel
+    usage: Usage
+    rights: Rights
+    snoop_filter_share: float | None  # of what the L2s hold, beyond its ways; mean over contiguous buffers
+    snoop_filter_notes: tuple[str, ...]  # what of it is assumed

@@ -1,0 +1,43 @@
+"""All that can be read of a node."""
+
+from pagelens.audit.fragmentation import read_zones
+from pagelens.audit.frame_map import FrameMap
+from pagelens.audit.huge_pages import read_huge_pages
+from pagelens.audit.kernel import read_kernel, read_rights, read_usage
+from pagelens.audit.memory import read_memory
+from pagelens.audit.model import Audit, Cache
+from pagelens.audit.numbers import random_conflict_share
+from pagelens.conflicts.socket import knows_sets, socket_of
+from pagelens.conflicts.study import contiguous
+from pagelens.machine import Machine
+from pagelens.machine.detect import System
+
+
+def read_audit(system: System, machine: Machine, frames: FrameMap | None) -> Audit:
+    """`machine` is what the node is taken for; `frames` its frame map, where the user may read it."""
+    has_filter = machine.snoop_filter is not None and knows_sets(machine)
+    socket = socket_of(machine) if has_filter else None
+    nodes, zones, usage = read_memory(system, machine), read_zones(system), read_usage(system)
+    return Audit(
+        machine=machine.title,
+        hypervisor=machine.hypervisor,
+        nodes=nodes,
+        cache=_cache(machine),
+        zones=zones,
+        huge_pages=read_huge_pages(system, nodes, zones, usage, frames),
+        kernel=read_kernel(system),
+        usage=usage,
+        rights=read_rights(system),
+        snoop_filter_share=float(contiguous(socket).mean()) if socket is not None else None,
+        snoop_filter_notes=socket.notes if socket is not None else (),
+    )
+
+
+def _cache(machine: Machine) -> Cache | None:
+    if machine.memory_side_cache is None:
+        return None
+    stated = machine.memory_side_cache.size or (machine.fast_memory.size if machine.fast_memory else None)
+    assert stated is not None  # of every machine with such a cache
+    size, memory = stated.value, machine.ddr.size.value
+    share = random_conflict_share(size, size, memory)
+    return Cache(size, memory, machine.ways, stated.assumed, share)
