@@ -12,6 +12,11 @@ std::vector<Isa> isas() {
     return found;
 }
 
+Isa best_isa() {
+    const Isa widest = isas().back();
+    return widest == Isa::avx512 && __builtin_cpu_is("amdfam19h") ? Isa::avx2 : widest;
+}
+
 void require(Isa isa) {
     const std::vector<Isa> known = isas();
     if (std::find(known.begin(), known.end(), isa) == known.end()) {

@@ -32,7 +32,7 @@ L2SumResult l2sum(const Memory& memory, std::size_t block_bytes, std::size_t apa
     // Small whole numbers: their sum is exact in any order.
     double right = 0;
     for (std::size_t i = 0; i < n; ++i) right += static_cast<double>(i % 1000);
-    const Loops& loop = loops(isa, false);
+    const Loops& loop = loops(isa, false, false);
     std::atomic<bool> ok{true};
     run_pinned(cpus, [&](const Member& member) {
         double* const block = blocks[member.index];

@@ -15,24 +15,25 @@ struct Loops {
     void (*add)(double* to, const double* x, const double* y, std::size_t n);  // x[i] + y[i]
     void (*triad)(double* to, const double* x, const double* y, double s,
                   std::size_t n);  // x + s y
-    void (*fill)(double* to, double value, std::size_t n);
     double (*sum)(const double* x, std::size_t n);
 };
 
-const Loops& sse2_loops(bool nontemporal);
-const Loops& avx2_loops(bool nontemporal);
-const Loops& avx512_loops(bool nontemporal);
+const Loops& sse2_loops(bool nontemporal, bool spread);
+const Loops& avx2_loops(bool nontemporal, bool spread);
+const Loops& avx512_loops(bool nontemporal, bool spread);
 
-inline const Loops& loops(Isa isa, bool nontemporal) {
+// Stores past the caches or not; spread: at four places of the arrays in turn, instead of from the
+// first element to the last.
+inline const Loops& loops(Isa isa, bool nontemporal, bool spread) {
     switch (isa) {
         case Isa::avx512:
-            return avx512_loops(nontemporal);
+            return avx512_loops(nontemporal, spread);
         case Isa::avx2:
-            return avx2_loops(nontemporal);
+            return avx2_loops(nontemporal, spread);
         case Isa::sse2:
             break;
     }
-    return sse2_loops(nontemporal);
+    return sse2_loops(nontemporal, spread);
 }
 
 }  // namespace pagelens::probes

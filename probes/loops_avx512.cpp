@@ -20,6 +20,6 @@ struct Vector {
 
 namespace pagelens::probes {
 
-const Loops& avx512_loops(bool nontemporal) { return chosen(nontemporal); }
+const Loops& avx512_loops(bool nontemporal, bool spread) { return chosen(nontemporal, spread); }
 
 }  // namespace pagelens::probes

@@ -79,7 +79,7 @@ Stores better_stores(StreamKernel kernel, std::size_t n, std::span<const int> cp
 
 StreamResult stream(const Memory& memory, StreamKernel kernel, std::size_t n,
                     std::size_t offset_bytes, std::size_t repeats, std::span<const int> cpus,
-                    Isa isa, Stores stores) {
+                    Isa isa, Stores stores, Order order) {
     if (n == 0) throw std::invalid_argument("n: 0; at least 1");
     require(isa);
     const Memory::Use use(memory);
@@ -87,7 +87,7 @@ StreamResult stream(const Memory& memory, StreamKernel kernel, std::size_t n,
     const Arrays all{use.at<double>(0, n, "array a"), use.at<double>(apart, n, "array b"),
                      use.at<double>(2 * apart, n, "array c")};
     double* const answer = answer_of(kernel, all);
-    const Loops& loop = loops(isa, stores == Stores::nontemporal);
+    const Loops& loop = loops(isa, stores == Stores::nontemporal, order == Order::spread);
 
     run_pinned(cpus, [&](const Member& member) {
         const auto [first, last] = member.part_of(n, page_doubles);

@@ -22,6 +22,11 @@ enum class StreamKernel {
 
 enum class Stores { plain, nontemporal };
 
+enum class Order {
+    in_turn,  // each thread from its first element to its last, as STREAM
+    spread    // each thread at four places of its share in turn, which is faster from memory
+};
+
 // The faster kind for arrays of `n` doubles: past the caches (nontemporal) where the two or three
 // arrays of the kernel are larger than the last-level caches of the processors together.
 Stores better_stores(StreamKernel kernel, std::size_t n, std::span<const int> cpus);
@@ -41,6 +46,6 @@ struct StreamResult {
 // lacks, cpus (as run_pinned).
 StreamResult stream(const Memory& memory, StreamKernel kernel, std::size_t n,
                     std::size_t offset_bytes, std::size_t repeats, std::span<const int> cpus,
-                    Isa isa, Stores stores);
+                    Isa isa, Stores stores, Order order);
 
 }  // namespace pagelens::probes

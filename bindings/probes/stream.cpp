@@ -17,6 +17,9 @@ void register_stream(nb::module_& m) {
         .value("avx512", Isa::avx512);
     m.def("isas", &isas, "Those that this processor runs, the widest last.");
 
+    m.def("best_isa", &best_isa,
+          "The widest of them that the processor's load and store units take whole.");
+
     nb::enum_<StreamKernel>(m, "StreamKernel", "STREAM's four.")
         .value("copy", StreamKernel::copy, "c = a")
         .value("scale", StreamKernel::scale, "b = 3 c")
@@ -25,6 +28,11 @@ void register_stream(nb::module_& m) {
     nb::enum_<Stores>(m, "Stores")
         .value("plain", Stores::plain)
         .value("nontemporal", Stores::nontemporal, "past the caches");
+    nb::enum_<Order>(m, "Order")
+        .value("in_turn", Order::in_turn,
+               "each thread from its first element to its last, as STREAM")
+        .value("spread", Order::spread,
+               "each thread at four places of its share in turn: faster from memory");
     m.def(
         "better_stores",
         [](StreamKernel kernel, std::size_t n, const std::vector<int>& cpus) {
@@ -45,11 +53,12 @@ void register_stream(nb::module_& m) {
     m.def(
         "stream",
         [](const Memory& memory, StreamKernel kernel, std::size_t n, std::size_t offset_bytes,
-           std::size_t repeats, const std::vector<int>& cpus, Isa isa, Stores stores) {
+           std::size_t repeats, const std::vector<int>& cpus, Isa isa, Stores stores, Order order) {
             const nb::gil_scoped_release release;
-            return stream(memory, kernel, n, offset_bytes, repeats, cpus, isa, stores);
+            return stream(memory, kernel, n, offset_bytes, repeats, cpus, isa, stores, order);
         },
         "memory"_a, "kernel"_a, "n"_a, "offset_bytes"_a, "repeats"_a, "cpus"_a, "isa"_a, "stores"_a,
+        "order"_a,
         "Runs one of STREAM's kernels over arrays a, b, c of n doubles at 0, d, 2 d bytes of the "
         "memory, d = 8 n + offset_bytes (8 times STREAM's OFFSET), and checks every element.");
 }
