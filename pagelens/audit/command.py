@@ -10,13 +10,16 @@ import typer
 
 from pagelens.audit.findings import find
 from pagelens.audit.frame_map import read_frame_map
-from pagelens.audit.model import Audit, Finding, Severity
+from pagelens.audit.model import Audit, Finding, Probe, Severity
+from pagelens.audit.probe import Ground, Job, judge, take
 from pagelens.audit.progress import progress
 from pagelens.audit.read import read_audit
+from pagelens.audit.room import require_room
 from pagelens.audit.terminal import render
-from pagelens.errors import UsageError
+from pagelens.errors import Interrupted, UsageError
 from pagelens.machine import Machine, load_machine, parse_machine
 from pagelens.machine.detect import System, detect
+from pagelens.units import format_binary_size, parse_size
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
 FOUND = 3  # exit status where findings are as bad as --fail-on says
@@ -25,12 +28,23 @@ EXAMPLES = """Examples:
 
   pagelens audit
 
+  sudo pagelens audit --probe 8GiB
+
   pagelens audit --json --fail-on warning || echo node needs care
 
 Exit status: 0, or 3 where a finding is as bad as --fail-on says. docs/audit.md has the rest.
 """
 
 app = typer.Typer(add_completion=False)
+
+
+class PageSize(StrEnum):
+    """Of own_pages.PAGE_SIZES."""
+
+    small = "4k"
+    transparent = "thp"
+    large = "2m"
+    gigantic = "1g"
 
 
 class FailOn(StrEnum):
@@ -49,8 +63,15 @@ def audit(
             metavar="NAME", help="Take the node for this one: a name of pagelens machines, or a file."
         ),
     ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Take so much memory, as 8GiB, and judge the frames under it."),
+    ] = None,
+    page_size: Annotated[
+        PageSize, typer.Option("--page-size", help="Of the probe: 4k, transparent, or from the pools.")
+    ] = PageSize.small,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Do not read the flags of every frame (root: up to 0.05 s a GiB).")
+        bool, typer.Option("--quick", help="Do not read the flags of every frame (root: 0.04 s a GiB).")
     ] = False,
     root: Annotated[
         Path, typer.Option(metavar="DIR", help="Read a captured tree of /proc and /sys instead.")
@@ -69,15 +90,31 @@ def audit(
     if not root.is_dir():
         raise UsageError(f"--root {root}: no such folder; name one that holds proc/ and sys/")
     system = System(root)
+    size = None if probe is None else parse_size(probe, "--probe")
+    if size is not None and system.captured:
+        raise UsageError(f"--probe {probe}: a probe takes memory of this machine; leave out --root")
     model = load_machine(machine) if machine is not None else _detected(system)
-    with progress("reading frame flags") as report:
-        frames = None if quick else read_frame_map(system, report)
-    found = read_audit(system, model, frames)
-    findings = find(found)
+    try:
+        with progress("reading frame flags") as report:
+            free = None if quick else read_frame_map(system, report)
+        found = read_audit(system, model, free)
+        probed = None
+        if size is not None:
+            require_room(found, system, size, page_size)
+            job = Job(size, page_size)
+            with progress(f"taking {format_binary_size(size)}") as report:
+                frames = take(job, report) if found.rights.frames else None
+            with progress("trying remedies") as report:
+                probed = judge(
+                    job, frames, Ground.of(found, model, machine is not None, system, free), report
+                )
+    except KeyboardInterrupt:
+        raise Interrupted("audit: interrupted; memory that it took is given back") from None
+    findings = find(found, probed)
     if as_json:
-        typer.echo(json.dumps(to_json(found, findings), indent=1))
+        typer.echo(json.dumps(to_json(found, findings, probed), indent=1))
     else:
-        typer.echo(render(found, findings), nl=False)
+        typer.echo(render(found, findings, probed), nl=False)
     raise typer.Exit(status(findings, fail_on))
 
 
@@ -85,10 +122,17 @@ def _detected(system: System) -> Machine:
     return parse_machine(detect(system).to_toml().encode(), "machine")
 
 
-def to_json(found: Audit, findings: tuple[Finding, ...]) -> dict[str, Any]:
+def _is_this(machine: Machine, system: System) -> bool:
+    """Whether a machine file may be this machine's: written here, or of the same kind of processor."""
+    here = detect(system)
+    return machine.name == here.name or (here.base is not None and here.base in machine.base)
+
+
+def to_json(found: Audit, findings: tuple[Finding, ...], probe: Probe | None = None) -> dict[str, Any]:
     """Everything by name; docs/audit.md says what."""
     head = {"schema": "pagelens audit", "version": SCHEMA_VERSION}
-    return head | asdict(found) | {"findings": [asdict(finding) for finding in findings]}
+    tail = {"probe": None if probe is None else asdict(probe), "findings": [asdict(one) for one in findings]}
+    return head | asdict(found) | tail
 
 
 def status(findings: tuple[Finding, ...], fail_on: FailOn) -> int:

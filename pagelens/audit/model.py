@@ -198,3 +198,40 @@ class Audit:
     rights: Rights
     snoop_filter_share: float | None  # of what the L2s hold, beyond its ways; mean over contiguous buffers
     snoop_filter_notes: tuple[str, ...]  # what of it is assumed
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What frames do to a job; None where the machine file does not say how."""
+
+    conflict_share: float | None  # of its pages, those whose slot of the memory-side cache holds another
+    bank_load: float | None  # lines of the most loaded DRAM bank over the mean
+    row_conflicts: float | None  # of the steps of two streams, one through each half: one bank, two rows
+    filter_share: float | None  # of the lines in full L2s, those beyond the snoop filter's ways: mean
+    filter_worst: float | None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A way to place the probed job."""
+
+    name: str  # "probed", or a policy's (docs/frames.md), or "half"
+    title: str
+    source: str  # "measured", "free frames", "model"
+    effect: Effect
+    large_share: float  # of the job on frames that lie as large pages do
+    remedy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a job of that size would meet."""
+
+    size: int
+    pages: str  # 4k, thp, 2m, 1g
+    machine: str  # whose caches, banks and filter it is held against
+    measured: bool  # its frames were seen
+    verified: bool  # they are the memory's, not a guest's
+    nodes: dict[int, float]  # share of the job on each NUMA node
+    placements: tuple[Placement, ...]
+    notes: tuple[str, ...]

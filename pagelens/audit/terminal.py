@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pagelens.audit.fragmentation import free_frames, suitable_blocks
-from pagelens.audit.model import Audit, Finding, Severity, Zone
+from pagelens.audit.model import Audit, Finding, Probe, Severity, Zone
+from pagelens.audit.probe_terminal import probe_lines
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
 WIDTH = 80
@@ -12,9 +13,11 @@ _UNKNOWN = "unknown"
 _LABEL = 17
 
 
-def render(audit: Audit, findings: Sequence[Finding], probe: Sequence[str] = ()) -> str:
-    """Plain text; `probe` are the lines of its section."""
-    sections = (_title(audit), _memory(audit), _free(audit), _huge_pages(audit), _kernel(audit), probe)
+def render(audit: Audit, findings: Sequence[Finding], probe: Probe | None = None) -> str:
+    """Plain text."""
+    sections = [_title(audit), _memory(audit), _free(audit), _huge_pages(audit), _kernel(audit)]
+    if probe is not None:
+        sections.append(probe_lines(probe))
     text = "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
     return f"{text}\n\n" + "\n".join(_findings(findings)) + "\n"
 

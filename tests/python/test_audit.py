@@ -249,7 +249,7 @@ def test_a_machine_that_is_named_is_taken_for_it(tmp_path: Path) -> None:
     assert any(code == "free-lists" for _, code in codes(audit))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(AUDITED), st.data())
 def test_a_damaged_tree_is_audited_all_the_same(name: str, data: st.DataObject) -> None:
     files = read_tree(name)

@@ -2,6 +2,7 @@
 //
 //   guest share BYTES CACHE_BYTES      maps and touches BYTES; prints "PAGES CONFLICTS": the pages
 //                                      whose slot of a direct-mapped cache holds another of them
+//   guest frames BYTES CACHE_BYTES     the same, and then the frame of each page, in order
 //   guest age BYTES KEEP               touches BYTES, then gives the pages back in random order,
 //   all
 //                                      but every KEEP-th (0: all); prints "ready" and stays with
@@ -76,7 +77,7 @@ static uint64_t frame_of(int pagemap, const void* at) {
     return entry & ((UINT64_C(1) << 55) - 1);
 }
 
-static void share(size_t bytes, size_t cache_bytes) {
+static void share(size_t bytes, size_t cache_bytes, int list_frames) {
     size_t pages = bytes / page_bytes, slots = cache_bytes / page_bytes, conflicts = 0;
     unsigned char* at = map_pages(bytes);
     uint16_t* in_slot = calloc(slots, sizeof *in_slot);
@@ -90,6 +91,8 @@ static void share(size_t bytes, size_t cache_bytes) {
     }
     for (size_t i = 0; i < pages; i++) conflicts += in_slot[slot[i]] > 1;
     printf("%zu %zu\n", pages, conflicts);
+    for (size_t i = 0; list_frames && i < pages; i++)
+        printf("%" PRIu64 "\n", frame_of(pagemap, at + i * page_bytes));
 }
 
 static void age(size_t bytes, size_t keep) {
@@ -168,14 +171,14 @@ static void stress(uint64_t processes, size_t rounds) {
 
 int main(int count, char** words) {
     const char* what = count == 4 ? words[1] : "";
-    if (!strcmp(what, "share"))
-        share(number(words[2]), number(words[3]));
+    if (!strcmp(what, "share") || !strcmp(what, "frames"))
+        share(number(words[2]), number(words[3]), !strcmp(what, "frames"));
     else if (!strcmp(what, "age"))
         age(number(words[2]), number(words[3]));
     else if (!strcmp(what, "stress"))
         stress(number(words[2]), number(words[3]));
     else {
-        fprintf(stderr, "usage: guest share|age|stress NUMBER NUMBER\n");
+        fprintf(stderr, "usage: guest share|frames|age|stress NUMBER NUMBER\n");
         return 2;
     }
     return 0;

@@ -1,0 +1,114 @@
+"""What a job's frames do to it on a machine: in its memory-side cache, its DRAM banks, its snoop filter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.audit.model import SMALL, Effect
+from pagelens.conflicts.held import Windows
+from pagelens.conflicts.pages import Pages
+from pagelens.conflicts.predict import excess_shares, settle
+from pagelens.conflicts.socket import Socket, knows_sets, socket_of
+from pagelens.machine import Machine
+from pagelens.machine.quantities import LINE_BYTES
+
+Frames = NDArray[np.int64]
+
+LARGE_FRAMES = 512
+_MOST_WINDOWS = 200  # of what the L2s hold, evenly spaced over the job
+_BANK_PAGES = 4096  # of each of the two streams, evenly spaced over its half
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What of a machine decides by frames; `node_of` where each NUMA node has such a cache of its own."""
+
+    machine: Machine
+    socket: Socket | None
+    node_of: Callable[[Frames], NDArray[np.int64]] | None = None
+
+    @staticmethod
+    def of(machine: Machine, node_of: Callable[[Frames], NDArray[np.int64]] | None = None) -> "Yardstick":
+        """Of a machine file."""
+        shares = machine.snoop_filter is not None and knows_sets(machine)
+        return Yardstick(machine, socket_of(machine) if shares else None, node_of)
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether none of its parts is known."""
+        return self.machine.memory_side_cache is None and self.machine.dram is None and self.socket is None
+
+    def effect(self, frames: Frames) -> Effect:
+        """Of a job whose pages have these frames, in the order of its addresses."""
+        banks, rows = self._banks(frames)
+        mean, worst = self._snoop_filter(frames)
+        return Effect(self._cache(frames), banks, rows, mean, worst)
+
+    def _cache(self, frames: Frames) -> float | None:
+        """The conflict share: of the pages, those whose slot holds another of them."""
+        if self.machine.memory_side_cache is None or not len(frames):
+            return None
+        slots = self.machine.slots
+        at = frames % slots
+        if self.node_of is not None:
+            at = at + (self.node_of(frames) + 1) * slots
+        pages = np.bincount(at)
+        return float((pages[at] > 1).mean())
+
+    def _banks(self, frames: Frames) -> tuple[float | None, float | None]:
+        """Lines of the most loaded bank over the mean; of two streams in step, one through each half of the
+        job, the share of steps at which they are in one bank and in different rows of it.
+        """
+        dram = self.machine.dram
+        if dram is None or len(frames) < 2:
+            return None, None
+        half = len(frames) // 2
+        at = np.unique(np.linspace(0, half - 1, min(half, _BANK_PAGES)).astype(np.int64))
+        streams = [_lines(frames[at]), _lines(frames[half + at])]
+        known = (streams[0] < dram.size) & (streams[1] < dram.size)
+        if not known.any():
+            return None, None
+        to_place = dram.map()
+        (bank, row), (other_bank, other_row) = (to_place(lines[known]) for lines in streams)
+        load = np.bincount(np.concatenate([bank, other_bank]), minlength=to_place.banks)
+        conflicts = (bank == other_bank) & (row != other_row)
+        return float(load.max() / load.mean()), float(conflicts.mean())
+
+    def _snoop_filter(self, frames: Frames) -> tuple[float | None, float | None]:
+        """Of the lines in full L2s those beyond its ways: in the mean over the job, and where it is worst."""
+        if self.socket is None:
+            return None, None
+        known = frames[(frames + 1) * SMALL <= self.socket.reach]
+        if not len(known):
+            return None, None
+        cores, held = settle(self.socket, None, None)
+        windows = Windows(_pages(known), self.socket, cores, held // LINE_BYTES)
+        count = min(len(windows), _MOST_WINDOWS)
+        shares = excess_shares(self.socket, windows, [i * len(windows) // count for i in range(count)])
+        return float(shares.mean()), float(shares.max())
+
+
+def large_share(frames: Frames) -> float:
+    """Of a job's pages, those on frames that lie as the parts of a 2 MiB page do; it begins at such a one."""
+    whole = len(frames) // LARGE_FRAMES * LARGE_FRAMES
+    if not whole:
+        return 0.0
+    parts = frames[:whole].reshape(-1, LARGE_FRAMES)
+    large = (parts[:, 0] % LARGE_FRAMES == 0) & (np.diff(parts, axis=1) == 1).all(axis=1)
+    return float(large.sum()) * LARGE_FRAMES / len(frames)
+
+
+def _lines(frames: Frames) -> NDArray[np.uint64]:
+    """Addresses of all lines of some pages."""
+    inside = np.arange(0, SMALL, LINE_BYTES, dtype=np.uint64)
+    lines: NDArray[np.uint64] = (frames.astype(np.uint64)[:, None] * np.uint64(SMALL) + inside).ravel()
+    return lines
+
+
+def _pages(frames: Frames) -> Pages:
+    """Runs of neighbouring frames as one page each."""
+    first = np.flatnonzero(np.diff(frames, prepend=frames[0] - 2) != 1)
+    sizes = np.diff(np.append(first, len(frames)))
+    return Pages(frames[first].astype(np.uint64) * np.uint64(SMALL), sizes * SMALL)

@@ -1,0 +1,120 @@
+"""Tiers, and what else uses memory or moves it.
+
+A rule is a function that yields a finding or none; what nothing says is no finding.
+"""
+
+from collections.abc import Iterator
+
+from pagelens.audit.model import Audit, Finding, Severity
+from pagelens.audit.remedy_commands import PREPARE
+from pagelens.units import format_binary_size, format_count, format_rate, format_share
+
+MANY_FAILS, FEWEST_STALLS = 0.5, 100  # of direct compactions
+MUCH_CACHE = 0.2  # of memory
+
+
+def tiers(audit: Audit) -> Iterator[Finding]:
+    """Memory without processors."""
+    local = [node for node in audit.nodes if node.processors]
+    for node in audit.nodes:
+        if node.processors != 0 or node.size is None or not local:
+            continue
+        near = max(local, key=lambda other: other.bandwidth or 0)
+        seen = f"Node {node.number} has {format_binary_size(node.size)} and no processors; its memory is "
+        if node.faster:
+            yield Finding(
+                Severity.note,
+                "fast-tier",
+                f"{seen}the faster one.",
+                "Programs get it only where they, or numactl, ask for it.",
+                (f"numactl --preferred={node.number} ./app",),
+            )
+        elif node.bandwidth and near.bandwidth:
+            numbers = ",".join(str(other.number) for other in local)
+            yield Finding(
+                Severity.warning,
+                "slow-tier",
+                f"{seen}{near.bandwidth / node.bandwidth:.1f} times slower than node {near.number}'s.",
+                f"A job that outgrows its own node goes on there at {format_rate(node.bandwidth)} instead of "
+                f"{format_rate(near.bandwidth)}; bound, it is told so instead.",
+                (f"numactl --membind={numbers} ./app",),
+                near.bandwidth / node.bandwidth,
+            )
+
+
+def balancing(audit: Audit) -> Iterator[Finding]:
+    """Pages that are moved to who uses them."""
+    kernel = audit.kernel
+    if kernel.numa_balancing and len(audit.nodes) > 1:
+        moved = f"; {format_count(kernel.numa_migrated)} pages since boot" if kernel.numa_migrated else ""
+        yield Finding(
+            Severity.warning if audit.cache is not None else Severity.note,
+            "numa-balancing",
+            f"NUMA balancing moves pages while jobs run{moved}.",
+            "It takes page faults to find out who uses them, and undoes a choice of frames.",
+            ("echo 0 > /proc/sys/kernel/numa_balancing",),
+        )
+
+
+def page_cache(audit: Audit) -> Iterator[Finding]:
+    """Files in the way."""
+    usage = audit.usage
+    if usage.total and usage.droppable is not None and usage.droppable >= MUCH_CACHE * usage.total:
+        share = usage.droppable / usage.total
+        dirty = f" {format_binary_size(usage.dirty)} have to be written first (sync)." if usage.dirty else ""
+        yield Finding(
+            Severity.note if audit.cache is None else Severity.warning,
+            "page-cache",
+            f"{format_share(share)} of memory ({format_binary_size(usage.droppable)}) holds files that could "
+            "be dropped.",
+            "A job's frames lie around them, and scattered pages keep free blocks small: sorting and large "
+            f"pages gain less.{dirty}",
+            PREPARE,
+            share,
+        )
+
+
+def swap(audit: Audit) -> Iterator[Finding]:
+    """Pages without frames."""
+    if audit.kernel.swap_used:
+        yield Finding(
+            Severity.warning,
+            "swap",
+            f"{format_binary_size(audit.kernel.swap_used)} of swap are in use.",
+            "Those pages come back one by one, to whatever frames are free then.",
+            ("swapoff -a && swapon -a",),
+            audit.kernel.swap_used,
+        )
+
+
+def overcommit(audit: Audit) -> Iterator[Finding]:
+    """Strict limits on what may be mapped."""
+    kernel = audit.kernel
+    if kernel.overcommit == 2 and kernel.commit_limit is not None and kernel.committed is not None:
+        left = max(0, kernel.commit_limit - kernel.committed)
+        if audit.usage.available is not None and left < audit.usage.available:
+            yield Finding(
+                Severity.note,
+                "strict-overcommit",
+                f"Only {format_binary_size(left)} may still be promised (overcommit_memory is 2), of "
+                f"{format_binary_size(audit.usage.available)} that are available.",
+                "Programs that map more than they use, and choosing among spare frames, are refused.",
+                ("echo 0 > /proc/sys/vm/overcommit_memory",),
+            )
+
+
+def compaction(audit: Audit) -> Iterator[Finding]:
+    """Compaction that does not help."""
+    counts = audit.kernel.compaction
+    if counts.stalls and counts.fails is not None and counts.stalls >= FEWEST_STALLS:
+        share = counts.fails / counts.stalls
+        if share >= MANY_FAILS:
+            yield Finding(
+                Severity.warning,
+                "compaction-fails",
+                f"{format_share(share)} of {format_count(counts.stalls)} compactions that a program waited "
+                "for failed.",
+                "The wait was for nothing: the program got small pages after it.",
+                PREPARE,
+                share,
+            )

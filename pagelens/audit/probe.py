@@ -1,0 +1,154 @@
+"""A probe: memory as a job would get it, what its frames do there, and what each remedy would make of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagelens.audit.effect import Frames, Yardstick, large_share
+from pagelens.audit.frame_map import FrameMap, read_spans
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Placement, Probe
+from pagelens.audit.own_pages import frames_of, populated
+from pagelens.audit.remedy_commands import PREPARE, at_boot, sort_nodes
+from pagelens.audit.supply import Supply
+from pagelens.conflicts.process import in_virtual_machine
+from pagelens.machine import Machine
+from pagelens.machine.detect import System
+
+Report = Callable[[int, int], None]
+
+MEASURED, REAL, MODEL = "measured", "free frames", "model"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is probed for: so much memory on pages of a kind."""
+
+    size: int
+    pages: str
+
+    @property
+    def frames(self) -> int:
+        """Of 4 KiB."""
+        return self.size // SMALL
+
+
+def take(job: Job, report: Report) -> Frames:
+    """The frames that such a job gets now, in the order of its addresses, for who may see them.
+
+    The memory is given back before this returns. Raises Failure.
+    """
+    with populated(job.size, job.pages, report) as (address, size):
+        frames = frames_of(address, size)
+    return frames[frames > 0]  # a page may be swapped out already
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the frames are held against, and what a job could get instead of them."""
+
+    audit: Audit
+    machine: Machine
+    foreign: bool  # the machine is another than this one: this one's NUMA nodes are none of its
+    spans: FrameMap  # this one's, without uses
+    supply: Supply
+
+    @staticmethod
+    def of(audit: Audit, machine: Machine, foreign: bool, system: System, free: FrameMap | None) -> "Ground":
+        """`free` is the frame map before the job took any; None where it is not to be had."""
+        spans = FrameMap(read_spans(system), np.empty(0, dtype=np.uint8))
+        real = None if free is None else Supply.here(free, system.text("/proc/zoneinfo"), machine)
+        return Ground(audit, machine, foreign, spans, real or Supply.by_rule(machine))
+
+    def yardstick(self) -> Yardstick:
+        """By NUMA node where each has a cache of its own."""
+        caches = sum(node.side_cache is not None for node in self.audit.nodes)
+        return Yardstick.of(self.machine, self.spans.node_of if caches > 1 and not self.foreign else None)
+
+    def nodes(self, frames: Frames | None) -> dict[int, float]:
+        """The share of a job on each NUMA node."""
+        if frames is None or not self.spans.spans:
+            return {}
+        found, counts = np.unique(self.spans.node_of(frames), return_counts=True)
+        return {int(node): float(count / len(frames)) for node, count in zip(found, counts, strict=True)}
+
+
+def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Probe:
+    """What the frames do, and what each remedy's would."""
+    yardstick = ground.yardstick()
+    ways = list(_ways(job, frames, ground))
+    placements = []
+    for done, way in enumerate(ways):
+        report(done, len(ways))
+        chosen = way.frames()
+        if chosen is not None:
+            effect = yardstick.effect(chosen)
+            placements.append(
+                Placement(way.name, way.title, way.source, effect, large_share(chosen), way.remedy)
+            )
+    return Probe(
+        size=job.size,
+        pages=job.pages,
+        machine=ground.machine.title,
+        measured=frames is not None,
+        verified=frames is not None and not ground.foreign and not in_virtual_machine(),
+        nodes=ground.nodes(frames),
+        placements=tuple(placements),
+        notes=tuple(_notes(frames, ground, yardstick)),
+    )
+
+
+def _notes(frames: Frames | None, ground: Ground, yardstick: Yardstick) -> Iterator[str]:
+    title = ground.machine.title
+    if yardstick.decides_nothing:
+        yield (
+            f"Of {title} neither a memory-side cache, a DRAM map nor a snoop filter is known: what frames do "
+            "there cannot be told; --machine names another to hold them against."
+        )
+    if frames is None:
+        yield (
+            "This user may not see frame numbers (CAP_SYS_ADMIN), so no memory was taken: all of this is the "
+            f"model's rule, on frames of {title}; sudo shows the real ones."
+        )
+    elif not ground.supply.real:
+        yield "Frame flags were not read: what remedies would make of it is the model's rule."
+    if frames is not None and ground.foreign:
+        yield f"These are this machine's frames, held against {title}."
+    if frames is not None and in_virtual_machine():
+        yield (
+            "Unverified: the frames are those of a virtual machine. Slots, banks and slices go by the host's "
+            "addresses, which agree with the guest's only below the host's page size."
+        )
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to place the job, before it is known whether it can be gone."""
+
+    name: str
+    title: str
+    source: str
+    frames: Callable[[], Frames | None]
+    remedy: tuple[str, ...] = ()
+
+
+def _ways(job: Job, frames: Frames | None, ground: Ground) -> Iterator[_Way]:
+    pages, supply = job.frames, ground.supply
+    source = REAL if supply.real else MODEL
+    if frames is not None:
+        yield _Way("probed", f"as it was, {job.pages} pages", MEASURED, lambda: frames)
+    yield _Way("random", "4 KiB pages, random frames", source, lambda: supply.random(pages))
+    run = "pagelens run --pages 2m -- ./app"
+    yield _Way("2m", "2 MiB pages", source, lambda: supply.large(pages, LARGE), (run,))
+    if job.size >= GIGANTIC:
+        boot = at_boot(f"hugepagesz=1G hugepages={-(-job.size // GIGANTIC)}")
+        yield _Way("1g", "1 GiB pages, kept from boot", source, lambda: supply.at_boot(pages), boot)
+    if supply.slots is not None:
+        nodes = [node.number for node in ground.audit.nodes if node.processors != 0]
+        sort = (*PREPARE[:1], "modprobe zonesort_module", *sort_nodes(nodes))
+        yield _Way("aged+zonesort", "caches dropped, zonesort", source, lambda: supply.sorted(pages), sort)
+        run = "pagelens run --frames best -- ./app"
+        yield _Way("coloured", "frames chosen evenly", source, lambda: supply.evenly(pages), (run,))
+    as_it_is = frames if frames is not None else supply.random(pages)
+    half = MEASURED if frames is not None else source
+    yield _Way("half", "half the footprint", half, lambda: as_it_is[: pages // 2])

@@ -1,0 +1,86 @@
+"""What a probe means, by the effect that its frames have and the best that a remedy would make of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pagelens.audit.model import Effect, Finding, Placement, Probe, Severity
+from pagelens.units import format_binary_size, format_share
+
+BAD_SHARE, WARNING_SHARE = 0.25, 0.05  # of pages in conflict
+MANY_ROW_CONFLICTS = 4.0  # times what random frames have
+FILTER_SHARE = 0.01  # of lines that do not fit into the snoop filter
+
+
+def of_probe(probe: Probe) -> Iterator[Finding]:
+    """None where its frames were not seen; what is good needs no remedy."""
+    for finding in _all(probe):
+        good = finding.severity is Severity.good
+        yield replace(finding, why="Nothing needs to be done.", remedy=()) if good else finding
+
+
+def _all(probe: Probe) -> Iterator[Finding]:
+    probed = next((placement for placement in probe.placements if placement.name == "probed"), None)
+    if probed is None:
+        return
+    size = format_binary_size(probe.size)
+    share = probed.effect.conflict_share
+    if share is not None:
+        remedy, why = _best(probe, lambda effect: effect.conflict_share, share)
+        yield Finding(
+            _severity(probe, share, BAD_SHARE, WARNING_SHARE),
+            "probe-cache",
+            f"{format_share(share)} of the pages of a job of {size} share their slot of the memory-side "
+            "cache with another of its pages.",
+            f"Used in turn, they push each other out.{why}",
+            remedy,
+            share,
+        )
+    filter_share = probed.effect.filter_share
+    if filter_share is not None:
+        remedy, why = _best(probe, lambda effect: effect.filter_share, filter_share)
+        yield Finding(
+            _severity(probe, filter_share, 1.0, FILTER_SHARE),
+            "probe-snoop-filter",
+            f"{100 * filter_share:.1f}% of the lines that full L2s hold of such a job do not fit into the "
+            f"snoop filter, {100 * (probed.effect.filter_worst or 0):.1f}% where it is worst.",
+            f"Such lines leave the L2s, too.{why}",
+            remedy,
+            filter_share,
+        )
+    rows = probed.effect.row_conflicts
+    random = next((p.effect.row_conflicts for p in probe.placements if p.name == "random"), None)
+    if rows is not None and random is not None and rows > MANY_ROW_CONFLICTS * max(random, 0.01):
+        remedy, why = _best(probe, lambda effect: effect.row_conflicts, rows)
+        yield Finding(
+            _severity(probe, 1.0, 2.0, 0.5),
+            "probe-banks",
+            f"Two streams through the halves of such a job are in one bank and two rows at "
+            f"{format_share(rows)} of their steps; on random frames at {format_share(random)}.",
+            f"Each such step closes the row of the other stream.{why}",
+            remedy,
+            rows,
+        )
+
+
+def _severity(probe: Probe, share: float, bad: float, warning: float) -> Severity:
+    """What is not verified is worth a note only."""
+    if share < warning:
+        return Severity.good
+    if not probe.verified:
+        return Severity.note
+    return Severity.bad if share >= bad else Severity.warning
+
+
+def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -> tuple[tuple[str, ...], str]:
+    """The commands of the remedy that leaves least, the first of equal ones, and a sentence on it."""
+    tried: list[tuple[float, Placement]] = []
+    for placement in probe.placements:
+        left = measure(placement.effect)
+        if placement.remedy and left is not None:
+            tried.append((left, placement))
+    if not tried:
+        return (), ""
+    left, best = min(tried, key=lambda pair: pair[0])
+    if left > 0.8 * now:
+        return (), " No remedy tried makes it much less."
+    return best.remedy, f" Least would be left with {best.title}: {100 * left:.1f}%."

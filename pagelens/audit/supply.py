@@ -1,0 +1,155 @@
+"""Which frames a job would get by each remedy, out of those that are free.
+
+Out of this machine's, where the user may see which frames are free; else by the model's rule: all of the
+memory of a machine is free, in no order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.audit.effect import LARGE_FRAMES, Frames
+from pagelens.audit.frame_map import FrameMap, Span, Use
+from pagelens.audit.model import GIGANTIC, SMALL
+from pagelens.errors import Failure
+from pagelens.machine import Machine
+
+_SEED = 0
+_MAX_ORDER = 10
+_EVERY = (1 << 64) - 1  # NUMA nodes
+_KERNELS = 1 << 18  # frames at the bottom of a machine that is not here: nobody else gets them
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Frames that are free, droppable, movable or none of these."""
+
+    map: FrameMap
+    zoneinfo: str  # of this machine; empty for one by rule
+    slots: int | None  # of its memory-side cache
+
+    @staticmethod
+    def by_rule(machine: Machine) -> "Supply":
+        """All of a machine's memory above its first GiB is free."""
+        use = np.zeros(machine.frames, dtype=np.uint8)
+        use[: min(_KERNELS, machine.frames // 8)] = Use.pinned
+        return Supply(FrameMap((Span(0, "Normal", 0, machine.frames),), use), "", _slots(machine))
+
+    @staticmethod
+    def here(frames: FrameMap, zoneinfo: str, machine: Machine) -> "Supply":
+        """What is free on this machine."""
+        return Supply(frames, zoneinfo, _slots(machine))
+
+    @property
+    def real(self) -> bool:
+        """Whether it is this machine's."""
+        return bool(self.zoneinfo)
+
+    def random(self, pages: int) -> Frames:
+        """Independent draws from all memory, free or not: what a node's history comes to in the end."""
+        memory = np.flatnonzero(self.map.use != Use.hole)
+        return np.random.default_rng(_SEED).choice(memory, min(pages, len(memory)), replace=False)
+
+    def large(self, pages: int, page_size: int) -> Frames:
+        """Free pages of that size in no order, small ones for the rest."""
+        each = page_size // SMALL
+        firsts = np.random.default_rng(_SEED).permutation(self.map.pages(page_size, Use.free))
+        taken = firsts[: -(-pages // each)]
+        frames = (taken[:, None] + np.arange(each)).ravel()[:pages]
+        return self._filled(frames, pages)
+
+    def at_boot(self, pages: int) -> Frames | None:
+        """1 GiB pages from the bottom of memory, whatever is there now; None where there are too few."""
+        each = GIGANTIC // SMALL
+        firsts = self.map.pages(GIGANTIC, Use.pinned)
+        frames: Frames = (firsts[:, None] + np.arange(each)).ravel()[:pages]
+        return frames if len(frames) == pages else None
+
+    def evenly(self, pages: int) -> Frames:
+        """Free frames by turns: one of every slot, then a second one of those that have two, and so on."""
+        assert self.slots is not None
+        rounds = -(-len(self.map.use) // self.slots)
+        left = np.zeros((rounds, self.slots), dtype=bool)  # a column a slot
+        left.ravel()[: len(self.map.use)] = self.map.use == Use.free
+        chosen, count = [np.empty(0, dtype=np.int64)], 0
+        while count < pages and left.any():
+            first = left.argmax(axis=0)
+            slots = np.flatnonzero(left[first, np.arange(self.slots)])
+            left[first[slots], slots] = False
+            chosen.append(first[slots] * self.slots + slots)
+            count += len(slots)
+        return np.concatenate(chosen)[:pages]
+
+    def sorted(self, pages: int) -> Frames | None:
+        """After dropping caches and zonesort (docs/zonesort.md), as the model of the allocator does it."""
+        assert self.slots is not None
+        if not self.real:
+            return self._free()[:pages]
+        memory = self._memory()
+        if memory is None:
+            return None
+        memory.sort_for_cache(self.slots, evacuating=True, cpu=0)
+        frames = memory.alloc(0, 0, _core.MigrateType.movable, _EVERY, pages, _core.Mark.none)
+        return frames.astype(np.int64) if len(frames) == pages else None
+
+    def _free(self) -> Frames:
+        return np.flatnonzero(self.map.use == Use.free)
+
+    def _filled(self, frames: Frames, pages: int) -> Frames:
+        """With free frames of no large page where there are too few."""
+        if len(frames) == pages:
+            return frames
+        left = self.map.use == Use.free
+        left[frames] = False
+        return np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]])
+
+    def _memory(self) -> _core.Memory | None:
+        """The allocator with these free frames: blocks as large as they can be, as buddies always merge.
+
+        Page blocks with something pinned count as unmovable; their types are not to be read.
+        """
+        from pagelens.lab.state import read_layout
+
+        try:
+            layout = read_layout(self.zoneinfo)
+        except (Failure, KeyError, ValueError):
+            return None
+        use = np.full(layout.frames, Use.hole, dtype=np.uint8)
+        shared = min(layout.frames, len(self.map.use))
+        use[:shared] = self.map.use[:shared]
+        inside = np.zeros(layout.frames, dtype=bool)
+        for zone in layout.zones:
+            inside[zone.begin : zone.end] = True
+        free = inside & (use <= Use.droppable)
+        pinned = np.add.reduceat(use == Use.pinned, np.arange(0, layout.frames, LARGE_FRAMES)) > 0
+        types = np.where(pinned, _core.MigrateType.unmovable.value, _core.MigrateType.movable.value)
+        blocks = free_blocks(free)
+        rows = np.column_stack([blocks, types[blocks[:, 0] // LARGE_FRAMES]]).astype(np.uint32)
+        holds = np.array([1, 1, 1, 0, 2], dtype=np.uint8)[use]  # core/frames/memory.hpp: FrameUse
+        try:
+            return _core.Memory.taken_over(
+                layout, rows, np.empty((0, 4), dtype=np.uint32), holds, types.astype(np.uint8)
+            )
+        except ValueError:
+            return None
+
+
+def free_blocks(free: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows (first frame, order): the largest aligned blocks of free frames, order 10 at most."""
+    found = []
+    whole: NDArray[np.bool_] = free
+    for order in range(_MAX_ORDER + 1):
+        pairs = whole[: len(whole) // 2 * 2].reshape(-1, 2)
+        merged: NDArray[np.bool_] = pairs[:, 0] & pairs[:, 1] & (order < _MAX_ORDER)
+        alone = whole.copy()
+        alone[: 2 * len(merged)] &= ~np.repeat(merged, 2)
+        firsts = np.flatnonzero(alone) << order
+        found.append(np.column_stack([firsts, np.full(len(firsts), order)]))
+        whole = merged
+    return np.concatenate(found)
+
+
+def _slots(machine: Machine) -> int | None:
+    return machine.slots if machine.memory_side_cache is not None else None
