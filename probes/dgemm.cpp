@@ -6,7 +6,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <limits>
 #include <stdexcept>
 
 #include "core/frames/philox.hpp"
@@ -83,6 +84,7 @@ double error_at(const Matrices& all, std::size_t row, std::size_t column) {
     }
     const double allowed = static_cast<double>(all.n) * 0x1p-52 * size;
     const double error = std::abs(all.c[row + column * all.n] - sum);
+    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
     return error <= 0 ? 0 : error / allowed;
 }
 
@@ -128,8 +130,7 @@ DgemmResult dgemm(const Memory& memory, std::size_t n, std::size_t offset_bytes,
     double error = 0;
     for (std::size_t i = 0; i < looked_at; ++i) {
         const auto size = static_cast<std::uint32_t>(n);
-        const double here = error_at(all, random.below(size), random.below(size));
-        if (!(here <= error)) error = here;  // also where it is no number
+        error = std::max(error, error_at(all, random.below(size), random.below(size)));
     }
     return {seconds, error, threads_set};
 }

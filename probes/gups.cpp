@@ -14,8 +14,7 @@ namespace pagelens::probes {
 namespace {
 
 constexpr std::uint64_t polynomial = 7;  // x^64 = x^2 + x + 1 over GF(2), HPCC's POLY
-constexpr std::uint64_t most_ahead = 1024;
-constexpr std::size_t least_table = 64 << 10;
+constexpr std::size_t least_table = 64 << 10, page_words = 512;
 
 std::uint64_t next(std::uint64_t r) { return r << 1 ^ ((r >> 63) != 0 ? polynomial : 0); }
 
@@ -28,44 +27,35 @@ std::uint64_t squared(std::uint64_t r) {
     return result;
 }
 
-// Part of the sequence, by a register for each of its 128 pieces as in HPCC's code: of one register
-// alone, each word lies at twice the place of the word before.
-class Part {
-  public:
-    static constexpr std::size_t registers = 128;
+constexpr std::size_t registers = 128;
 
-    Part(std::uint64_t first, std::uint64_t updates) : rounds_(updates / registers) {
-        for (std::size_t r = 0; r < registers; ++r) now_[r] = gups_number(first + r * rounds_ + 1);
-    }
-
-    // Calls each(number, prefetched) for all: the second, of the round after, lets caches look
-    // ahead by 128 to 255 updates.
-    template <class Update, class Ahead>
-    void run(Update update, Ahead ahead) {
-        for (std::uint64_t round = 0; round < rounds_; ++round) {
-            std::array<std::uint64_t, registers> after;
-            for (std::size_t r = 0; r < registers; ++r) after[r] = next(now_[r]);
-            for (std::size_t r = 0; r < registers; ++r) {
-                ahead(after[r]);
-                update(now_[r]);
-            }
-            now_ = after;
+// Calls update(number) for all: by a register for each of 128 parts of the sequence as HPCC's code
+// has it, for of one register alone each word lies at twice the place of the word before. The words
+// of a round are fetched during the round before: 255 updates ahead at most.
+template <class Update>
+void run(std::span<const std::uint64_t> table, std::uint64_t first, std::uint64_t updates,
+         Update update) {
+    const std::uint64_t rounds = updates / registers;
+    std::array<std::uint64_t, registers> now, after;
+    for (std::size_t r = 0; r < registers; ++r) now[r] = gups_number(first + r * rounds + 1);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        for (std::size_t r = 0; r < registers; ++r) after[r] = next(now[r]);
+        for (std::size_t r = 0; r < registers; ++r) {
+            __builtin_prefetch(&table[after[r] & (table.size() - 1)], 1);
+            update(now[r]);
         }
+        now = after;
     }
-
-  private:
-    std::uint64_t rounds_;
-    std::array<std::uint64_t, registers> now_;
-};
+}
 
 void check(std::size_t table_bytes, std::uint64_t updates, std::size_t threads) {
     if (!std::has_single_bit(table_bytes) || table_bytes < least_table) {
         throw std::invalid_argument("table_bytes: " + std::to_string(table_bytes) +
                                     "; a power of two from 65536");
     }
-    if (updates == 0 || threads == 0 || updates % (most_ahead * threads) != 0) {
+    if (updates == 0 || threads == 0 || updates % (registers * threads) != 0) {
         throw std::invalid_argument("updates: " + std::to_string(updates) +
-                                    "; a multiple of 1024 for each of the processors");
+                                    "; a multiple of 128 for each of the processors");
     }
 }
 
@@ -86,41 +76,41 @@ std::uint64_t gups_number(std::uint64_t n) {
     return r;
 }
 
+void gups_update(std::span<std::uint64_t> table, std::uint64_t first, std::uint64_t updates,
+                 bool exact) {
+    const std::size_t last = table.size() - 1;
+    if (exact) {
+        run(table, first, updates, [&](std::uint64_t r) {
+            std::atomic_ref(table[r & last]).fetch_xor(r, std::memory_order_relaxed);
+        });
+        return;
+    }
+    run(table, first, updates, [&](std::uint64_t r) {  // relaxed atomic accesses are plain moves
+        const std::atomic_ref word(table[r & last]);
+        word.store(word.load(std::memory_order_relaxed) ^ r, std::memory_order_relaxed);
+    });
+}
+
 GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
                 std::span<const int> cpus) {
     check(table_bytes, updates, cpus.size());
     const Memory::Use use(memory);
-    const std::size_t words = table_bytes / sizeof(std::uint64_t), last = words - 1;
-    auto* const table = use.at<std::uint64_t>(0, words, "table_bytes");
+    const std::size_t words = table_bytes / sizeof(std::uint64_t);
+    const std::span table(use.at<std::uint64_t>(0, words, "table_bytes"), words);
     const std::uint64_t each = updates / cpus.size();
-    const auto part_of = [&](const Member& member) { return Part(member.index * each, each); };
 
     run_pinned(cpus, [&](const Member& member) {
-        const auto [begin, end] = member.part_of(words, 512);
+        const auto [begin, end] = member.part_of(words, page_words);
         for (std::size_t i = begin; i < end; ++i) table[i] = i;
     });
-    std::vector<Part> parts;
-    for (std::size_t i = 0; i < cpus.size(); ++i) parts.emplace_back(i * each, each);
     const Times times = timed(cpus, 1, [&](const Member& member) {
-        parts[member.index].run(
-            [&](std::uint64_t r) {
-                // As in HPCC, one thread's update may be lost to another's. Relaxed atomic accesses
-                // are plain moves here.
-                const std::atomic_ref word(table[r & last]);
-                word.store(word.load(std::memory_order_relaxed) ^ r, std::memory_order_relaxed);
-            },
-            [&](std::uint64_t r) { __builtin_prefetch(&table[r & last], 1); });
+        gups_update(table, member.index * each, each, false);
     });
-
     std::atomic<std::uint64_t> errors{0};
     run_pinned(cpus, [&](const Member& member) {
-        part_of(member).run(
-            [&](std::uint64_t r) {
-                std::atomic_ref(table[r & last]).fetch_xor(r, std::memory_order_relaxed);
-            },
-            [&](std::uint64_t r) { __builtin_prefetch(&table[r & last], 1); });
+        gups_update(table, member.index * each, each, true);
         member.barrier.wait();
-        const auto [begin, end] = member.part_of(words, 512);
+        const auto [begin, end] = member.part_of(words, page_words);
         std::uint64_t wrong = 0;
         for (std::size_t i = begin; i < end; ++i) wrong += table[i] != i;
         errors += wrong;

@@ -26,11 +26,17 @@ struct GupsResult {
 // official: the table is the largest power of two that is at most half of the machine's memory,
 // there are 4 updates a word, and at most 1% of the words are wrong.
 // std::invalid_argument: a table that is no power of two, of less than 64 KiB or beyond the memory;
-// updates that are no multiple of 1024 for each processor; cpus.
+// updates that are no multiple of 128 for each processor; cpus.
 GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
                 std::span<const int> cpus);
 
 // The n-th number of the register's sequence, the 0th being 1.
 std::uint64_t gups_number(std::uint64_t n);
+
+// Makes the updates first + 1 .. first + updates of the sequence (a multiple of 128), 128 numbers
+// at a time; the table's size is a power of two. Where several threads update it, `exact` ones are
+// atomic; others may lose an update, as HPCC's do.
+void gups_update(std::span<std::uint64_t> table, std::uint64_t first, std::uint64_t updates,
+                 bool exact);
 
 }  // namespace pagelens::probes

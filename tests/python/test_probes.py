@@ -1,0 +1,82 @@
+"""The binding of the measuring kernels: what they refuse, and that the answers arrive whole."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pagelens import _probes
+from pagelens._probes import Isa, Memory, Order, Pages, Stores, StreamKernel
+
+CPUS = sorted(os.sched_getaffinity(0))[:1]
+MIB = 1 << 20
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory(MIB, Pages.small, CPUS, [0])
+
+
+def one_line(error: pytest.ExceptionInfo[Exception]) -> str:
+    text = str(error.value)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+def test_the_core_module_does_not_load_openmp():
+    program = "import pagelens._core; print('libgomp' in open('/proc/self/maps').read())"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
+
+
+def test_memory_has_a_frame_for_every_page_or_shows_none(memory: Memory):
+    frames = memory.frames()
+    assert frames.dtype == np.uint64
+    assert len(frames) in (0, memory.bytes // 4096)
+    assert len(set(frames.tolist())) == len(frames)
+
+
+@pytest.mark.parametrize("pages", [Pages.large, Pages.huge])
+def test_an_empty_pool_is_an_error_with_its_remedy(pages: Pages):
+    wanted = (_probes.free_in_pool(pages) + 1) * _probes.unit_bytes(pages)
+    with pytest.raises(OSError) as error:  # noqa: PT011 (its errno is looked at below)
+        Memory(wanted, pages, CPUS, [0])
+    assert error.value.errno in (errno.ENOMEM, errno.EINVAL)
+    assert "nr_hugepages" in one_line(error)
+
+
+def test_wrong_arguments_are_named_in_one_line(memory: Memory):
+    def stream(n: int, offset: int, cpus: list[int]) -> None:
+        _probes.stream(memory, StreamKernel.copy, n, offset, 2, cpus, Isa.sse2, Stores.plain, Order.in_turn)
+
+    for arguments, named in [
+        ((0, 0, CPUS), "n: 0"),
+        ((1, 4, CPUS), "array b"),
+        ((MIB, 0, CPUS), "array a"),
+        ((1, 0, [4095]), "cpus: 4095"),
+        ((1, 0, []), "cpus"),
+    ]:
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            stream(*arguments)
+        assert named in one_line(error)
+    memory.release()
+    with pytest.raises(ValueError, match="released"):
+        stream(1, 0, CPUS)
+
+
+def test_results_come_as_arrays(memory: Memory):
+    stream = _probes.stream(
+        memory, StreamKernel.triad, 1000, 64, 5, CPUS, _probes.best_isa(), Stores.nontemporal, Order.spread
+    )
+    assert stream.seconds.shape == (5,)
+    assert (stream.seconds > 0).all()
+    assert stream.error <= 1e-13
+    sums = _probes.l2sum(memory, 8000, 8192, 2, 3, CPUS, Isa.sse2)
+    assert sums.ok
+    assert sums.seconds.shape == (3, len(CPUS))
+    assert _probes.latency(memory, MIB, 64, 100, 2, CPUS[0], 1).ok
+    assert not _probes.gups(memory, MIB, 1024, CPUS).official
