@@ -12,76 +12,20 @@
  * not here: the tracer sees the system call, and an unmapped range ends what lies in it.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
-#include <malloc.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "bootstrap_pool.h"
+#include "next_functions.h"
 #include "pagelens.h"
 
 #define EXPORT __attribute__((visibility("default")))
-/* In the static TLS block: reaching it never allocates. */
-#define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* The functions of the next library in the search order, usually libc. */
-static struct {
-    __typeof__(malloc)* malloc;
-    __typeof__(calloc)* calloc;
-    __typeof__(realloc)* realloc;
-    __typeof__(aligned_alloc)* aligned_alloc;
-    __typeof__(posix_memalign)* posix_memalign;
-    __typeof__(memalign)* memalign;
-    __typeof__(valloc)* valloc;
-    __typeof__(pvalloc)* pvalloc;
-    __typeof__(free)* free;
-    __typeof__(malloc_usable_size)* malloc_usable_size;
-    __typeof__(mmap)* mmap;
-    __typeof__(mmap64)* mmap64;
-    __typeof__(mremap)* mremap;
-} real;
-
-static int resolved; /* `real` is complete; atomic */
-THREAD_LOCAL volatile sig_atomic_t resolving;
 /* Calls into the allocator under way: what it calls in turn is not the program's. */
 THREAD_LOCAL volatile sig_atomic_t depth;
 
 static struct bootstrap_pool pool;
-
-static void resolve(void) {
-    const int saved_errno = errno;
-    resolving = 1;
-#define RESOLVE(name) real.name = __extension__(__typeof__(real.name)) dlsym(RTLD_NEXT, #name)
-    RESOLVE(malloc);
-    RESOLVE(calloc);
-    RESOLVE(realloc);
-    RESOLVE(aligned_alloc);
-    RESOLVE(posix_memalign);
-    RESOLVE(memalign);
-    RESOLVE(valloc);
-    RESOLVE(pvalloc);
-    RESOLVE(free);
-    RESOLVE(malloc_usable_size);
-    RESOLVE(mmap);
-    RESOLVE(mmap64);
-    RESOLVE(mremap);
-#undef RESOLVE
-    __atomic_store_n(&resolved, 1, __ATOMIC_RELEASE); /* two threads here store the same */
-    resolving = 0;
-    errno = saved_errno;
-}
-
-/* Whether `real` may be called. Not while dlsym, called from here, allocates. */
-static inline int usable(void) {
-    if (__builtin_expect(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE), 1)) return 1;
-    if (resolving) return 0;
-    resolve();
-    return 1;
-}
 
 static inline void* born(void* block, size_t size) {
     if (block != NULL && depth == 0) {

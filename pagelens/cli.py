@@ -46,6 +46,10 @@ COMMANDS = {
         "pagelens.reproduce.command",
         "Hold the model to published figures: published beside obtained, and whether they agree.",
     ),
+    "run": (
+        "pagelens.run.command",
+        "Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.",
+    ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
 }

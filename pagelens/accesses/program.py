@@ -28,25 +28,31 @@ class GuestProgram:
 def find_program(command: Sequence[str]) -> GuestProgram:
     """The program that `command` runs; a script is run by its interpreter. Raises UsageError."""
     name = command[0]
-    path = _locate(name)
+    path = _readable(name)
     argv0, arguments = name, list(command[1:])
     for _ in range(_SCRIPT_DEPTH):
-        with path.open("rb") as file:
-            start = file.readline(256)
-        if not start.startswith(b"#!"):
+        words = interpreter(path)
+        if words is None:
             break
-        words = os.fsdecode(start[2:]).strip().split(maxsplit=1)
         if not words:
             raise UsageError(
                 f"program {name}: its first line names no interpreter; write one, like #!/bin/sh"
             )
         arguments = [*words[1:], str(path), *arguments]
         argv0 = words[0]
-        path = _locate(argv0)
+        path = _readable(argv0)
     return GuestProgram(path, argv0, tuple(arguments), _is_static(path, name))
 
 
-def _locate(name: str) -> Path:
+def interpreter(path: Path) -> list[str] | None:
+    """What a script's first line names, and its argument if it has one; None where it is no script."""
+    with path.open("rb") as file:
+        start = file.readline(256)
+    return os.fsdecode(start[2:]).strip().split(maxsplit=1) if start.startswith(b"#!") else None
+
+
+def locate(name: str) -> Path:
+    """The file that a shell would run. Raises UsageError where it cannot be run."""
     found = name if "/" in name else shutil.which(name)
     if found is None:
         raise UsageError(f"program {name}: not in PATH; give its path, like ./{name}")
@@ -57,6 +63,11 @@ def _locate(name: str) -> Path:
         raise UsageError(f"program {name}: it is not a file; give the path of an x86-64 program")
     if not os.access(path, os.X_OK):
         raise UsageError(f"program {name}: it is not executable; chmod +x {name}")
+    return path
+
+
+def _readable(name: str) -> Path:
+    path = locate(name)
     if not os.access(path, os.R_OK):
         raise UsageError(f"program {name}: it is not readable, which the emulator needs; chmod +r {name}")
     return path

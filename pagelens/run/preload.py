@@ -1,0 +1,78 @@
+"""The preload library and what it is told: preload/settings.h is the other side."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pagelens import _core
+from pagelens.errors import Failure
+
+LARGE = 128 << 10  # glibc's DEFAULT_MMAP_THRESHOLD: from there on it maps blocks by themselves
+LEAST_LARGE = 4096
+SMALL_BYTES, HUGE_BYTES = 4096, 2 << 20  # of pages
+MOST_CACHE = 1 << 40
+LEAST_PERIOD, MOST_PERIOD = 128, 1 << 30
+
+# Small blocks are in glibc's heap, which since 2.35 is put on transparent huge pages at this word.
+_TUNABLES, _TUNABLE, _ADVISED = "GLIBC_TUNABLES", "glibc.malloc.hugetlb", "1"
+
+
+class Pages(StrEnum):
+    """What large blocks are to lie on."""
+
+    GIGANTIC = "1g"
+    HUGE = "2m"
+    TRANSPARENT = "thp"
+
+    @property
+    def bytes(self) -> int:
+        """Of a page."""
+        return 1 << 30 if self is Pages.GIGANTIC else HUGE_BYTES
+
+
+@dataclass(frozen=True)
+class Preload:
+    """What the library does; the default is nothing."""
+
+    pages: Pages | None = None
+    large: int = LARGE  # bytes from which a block is large
+    period: int = 0  # bytes over which blocks are spread; 0: they are not
+    cache: int = 0  # bytes of the memory-side cache that frames are chosen for; 0: they are not
+    guest: bool = False  # frames are those of a virtual machine
+    report: bool = False
+    json: bool = False
+    output: str = ""  # where the report goes; empty: stderr
+
+    def environment(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The program's environment; this process is to become the program. Raises Failure."""
+        settings: dict[str, object] = {
+            "main": os.getpid(),
+            "pages": self.pages or "4k",
+            "large": self.large,
+            "period": self.period,
+            "cache": self.cache,
+            "guest": int(self.guest),
+            "json": int(self.json),
+        }
+        if self.report:  # last: the path may have commas
+            settings["report"] = os.path.abspath(self.output) if self.output else ""
+        changed = {
+            "PAGELENS_RUN": ",".join(f"{key}={value}" for key, value in settings.items()),
+            "LD_PRELOAD": ":".join(filter(None, [str(library()), before.get("LD_PRELOAD", "")])),
+        }
+        tunables = before.get(_TUNABLES, "")
+        if self.pages is not None and _TUNABLE not in tunables:
+            changed[_TUNABLES] = ":".join(filter(None, [tunables, f"{_TUNABLE}={_ADVISED}"]))
+        return {**before, **changed}
+
+
+def library() -> Path:
+    """The library in this package. Raises Failure."""
+    path = Path(_core.__file__).parent / "lib" / "libpagelens_run.so"
+    if not path.is_file():
+        raise Failure(f"{path} is missing; install pagelens again: pip install .")
+    if any(character in str(path) for character in " :"):
+        raise Failure(f"{path}: LD_PRELOAD takes no path with blanks or colons; install pagelens elsewhere")
+    return path

@@ -1,0 +1,24 @@
+/* Large blocks, cut from spans. All functions are for any thread, and keep errno. */
+#ifndef PAGELENS_RUN_BLOCKS_H
+#define PAGELENS_RUN_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* NULL: there is no memory, or not here. `alignment` is a power of two, or 0. */
+void* blocks_take(size_t size, size_t alignment, bool zeroed);
+
+/* 0 where it is no block. */
+size_t blocks_usable(const void* block);
+
+/* False where it is no block. */
+bool blocks_give(void* block);
+
+/* Makes a block have `size` bytes where it lies; false where that cannot be. */
+bool blocks_resize(void* block, size_t size);
+
+void blocks_lock(void);
+void blocks_unlock(void);
+void blocks_reset_lock(void); /* in the child of a fork */
+
+#endif

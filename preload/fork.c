@@ -1,0 +1,119 @@
+/*
+ * A private page of the kernel's pool that parent and child share is copied when one of them writes
+ * to it, and where the pool is dry then the child is killed by SIGBUS. So children get no pages of
+ * the pool: what blocks have on them is copied to ordinary memory before the fork.
+ *
+ * A process of one thread moves to the copy itself, so that it is copied once, however many
+ * children there are, and the pool has its pages back. Where other threads may write meanwhile the
+ * parent keeps its pages and each child gets a copy. Without memory for one, it is as without us.
+ */
+#define _GNU_SOURCE
+#include "preload/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "preload/blocks.h"
+#include "preload/counts.h"
+#include "preload/frames.h"
+#include "preload/report.h"
+#include "preload/spans.h"
+#include "preload/system.h"
+
+/* glibc 2.32; false where it does not say. */
+extern char __libc_single_threaded __attribute__((weak));
+
+static bool alone(void) { return &__libc_single_threaded != NULL && __libc_single_threaded; }
+
+static size_t bytes_in_pool(void) {
+    size_t bytes = 0;
+    for (struct span* span = spans_first(); span; span = span->after)
+        bytes += span_pool_bytes(span);
+    return bytes;
+}
+
+/* The span's pages of the pool, as they are now, elsewhere. */
+static void* copy_of(const struct span* span) {
+    const size_t bytes = span_pool_bytes(span);
+    char* room =
+        map_memory(NULL, bytes + MIB(2), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    if (room == MAP_FAILED) return NULL;
+    char* copy = (char*)round_up((uintptr_t)room, MIB(2));
+    if (copy > room) munmap(room, (size_t)(copy - room));
+    munmap(copy + bytes, (size_t)(room + MIB(2) - copy));
+    madvise(copy, bytes, MADV_HUGEPAGE);
+    memcpy(copy, (const void*)span->start, bytes);
+    return copy;
+}
+
+/* The copy takes the place of the pages; the notes on the span follow. */
+static void move_to_copy(struct span* span) {
+    const size_t bytes = span_pool_bytes(span);
+    if (mremap(span->copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void*)span->start) ==
+        MAP_FAILED)
+        return; /* no more mappings: the pages stay */
+    const enum page_kind now = transparent_possible() ? PAGES_THP : PAGES_4K;
+    for (int kind = PAGES_1G; kind <= PAGES_2M; kind++) {
+        counts.mapped[kind] -= span->part[kind];
+        counts.mapped[now] += span->part[kind];
+        span->part[kind] = 0;
+    }
+    span->part[now] += bytes;
+}
+
+static void before(void) {
+    const int saved_errno = errno;
+    blocks_lock();
+    frames_lock();
+    const size_t bytes = bytes_in_pool();
+    if (bytes > memory_available()) {
+        say_once(
+            "a child has no copy of the pool's pages for want of memory; it may be killed by "
+            "SIGBUS if it writes");
+    } else if (bytes > 0) {
+        counts.forks++;
+        counts.copied += bytes;
+        for (struct span* span = spans_first(); span; span = span->after) {
+            if (span_pool_bytes(span) == 0 || (span->copy = copy_of(span)) == NULL) continue;
+            if (alone()) {
+                move_to_copy(span);
+                span->copy = NULL;
+            } else {
+                madvise((void*)span->start, span_pool_bytes(span), MADV_DONTFORK);
+            }
+        }
+    }
+    errno = saved_errno;
+}
+
+static void in_parent(void) {
+    const int saved_errno = errno;
+    for (struct span* span = spans_first(); span; span = span->after) {
+        if (span->copy == NULL) continue;
+        madvise((void*)span->start, span_pool_bytes(span), MADV_DOFORK);
+        munmap(span->copy, span_pool_bytes(span));
+        span->copy = NULL;
+    }
+    frames_unlock();
+    blocks_unlock();
+    errno = saved_errno;
+}
+
+static void in_child(void) {
+    const int saved_errno = errno;
+    blocks_reset_lock();
+    frames_reset_lock();
+    report_forked();
+    for (struct span* span = spans_first(); span; span = span->after) {
+        if (span->copy == NULL) continue;
+        move_to_copy(span);
+        span->copy = NULL;
+    }
+    errno = saved_errno;
+}
+
+void fork_prepared(void) { pthread_atfork(before, in_parent, in_child); }

@@ -1,0 +1,326 @@
+#define _GNU_SOURCE
+#include "preload/frames.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "preload/pagemap.h"
+#include "preload/pins.h"
+#include "preload/slots.h"
+#include "preload/spans.h"
+#include "preload/system.h"
+
+#define HUGE_BYTES MIB(2)
+enum {
+    MOST_ROUNDS = 8, /* each takes as many frames again as there are bad ones, or as there are */
+    NOWHERE = -1,    /* the slot of a page without a frame */
+};
+
+struct placed {
+    size_t pages, bytes; /* bytes of this mapping */
+    uint32_t* first;     /* slot of each page, had its first frame been kept; NOWHERE */
+    uint32_t* now;
+    uint32_t slots[]; /* both */
+};
+
+struct frames_result frames_result;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static size_t slots;            /* of FRAME_BYTES */
+static struct tally first, now; /* of all spans */
+static uint32_t* population;    /* pages in each group of HUGE_FRAMES slots */
+static size_t exchanges_left;
+
+void frames_lock(void) { pthread_mutex_lock(&mutex); }
+void frames_unlock(void) { pthread_mutex_unlock(&mutex); }
+void frames_reset_lock(void) { mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+static void* room_for(size_t count, size_t size) {
+    void* room = map_memory(NULL, count * size, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    return room == MAP_FAILED ? NULL : room;
+}
+
+/* Each exchange may split mappings; a quarter of those that a process can have is ours. */
+static size_t most_exchanges(void) {
+    char text[32];
+    size_t most = 65530;
+    if (read_text("/proc/sys/vm/max_map_count", text, sizeof text)) sscanf(text, "%zu", &most);
+    return most / 8;
+}
+
+/* Once: whether frames are shown, and tables for the cache. */
+static bool ready(void) {
+    static enum { UNKNOWN, YES, NO } state;
+    if (state != UNKNOWN) return state == YES;
+    state = NO;
+    if (!pagemap_readable()) {
+        say_once("frames cannot be chosen: the kernel shows them with CAP_SYS_ADMIN only");
+        return false;
+    }
+    slots = settings.cache / FRAME_BYTES;
+    first.of_slot = room_for(slots, sizeof *first.of_slot);
+    now.of_slot = room_for(slots, sizeof *now.of_slot);
+    population = room_for(slots / HUGE_FRAMES, sizeof *population);
+    if (!first.of_slot || !now.of_slot || !population) return false;
+    exchanges_left = most_exchanges();
+    state = YES;
+    return true;
+}
+
+static uint32_t slot_of(uint64_t frame) { return (uint32_t)(frame % slots); }
+static uint32_t group_of(uint64_t frame) { return (uint32_t)(frame % slots / HUGE_FRAMES); }
+
+/* A page has this frame and keeps it. */
+static void keep(struct placed* placed, size_t page, uint64_t frame) {
+    placed->now[page] = (uint32_t)NOWHERE;
+    if (frame == 0) return;
+    placed->now[page] = slot_of(frame);
+    tally_add(&now, slot_of(frame));
+    population[group_of(frame)]++;
+}
+
+static bool is_huge(const uint64_t* frames) {
+    if (frames[0] == 0 || frames[0] % HUGE_FRAMES != 0) return false;
+    for (size_t i = 1; i < HUGE_FRAMES; i++)
+        if (frames[i] != frames[0] + i) return false;
+    return true;
+}
+
+/* Pages that could be had instead of others, each with its frame: `pages`, none of 4 KiB alone. */
+struct spare {
+    uintptr_t at;
+    size_t pages;
+    void* mapping;
+    size_t bytes;
+};
+
+static struct spare take_spare(size_t units, bool of_pool) {
+    const struct spare none = {.pages = 0};
+    if (of_pool && units > pool_pages(HUGE_BYTES)) units = pool_pages(HUGE_BYTES);
+    if (units == 0) return none;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (of_pool ? MAP_HUGETLB | 21 << 26 : 0);
+    const size_t bytes = units * HUGE_BYTES, slack = of_pool ? 0 : HUGE_BYTES;
+    void* room = map_memory(NULL, bytes + slack, PROT_READ | PROT_WRITE, flags);
+    if (room == MAP_FAILED) return none;
+    const uintptr_t at = round_up((uintptr_t)room, HUGE_BYTES);
+    if (!of_pool) madvise((void*)at, bytes, MADV_HUGEPAGE);
+    if (populate((void*)at, bytes, of_pool ? HUGE_BYTES : FRAME_BYTES))
+        return (struct spare){at, units * HUGE_FRAMES, room, bytes + slack};
+    munmap(room, bytes + slack);
+    return none;
+}
+
+/* The units of 2 MiB from `start` on that are huge; how many. */
+static size_t add_units(struct unit* units, uintptr_t start, const uint64_t* frames, size_t pages,
+                        bool spare) {
+    size_t count = 0;
+    for (size_t page = 0; page + HUGE_FRAMES <= pages; page += HUGE_FRAMES)
+        if (is_huge(frames + page))
+            units[count++] = (struct unit){
+                .at = start + page * FRAME_BYTES, .group = group_of(frames[page]), .spare = spare};
+    return count;
+}
+
+/* Moves chosen spare units, which come among the first `wanted`, to where others are given up. */
+static void exchange(const struct unit* units, size_t count, size_t wanted) {
+    size_t given_up = wanted;
+    for (size_t i = 0; i < wanted && exchanges_left > 0; i++) {
+        if (!units[i].spare) continue;
+        while (given_up < count && units[given_up].spare) given_up++;
+        if (given_up == count) return;
+        if (mremap((void*)units[i].at, HUGE_BYTES, HUGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
+                   (void*)units[given_up++].at) == MAP_FAILED) {
+            say_once("pages cannot be exchanged here (%s)", strerror(errno));
+            exchanges_left = 0;
+            return;
+        }
+        exchanges_left--;
+        frames_result.exchanged += HUGE_FRAMES;
+    }
+}
+
+/* Memory that may be taken for a moment, so that others are not pushed out. */
+static size_t memory_to_try(void) { return memory_available() / 4; }
+
+/* Chooses among the huge units of a part of a span and as many again, up to MOST_ROUNDS times. */
+static void choose_huge(uintptr_t start, const uint64_t* frames, size_t pages, bool of_pool) {
+    const size_t most = pages / HUGE_FRAMES;
+    if (most == 0) return;
+    struct unit* units = room_for((MOST_ROUNDS + 1) * most, sizeof *units);
+    uint64_t* seen = room_for(pages, sizeof *seen);
+    struct spare spares[MOST_ROUNDS];
+    size_t taken = 0;
+    if (units != NULL && seen != NULL) {
+        const size_t wanted = add_units(units, start, frames, pages, false);
+        /* Pages that the least populated group has at least, if all are even. */
+        const size_t level = now.pages / slots * HUGE_FRAMES;
+        size_t count = wanted, left = memory_to_try() / HUGE_BYTES;
+        while (wanted > 0) {
+            units_order(units, count, population, HUGE_FRAMES);
+            if (units[wanted - 1].key <= level || taken == MOST_ROUNDS || exchanges_left == 0)
+                break;
+            const struct spare spare = take_spare(wanted < left ? wanted : left, of_pool);
+            if (spare.pages == 0) break;
+            spares[taken++] = spare;
+            if (!pagemap_read(spare.at, spare.pages, seen)) break;
+            count += add_units(units + count, spare.at, seen, spare.pages, true);
+            frames_result.tried += spare.pages;
+            if (!of_pool) left -= spare.pages / HUGE_FRAMES;
+        }
+        exchange(units, count, wanted);
+    }
+    while (taken-- > 0) munmap(spares[taken].mapping, spares[taken].bytes);
+    if (units) munmap(units, (MOST_ROUNDS + 1) * most * sizeof *units);
+    if (seen) munmap(seen, pages * sizeof *seen);
+}
+
+/* Gives the run of `count` pages from `start` on other frames; those it had are held meanwhile. */
+static bool refault(struct pins* pins, uintptr_t start, size_t count, uint64_t* frames) {
+    const size_t bytes = count * FRAME_BYTES;
+    return pins_hold(pins, start, bytes) == bytes &&
+           madvise((void*)start, bytes, MADV_DONTNEED) == 0 &&
+           populate((void*)start, bytes, FRAME_BYTES) && pagemap_read(start, count, frames);
+}
+
+/* Whether a frame is in a slot that has no more pages than all have at least, were they even. */
+static bool is_good(uint64_t frame) {
+    return frame != 0 && now.of_slot[slot_of(frame)] <= now.pages / slots;
+}
+
+/* For pages of 4 KiB, `bad[0..count)` by number: each gets other frames until one is good, or as
+ * many have been looked at as there may be. */
+static void choose_small(struct placed* placed, uintptr_t start, uint64_t* frames, uint32_t* bad,
+                         size_t count) {
+    struct pins pins = {.count = 0};
+    size_t left = memory_to_try() / FRAME_BYTES;
+    if (left > MOST_ROUNDS * placed->pages) left = MOST_ROUNDS * placed->pages;
+    bool able = true;
+    while (able && count > 0) {
+        size_t still = 0;
+        for (size_t i = 0, run; i < count; i += run) {
+            for (run = 1; i + run < count && bad[i + run] == bad[i] + run;) run++;
+            able = able && run <= left &&
+                   refault(&pins, start + (uintptr_t)bad[i] * FRAME_BYTES, run, frames + bad[i]);
+            if (able) {
+                left -= run;
+                frames_result.tried += run;
+                frames_result.exchanged += run;
+            }
+            for (size_t page = bad[i], end = page + run; page < end; page++)
+                if (is_good(frames[page]))
+                    keep(placed, page, frames[page]);
+                else
+                    bad[still++] = (uint32_t)page;
+        }
+        count = still;
+    }
+    for (size_t i = 0; i < count; i++) keep(placed, bad[i], frames[bad[i]]);
+    pins_release(&pins);
+}
+
+/* Keeps what is huge, and what lies well; chooses others for the rest. */
+static void settle(struct placed* placed, uintptr_t start, uint64_t* frames) {
+    uint32_t* bad = room_for(placed->pages, sizeof *bad);
+    size_t count = 0;
+    for (size_t unit = 0; unit < placed->pages; unit += HUGE_FRAMES) {
+        const bool fixed = bad == NULL || is_huge(frames + unit);
+        for (size_t page = unit; page < unit + HUGE_FRAMES; page++)
+            if (!fixed && frames[page] != 0 && !is_good(frames[page]))
+                bad[count++] = (uint32_t)page;
+            else
+                keep(placed, page, frames[page]);
+    }
+    if (bad == NULL) return;
+    choose_small(placed, start, frames, bad, count);
+    munmap(bad, placed->pages * sizeof *bad);
+}
+
+static void count_most(void) {
+    if (now.pages < frames_result.pages) return;
+    frames_result.pages = now.pages;
+    frames_result.sharing = now.sharing;
+    frames_result.sharing_first = first.sharing;
+}
+
+static struct placed* new_placed(size_t pages) {
+    const size_t bytes = sizeof(struct placed) + 2 * pages * sizeof(uint32_t);
+    struct placed* placed = room_for(1, bytes);
+    if (placed != NULL)
+        *placed = (struct placed){pages, bytes, placed->slots, placed->slots + pages};
+    return placed;
+}
+
+/* What the kernel gave is kept for comparison, then chosen from and settled. */
+static void place(struct span* span, uint64_t* frames) {
+    const size_t pages = span->bytes / FRAME_BYTES;
+    const size_t gigantic = span->part[PAGES_1G] / FRAME_BYTES,
+                 pooled = span_pool_bytes(span) / FRAME_BYTES;
+    if (!pagemap_read(span->start, pages, frames)) return;
+    struct placed* placed = new_placed(pages);
+    if (placed == NULL) return;
+    for (size_t page = 0; page < pages; page++) {
+        placed->first[page] = frames[page] ? slot_of(frames[page]) : (uint32_t)NOWHERE;
+        if (frames[page]) tally_add(&first, placed->first[page]);
+    }
+    frames_result.tried += pages;
+    choose_huge(span->start + gigantic * FRAME_BYTES, frames + gigantic, pooled - gigantic, true);
+    choose_huge(span->start + pooled * FRAME_BYTES, frames + pooled, pages - pooled, false);
+    if (!pagemap_read(span->start, pages, frames)) memset(frames, 0, pages * sizeof *frames);
+    settle(placed, span->start, frames);
+    span->placed = placed;
+    count_most();
+}
+
+/* The pool's pages have their frames already. Half of the memory that is left is the most that is
+ * taken for a block whose pages the program may never touch. */
+static bool populate_rest(const struct span* span) {
+    const size_t pooled = span_pool_bytes(span), rest = span->bytes - pooled;
+    if (rest == 0) return true;
+    if (rest <= memory_available() / 2 &&
+        populate((void*)(span->start + pooled), rest, FRAME_BYTES))
+        return true;
+    say_once("frames are not chosen for a block of %zu MiB: there is too little memory to fill it",
+             rest >> 20);
+    return false;
+}
+
+void frames_choose(struct span* span) {
+    if (settings.cache == 0) return;
+    const int saved_errno = errno;
+    struct timespec begin, end;
+    frames_lock();
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    if (ready() && populate_rest(span)) {
+        const size_t pages = span->bytes / FRAME_BYTES;
+        uint64_t* frames = room_for(pages, sizeof *frames);
+        if (frames != NULL) {
+            place(span, frames);
+            munmap(frames, pages * sizeof *frames);
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    frames_result.nanoseconds +=
+        (uint64_t)((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec);
+    frames_unlock();
+    errno = saved_errno;
+}
+
+void frames_forget(struct span* span) {
+    struct placed* placed = span->placed;
+    if (placed == NULL) return;
+    frames_lock();
+    for (size_t page = 0; page < placed->pages; page++) {
+        if (placed->first[page] != (uint32_t)NOWHERE) tally_remove(&first, placed->first[page]);
+        if (placed->now[page] == (uint32_t)NOWHERE) continue;
+        tally_remove(&now, placed->now[page]);
+        population[placed->now[page] / HUGE_FRAMES]--;
+    }
+    frames_unlock();
+    munmap(placed, placed->bytes);
+    span->placed = NULL;
+}

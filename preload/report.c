@@ -1,0 +1,238 @@
+#define _GNU_SOURCE
+#include "preload/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preload/blocks.h"
+#include "preload/counts.h"
+#include "preload/frames.h"
+#include "preload/spans.h"
+#include "preload/system.h"
+#include "preload/transparent.h"
+
+enum { ROOM = 16 << 10, FAR = 700 /* of usually 1024 */ };
+
+static pid_t prepared_by;
+static int errors = STDERR_FILENO;
+
+/* Some programs close stderr before they end, as coreutils do: a second way to it, far from the
+ * numbers that the program's own files get. */
+void report_prepared(void) {
+    prepared_by = getpid();
+    const int second = settings.report ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FAR) : -1;
+    if (second >= 0) errors = second;
+}
+
+/* A child must not keep open what it closes as its stderr. */
+void report_forked(void) {
+    if (errors != STDERR_FILENO) close(errors);
+    errors = STDERR_FILENO;
+}
+
+struct text {
+    char bytes[ROOM];
+    size_t length;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct text* text, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int more = vsnprintf(text->bytes + text->length, ROOM - text->length, format, arguments);
+    va_end(arguments);
+    if (more > 0) text->length += (size_t)more;
+    if (text->length >= ROOM) text->length = ROOM - 1; /* what is too long is cut */
+}
+
+/* Where launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm. */
+static const char* rank(void) {
+    static const char* const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char* value = getenv(names[i]);
+        if (value != NULL && *value && strlen(value) < 12 &&
+            strspn(value, "0123456789") == strlen(value))
+            return value;
+    }
+    return NULL;
+}
+
+/* `settings.path` with %r and %p; without a rank, %r is the process, too. */
+static bool expand(char* into, size_t room) {
+    char process[16];
+    snprintf(process, sizeof process, "%d", (int)getpid());
+    size_t length = 0;
+    for (const char* at = settings.path; *at; at++) {
+        const char one[2] = {*at, '\0'};
+        const char* piece = one;
+        if (at[0] == '%' && (at[1] == 'r' || at[1] == 'p')) {
+            piece = at[1] == 'r' && rank() ? rank() : process;
+            at++;
+        }
+        if (length + strlen(piece) >= room) return false;
+        strcpy(into + length, piece);
+        length += strlen(piece);
+    }
+    into[length] = '\0';
+    return true;
+}
+
+/* As "1.2 GiB". */
+struct shown {
+    char text[16];
+};
+static struct shown size_shown(size_t bytes) {
+    static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    struct shown shown;
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(shown.text, sizeof shown.text, "%.*f %s", value < 9.95 && unit > 0, value,
+             units[unit]);
+    return shown;
+}
+#define SHOW(bytes) size_shown(bytes).text
+
+static const char* const kinds_shown[PAGE_KINDS] = {
+    "on 1 GiB pages of the pool", "on 2 MiB pages of the pool",
+    "on transparent huge pages where there are", "on pages as they come"};
+
+/* Of the pages whose frames were chosen, in percent. */
+static double share(size_t pages) {
+    return frames_result.pages ? 100.0 * (double)pages / (double)frames_result.pages : 0;
+}
+
+static void in_words(struct text* text) {
+    add(text, "pagelens run: %s (process %d%s%s): %zu large blocks, of %s and more",
+        program_invocation_short_name, (int)getpid(), rank() ? ", rank " : "", rank() ? rank() : "",
+        counts.blocks, SHOW(settings.large));
+    if (counts.blocks > 0)
+        add(text, "; at the peak %zu with %s", counts.peak_blocks, SHOW(counts.peak_bytes));
+    add(text, "\n");
+    for (int kind = 0; kind < PAGE_KINDS; kind++)
+        if (counts.peak_mapped[kind] > 0)
+            add(text, "  %s %s\n", SHOW(counts.peak_mapped[kind]), kinds_shown[kind]);
+    if (counts.seen > 0)
+        add(text, "  transparent huge pages: %.0f%% of the %s that were in use\n",
+            100.0 * (double)counts.seen_huge / (double)counts.seen, SHOW(counts.seen));
+    if (counts.mappings > 0)
+        add(text,
+            "  %zu mappings of the program's own, %s, on transparent huge pages where there are\n",
+            counts.mappings, SHOW(counts.mapping_bytes));
+    if (settings.period > 0)
+        add(text, "  staggered: %zu blocks, by up to %s of a period of %s\n", counts.staggered,
+            SHOW(counts.most_offset), SHOW(settings.period));
+    if (frames_result.pages > 0)
+        add(text,
+            "  conflict share: %.1f%%, %.1f%% with the frames that came first; of %s in a cache of "
+            "%s%s\n"
+            "  frames: %zu exchanged, %zu looked at, in %.1f s\n",
+            share(frames_result.sharing), share(frames_result.sharing_first),
+            SHOW(frames_result.pages << 12), SHOW(settings.cache),
+            settings.guest ? " (frames of a virtual machine: the host's decide)" : "",
+            frames_result.exchanged, frames_result.tried, 1e-9 * (double)frames_result.nanoseconds);
+    if (counts.peak_bytes > 0)
+        add(text, "  outside of blocks, at the peak: %s\n", SHOW(counts.peak_gaps));
+    if (counts.refused > 0)
+        add(text, "  %zu blocks left to the program's allocator\n", counts.refused);
+    if (counts.forks > 0)
+        add(text, "  forks: %zu, for which %s on pages of the pool were copied\n", counts.forks,
+            SHOW(counts.copied));
+}
+
+static void add_string(struct text* text, const char* string) {
+    add(text, "\"");
+    for (; *string; string++)
+        if (*string == '"' || *string == '\\' || (unsigned char)*string < ' ')
+            add(text, "\\u%04x", (unsigned char)*string);
+        else
+            add(text, "%c", *string);
+    add(text, "\"");
+}
+
+static void add_bytes_by_kind(struct text* text, const char* name, const size_t* bytes) {
+    add(text, ", \"%s\": {", name);
+    for (int kind = 0; kind < PAGE_KINDS; kind++)
+        add(text, "%s\"%s\": %zu", kind ? ", " : "", page_kind_name((enum page_kind)kind),
+            bytes[kind]);
+    add(text, "}");
+}
+
+static void in_json(struct text* text) {
+    add(text, "{\"schema\": \"pagelens run\", \"version\": 1, \"program\": ");
+    add_string(text, program_invocation_name);
+    add(text, ", \"process\": %d, \"rank\": %s", (int)getpid(), rank() ? rank() : "null");
+    add(text, ", \"pages\": \"%s\", \"large_bytes\": %zu", page_kind_name(settings.pages),
+        settings.large);
+    add(text, ", \"blocks\": %zu, \"bytes\": %zu", counts.blocks, counts.bytes);
+    add(text, ", \"peak_blocks\": %zu, \"peak_bytes\": %zu", counts.peak_blocks, counts.peak_bytes);
+    add_bytes_by_kind(text, "peak_bytes_on", counts.peak_mapped);
+    add(text, ", \"peak_bytes_outside_blocks\": %zu", counts.peak_gaps);
+    add(text, ", \"transparent\": {\"seen_bytes\": %zu, \"huge_bytes\": %zu}", counts.seen,
+        counts.seen_huge);
+    add(text, ", \"mappings\": {\"count\": %zu, \"bytes\": %zu}", counts.mappings,
+        counts.mapping_bytes);
+    add(text, ", \"stagger\": {\"period_bytes\": %zu, \"blocks\": %zu, \"most_bytes\": %zu}",
+        settings.period, counts.staggered, counts.most_offset);
+    add(text, ", \"frames\": {\"cache_bytes\": %" PRIu64 ", \"frames_of\": \"%s\", \"pages\": %zu",
+        settings.cache, settings.guest ? "guest" : "machine", frames_result.pages);
+    add(text, ", \"sharing_first\": %zu, \"sharing\": %zu, \"looked_at\": %zu, \"exchanged\": %zu",
+        frames_result.sharing_first, frames_result.sharing, frames_result.tried,
+        frames_result.exchanged);
+    add(text, ", \"seconds\": %.6f}", 1e-9 * (double)frames_result.nanoseconds);
+    add(text, ", \"refused_blocks\": %zu", counts.refused);
+    add(text, ", \"forks\": {\"count\": %zu, \"copied_bytes\": %zu}", counts.forks, counts.copied);
+    add(text, ", \"said\": [");
+    const char* said;
+    for (size_t i = 0; (said = said_line(i)) != NULL; i++) {
+        if (i > 0) add(text, ", ");
+        add_string(text, said);
+    }
+    add(text, "]}\n");
+}
+
+static bool write_all(int file, const struct text* text) {
+    for (size_t at = 0; at < text->length;) {
+        const ssize_t wrote = write(file, text->bytes + at, text->length - at);
+        if (wrote < 0 && errno != EINTR) return false;
+        if (wrote > 0) at += (size_t)wrote;
+    }
+    return true;
+}
+
+/* Whole under its name, or not there. */
+static bool write_file(const char* path, const struct text* text) {
+    char partial[PATH_MAX + 16];
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    const int file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0) return false;
+    const bool written = write_all(file, text);
+    return close(file) == 0 && written && rename(partial, path) == 0;
+}
+
+/* Processes that a program runs beside its own work say nothing, unless they had large blocks. */
+__attribute__((destructor)) static void report(void) {
+    if (!settings.report || prepared_by != getpid()) return;
+    if (settings.main != 0 && settings.main != getpid() && counts.blocks == 0) return;
+    static struct text text;
+    blocks_lock();
+    for (const struct span* span = spans_first(); span; span = span->after) transparent_look(span);
+    blocks_unlock();
+    (settings.json ? in_json : in_words)(&text);
+    if (*settings.path == '\0') {
+        write_all(errors, &text);
+        return;
+    }
+    char path[PATH_MAX];
+    if (!expand(path, sizeof path) || !write_file(path, &text))
+        say_once("--report %s: cannot be written (%s)", settings.path, strerror(errno));
+}

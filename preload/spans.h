@@ -1,0 +1,53 @@
+/*
+ * Spans: memory from the kernel on the pages that were asked for, from which blocks are cut.
+ *
+ * All lie in one territory of the address space, so that "is this pointer ours?" is one comparison.
+ * Nothing is reserved in it: what is not a span is free for others, as everywhere.
+ */
+#ifndef PAGELENS_RUN_SPANS_H
+#define PAGELENS_RUN_SPANS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "preload/settings.h"
+
+struct territory {
+    uintptr_t base;
+    size_t bytes;
+};
+extern struct territory territory; /* until territory_open() all addresses */
+
+struct placed; /* frames.c */
+
+struct span {
+    struct span *before, *after; /* by address */
+    uintptr_t start;
+    size_t bytes;
+    size_t part[PAGE_KINDS]; /* bytes on pages of each kind, which lie in this order */
+    struct range* idle;      /* the one range, where nothing of the span is in use */
+    struct placed* placed;   /* its frames, where they were chosen */
+    void* copy;              /* of the pool's pages, while the process forks */
+};
+
+/* Where the territory lies: the same in every call. */
+uintptr_t territory_start(void);
+void territory_open(void);
+
+/* Bytes that a span for `bytes` has: at least as many, in whole pages of 1 GiB or 2 MiB. */
+size_t span_size(size_t bytes);
+
+/* These three with the lock of blocks.c. */
+struct span* span_reserve(size_t bytes); /* address space only; NULL without any */
+void span_unlink(struct span* span);     /* its memory is the caller's to unmap */
+struct span* spans_first(void);
+
+/* Puts memory under a reserved span; false if there is none. Without the lock. */
+bool span_fill(struct span* span);
+
+static inline size_t span_pool_bytes(const struct span* span) {
+    return span->part[PAGES_1G] + span->part[PAGES_2M];
+}
+
+#endif

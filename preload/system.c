@@ -1,0 +1,144 @@
+#define _GNU_SOURCE
+#include "preload/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+bool read_text(const char* path, char* text, size_t room) {
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    size_t have = 0;
+    ssize_t got;
+    while (have + 1 < room && (got = read(file, text + have, room - 1 - have)) > 0)
+        have += (size_t)got;
+    close(file);
+    text[have] = '\0';
+    return have > 0;
+}
+
+static bool read_count(const char* path, uint64_t* value) {
+    char text[64];
+    return read_text(path, text, sizeof text) && sscanf(text, "%" SCNu64, value) == 1;
+}
+
+/* Free pages that nobody has reserved, and those that the pool may still grow by. */
+size_t pool_pages(size_t page_bytes) {
+    static const char* const names[] = {"free_hugepages", "resv_hugepages",
+                                        "nr_overcommit_hugepages", "surplus_hugepages"};
+    uint64_t of[4];
+    for (size_t i = 0; i < 4; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "/sys/kernel/mm/hugepages/hugepages-%zukB/%s", page_bytes >> 10,
+                 names[i]);
+        if (!read_count(path, &of[i])) return 0;
+    }
+    return (of[0] > of[1] ? of[0] - of[1] : 0) + (of[2] > of[3] ? of[2] - of[3] : 0);
+}
+
+bool transparent_possible(void) {
+    char text[64];
+    if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) > 0) return false;
+    return read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) &&
+           strstr(text, "[never]") == NULL;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* What a control group and those above it leave, of version 2; UINT64_MAX where nothing limits. */
+static uint64_t group_available(char* path, size_t root_length) {
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        char file[PATH_MAX + 32];
+        uint64_t limit, used;
+        snprintf(file, sizeof file, "%s/memory.max", path);
+        if (read_count(file, &limit)) { /* not where it is "max" */
+            snprintf(file, sizeof file, "%s/memory.current", path);
+            if (read_count(file, &used)) least = less(least, limit > used ? limit - used : 0);
+        }
+        char* last = strrchr(path, '/');
+        if (last == NULL || (size_t)(last - path) < root_length) return least;
+        *last = '\0';
+    }
+}
+
+uint64_t memory_available(void) {
+    static const char root[] = "/sys/fs/cgroup";
+    char text[4096], path[PATH_MAX];
+    uint64_t kib, least = UINT64_MAX;
+    const char* line;
+    if (read_text("/proc/meminfo", text, sizeof text) &&
+        (line = strstr(text, "MemAvailable:")) != NULL && sscanf(line, "%*s %" SCNu64, &kib) == 1)
+        least = kib << 10;
+    if (read_text("/proc/self/cgroup", text, sizeof text) &&
+        (line = strstr(text, "0::/")) != NULL) {
+        snprintf(path, sizeof path, "%s%.*s", root, (int)strcspn(line + 3, "\n"), line + 3);
+        least = less(least, group_available(path, sizeof root - 1));
+    }
+    return least;
+}
+
+void* map_memory(void* hint, size_t bytes, int protection, int flags) {
+    return (void*)syscall(SYS_mmap, hint, bytes, protection, flags, -1, 0);
+}
+
+/* For kernels before 5.14: the kernel writes to each page, and says EFAULT where a touch would be a
+ * SIGBUS. */
+static bool touch(char* start, size_t bytes, size_t page_bytes) {
+    const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    if (zeros < 0) return false;
+    bool done = true;
+    for (size_t at = 0; at < bytes && done; at += page_bytes)
+        done = read(zeros, start + at, 1) == 1;
+    const int why = errno;
+    close(zeros);
+    errno = why;
+    return done;
+}
+
+bool populate(void* start, size_t bytes, size_t page_bytes) {
+    while (madvise(start, bytes, MADV_POPULATE_WRITE) != 0) {
+        if (errno == EINTR || errno == EAGAIN) continue;
+        return errno == EINVAL && touch(start, bytes, page_bytes);
+    }
+    return true;
+}
+
+enum { MOST_SAID = 16 };
+static const char* formats[MOST_SAID];
+static char said[MOST_SAID][256];
+
+const char* said_line(size_t i) { return i < MOST_SAID && said[i][0] ? said[i] : NULL; }
+
+void say_once(const char* format, ...) {
+    size_t i = 0;
+    for (const char* before = NULL; i < MOST_SAID; i++, before = NULL) {
+        if (__atomic_compare_exchange_n(&formats[i], &before, format, 0, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            break;
+        if (before == format) return;
+    }
+    if (i == MOST_SAID) return;
+    const int saved_errno = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(said[i], sizeof *said, format, arguments);
+    va_end(arguments);
+    char line[sizeof *said + 32];
+    const int length = snprintf(line, sizeof line, "pagelens run: %s\n", said[i]);
+    if (write(STDERR_FILENO, line, (size_t)length) < 0) errno = 0; /* nobody is there to be told */
+    errno = saved_errno;
+}

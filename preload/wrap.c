@@ -1,0 +1,265 @@
+/*
+ * Preloaded by `pagelens run`: large blocks come from memory of our own choice, everything else
+ * from the next allocator in the search order.
+ *
+ * What must hold: a small block costs one comparison more than without us. Results, errno and
+ * alignment are those of the C library. Whatever is wrong with the settings or the machine, the
+ * program runs as without us, after one line on stderr. A program with an allocator of its own in
+ * the executable never comes here; a preloaded or linked one gives the small blocks.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hooks/bootstrap_pool.h"
+#include "hooks/next_functions.h"
+#include "preload/blocks.h"
+#include "preload/counts.h"
+#include "preload/fork.h"
+#include "preload/report.h"
+#include "preload/spans.h"
+#include "preload/system.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum { PAGE_BYTES = 4096 };
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* Sizes below go to the next allocator at once; none until that is known. */
+static size_t small;
+static bool active; /* the settings are sound */
+
+/* Whether an address may be ours; every one may until the territory is open. */
+static inline bool may_be_ours(const void* block) {
+    return (uintptr_t)block - territory.base < territory.bytes;
+}
+
+/* At the beginning of the territory; NULL where it cannot be. */
+static struct bootstrap_pool* pool(void) {
+    static struct bootstrap_pool* mapped;
+    if (mapped == NULL) {
+        void* at = map_memory((void*)territory_start(), sizeof *mapped, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS);
+        if (at == (void*)territory_start()) mapped = at;
+    }
+    return mapped;
+}
+
+static bool in_pool(const void* block) {
+    return (uintptr_t)block - territory_start() < sizeof(struct bootstrap_pool);
+}
+
+static void* from_pool(size_t alignment, size_t size) {
+    return pool() ? pool_take(pool(), alignment, size) : NULL;
+}
+
+static bool is_large(size_t size) { return active && size >= small && size <= PTRDIFF_MAX; }
+
+static bool power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+/* A large block, aligned as the caller says; NULL: the next allocator is to give it. */
+static void* large(size_t size, size_t alignment, bool zeroed) {
+    return is_large(size) && power_of_two(alignment) ? blocks_take(size, alignment, zeroed) : NULL;
+}
+
+static __attribute__((noinline)) void* malloc_slowly(size_t size) {
+    if (!usable()) return from_pool(0, size);
+    void* block = large(size, 1, false);
+    return block ? block : real.malloc(size);
+}
+
+EXPORT void* malloc(size_t size) {
+    if (LIKELY(size < small)) return real.malloc(size);
+    return malloc_slowly(size);
+}
+
+EXPORT void* calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX; /* its refusal is calloc's */
+    if (LIKELY(bytes < small)) return real.calloc(count, size);
+    if (!usable()) return from_pool(0, bytes);
+    void* block = large(bytes, 1, true);
+    return block ? block : real.calloc(count, size);
+}
+
+static __attribute__((noinline)) void free_slowly(void* block) {
+    if (block == NULL || in_pool(block)) return;
+    if (active && blocks_give(block)) return;
+    if (usable()) real.free(block);
+}
+
+EXPORT void free(void* block) {
+    if (LIKELY(!may_be_ours(block)))
+        real.free(block);
+    else
+        free_slowly(block);
+}
+
+/* As much of the old block as the new one holds. */
+static void* copied(void* block, const void* old, size_t old_size, size_t size) {
+    return block ? memcpy(block, old, old_size < size ? old_size : size) : NULL;
+}
+
+static void* realloc_pool_block(void* old, size_t size) {
+    return copied(malloc(size), old, pool_block_size(old), size); /* the pool takes nothing back */
+}
+
+/* Of a block of the next allocator: it moves to ours when it becomes large. */
+static void* realloc_next(void* old, size_t size) {
+    const size_t had = real.malloc_usable_size(old);
+    void* block = had < small ? large(size, 1, false) : NULL; /* else refused before, or not ours */
+    if (block == NULL) return real.realloc(old, size);
+    copied(block, old, had, size);
+    real.free(old);
+    return block;
+}
+
+/* Of a block of ours with `had` bytes. Where it must move it has a quarter more, so that one that
+ * grows step by step is not copied at each. */
+static void* realloc_ours(void* old, size_t had, size_t size) {
+    if (size == 0) {
+        blocks_give(old);
+        return NULL;
+    }
+    if (blocks_resize(old, size)) return old;
+    void* block = large(size + size / 4, 1, false);
+    if (block == NULL) block = malloc(size);
+    if (copied(block, old, had, size) == NULL) return NULL;
+    blocks_give(old);
+    return block;
+}
+
+static __attribute__((noinline)) void* realloc_slowly(void* old, size_t size) {
+    if (old == NULL) return malloc(size);
+    if (in_pool(old)) return realloc_pool_block(old, size);
+    if (!usable()) return from_pool(0, size);
+    const size_t had = active && may_be_ours(old) ? blocks_usable(old) : 0;
+    if (had > 0) return realloc_ours(old, had, size);
+    return is_large(size) ? realloc_next(old, size) : real.realloc(old, size);
+}
+
+EXPORT void* realloc(void* old, size_t size) {
+    if (LIKELY(size < small && !may_be_ours(old))) return real.realloc(old, size);
+    return realloc_slowly(old, size);
+}
+
+EXPORT void* reallocarray(void* old, size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return realloc(old, bytes);
+}
+
+EXPORT void* aligned_alloc(size_t alignment, size_t size) {
+    if (!usable()) return from_pool(alignment, size);
+    void* block = large(size, alignment, false);
+    return block ? block : real.aligned_alloc(alignment, size);
+}
+
+EXPORT void* memalign(size_t alignment, size_t size) {
+    if (!usable()) return from_pool(alignment, size);
+    void* block = large(size, alignment, false);
+    return block ? block : real.memalign(alignment, size);
+}
+
+EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
+    if (!usable()) return (*result = from_pool(alignment, size)) == NULL ? ENOMEM : 0;
+    void* block = alignment % sizeof(void*) == 0 ? large(size, alignment, false) : NULL;
+    if (block == NULL) return real.posix_memalign(result, alignment, size);
+    *result = block;
+    return 0;
+}
+
+EXPORT void* valloc(size_t size) {
+    if (!usable()) return NULL;
+    void* block = large(size, PAGE_BYTES, false);
+    return block ? block : real.valloc(size);
+}
+
+EXPORT void* pvalloc(size_t size) {
+    if (!usable()) return NULL;
+    void* block = size <= PTRDIFF_MAX ? large(round_up(size, PAGE_BYTES), PAGE_BYTES, false) : NULL;
+    return block ? block : real.pvalloc(size);
+}
+
+EXPORT size_t malloc_usable_size(void* block) {
+    if (may_be_ours(block)) {
+        if (block == NULL) return 0;
+        if (in_pool(block)) return pool_block_size(block);
+        const size_t bytes = active ? blocks_usable(block) : 0;
+        if (bytes > 0) return bytes;
+        if (!usable()) return 0;
+    }
+    return real.malloc_usable_size(block);
+}
+
+/* A mapping of the program's own that large pages suit: nobody may cut a page of the pool at 4 KiB,
+ * as the program may its mapping, so these are transparent ones, where 2 MiB begin. */
+static bool suits(const void* hint, size_t size, int protection, int flags) {
+    const int wanted = MAP_PRIVATE | MAP_ANONYMOUS;
+    return active && settings.pages != PAGES_4K && hint == NULL && size >= MIB(2) &&
+           size >= small && size <= PTRDIFF_MAX && (protection & PROT_WRITE) &&
+           (flags & ~MAP_POPULATE) == wanted;
+}
+
+static void* map_aligned(size_t size, int protection, int flags) {
+    const size_t bytes = round_up(size, PAGE_BYTES);
+    /* Pages are only given once they are the right ones. */
+    char* room = real.mmap(NULL, bytes + MIB(2), protection, flags & ~MAP_POPULATE, -1, 0);
+    if (room == MAP_FAILED) return MAP_FAILED;
+    char* at = (char*)round_up((uintptr_t)room, MIB(2));
+    if (at > room) munmap(room, (size_t)(at - room));
+    if (at < room + MIB(2)) munmap(at + bytes, (size_t)(room + MIB(2) - at));
+    if (madvise(at, bytes, MADV_HUGEPAGE) == 0) {
+        __atomic_fetch_add(&counts.mappings, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&counts.mapping_bytes, bytes, __ATOMIC_RELAXED);
+    }
+    if (flags & MAP_POPULATE) populate(at, bytes, PAGE_BYTES);
+    return at;
+}
+
+static void* map_suitable(const void* hint, size_t size, int protection, int flags) {
+    if (!suits(hint, size, protection, flags)) return MAP_FAILED;
+    const int saved_errno = errno;
+    void* at = map_aligned(size, protection, flags);
+    errno = saved_errno;
+    return at;
+}
+
+EXPORT void* mmap(void* hint, size_t size, int protection, int flags, int file, off_t offset) {
+    if (!usable()) return MAP_FAILED;
+    void* at = map_suitable(hint, size, protection, flags);
+    return at != MAP_FAILED ? at : real.mmap(hint, size, protection, flags, file, offset);
+}
+
+EXPORT void* mmap64(void* hint, size_t size, int protection, int flags, int file, off64_t offset) {
+    if (!usable()) return MAP_FAILED;
+    void* at = map_suitable(hint, size, protection, flags);
+    return at != MAP_FAILED ? at : real.mmap64(hint, size, protection, flags, file, offset);
+}
+
+static const char* read_settings(void) {
+    const char* text = getenv("PAGELENS_RUN");
+    if (text == NULL) return "it is not set; `pagelens run` sets it";
+    if (sysconf(_SC_PAGESIZE) != PAGE_BYTES) return "this kernel's pages are not of 4 KiB";
+    return settings_parse(text, &settings);
+}
+
+__attribute__((constructor)) static void begin(void) {
+    const int saved_errno = errno;
+    usable();
+    const char* wrong = read_settings();
+    territory_open();
+    if (wrong == NULL) {
+        fork_prepared();
+        report_prepared();
+    } else {
+        say_once("PAGELENS_RUN: %s; the program runs as without it", wrong);
+    }
+    active = wrong == NULL;
+    small = active ? settings.large : SIZE_MAX;
+    errno = saved_errno;
+}

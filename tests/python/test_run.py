@@ -1,0 +1,479 @@
+"""`pagelens run`: programs do the same with it as without, and their large blocks lie where they were to."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
+from test_interposer import ALLOCATIONS, THREADS
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+MIB = 1 << 20
+
+every_option = pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
+
+
+@pytest.fixture(scope="session")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Threads that allocate at random and verify what is in their blocks."""
+    return build(PROGRAMS / "blocks.c", tmp_path_factory.mktemp("run") / "blocks")
+
+
+def same_with_and_without(command: list[str | Path], settings: str, env: dict[str, str] | None = None) -> str:
+    """What a program prints, which the library must not change."""
+    plain, preloaded = run(command, None, env), run(command, settings, env)
+    assert (preloaded.returncode, preloaded.stdout) == (plain.returncode, plain.stdout)
+    assert plain.returncode == 0
+    lines = [line for line in preloaded.stderr.splitlines() if not line.startswith("pagelens run: ")]
+    assert lines == plain.stderr.splitlines()
+    return plain.stdout
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What the interposer is tested with: every function at its edges, and threads that fork."""
+    folder = tmp_path_factory.mktemp("edges")
+    for name, source in (("edges.c", ALLOCATIONS), ("threads.c", THREADS)):
+        (folder / name).write_text(source)
+        build(folder / name, folder / name[:-2], "-fno-builtin", "-w")
+    return [folder / "edges", folder / "threads"]
+
+
+@every_option
+def test_every_function_gives_what_the_c_library_gives(programs: list[Path], settings: str) -> None:
+    for program in programs:
+        same_with_and_without([program], settings)
+
+
+@every_option
+def test_threads_find_in_their_blocks_what_they_wrote(blocks: Path, settings: str) -> None:
+    same_with_and_without([blocks, "64", "60"], settings)
+
+
+@every_option
+def test_programs_of_the_field_print_the_same(examples: Path, settings: str) -> None:
+    for command in ("cg-omp 12 3", "fe 6 3", "hydro 8 3", "heat 200 5"):
+        program, *arguments = command.split()
+        same_with_and_without([examples / program, *arguments], settings)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/usr/bin/sort", "/etc/passwd"],
+        ["/bin/sh", "-c", "echo a; (echo b | cat); exec ls /"],
+        ["/usr/bin/python3", "-c", "import json, threading; a = bytearray(1 << 22); print(len(a))"],
+        ["/usr/bin/g++", "--version"],
+    ],
+    ids=["sort", "sh", "python", "g++"],
+)
+def test_programs_as_they_come(command: list[str | Path]) -> None:
+    same_with_and_without(command, "pages=thp,period=4096,large=4096")
+
+
+@pytest.mark.parametrize("name", ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
+@pytest.mark.parametrize("settings", [OPTIONS["thp"], OPTIONS["2m-stagger"]], ids=["thp", "2m-stagger"])
+def test_another_allocator_gives_the_small_blocks(
+    blocks: Path, examples: Path, tmp_path: Path, name: str, settings: str
+) -> None:
+    library = Path("/usr/lib/x86_64-linux-gnu") / name
+    if not library.exists():
+        pytest.skip(f"{name} is not installed")
+    env = {"LD_PRELOAD": str(library)}
+    same_with_and_without([blocks, "8", "60"], settings, env)
+    same_with_and_without([examples / "hydro", "8", "3"], settings, env)  # C++: operator new is its own
+    assert reported([blocks, "2", "60"], settings, tmp_path, env=env)["blocks"] > 0
+
+
+def test_a_program_with_its_own_allocator_keeps_it(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    program = compile_c("""
+        #include <stddef.h>
+        #include <stdio.h>
+        static char memory[8 << 20] __attribute__((aligned(16)));
+        static size_t used;
+        void *malloc(size_t n) { void *p = memory + used; used += (n + 15) & ~(size_t)15; return p; }
+        void free(void *p) { (void)p; }
+        void *calloc(size_t n, size_t m) { return malloc(n * m); }
+        void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
+        int main(void) {
+            char *p = malloc(4 << 20);
+            printf("%d\\n", p >= memory && p < memory + sizeof memory);
+        }
+    """)
+    assert same_with_and_without([program], OPTIONS["thp"]) == "1\n"
+    assert reported([program], OPTIONS["thp"], tmp_path)["blocks"] == 0
+
+
+HELD = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    int main(int words, char **word) {
+        void *held[64];
+        for (int i = 0; i < atoi(word[1]); i++) memset(held[i] = malloc(5 << 20), 1, 5 << 20);
+        for (int i = 0; i < atoi(word[1]); i++) printf("%d\\n", (int)((size_t)held[i] % (1 << 17)));
+    }
+"""
+
+
+def test_blocks_are_on_pages_of_the_pool(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    with pool(32):
+        report = reported([compile_c(HELD), "6"], "pages=2m", tmp_path)
+    assert report["peak_bytes_on"]["2m"] >= 30 * MIB
+    assert report["peak_bytes_on"]["thp"] == report["peak_bytes_on"]["4k"] == 0
+    assert report["said"] == []
+
+
+def test_a_dry_pool_falls_to_transparent_pages_and_says_so(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pool(4):
+        report = reported([compile_c(HELD), "6"], "pages=2m", tmp_path)
+    assert report["peak_bytes_on"]["2m"] == 8 * MIB
+    assert report["peak_bytes_on"]["thp"] >= 22 * MIB
+    assert len(report["said"]) == 1
+    assert "of 2 MiB are free in the kernel's pool; vm.nr_hugepages" in report["said"][0]
+
+
+@pytest.mark.parametrize("pages", [0, 6, 64])
+def test_children_have_their_own_copy_whatever_is_in_the_pool(
+    blocks: Path, tmp_path: Path, pages: int
+) -> None:
+    with pool(pages):
+        report = reported([blocks, "3", "60", "2"], "pages=2m", tmp_path)
+    assert (report["forks"]["copied_bytes"] > 0) == (pages > 0)
+
+
+def test_transparent_pages_are_huge(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        pytest.skip("transparent huge pages are off")
+    report = reported([compile_c(HELD), "6"], "pages=thp", tmp_path)
+    seen = report["transparent"]
+    if seen["seen_bytes"] == 0:
+        pytest.skip("this kernel does not say which pages are huge")
+    assert seen["huge_bytes"] > 0.5 * seen["seen_bytes"]  # memory may be in pieces
+
+
+def test_staggered_blocks_begin_all_over_the_period(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    done = run([compile_c(HELD), "8"], "period=131072")
+    offsets = [int(line) for line in done.stdout.split()]
+    assert offsets[0] == 0
+    assert all(offset % 64 == 0 for offset in offsets)
+    ring = sorted(offsets)
+    gaps = [after - before for before, after in pairwise([*ring, ring[0] + 131072])]
+    assert min(gaps) > 131072 / 12  # of 8 golden-ratio points, the least gap is 0.618^5
+    report = reported([compile_c(HELD), "8"], "period=131072", tmp_path)
+    assert report["stagger"] == {"period_bytes": 131072, "blocks": 7, "most_bytes": max(offsets)}
+
+
+def test_a_block_freed_and_asked_for_again_has_its_old_place(compile_c: Callable[[str], Path]) -> None:
+    program = compile_c("""
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) {
+            enum { N = 6 };
+            uintptr_t first[N];
+            int same = 0;
+            for (int step = 0; step < 5; step++) {
+                void *held[N];
+                for (int i = 0; i < N; i++) held[i] = malloc(3 << 20);
+                for (int i = 0; i < N; i++) {
+                    if (step == 0) first[i] = (uintptr_t)held[i];
+                    same += first[i] == (uintptr_t)held[i];
+                }
+                for (int i = 0; i < N; i++) free(held[i]);
+            }
+            printf("%d\\n", same);
+        }
+    """)
+    assert run([program], "pages=thp,period=131072").stdout == "30\n"
+
+
+def test_growing_step_by_step_copies_seldom(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    program = compile_c("""
+        #include <stdlib.h>
+        int main(void) {
+            char *block = malloc(1 << 20);
+            for (size_t size = 1 << 20; size <= 64 << 20; size += 1 << 16) {
+                block = realloc(block, size);
+                block[size - 1] = 1;
+            }
+        }
+    """)
+    report = reported([program], "pages=thp", tmp_path)
+    assert report["blocks"] < 30  # of 1,000 steps
+
+
+# Holds blocks, and says of a cache of so many bytes how many of their pages share a slot, of how many.
+SHARES = """
+    #include <fcntl.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(int words, char **word) {
+        enum { BLOCKS = 6, MIB = 6, PAGES = MIB << 8 };
+        const size_t slots = strtoull(word[1], 0, 10) / 4096;
+        static uint64_t frames[BLOCKS * PAGES];
+        unsigned char *counts = calloc(slots, 1);
+        const int pagemap = open("/proc/self/pagemap", O_RDONLY);
+        for (int i = 0; i < BLOCKS; i++) {
+            char *block = aligned_alloc(4096, MIB << 20);
+            for (size_t at = 0; at < MIB << 20; at += 4096)
+                if (block[at]++) return 1;
+            pread(pagemap, frames + i * PAGES, PAGES * 8, (uintptr_t)block / 4096 * 8);
+        }
+        size_t sharing = 0;
+        for (int i = 0; i < BLOCKS * PAGES; i++) counts[(frames[i] << 9 >> 9) % slots]++;
+        for (int i = 0; i < BLOCKS * PAGES; i++) sharing += counts[(frames[i] << 9 >> 9) % slots] > 1;
+        printf("%zu %d\\n", sharing, BLOCKS * PAGES);
+    }
+"""
+
+
+@pytest.mark.parametrize(("pages", "cache"), [("4k", 64 * MIB), ("thp", 128 * MIB), ("2m", 128 * MIB)])
+def test_frames_are_chosen_so_that_fewer_pages_share_slots(
+    compile_c: Callable[[str], Path], tmp_path: Path, pages: str, cache: int
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("frames are shown to root only")
+    with pool(60 if pages == "2m" else 0):
+        path = tmp_path / "report.json"
+        done = run([compile_c(SHARES), str(cache)], f"pages={pages},cache={cache},json=1,report={path}")
+        assert done.returncode == 0, done.stderr
+    sharing, count = map(int, done.stdout.split())
+    report = json.loads(path.read_text())
+    found = report["frames"]
+    assert found["cache_bytes"] == cache
+    assert count <= found["pages"] <= count + 512 * 6  # whole pages of 2 MiB
+    if pages == "4k" or report["transparent"]["huge_bytes"] == report["transparent"]["seen_bytes"]:
+        assert sharing <= found["sharing"]  # what the program sees itself
+        assert found["sharing"] <= found["sharing_first"]
+        assert sharing < 0.1 * count
+    assert found["looked_at"] >= found["pages"]
+
+
+def test_a_program_larger_than_the_cache_fills_it_evenly(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("frames are shown to root only")
+    found = reported([compile_c(SHARES), str(16 * MIB)], f"cache={16 * MIB}", tmp_path)["frames"]
+    assert found["pages"] == 9 << 10  # 36 MiB: were all even, each slot would hold two or three
+    assert found["sharing"] > 0.9 * found["pages"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("pages=7m", "'pages=7m' is not understood"),
+        ("large=1", "'large=1' is not understood"),
+        ("large=99999999999999999999", "is not understood"),
+        ("period=100000", "'period=100000' is not understood"),
+        ("cache=1", "'cache=1' is not understood"),
+        ("plan=x.toml", "'plan=x.toml' is not understood"),
+        ("\x1b[31m,,=\x07" + "x" * 10_000, "is not understood"),
+        ("report=/" + "x" * 5000, "path is too long"),
+    ],
+)
+def test_settings_that_make_no_sense_are_one_line_and_no_more(settings: str, says: str) -> None:
+    done = run(["/bin/echo", "done"], settings)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+    assert "the program runs as without it" in done.stderr
+    assert done.stderr.isprintable() or done.stderr[:-1].isprintable()
+
+
+def test_without_settings_the_program_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/echo", "done"],
+        env={"LD_PRELOAD": str(LIBRARY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_address_space_the_next_allocator_has_its_turn(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <errno.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/resource.h>
+        int main(void) {
+            const struct rlimit limit = {100 << 20, 100 << 20};
+            setrlimit(RLIMIT_AS, &limit);
+            int count = 0;
+            while (malloc(1100 << 10)) count++;
+            printf("%d %d\\n", count > 80, errno == ENOMEM);
+        }
+    """)
+    assert same_with_and_without([program], OPTIONS["thp"]) == "1 1\n"
+    assert reported([program], OPTIONS["thp"], tmp_path)["refused_blocks"] > 0
+
+
+def test_without_rights_it_runs_all_the_same(blocks: Path, tmp_path: Path) -> None:
+    """As nobody, who sees no frames: what a container has."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root to become nobody")
+    folder = Path("/tmp") / f"pagelens-nobody-{os.getpid()}"
+    folder.mkdir()
+    try:
+        shutil.copy(LIBRARY, folder)
+        shutil.copy(blocks, folder)
+        folder.chmod(0o755)
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+        environment = ["env", f"LD_PRELOAD={folder / LIBRARY.name}"]
+        settings = "PAGELENS_RUN=pages=thp,cache=33554432,large=65536,report="
+        done = run([*words, *environment, settings, folder / "blocks", "4", "60", "1"], None)
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run([blocks, "4", "60", "1"], None).stdout
+
+
+def test_the_command_becomes_the_program(pagelens: Run, examples: Path, tmp_path: Path) -> None:
+    program = examples / "triad"
+    plain = subprocess.run([program, "3", "2"], capture_output=True, text=True, check=True)
+    done = pagelens("run", "--pages", "thp", "--json", "-o", "r.json", "--", program, "3", "2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["pages"], report["large_bytes"]) == ("thp", 131072)
+    assert report["blocks"] >= 3
+    assert report["peak_bytes"] >= 9 * MIB
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_exit_status_signals_and_environment_are_the_programs_own(pagelens: Run) -> None:
+    assert pagelens("run", "--pages", "thp", "--", "sh", "-c", "exit 7").returncode == 7
+    assert pagelens("run", "--pages", "thp", "--", "sh", "-c", "kill -TERM $$").returncode == -15
+    done = pagelens(
+        "run", "--pages", "thp", "--", "sh", "-c", "trap 2>&1; yes | head -1; echo $GLIBC_TUNABLES",
+        env={"GLIBC_TUNABLES": "glibc.malloc.perturb=0"},
+    )  # fmt: skip
+    assert done.stdout == "y\nglibc.malloc.perturb=0:glibc.malloc.hugetlb=1\n"
+
+
+def test_a_report_on_stderr_though_the_program_closes_it(pagelens: Run) -> None:
+    done = pagelens("run", "--pages", "thp", "--large", "64KiB", "--report", "--", "ls", "/")
+    assert done.stderr.startswith("pagelens run: ls (process ")
+    assert "large blocks, of 64 KiB and more" in done.stderr
+
+
+def test_the_machine_decides_the_period(pagelens: Run) -> None:
+    script = ("--", "sh", "-c", "echo $PAGELENS_RUN")
+    done = pagelens("run", "--pages", "2m", "--stagger", "--machine", "red-storm-xt4", *script)
+    assert "period=131072," in done.stdout  # seed 001: addresses 128 KiB apart lie in the same bank
+    done = pagelens("run", "--stagger", "--machine", "red-storm-xt4", *script)
+    assert "period=4096," in done.stdout  # what lies above a small page's bits is not the program's
+    done = pagelens("run", "--frames", "best", "--machine", "cori-knl-cache", *script)
+    assert f"cache={16 << 30}," in done.stdout
+    done = pagelens("run", "--frames", "best", "--machine", "skx-8160", *script)
+    assert "cache=0," in done.stdout
+    assert "no memory-side cache" in done.stderr
+    done = pagelens("run", "--stagger", "--machine", "gone.toml", *script)
+    assert "period=0," in done.stdout
+    assert "--machine gone.toml: cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("run -- true", ["nothing to do", "--pages", "--stagger", "--frames"]),
+        ("run --pages 3m -- true", ["--pages", "3m", "2m"]),
+        ("run --pages 2m -- no-such-app", ["no-such-app", "PATH"]),
+        ("run --pages 2m", []),
+        ("run --pages 2m --period 4KiB -- true", ["--period 4KiB", "--stagger"]),
+        ("run --pages 2m --cache 4MiB -- true", ["--cache 4MiB", "--frames best"]),
+        ("run --stagger --period 3KiB -- true", ["--period 3KiB", "power of two"]),
+        ("run --stagger --period 64B -- true", ["--period 64B", "128 B to 1 GiB"]),
+        ("run --frames best --cache 3MiB -- true", ["--cache 3MiB", "multiple of 2 MiB"]),
+        ("run --frames best --cache 9TiB -- true", ["--cache 9TiB", "1 TiB"]),
+        ("run --frames worst -- true", ["--frames", "worst", "best"]),
+        ("run --pages thp --large 1B -- true", ["--large 1B", "4 KiB"]),
+        ("run --pages thp --large 100000 -- true", ["--large", "unit"]),
+        ("run --stagger --machine red-storm -- true", ["red-storm", "red-storm-xt4"]),
+        ("run --pages thp -o nowhere/x -- true", ["--output nowhere/x", "no folder"]),
+        ("run --pages thp -o / -- true", ["--output /", "folder"]),
+    ],
+)
+def test_wrong_words_are_one_line(in_process: Run, words: str, says: list[str]) -> None:
+    done = in_process(*words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert all(word in done.stderr for word in says), done.stderr
+
+
+def test_static_and_setuid_programs_are_said(pagelens: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.c").write_text('#include <stdio.h>\nint main(void) { puts("one"); }\n')
+    build(tmp_path / "one.c", tmp_path / "static", "-static")
+    done = pagelens("run", "--pages", "thp", "--", "./static")
+    assert (done.returncode, done.stdout) == (0, "one\n")
+    assert done.stderr == (
+        "pagelens run: static is linked statically, and loads no library; link it dynamically; "
+        "it runs without the library\n"
+    )
+    if os.geteuid() == 0:
+        other = build(tmp_path / "one.c", tmp_path / "setuid")
+        os.chown(other, 65534, 65534)
+        other.chmod(0o4755)
+        done = pagelens("run", "--pages", "thp", "--report", "--", "./setuid")
+        assert (done.returncode, done.stdout) == (0, "one\n")
+        assert done.stderr.startswith("pagelens run: setuid is setuid, setgid or has capabilities")
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
+def test_mpi_has_a_report_a_rank(pagelens_command: Path, tmp_path: Path, launcher: str) -> None:
+    mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpicc.{launcher}")
+    if mpirun is None or compiler is None:
+        pytest.skip(f"{launcher} is not installed")
+    program = build(PROGRAMS / "mpi_sum.c", tmp_path / "mpi_sum", compiler=compiler)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    crowd = ["--oversubscribe"] if launcher == "openmpi" else []
+    words = [mpirun, *crowd, "-n", "2", pagelens_command]
+    options = ["run", "--pages", "thp", "--json", "-o", "rank.%r.json", "--", program]
+    done = subprocess.run(
+        [*words, *options],
+        cwd=tmp_path,
+        env={**os.environ, **as_root},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    reports = [json.loads((tmp_path / f"rank.{rank}.json").read_text()) for rank in range(2)]
+    assert [report["rank"] for report in reports] == [0, 1]
+    assert all(report["blocks"] >= 1 for report in reports)
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["rank.0.json", "rank.1.json"]
+
+
+def test_python_with_numpy_and_fork_by_multiprocessing(tmp_path: Path) -> None:
+    script = """
+import multiprocessing, numpy as np
+a = np.arange(3_000_000, dtype=float)
+def part(i):
+    a[i::4] *= 2
+    return float(a[i::4].sum())
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    with multiprocessing.Pool(2) as pool:
+        print(pool.map(part, range(4)), a.sum())
+"""
+    (tmp_path / "script.py").write_text(script)
+    with pool(40):
+        same_with_and_without([sys.executable, tmp_path / "script.py"], "pages=2m")
