@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pagelens.audit.findings import find
-from pagelens.audit.frame_map import read_frame_map
+from pagelens.audit.frame_map import FrameMap, read_frame_map
 from pagelens.audit.model import Audit, Finding, Probe, Severity
 from pagelens.audit.probe import Ground, Job, judge, take
 from pagelens.audit.progress import progress
@@ -98,16 +98,7 @@ def audit(
         with progress("reading frame flags") as report:
             free = None if quick else read_frame_map(system, report)
         found = read_audit(system, model, free)
-        probed = None
-        if size is not None:
-            require_room(found, system, size, page_size)
-            job = Job(size, page_size)
-            with progress(f"taking {format_binary_size(size)}") as report:
-                frames = take(job, report) if found.rights.frames else None
-            with progress("trying remedies") as report:
-                probed = judge(
-                    job, frames, Ground.of(found, model, machine is not None, system, free), report
-                )
+        probed = None if size is None else _probe(Job(size, page_size), found, model, system, free)
     except KeyboardInterrupt:
         raise Interrupted("audit: interrupted; memory that it took is given back") from None
     findings = find(found, probed)
@@ -118,12 +109,24 @@ def audit(
     raise typer.Exit(status(findings, fail_on))
 
 
+def _probe(job: Job, found: Audit, model: Machine, system: System, free: FrameMap | None) -> Probe:
+    """Who may not see frames takes no memory for nothing. Raises UsageError or Failure."""
+    require_room(found, system, job.size, job.pages)
+    frames = None
+    if found.rights.frames:
+        with progress(f"taking {format_binary_size(job.size)}") as report:
+            frames = take(job, report)
+    ground = Ground.of(found, model, not may_be(model, system), system, free)
+    with progress("trying remedies") as report:
+        return judge(job, frames, ground, report)
+
+
 def _detected(system: System) -> Machine:
     return parse_machine(detect(system).to_toml().encode(), "machine")
 
 
-def _is_this(machine: Machine, system: System) -> bool:
-    """Whether a machine file may be this machine's: written here, or of the same kind of processor."""
+def may_be(machine: Machine, system: System) -> bool:
+    """Whether a machine file may be this system's: written by detection, or of the same kind of processor."""
     here = detect(system)
     return machine.name == here.name or (here.base is not None and here.base in machine.base)
 

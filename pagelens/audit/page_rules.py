@@ -87,8 +87,8 @@ def large_pages(audit: Audit) -> Iterator[Finding]:
             Severity.note,
             "large-pages-asked",
             "Programs get 2 MiB pages only where they ask for them (madvise).",
-            "glibc asks for all of malloc's memory where it is told to.",
-            ("GLIBC_TUNABLES=glibc.malloc.hugetlb=1 ./app",),
+            "Preloaded, pagelens asks for all of a program's large blocks.",
+            ("pagelens run --pages thp -- ./app",),
         )
     wanted = (thp.faults or 0) + (thp.fallbacks or 0)
     if wanted and (thp.fallbacks or 0) >= MANY_FALLBACKS * wanted:

@@ -77,11 +77,13 @@ def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Pr
     """What the frames do, and what each remedy's would."""
     yardstick = ground.yardstick()
     ways = list(_ways(job, frames, ground))
-    placements = []
+    placements, missing = [], []
     for done, way in enumerate(ways):
         report(done, len(ways))
         chosen = way.frames()
-        if chosen is not None:
+        if chosen is None:
+            missing.append(way.title)
+        else:
             effect = yardstick.effect(chosen)
             placements.append(
                 Placement(way.name, way.title, way.source, effect, large_share(chosen), way.remedy)
@@ -94,8 +96,13 @@ def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Pr
         verified=frames is not None and not ground.foreign and not in_virtual_machine(),
         nodes=ground.nodes(frames),
         placements=tuple(placements),
-        notes=tuple(_notes(frames, ground, yardstick)),
+        notes=(*_notes(frames, ground, yardstick), *_not_to_be_had(missing)),
     )
+
+
+def _not_to_be_had(titles: list[str]) -> Iterator[str]:
+    if titles:
+        yield f"For a job of this size there are no frames by the model: {'; '.join(titles)}."
 
 
 def _notes(frames: Frames | None, ground: Ground, yardstick: Yardstick) -> Iterator[str]:
@@ -147,8 +154,9 @@ def _ways(job: Job, frames: Frames | None, ground: Ground) -> Iterator[_Way]:
         nodes = [node.number for node in ground.audit.nodes if node.processors != 0]
         sort = (*PREPARE[:1], "modprobe zonesort_module", *sort_nodes(nodes))
         yield _Way("aged+zonesort", "caches dropped, zonesort", source, lambda: supply.sorted(pages), sort)
-        run = "pagelens run --frames best -- ./app"
+        run = "sudo pagelens run --frames best -- ./app"
         yield _Way("coloured", "frames chosen evenly", source, lambda: supply.evenly(pages), (run,))
-    as_it_is = frames if frames is not None else supply.random(pages)
-    half = MEASURED if frames is not None else source
-    yield _Way("half", "half the footprint", half, lambda: as_it_is[: pages // 2])
+    if frames is not None:
+        yield _Way("half", "half the footprint", MEASURED, lambda: frames[: pages // 2])
+    else:
+        yield _Way("half", "half the footprint", source, lambda: supply.random(pages // 2))

@@ -14,8 +14,10 @@ FILTER_SHARE = 0.01  # of lines that do not fit into the snoop filter
 def of_probe(probe: Probe) -> Iterator[Finding]:
     """None where its frames were not seen; what is good needs no remedy."""
     for finding in _all(probe):
-        good = finding.severity is Severity.good
-        yield replace(finding, why="Nothing needs to be done.", remedy=()) if good else finding
+        if finding.severity is Severity.good:
+            yield replace(finding, why="Nothing needs to be done.", remedy=())
+        else:
+            yield finding if probe.verified else replace(finding, seen=f"Unverified: {finding.seen}")
 
 
 def _all(probe: Probe) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ _KERNELS = 1 << 18  # frames at the bottom of a machine that is not here: nobody
 
 @dataclass(frozen=True)
 class Supply:
-    """Frames that are free, droppable, movable or none of these."""
+    """Frames that are free, droppable, movable or none of these; None of a remedy where they are too few."""
 
     map: FrameMap
     zoneinfo: str  # of this machine; empty for one by rule
@@ -47,27 +47,35 @@ class Supply:
         """Whether it is this machine's."""
         return bool(self.zoneinfo)
 
-    def random(self, pages: int) -> Frames:
+    def random(self, pages: int) -> Frames | None:
         """Independent draws from all memory, free or not: what a node's history comes to in the end."""
-        memory = np.flatnonzero(self.map.use != Use.hole)
-        return np.random.default_rng(_SEED).choice(memory, min(pages, len(memory)), replace=False)
+        rng = np.random.default_rng(_SEED)
+        if pages > (self.map.use != Use.hole).sum():
+            return None
+        drawn = np.empty(0, dtype=np.int64)
+        while len(drawn) < pages:
+            more = rng.integers(0, len(self.map.use), 2 * pages)
+            drawn = np.concatenate([drawn, more[self.map.use[more] != Use.hole]])
+            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # each once, in the order drawn
+        return drawn[:pages]
 
-    def large(self, pages: int, page_size: int) -> Frames:
+    def large(self, pages: int, page_size: int) -> Frames | None:
         """Free pages of that size in no order, small ones for the rest."""
         each = page_size // SMALL
         firsts = np.random.default_rng(_SEED).permutation(self.map.pages(page_size, Use.free))
         taken = firsts[: -(-pages // each)]
         frames = (taken[:, None] + np.arange(each)).ravel()[:pages]
-        return self._filled(frames, pages)
+        left = self.map.use == Use.free
+        left[frames] = False
+        return _whole(np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]]), pages)
 
     def at_boot(self, pages: int) -> Frames | None:
-        """1 GiB pages from the bottom of memory, whatever is there now; None where there are too few."""
+        """1 GiB pages from the bottom of memory, whatever is there now."""
         each = GIGANTIC // SMALL
         firsts = self.map.pages(GIGANTIC, Use.pinned)
-        frames: Frames = (firsts[:, None] + np.arange(each)).ravel()[:pages]
-        return frames if len(frames) == pages else None
+        return _whole((firsts[:, None] + np.arange(each)).ravel()[:pages], pages)
 
-    def evenly(self, pages: int) -> Frames:
+    def evenly(self, pages: int) -> Frames | None:
         """Free frames by turns: one of every slot, then a second one of those that have two, and so on."""
         assert self.slots is not None
         rounds = -(-len(self.map.use) // self.slots)
@@ -80,30 +88,19 @@ class Supply:
             left[first[slots], slots] = False
             chosen.append(first[slots] * self.slots + slots)
             count += len(slots)
-        return np.concatenate(chosen)[:pages]
+        return _whole(np.concatenate(chosen)[:pages], pages)
 
     def sorted(self, pages: int) -> Frames | None:
         """After dropping caches and zonesort (docs/zonesort.md), as the model of the allocator does it."""
         assert self.slots is not None
         if not self.real:
-            return self._free()[:pages]
+            return _whole(np.flatnonzero(self.map.use == Use.free)[:pages], pages)
         memory = self._memory()
         if memory is None:
             return None
         memory.sort_for_cache(self.slots, evacuating=True, cpu=0)
         frames = memory.alloc(0, 0, _core.MigrateType.movable, _EVERY, pages, _core.Mark.none)
-        return frames.astype(np.int64) if len(frames) == pages else None
-
-    def _free(self) -> Frames:
-        return np.flatnonzero(self.map.use == Use.free)
-
-    def _filled(self, frames: Frames, pages: int) -> Frames:
-        """With free frames of no large page where there are too few."""
-        if len(frames) == pages:
-            return frames
-        left = self.map.use == Use.free
-        left[frames] = False
-        return np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]])
+        return _whole(frames.astype(np.int64), pages)
 
     def _memory(self) -> _core.Memory | None:
         """The allocator with these free frames: blocks as large as they can be, as buddies always merge.
@@ -114,7 +111,7 @@ class Supply:
 
         try:
             layout = read_layout(self.zoneinfo)
-        except (Failure, KeyError, ValueError):
+        except (Failure, KeyError, OverflowError, TypeError, ValueError):
             return None
         use = np.full(layout.frames, Use.hole, dtype=np.uint8)
         shared = min(layout.frames, len(self.map.use))
@@ -153,3 +150,7 @@ def free_blocks(free: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _slots(machine: Machine) -> int | None:
     return machine.slots if machine.memory_side_cache is not None else None
+
+
+def _whole(frames: Frames, pages: int) -> Frames | None:
+    return frames if len(frames) == pages else None

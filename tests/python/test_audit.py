@@ -136,6 +136,16 @@ def test_large_pages_that_could_be_had(tmp_path: Path) -> None:
     assert gigantic.more_at_most == min((blocks - 512) // 512, available >> 30)
 
 
+def test_page_blocks_bound_what_compaction_can_make(tmp_path: Path) -> None:
+    types = "Number of blocks type Unmovable Movable CMA\nNode 0, zone Normal 40000 1000 24\n"
+    changes = {
+        "proc__pagetypeinfo": types,
+        "proc__buddyinfo": "Node 0, zone Normal 5000 400 3 0 0 0 0 0 0 0 0",
+    }
+    large, _ = audit_of("two-socket-8160", tmp_path, **changes).huge_pages
+    assert (large.more_now, large.more_at_most) == (0, 1024 - 512)  # the pool has 512 of them
+
+
 @pytest.mark.parametrize(
     ("counts", "unusable", "fragmentation"),
     [

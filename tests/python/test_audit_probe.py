@@ -20,10 +20,12 @@ from machine_trees import audited, lay_out, read_tree
 from small_machine import small
 
 from pagelens.audit import Severity, find
+from pagelens.audit.command import may_be
 from pagelens.audit.effect import Yardstick, large_share
 from pagelens.audit.frame_map import FrameMap, Span, Use
 from pagelens.audit.model import Effect, Placement, Probe
 from pagelens.audit.numbers import random_conflict_share
+from pagelens.audit.own_pages import frames_of, populated
 from pagelens.audit.probe import Ground, Job, judge
 from pagelens.audit.room import cgroup_rooms, require_room
 from pagelens.audit.supply import Supply, free_blocks
@@ -31,8 +33,8 @@ from pagelens.cli import main
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError
-from pagelens.machine import load_machine
-from pagelens.machine.detect import System
+from pagelens.machine import load_machine, parse_machine
+from pagelens.machine.detect import System, detect
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -157,12 +159,23 @@ def test_large_pages_as_far_as_they_go() -> None:
     use = np.full(FRAMES, Use.pinned, dtype=np.uint8)
     use[: 3 * 512] = Use.free
     use[4 * 512 : 4 * 512 + 500] = Use.free
+    use[8 * 512 : 20 * 512] = Use.movable  # in use: none of it can be had
     of = supply(use)
     assert large_share(of.large(1024, 2 * MIB)) == 1
     frames = of.large(2000, 2 * MIB)
     assert len(set(frames.tolist())) == 2000
+    assert (use[frames] == Use.free).all()
     assert large_share(frames) == 1536 / 2000
     assert of.at_boot(1024) is None  # no GiB in it
+
+
+def test_gigantic_pages_at_boot_are_whatever_is_memory() -> None:
+    use = np.full(4 << 18, Use.pinned, dtype=np.uint8)
+    use[7] = Use.hole
+    of = supply(use)
+    assert of.at_boot(1 << 19) is not None
+    assert of.at_boot((1 << 19) + 1).tolist()[:2] == [1 << 18, (1 << 18) + 1]  # type: ignore[union-attr]
+    assert of.at_boot((3 << 18) + 1) is None
 
 
 @pytest.mark.parametrize("pinned_share", [0.0, 0.02])
@@ -181,6 +194,17 @@ def test_zonesort_is_tried_on_the_free_frames(pinned_share: float) -> None:
     assert share is not None
     assert random is not None
     assert share == 0 if not pinned_share else share < random
+
+
+def test_caches_are_dropped_and_blocks_mended_before_the_sort() -> None:
+    use = np.full(FRAMES, Use.droppable, dtype=np.uint8)
+    draws = np.random.default_rng(2).random(FRAMES)
+    use[draws < 0.3] = Use.free
+    assert supply(use).sorted(FRAMES // 2) is not None  # more than was free
+    use[:] = Use.free
+    use[draws < 0.002] = Use.movable
+    share = Yardstick(small(), None).effect(supply(use).sorted(SLOTS // 2)).conflict_share  # type: ignore[arg-type]
+    assert share == pytest.approx(0, abs=0.02)  # unmended, small blocks would come first: .3
 
 
 def test_a_zoneinfo_that_says_nothing_leaves_the_sort_out() -> None:
@@ -202,7 +226,49 @@ def test_without_rights_the_models_rule_answers(tmp_path: Path) -> None:
     assert shares["aged+zonesort"] == shares["coloured"] == 0
     assert (probe.measured, probe.verified, probe.nodes) == (False, False, {})
     assert "CAP_SYS_ADMIN" in probe.notes[0]
+    too_large = judge(Job(500 * MIB, "4k"), None, ground, lambda done, total: None)
+    assert [placement.name for placement in too_large.placements] == ["half"]
+    assert "no frames by the model: 4 KiB pages, random frames; 2 MiB pages;" in too_large.notes[-1]
     assert not any(finding.code.startswith("probe") for finding in find(audited(system), probe))
+
+
+def test_whose_frames_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = lay_out(read_tree("xeon-max-cache"), tmp_path)
+    audit, machine, frames = audited(system), small(), np.arange(SLOTS + 512)
+    monkeypatch.setattr("pagelens.audit.probe.in_virtual_machine", lambda: False)
+    for foreign in (False, True):
+        ground = Ground.of(audit, machine, foreign, system, None)
+        assert (ground.yardstick().node_of is None) == foreign  # two nodes, a cache each
+        probe = judge(Job(len(frames) * 4096, "4k"), frames, ground, lambda done, total: None)
+        assert (probe.measured, probe.verified) == (True, not foreign)
+    assert probe.notes[1:] == (f"These are this machine's frames, held against {machine.title}.",)
+    shares = {p.name: p.effect.conflict_share for p in probe.placements}
+    assert (shares["probed"], shares["half"]) == (1024 / (SLOTS + 512), 0)
+    monkeypatch.setattr("pagelens.audit.probe.in_virtual_machine", lambda: True)
+    ground = Ground.of(audit, machine, False, system, None)
+    probe = judge(Job(2 * MIB, "4k"), np.arange(512), ground, lambda done, total: None)
+    assert not probe.verified
+    assert any(note.startswith("Unverified") for note in probe.notes)
+
+
+def test_which_files_may_be_this_machines(tmp_path: Path) -> None:
+    system = lay_out(read_tree("knl-cache"), tmp_path)
+    assert may_be(parse_machine(detect(system).to_toml().encode(), "x.toml"), system)
+    assert may_be(load_machine("cori-knl-cache"), system)
+    assert not may_be(load_machine("skx-8160"), system)
+
+
+@pytest.mark.parametrize("pages", ["4k", "thp"])
+def test_populated_memory_is_there_and_given_back(pages: str) -> None:
+    done = []
+    with populated(68 * MIB, pages, lambda part, of: done.append((part, of))) as (address, size):
+        assert size == 68 * MIB
+        assert pages == "4k" or address % (2 * MIB) == 0
+        mapped = Path("/proc/self/smaps").read_text()
+        assert len(frames_of(address, size)) == size // 4096
+    assert done == [(64 * MIB, 68 * MIB), (68 * MIB, 68 * MIB)]
+    resident = [int(line.split()[1]) for line in mapped.splitlines() if line.startswith("Rss:")]
+    assert max(resident) >= 68 * MIB // 1024
 
 
 def probed(share: float, verified: bool, after: float) -> Probe:
@@ -280,6 +346,9 @@ def test_the_command_on_this_machine(command: Run) -> None:
         assert probe["placements"][0]["name"] == "probed"
         assert 0 <= probe["placements"][0]["effect"]["conflict_share"] < 0.5
         assert sum(probe["nodes"].values()) == pytest.approx(1)
+        assert any("held against Cori KNL node" in note for note in probe["notes"])
+        own = json.loads(command("--probe", "4MiB", "--fail-on", "never", "--json", "--quick")[1])["probe"]
+        assert not any("held against" in note for note in own["notes"])
     status, out, err = command("--fail-on", "never")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
