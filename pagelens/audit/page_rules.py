@@ -129,11 +129,9 @@ def gigantic(audit: Audit) -> Iterator[Finding]:
     """Pages of 1 GiB."""
     pool = _pool(audit, GIGANTIC)
     if pool is not None and not pool.total and pool.more_now == 0:
-        most = (
-            ""
-            if pool.more_at_most is None
-            else f" {pool.more_at_most} at most could be made by moving pages."
-        )
+        known = pool.more_at_most is not None
+        count = f"{pool.more_at_most} at most" if pool.more_at_most else "none"
+        most = f" Moving pages would make {count}." if known else ""
         yield Finding(
             Severity.note,
             "no-gigantic-pages",

@@ -8,6 +8,9 @@ from pagelens.units import format_binary_size, format_share
 
 BAD_SHARE, WARNING_SHARE = 0.25, 0.05  # of pages in conflict
 MANY_ROW_CONFLICTS = 4.0  # times what random frames have
+ABOUT = 0.01  # shares that differ by no more are about equal
+WORTHWHILE = 0.8  # of the share now: what leaves more is no remedy
+_CHEAPEST_FIRST = ("2m", "coloured", "aged+zonesort", "1g")  # nothing but a pool; root; a module; a reboot
 FILTER_SHARE = 0.01  # of lines that do not fit into the snoop filter
 
 
@@ -74,7 +77,7 @@ def _severity(probe: Probe, share: float, bad: float, warning: float) -> Severit
 
 
 def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -> tuple[tuple[str, ...], str]:
-    """The commands of the remedy that leaves least, the first of equal ones, and a sentence on it."""
+    """The commands of the cheapest remedy that leaves about the least, and a sentence on it."""
     tried: list[tuple[float, Placement]] = []
     for placement in probe.placements:
         left = measure(placement.effect)
@@ -82,7 +85,9 @@ def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -
             tried.append((left, placement))
     if not tried:
         return (), ""
-    left, best = min(tried, key=lambda pair: pair[0])
-    if left > 0.8 * now:
+    least = min(left for left, _ in tried)
+    near = [pair for pair in tried if pair[0] <= least + ABOUT]
+    left, best = min(near, key=lambda pair: _CHEAPEST_FIRST.index(pair[1].name))
+    if left > WORTHWHILE * now:
         return (), " No remedy tried makes it much less."
     return best.remedy, f" Least would be left with {best.title}: {100 * left:.1f}%."
