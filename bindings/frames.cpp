@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "bindings/register.hpp"
@@ -112,6 +113,19 @@ void register_frames(nb::module_& m) {
     m.def("place_in_gigabytes", &place_in_gigabytes, "state"_a);
     m.def("place_contiguously", &place_contiguously, "frames"_a);
     m.def("place_at_random", &place_at_random, "frames"_a, "seed"_a, "node"_a);
+    m.def(
+        "place_as_given",
+        [](nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> of_pages,
+           std::uint32_t frames, unsigned page_order) {
+            const std::uint32_t* const begin = of_pages.data();
+            std::vector<Frame> given;
+            given.reserve(of_pages.size());
+            std::transform(begin, begin + of_pages.size(), std::back_inserter(given),
+                           [](std::uint32_t frame) { return Frame(frame); });
+            return place_as_given(std::move(given), frames, page_order);
+        },
+        "of_pages"_a, "frames"_a, "page_order"_a,
+        "The frames that one rank's pages were seen to have, uint32[page].");
     m.def("place_by_colour", &place_by_colour, "state"_a, "slots"_a, "page_order"_a);
 }
 

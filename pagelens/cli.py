@@ -50,6 +50,10 @@ COMMANDS = {
         "pagelens.run.command",
         "Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.",
     ),
+    "measure": (
+        "pagelens.measure.command",
+        "Measure this machine: speeds as distributions over page maps.",
+    ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),
 }

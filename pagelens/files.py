@@ -1,10 +1,17 @@
 """Files that are whole or as they were before."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pagelens.errors import Failure
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def write_whole(final: Path, write: Callable[[Path], object]) -> None:
@@ -20,3 +27,10 @@ def write_whole(final: Path, write: Callable[[Path], object]) -> None:
         ) from error
     finally:
         partial.unlink(missing_ok=True)  # there where something went wrong, Ctrl-C included
+
+
+def write_table(final: Path, table: pl.DataFrame) -> None:
+    """Writes a table as Parquet. Raises Failure."""
+    content = BytesIO()  # Polars' own errors of writing a file are no OSErrors
+    table.write_parquet(content)
+    write_whole(final, lambda path: path.write_bytes(content.getbuffer()))

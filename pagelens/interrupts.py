@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def ctrl_c_sets(cancel: _core.CancelFlag) -> Iterator[None]:
+def ctrl_c_sets(cancel: _core.CancelFlag | Event) -> Iterator[None]:
     """Within, Ctrl-C sets the flag instead of raising wherever the interpreter happens to be.
 
     (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)

@@ -21,7 +21,17 @@ FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as man
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
 # Sections that are replayed, here or in translation.py.
-_IN_CACHE_MODE = ("cores", "l1", "l2", "tlb", "page_walk", "memory_side_cache", "fast_memory", "ddr")
+_IN_CACHE_MODE = (
+    "cores",
+    "l1",
+    "l2",
+    "tlb",
+    "page_walk",
+    "memory_side_cache",
+    "fast_memory",
+    "ddr",
+    "counters",
+)
 
 Counts = NDArray[np.uint64]
 

@@ -23,7 +23,6 @@ from pagelens.conflicts.study import (
     random_window,
 )
 from pagelens.drawing import STYLE
-from pagelens.explain.statistics import spearman
 from pagelens.machine import load_machine
 from pagelens.reproduce.studies.snoop_filter import (
     CLEAN_MIB,
@@ -33,6 +32,7 @@ from pagelens.reproduce.studies.snoop_filter import (
     buffer_mib,
     by_offset,
 )
+from pagelens.statistics import spearman
 
 REFERENCE_DRAWS = 100  # assumed of the reference means; see the page
 SIMULATED_STEP, SIMULATED_DRAWS = 11, 12  # placements that are simulated: pages of a period, random draws

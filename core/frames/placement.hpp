@@ -70,5 +70,11 @@ std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t s
 // positive multiple of 2^page_order.
 std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
                                            unsigned page_order);
+// The frames that a program of one rank was seen to have: `of_pages` by virtual page, from the
+// first that it uses; page tables are put where none is given. Large pages are given where their
+// frames are neighbours. Throws std::invalid_argument for a frame that is not one of `frames`, and
+// when it is opened for more ranks.
+std::unique_ptr<Placement> place_as_given(std::vector<Frame> of_pages, std::uint32_t frames,
+                                          unsigned page_order);
 
 }  // namespace pagelens

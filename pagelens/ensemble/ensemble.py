@@ -36,12 +36,14 @@ def run_ensemble(
     history: Sequence[Step] | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    attributed: int = ATTRIBUTED_NODES,
 ) -> Ensemble:
     """Runs `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from the same
     node state.
 
     Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
-    same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Raises
+    same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
+    memory-side cache the first `attributed` nodes are also replayed without their mechanisms. Raises
     UsageError where the job does not fit the machine, Interrupted on Ctrl-C.
     """
     machine, ranks = scaled.machine, scaled.ranks
@@ -66,7 +68,7 @@ def run_ensemble(
         sampled,
         NodePrograms(workload, machine, ranks),
         Translations(workload, machine, ranks),
-        ATTRIBUTED_NODES,
+        attributed,
     )
     key = key_of(
         {
@@ -80,7 +82,7 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled, SAMPLED_LINES, ATTRIBUTED_NODES],
+            "sampling": [sampled, SAMPLED_LINES, attributed],
         }
     )
     tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)

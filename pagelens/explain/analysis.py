@@ -8,8 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 import pagelens
+from pagelens import statistics
 from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
-from pagelens.explain import statistics
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs

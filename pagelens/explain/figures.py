@@ -8,7 +8,7 @@ import numpy as np
 from pagelens.drawing import Drawing, drawing
 from pagelens.explain import plots
 from pagelens.explain.model import Explanation
-from pagelens.explain.statistics import pearson
+from pagelens.statistics import pearson
 
 
 def draw_all(e: Explanation) -> dict[str, Drawing]:

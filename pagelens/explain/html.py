@@ -7,9 +7,9 @@ from markupsafe import Markup, escape
 from pagelens.explain.conclusion import interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
-from pagelens.explain.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.explain.terminal import RESOURCES_IN_WORDS, large_page_note
 from pagelens.page import page_template
+from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
 
 MOST_OBJECTS = 25  # rows of the table of objects

@@ -15,9 +15,9 @@ from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, tra
 from pagelens.accesses.workload import Workload
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
-from pagelens.explain.outputs import claim_directory
 from pagelens.machine import Machine
 from pagelens.names import nearest
+from pagelens.output_directory import claim_directory
 from pagelens.units import parse_size
 
 OUTPUT = Path("pagelens-out")

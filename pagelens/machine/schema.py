@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pagelens.errors import UsageError
 from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.cores import Cores
+from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
 from pagelens.machine.quantities import (
@@ -103,6 +104,9 @@ class Machine(Table):
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")
     dram: Dram | None = Field(default=None, description="what `ddr` is made of, bank by bank")
+    counters: HardwareCounters | None = Field(
+        default=None, description="the processor's own counters, by libpfm4's names"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

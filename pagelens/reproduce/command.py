@@ -12,9 +12,9 @@ from typer import Argument, Option, Typer
 from pagelens import _core
 from pagelens.drawing import Drawing
 from pagelens.errors import Interrupted
-from pagelens.explain.outputs import claim_directory
 from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
+from pagelens.output_directory import claim_directory
 from pagelens.reproduce.progress import Begin, progress_bar
 from pagelens.reproduce.result import Reproduction
 from pagelens.reproduce.studies import MODULES, find_study

@@ -19,7 +19,7 @@ import pytest
 
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure
-from pagelens.explain.outputs import LOCK, claim_directory
+from pagelens.output_directory import LOCK, claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -245,7 +245,7 @@ def test_of_two_runs_into_one_directory_the_second_says_so(explain: Run, tmp_pat
 
 def test_a_lock_goes_with_the_process_that_was_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pagelens.explain.outputs import claim_directory\n"
+        "import sys; from pathlib import Path; from pagelens.output_directory import claim_directory\n"
         "with claim_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     out = tmp_path / "out"

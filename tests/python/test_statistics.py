@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelens.explain import statistics as stats
+from pagelens import statistics as stats
 
 
 def test_spread_of_known_values() -> None:

@@ -1,0 +1,336 @@
+"""`pagelens measure`: how fast this machine is, as a distribution over page maps."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from pagelens import _probes
+from pagelens.conflicts.process import in_virtual_machine
+from pagelens.errors import Interrupted, UsageError
+from pagelens.explain.machine import choose_machine
+from pagelens.explain.progress import progress_bar
+from pagelens.explain.source import OUTPUT
+from pagelens.interrupts import ctrl_c_sets
+from pagelens.machine import Machine
+from pagelens.measure.counters import HardwareCounters
+from pagelens.measure.kernels import KERNELS, Model, Plan, Settings
+from pagelens.measure.outputs import to_json, write_outputs
+from pagelens.measure.pages import PageSize, parse_page_sizes, reserved
+from pagelens.measure.results import evaluate
+from pagelens.measure.terminal import render
+from pagelens.measure.trials import Setup, Trial, run_trials
+from pagelens.names import nearest
+from pagelens.output_directory import claim_directory
+from pagelens.units import format_size
+
+EXAMPLES = """Examples:
+
+  pagelens measure stream --trials 50
+
+  pagelens measure stream --n 2000000 --offset 0:32768:512 --kernels triad --trials 5
+
+  pagelens measure latency --page-size 4k,2m
+
+  pagelens measure gups --table 1GiB --page-size 4k,2m,1g
+
+  pagelens measure l2sum --machine skx-8160 --json
+
+docs/measure.md says what each kernel does, what its figures count, and how to read them.
+"""
+
+MOST_PREDICTED = 16  # points, unless asked for: each is a replay a trial
+_LEFT_FREE = 0.1  # of the memory that is available
+_OF_KERNELS = "What a kernel is given"
+
+app = typer.Typer(add_completion=False)
+
+N = Annotated[
+    int | None,
+    Option("--n", min=1, metavar="N", help="stream: doubles an array; dgemm: order; cg: points a side.",
+           rich_help_panel=_OF_KERNELS),
+]  # fmt: skip
+Offset = Annotated[
+    str | None,
+    Option(
+        metavar="DOUBLES",
+        help="stream: between arrays: 512, or FIRST:LAST:STEP.",
+        rich_help_panel=_OF_KERNELS,
+    ),
+]
+Kernels = Annotated[
+    str | None, Option(metavar="A,B", help="stream: copy, scale, add, triad.", rich_help_panel=_OF_KERNELS)
+]
+Footprint = Annotated[
+    str | None, Option(metavar="SIZES", help="latency: 64KiB,1MiB,...", rich_help_panel=_OF_KERNELS)
+]
+Stride = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE", help="latency: a line of each; 4KiB shows translation.", rich_help_panel=_OF_KERNELS
+    ),
+]
+Table = Annotated[
+    str | None, Option(metavar="SIZE", help="gups: a power of two.", rich_help_panel=_OF_KERNELS)
+]
+Block = Annotated[
+    str | None, Option(metavar="SIZE", help="l2sum: of each core.", rich_help_panel=_OF_KERNELS)
+]
+Distance = Annotated[
+    str | None, Option(metavar="SIZES", help="conflict: between the streams.", rich_help_panel=_OF_KERNELS)
+]
+Blas = Annotated[
+    str | None, Option(metavar="LIBRARY", help="dgemm: a name or path.", rich_help_panel=_OF_KERNELS)
+]
+Isa = Annotated[
+    str | None, Option(metavar="NAME", help="sse2, avx2, avx512 or auto.", rich_help_panel=_OF_KERNELS)
+]
+Stores = Annotated[
+    str | None,
+    Option(metavar="KIND", help="stream: plain, nontemporal or auto.", rich_help_panel=_OF_KERNELS),
+]
+
+Order = Annotated[
+    str | None,
+    Option(
+        metavar="KIND",
+        help="stream: in-turn as STREAM, spread over each thread's share, or auto.",
+        rich_help_panel=_OF_KERNELS,
+    ),
+]
+
+
+@app.command(epilog=EXAMPLES)
+def measure(
+    kernel: Annotated[str, Argument(metavar="KERNEL", help=f"One of {', '.join(KERNELS)}.")],
+    trials: Annotated[
+        int, Option(min=1, max=10_000, metavar="N", help="Page maps, each visited twice.")
+    ] = 20,
+    page_size: Annotated[str, Option(metavar="A,B", help="4k, thp, 2m, 1g; several take turns.")] = "4k",
+    repeats: Annotated[
+        int, Option(min=1, max=1000, metavar="N", help="Of a kernel in a visit; the best counts.")
+    ] = 3,
+    cpus: Annotated[
+        str | None, Option(metavar="LIST", help="Processors to run on: 0-3,8. Without it, all.")
+    ] = None,
+    n: N = None,
+    offset: Offset = None,
+    kernels: Kernels = None,
+    footprint: Footprint = None,
+    stride: Stride = None,
+    table: Table = None,
+    block: Block = None,
+    distance: Distance = None,
+    blas: Blas = None,
+    isa: Isa = None,
+    stores: Stores = None,
+    order: Order = None,
+    scatter: Annotated[
+        float,
+        Option(
+            min=0,
+            max=0.9,
+            metavar="SHARE",
+            help="Of the memory stirred before a trial, that is held while it is mapped: higher is older.",
+        ),
+    ] = 0.5,
+    stir: Annotated[
+        bool, Option("--stir/--no-stir", help="Put free frames into another order before each trial.")
+    ] = True,
+    retries: Annotated[
+        int, Option(min=0, max=100, metavar="N", help="Of a visit that others' work disturbs.")
+    ] = 3,
+    predict: Annotated[
+        bool | None,
+        Option(
+            "--predict/--no-predict",
+            help=f"Replay each trial's frames on the machine's model; sweeps of over {MOST_PREDICTED} points "
+            "only if asked for.",
+            show_default=False,
+        ),
+    ] = None,
+    machine: Annotated[
+        str | None, Option(metavar="NAME", help="For prediction and counters; without it, this one.")
+    ] = None,
+    seed: Annotated[int, Option(min=0, max=2**31 - 1, metavar="N", help="Decides every random draw.")] = 1,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", metavar="DIR", help="Without it, pagelens-out/measure-KERNEL."),
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")
+    ] = False,
+) -> None:
+    """Measure this machine: each trial has a page map of its own, and the result is a distribution.
+
+    Needs no rights. Root adds the frames, pools of large pages, and hardware counters.
+    """
+    given = {
+        "n": n,
+        "offset": offset,
+        "kernels": kernels,
+        "footprint": footprint,
+        "stride": stride,
+        "table": table,
+        "block": block,
+        "distance": distance,
+        "blas": blas,
+        "isa": isa,
+        "stores": stores,
+        "order": order,
+    }
+    make = _chosen(kernel, given)
+    pages = parse_page_sizes(page_size)
+    known = choose_machine(machine).machine
+    on = _cpus(cpus)
+    plan = make(Settings(on, repeats, seed, _last_level_bytes(known), **given))  # type: ignore[arg-type]
+    overlapped, ballast = _room(plan, pages, stir)
+    notes: list[str] = [*plan.notes]
+    with (
+        closing(HardwareCounters(_events(known), on)) as counters,
+        claim_directory(output or OUTPUT / f"measure-{kernel}") as directory,
+    ):
+        setup = Setup(
+            points=plan.points,
+            pages=pages,
+            memory_bytes=plan.memory_bytes,
+            arrays=plan.arrays,
+            cpus=on,
+            trials=trials,
+            seed=seed,
+            retries=retries,
+            ballast_bytes=ballast,
+            scatter=scatter,
+            overlapped=overlapped,
+            count=counters.count,
+        )
+        done, interrupted = _run(setup, quiet)
+        notes += _notes(done, counters)
+        wanted = predict if predict is not None else len(plan.points) <= MOST_PREDICTED
+        models = _models(plan, notes) if wanted and done[0].frames.size and not interrupted else []
+        with progress_bar(quiet or not any(models), "predictions") as progress:
+            measured = evaluate(plan, done, known, models, seed, interrupted, progress)
+        settings = {name: value for name, value in given.items() if value is not None} | {
+            "cpus": list(on),
+            "trials": trials,
+            "repeats": repeats,
+            "scatter": scatter,
+            "stir": stir,
+            "overlapped": overlapped,
+            "seed": seed,
+            "counters": list(counters.names),
+        }
+        text = json.dumps(to_json(measured, notes, settings), indent=1)
+        write_outputs(measured, text, directory)
+    if as_json:
+        typer.echo(text)
+    elif not quiet:
+        typer.echo(render(measured, notes), nl=False)
+        typer.echo(f"\nTables and figure: {directory}")
+    if interrupted:
+        raise Interrupted(f"stopped after {len(done)} of {trials * len(pages)} trials, which are kept")
+
+
+def _chosen(kernel: str, given: Mapping[str, object]) -> Callable[[Settings], Plan]:
+    """What makes the plan; refuses settings that the kernel does not have."""
+    if kernel not in KERNELS:
+        raise UsageError(f"KERNEL {kernel!r}: did you mean {nearest(kernel, list(KERNELS))}?")
+    make, settings = KERNELS[kernel]
+    wrong = next((name for name, value in given.items() if value is not None and name not in settings), None)
+    if wrong is not None:
+        own = ", ".join(f"--{name}" for name in sorted(settings))
+        raise UsageError(f"--{wrong}: not of {kernel}, which has {own}")
+    return make
+
+
+def _cpus(text: str | None) -> list[int]:
+    """Those named, or all that this process may run on."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if text is None:
+        return allowed
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 12:
+            raise UsageError(f"--cpus {text!r}: numbers and ranges, such as 0-3,8")
+        found.extend(range(int(first), int(last or first) + 1)[: len(allowed) + 1])
+    wrong = next((cpu for cpu in found if cpu not in allowed), None)
+    if wrong is not None or not found:
+        raise UsageError(f"--cpus {text!r}: this process may run on {_ranges(allowed)}")
+    return list(dict.fromkeys(found))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    text = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+    whole = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return text if whole else ",".join(map(str, numbers))
+
+
+def _last_level_bytes(machine: Machine) -> int:
+    last = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
+    return max(last, 1 << 20)
+
+
+def _events(machine: Machine) -> dict[str, list[str]]:
+    return machine.counters.stated() if machine.counters is not None else {}
+
+
+def _room(plan: Plan, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]:
+    """Whether two trials' memory fits at a time, and bytes of the ballast. UsageError where not one does."""
+    size = max(page.rounded(plan.memory_bytes) for page in pages)
+    room = int((1 - _LEFT_FREE) * _probes.available_bytes())
+    if size > room:
+        raise UsageError(
+            f"measure {plan.name}: needs {format_size(size)}; {format_size(room)} can be had; take less"
+        )
+    overlapped = 2 * size <= room
+    left = room - (2 if overlapped else 1) * size
+    return overlapped, min(2 * size, left) if stir else 0
+
+
+def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:
+    """Whole trials, and whether Ctrl-C ended them."""
+    stop = Event()
+    done: list[Trial] = []
+    total = setup.trials * len(setup.pages)
+    needed = (2 if setup.overlapped else 1) * setup.memory_bytes
+    with reserved(setup.pages, needed), ctrl_c_sets(stop), progress_bar(quiet, "trials") as progress:
+        for trial in run_trials(setup, stop.is_set):
+            done.append(trial)
+            progress(len(done), total)
+        stopped = stop.is_set()
+    if not done:
+        raise Interrupted("stopped before the first trial was complete")
+    return done, stopped
+
+
+def _models(plan: Plan, notes: list[str]) -> Sequence[Model | None]:
+    """Of each point; none where the kernel is not modelled, or not at this size: then a note says why."""
+    try:
+        return plan.models()
+    except UsageError as error:
+        notes.append(f"Not predicted: {error}.")
+        return []
+
+
+def _notes(trials: Sequence[Trial], counters: HardwareCounters) -> list[str]:
+    notes = []
+    if not trials[0].frames.size:
+        notes.append("Frames are not known: the kernel shows them to root only.")
+    elif in_virtual_machine():
+        notes.append(
+            "This is a virtual machine: the frames are the guest's. What depends on address bits below the "
+            "host's page size is right; what depends on higher ones (slices, banks) is unverified."
+        )
+    if any(visit.load.foreign_cpus is None for trial in trials for visit in trial.visits):
+        notes.append("Other programs' load is not known: /proc/stat cannot be read.")
+    if counters.missing:
+        notes.append(f"Counters: {counters.missing}.")
+    return notes

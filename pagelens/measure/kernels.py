@@ -1,0 +1,385 @@
+"""What is measured: each kernel as points to time in a trial's memory, and what its figures count."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pagelens import _probes
+from pagelens.accesses.declared import declared
+from pagelens.accesses.workload import Workload
+from pagelens.errors import Failure, UsageError
+from pagelens.measure.blas import find_blas
+from pagelens.measure.trials import Floats, Point
+from pagelens.units import format_binary_size, parse_size
+
+STREAM_KERNELS = ("copy", "scale", "add", "triad")
+_DOUBLE, _LINE, _PAGE = 8, 64, 4096
+_STREAM_OVER_CACHE = 4  # STREAM's rule: each array at least so many times the last-level caches
+_L2SUM_BYTES = 1_000_000  # 125,000 doubles: github.com/jdmccalpin/SKX-SF-Conflicts
+_L2SUM_SWEEPS = 200
+_LOADS = 1 << 20  # of a chase, a repetition
+_UPDATES_A_WORD = 4  # HPCC's rule
+_CONFLICT_BYTES = 2 << 20
+_GRID, _ITERATIONS = 96, 10  # of the conjugate gradients
+_ORDER = 1536  # of the matrices
+_MOST_POINTS = 4096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says; None where it says nothing."""
+
+    cpus: Sequence[int]
+    repeats: int
+    seed: int
+    cache_bytes: int  # of all last-level caches
+    n: int | None = None
+    offset: str | None = None
+    kernels: str | None = None
+    footprint: str | None = None
+    stride: str | None = None
+    table: str | None = None
+    block: str | None = None
+    distance: str | None = None
+    blas: str | None = None
+    isa: str | None = None
+    stores: str | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A point as a declared workload, for the prediction. `amount`: what its phase does, as a point's."""
+
+    workload: Workload
+    phase: str
+    amount: float
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel, ready to be timed."""
+
+    name: str
+    title: str
+    points: Sequence[Point]
+    memory_bytes: int
+    arrays: Sequence[int]  # where they begin, bytes: the threads share out each, for the first touch
+    unit: str
+    rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
+    counted: str  # what a figure counts
+    models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)  # of the points
+    notes: tuple[str, ...] = ()
+
+    def figure(self, amount: float, seconds: Floats) -> Floats:
+        """In `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
+        return amount / seconds / 1e9 if self.rate else seconds / amount * 1e9
+
+
+def stream(s: Settings) -> Plan:
+    """STREAM's kernels at each OFFSET."""
+    n = s.n or max(2_000_000, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
+    if n < 512:
+        raise UsageError(f"--n {n}: at least 512 doubles an array")
+    offsets = _numbers(s.offset or "0", "--offset", lambda text: _whole(text, "--offset"))
+    names = _some(s.kernels or ",".join(STREAM_KERNELS), STREAM_KERNELS, "--kernels")
+    isa, order = _isa(s.isa), _order(s.order, sweep=len(offsets) > 1)
+    points = []
+    for offset in offsets:
+        for name in names:
+            kernel = getattr(_probes.StreamKernel, name)
+            stores = _stores(s.stores, kernel, n, s.cpus)
+            labels: dict[str, str | int] = {"kernel": name}
+            if len(offsets) > 1:
+                labels["offset"] = offset
+
+            def run(
+                memory: _probes.Memory,
+                kernel: _probes.StreamKernel = kernel,
+                offset: int = offset,
+                stores: _probes.Stores = stores,
+            ) -> Floats:
+                done = _probes.stream(
+                    memory, kernel, n, _DOUBLE * offset, s.repeats + 1, list(s.cpus), isa, stores, order
+                )
+                _require(done.error <= 1e-13, f"stream {kernel.name}", f"off by {done.error:.1e}")
+                return done.seconds[1:]
+
+            points.append(Point(labels, run, float(n * _probes.stream_bytes(kernel))))
+
+    def models() -> list[Model | None]:
+        found: list[Model | None] = []
+        for point in points:
+            offset = _DOUBLE * int(point.labels.get("offset", offsets[0]))
+            name = str(point.labels["kernel"])
+            if (n * _DOUBLE) % _PAGE or offset % _PAGE:  # arrays begin within pages
+                found.append(None)
+                continue
+            workload = declared(f"stream-{name}", 3 * n * _DOUBLE, len(s.cpus))
+            found.append(Model(workload, name, point.amount, offset))
+        return found
+
+    return Plan(
+        "stream",
+        f"STREAM, {n} doubles an array, {_threads(s)}",
+        points,
+        3 * n * _DOUBLE + 2 * _DOUBLE * max(offsets),
+        [number * _DOUBLE * (n + offsets[0]) for number in range(3)],
+        "GB/s",
+        True,
+        "10^9 bytes that the program reads and writes, as STREAM counts: 16 an element of copy and scale, "
+        "24 of add and triad; what a plain store reads first is not counted. STREAM's arrays and rules, "
+        "this project's loops",
+        models,
+    )
+
+
+def latency(s: Settings) -> Plan:
+    """A chase of pointers through each footprint."""
+    default = ",".join(f"{1 << k}KiB" for k in range(4, 19, 1))
+    sizes = _numbers(s.footprint or default, "--footprint", lambda text: parse_size(text, "--footprint"))
+    stride = parse_size(s.stride, "--stride") if s.stride else _LINE
+    if stride < _LINE or stride % _LINE:
+        raise UsageError(f"--stride {stride} bytes: a multiple of {_LINE}")
+    wrong = next((size for size in sizes if size < 2 * stride), None)
+    if wrong is not None:
+        raise UsageError(f"--footprint {wrong} bytes: at least two strides of {stride}")
+    points = []
+    for size in sizes:
+        rounded = size // stride * stride
+
+        def run(memory: _probes.Memory, size: int = rounded) -> Floats:
+            done = _probes.latency(memory, size, stride, _LOADS, s.repeats, s.cpus[0], s.seed)
+            _require(done.ok, "latency", "the chase did not close")
+            return done.seconds
+
+        points.append(Point({"footprint": format_binary_size(size)}, run, float(_LOADS)))
+    what = "every line" if stride == _LINE else f"a line of every {format_binary_size(stride)}"
+    return Plan(
+        "latency",
+        f"a chase through {what}, 1 thread",
+        points,
+        max(sizes),
+        [0],
+        "ns",
+        False,
+        "nanoseconds a load that waits for the one before it",
+    )
+
+
+def gups(s: Settings) -> Plan:
+    """RandomAccess on a table."""
+    table = parse_size(s.table, "--table") if s.table else 1 << 30
+    if table & (table - 1) or table < 1 << 16:
+        raise UsageError(f"--table {table} bytes: a power of two of at least 64KiB")
+    updates = _UPDATES_A_WORD * table // _DOUBLE
+    official: list[bool] = []
+
+    def run(memory: _probes.Memory) -> Floats:
+        found = [_probes.gups(memory, table, updates, list(s.cpus)) for _ in range(s.repeats)]
+        worst = max(one.errors for one in found)
+        _require(worst <= table // _DOUBLE // 100, "gups", f"{worst} wrong words")
+        official.append(all(one.official for one in found))
+        return np.array([one.seconds for one in found])
+
+    return Plan(
+        "gups",
+        f"RandomAccess, a table of {format_binary_size(table)}, {_threads(s)}",
+        [Point({"table": format_binary_size(table)}, run, float(updates))],
+        table,
+        [0],
+        "GUPS",
+        True,
+        "10^9 updates of 8 bytes a second; unofficial unless the table is half of the memory (HPCC's rules)",
+        lambda: [Model(declared("random-access", table, len(s.cpus)), "update", table / _LINE)],
+    )
+
+
+def l2sum(s: Settings) -> Plan:
+    """Every core sums a block that fits its L2."""
+    block = parse_size(s.block, "--block") if s.block else _L2SUM_BYTES
+    if block < _LINE or block % _DOUBLE:
+        raise UsageError(f"--block {block} bytes: a multiple of 8, at least 64")
+    apart = -(-block // _PAGE) * _PAGE
+    isa = _isa(s.isa)
+
+    def run(memory: _probes.Memory) -> Floats:
+        done = _probes.l2sum(memory, block, apart, _L2SUM_SWEEPS, s.repeats + 1, list(s.cpus), isa)
+        _require(done.ok, "l2sum", "a sum is wrong")
+        slowest: Floats = done.seconds.max(axis=1)
+        return slowest[1:]
+
+    return Plan(
+        "l2sum",
+        f"sums of {block} bytes a core, {_threads(s)}",
+        [Point({"block": str(block)}, run, float(block * _L2SUM_SWEEPS * len(s.cpus)))],
+        apart * len(s.cpus),
+        [apart * number for number in range(len(s.cpus))],
+        "GB/s",
+        True,
+        "10^9 bytes read a second by all cores together, until the slowest is done",
+        lambda: [
+            None
+            if block % _PAGE
+            else Model(
+                declared("l2-sum", apart * len(s.cpus), len(s.cpus)), "sum", float(apart * len(s.cpus))
+            )
+        ],
+    )
+
+
+def conflict(s: Settings) -> Plan:
+    """Two streams at each distance."""
+    default = ",".join(f"{1 << k}KiB" for k in range(11, 17))
+    distances = _numbers(s.distance or default, "--distance", lambda text: parse_size(text, "--distance"))
+    wrong = next((each for each in distances if each < _CONFLICT_BYTES or each % _LINE), None)
+    if wrong is not None:
+        raise UsageError(f"--distance {wrong} bytes: a multiple of 64, at least {_CONFLICT_BYTES}")
+    points = []
+    for distance in distances:
+
+        def run(memory: _probes.Memory, distance: int = distance) -> Floats:
+            kind = _probes.ConflictKind.read
+            done = _probes.conflict(memory, 0, distance, _CONFLICT_BYTES, kind, s.repeats + 1, s.cpus[0])
+            _require(done.ok, "conflict", "the data were changed")
+            return done.seconds[1:]
+
+        points.append(Point({"distance": format_binary_size(distance)}, run, 2.0 * _CONFLICT_BYTES))
+    return Plan(
+        "conflict",
+        f"two streams of {format_binary_size(_CONFLICT_BYTES)}, line by line in turn, 1 thread",
+        points,
+        max(distances) + _CONFLICT_BYTES,
+        [0],
+        "GB/s",
+        True,
+        "10^9 bytes read a second",
+    )
+
+
+def dgemm(s: Settings) -> Plan:
+    """A product of matrices by the installed BLAS."""
+    n = s.n or _ORDER
+    if not 16 <= n <= 46_000:
+        raise UsageError(f"--n {n}: an order from 16 to 46000")
+    library = find_blas(s.blas)
+
+    def run(memory: _probes.Memory) -> Floats:
+        done = _probes.dgemm(memory, n, 0, s.repeats + 1, list(s.cpus), library, "dgemm_", 4)
+        _require(done.error <= 1, "dgemm", f"{library} gives wrong elements")
+        return done.seconds[1:]
+
+    return Plan(
+        "dgemm",
+        f"a product of matrices of order {n} by {library}, {_threads(s)}",
+        [Point({"order": n}, run, 2.0 * n**3)],
+        3 * n * n * _DOUBLE,
+        [number * n * n * _DOUBLE for number in range(3)],
+        "GFLOP/s",
+        True,
+        "10^9 multiplications and additions a second: 2 n^3 of a product",
+    )
+
+
+def cg(s: Settings) -> Plan:
+    """Conjugate gradients on a 27-point stencil."""
+    side = s.n or _GRID
+    if not 8 <= side <= 1024:
+        raise UsageError(f"--n {side}: 8 to 1024 points a side")
+    *begins, end = _probes.cg_arrays(side, 0)
+
+    def run(memory: _probes.Memory) -> Floats:
+        done = _probes.cg(memory, side, 0, _ITERATIONS, s.repeats + 1, list(s.cpus))
+        _require(done.ok, "cg", "the residual is not what it should be")
+        return done.seconds[1:]
+
+    return Plan(
+        "cg",
+        f"conjugate gradients on {side} x {side} x {side} points, {_threads(s)}",
+        [Point({"side": side}, run, float(_probes.cg_bytes(side) * _ITERATIONS))],
+        end,
+        begins,
+        "GB/s",
+        True,
+        "10^9 bytes that the loops read and write: 12 an entry of the matrix and 112 a row, an iteration",
+    )
+
+
+KERNELS: dict[str, tuple[Callable[[Settings], Plan], frozenset[str]]] = {  # and the settings that each has
+    "stream": (stream, frozenset({"n", "offset", "kernels", "isa", "stores", "order"})),
+    "latency": (latency, frozenset({"footprint", "stride"})),
+    "gups": (gups, frozenset({"table"})),
+    "l2sum": (l2sum, frozenset({"block", "isa"})),
+    "dgemm": (dgemm, frozenset({"n", "blas"})),
+    "cg": (cg, frozenset({"n"})),
+    "conflict": (conflict, frozenset({"distance"})),
+}
+
+
+def _threads(s: Settings) -> str:
+    return "1 thread" if len(s.cpus) == 1 else f"{len(s.cpus)} threads"
+
+
+def _require(right: bool, kernel: str, what: str) -> None:
+    if not right:
+        raise Failure(f"measure {kernel}: the answer is wrong ({what}); do not trust this machine's memory")
+
+
+def _numbers(text: str, name: str, parse: Callable[[str], int]) -> list[int]:
+    """Of "0,512" or "0:32768:512" (the last one included)."""
+    found: list[int] = []
+    for part in text.split(","):
+        bounds = [parse(word) for word in part.split(":")]
+        if len(bounds) == 1:
+            found.append(bounds[0])
+        elif len(bounds) == 3 and bounds[2] > 0 and bounds[0] <= bounds[1]:
+            found.extend(range(bounds[0], bounds[1] + 1, bounds[2])[: _MOST_POINTS + 1])
+        else:
+            raise UsageError(f"{name} {part!r}: a number, or FIRST:LAST:STEP with a step above 0")
+    if len(found) > _MOST_POINTS:
+        raise UsageError(f"{name} {text!r}: at most {_MOST_POINTS} points")
+    return list(dict.fromkeys(found))
+
+
+def _whole(text: str, name: str) -> int:
+    if not text.strip().isdecimal() or int(text) > 1 << 40:
+        raise UsageError(f"{name} {text!r}: a whole number of doubles, 0 or more")
+    return int(text)
+
+
+def _some(text: str, known: Sequence[str], name: str) -> list[str]:
+    names = [part.strip().lower() for part in text.split(",")]
+    wrong = next((part for part in names if part not in known), None)
+    if wrong is not None:
+        raise UsageError(f"{name} {wrong!r}: some of {', '.join(known)}, with commas between")
+    return list(dict.fromkeys(names))
+
+
+def _isa(name: str | None) -> _probes.Isa:
+    have = {isa.name: isa for isa in _probes.isas()}
+    if name is None or name == "auto":
+        return list(have.values())[-1]
+    if name not in have:
+        raise UsageError(f"--isa {name!r}: this processor has {', '.join(have)}")
+    return have[name]
+
+
+def _order(name: str | None, sweep: bool) -> _probes.Order:
+    """Spread is faster; a sweep of OFFSETs is of arrays that are walked in turn, as STREAM walks them."""
+    if name is None or name == "auto":
+        return _probes.Order.in_turn if sweep else _probes.Order.spread
+    known = {"in-turn": _probes.Order.in_turn, "spread": _probes.Order.spread}
+    if name not in known:
+        raise UsageError(f"--order {name!r}: auto, {' or '.join(known)}")
+    return known[name]
+
+
+def _stores(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequence[int]) -> _probes.Stores:
+    if name is None or name == "auto":
+        return _probes.better_stores(kernel, n, list(cpus))
+    known = {"plain": _probes.Stores.plain, "nontemporal": _probes.Stores.nontemporal}
+    if name not in known:
+        raise UsageError(f"--stores {name!r}: auto, {' or '.join(known)}")
+    return known[name]

@@ -1,0 +1,78 @@
+"""What else runs on the machine meanwhile: foreign load, and time that a hypervisor keeps for others.
+
+See Linux's Documentation/filesystems/proc.rst (/proc/stat) and getrusage(2).
+"""
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+# Beyond so many processors' worth of others' work a visit is disturbed: two processes share the memory.
+MOST_FOREIGN = 0.1
+MOST_STOLEN = 0.02
+_TICKS = os.sysconf("SC_CLK_TCK")
+_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
+_STEAL = 7
+
+
+@dataclass(frozen=True)
+class Load:
+    """What ran beside a visit. `foreign_cpus` and `stolen_cpus` are means: 1 is one processor kept busy."""
+
+    elapsed_s: float
+    foreign_cpus: float | None  # None where /proc/stat cannot be read
+    stolen_cpus: float | None  # a virtual machine was ready to run, and did not
+    preemptions: int  # of this process's threads, by others
+
+    @property
+    def others(self) -> float:
+        """Processors' worth of time that others had, as far as it is known."""
+        return (self.foreign_cpus or 0.0) + (self.stolen_cpus or 0.0)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others' work may have cost time. /proc/stat counts in ticks: two are its grain."""
+        if self.foreign_cpus is None or self.stolen_cpus is None:
+            return False
+        grain = 2 / _TICKS / self.elapsed_s if self.elapsed_s > 0 else 0.0
+        return self.foreign_cpus > MOST_FOREIGN + grain or self.stolen_cpus > MOST_STOLEN + grain
+
+
+class LoadMeter:
+    """Begins to count when it is made; `stop` says what has been since."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._busy = _times(stat)
+        self._own, self._preemptions = _own()
+        self._begin = time.monotonic()
+
+    def stop(self) -> Load:
+        """The load since the beginning; a meter may be stopped more than once."""
+        elapsed = time.monotonic() - self._begin
+        own, preemptions = _own()
+        now = _times(self._stat)
+        if self._busy is None or now is None or elapsed <= 0:
+            return Load(elapsed, None, None, preemptions - self._preemptions)
+        busy, stolen = ((after - before) / _TICKS for before, after in zip(self._busy, now, strict=True))
+        foreign = max(0.0, busy - (own - self._own))
+        return Load(elapsed, foreign / elapsed, max(0.0, stolen) / elapsed, preemptions - self._preemptions)
+
+
+def _times(stat: Path) -> tuple[int, int] | None:
+    """Ticks of all processors together: busy, and stolen by the hypervisor."""
+    try:
+        first = stat.read_text(errors="replace").split("\n", 1)[0].split()
+        if not first or first[0] != "cpu":
+            return None
+        ticks = [int(word) for word in first[1:]]
+        return sum(ticks[index] for index in _BUSY), ticks[_STEAL]
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _own() -> tuple[float, int]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime, used.ru_nivcsw

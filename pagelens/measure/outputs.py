@@ -1,0 +1,122 @@
+"""The files of a measurement: JSON, tables of visits and frames as Parquet, and the figure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pagelens.files import write_table, write_whole
+from pagelens.measure.figure import draw
+from pagelens.measure.results import Measured, Result
+from pagelens.measure.trials import Trial
+
+SCHEMA_VERSION = 1  # of the JSON; a version only adds
+
+
+def write_outputs(measured: Measured, text: str, directory: Path) -> None:
+    """Each file is whole or as it was before. Raises Failure where they cannot be written."""
+    write_table(directory / "visits.parquet", visits_table(measured))
+    write_table(directory / "frames.parquet", frames_table(measured.trials))
+    write_whole(directory / "measure.json", lambda path: path.write_text(text + "\n"))
+    svg = draw(measured).svg
+    write_whole(directory / "figure.svg", lambda path: path.write_text(svg))
+
+
+def to_json(measured: Measured, notes: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
+    """Everything by name; figures in the plan's unit, times in seconds, sizes in bytes."""
+    plan = measured.plan
+    return {
+        "schema": "pagelens measure",
+        "version": SCHEMA_VERSION,
+        "kernel": plan.name,
+        "title": plan.title,
+        "unit": plan.unit,
+        "more_is_better": plan.rate,
+        "counted": plan.counted,
+        "memory_bytes": plan.memory_bytes,
+        "settings": settings,
+        "interrupted": measured.interrupted,
+        "machine": measured.machine.name if measured.machine is not None else None,
+        "trials": [_trial(trial) for trial in measured.trials],
+        "results": [_result(result) for result in measured.results],
+        "notes": list(notes),
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "page_size": trial.page.name,
+        "frames_known": bool(trial.frames.size),
+        "large_share": trial.large_share,
+        "moved_share": trial.moved_share,
+        "disturbed": trial.disturbed,
+        "visits": [{"attempts": visit.attempts, **asdict(visit.load)} for visit in trial.visits],
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    summary = result.summary
+    return {
+        "page_size": result.page.name,
+        "point": result.point.labels,
+        "values": list(result.values),
+        "spread": asdict(summary.spread),
+        "modes": summary.modes,
+        "map_share": asdict(summary.map_share) if summary.map_share is not None else None,
+        "outliers": [asdict(outlier) for outlier in result.outliers],
+        "counters": dict(result.counters),
+        "prediction": asdict(result.prediction) if result.prediction is not None else None,
+    }
+
+
+def visits_table(measured: Measured) -> pl.DataFrame:
+    """A row a repetition: its trial, visit and point, seconds and figure."""
+    rows: list[dict[str, Any]] = []
+    for trial in measured.trials:
+        for number, visit in enumerate(trial.visits):
+            for index, point in enumerate(measured.plan.points):
+                seconds = visit.seconds[index]
+                figures = measured.plan.figure(point.amount, seconds)
+                rows += [
+                    {
+                        "trial": trial.number,
+                        "page_size": trial.page.name,
+                        "visit": number,
+                        **{name: str(value) for name, value in point.labels.items()},
+                        "repetition": repetition,
+                        "seconds": float(seconds[repetition]),
+                        "figure": float(figures[repetition]),
+                        "disturbed": visit.load.disturbed,
+                        **visit.counters[index],
+                    }
+                    for repetition in range(seconds.size)
+                ]
+    return pl.DataFrame(rows)
+
+
+def frames_table(trials: Sequence[Trial]) -> pl.DataFrame:
+    """A row a run of neighbouring frames: the trial, its first 4 KiB page, its first frame, and its pages."""
+    parts = []
+    for trial in trials:
+        frames = trial.frames.astype(np.int64)
+        begins = np.flatnonzero(np.diff(frames, prepend=-2) != 1)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "trial": np.full(begins.size, trial.number),
+                    "page_size": [trial.page.name] * begins.size,
+                    "page": begins,
+                    "frame": frames[begins],
+                    "pages": np.diff(begins, append=frames.size),
+                },
+                schema=_FRAMES,
+            )
+        )
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_FRAMES)
+
+
+_FRAMES = {"trial": pl.Int64, "page_size": pl.String, "page": pl.Int64, "frame": pl.Int64, "pages": pl.Int64}

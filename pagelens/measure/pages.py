@@ -1,0 +1,115 @@
+"""The sizes of pages that a trial's memory can have, and the pools that they come from."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelens import _probes
+from pagelens.errors import Failure, UsageError
+from pagelens.units import format_size
+
+_POOLS = Path("/sys/kernel/mm/hugepages")
+
+
+@dataclass(frozen=True)
+class PageSize:
+    """How memory is mapped."""
+
+    name: str
+    title: str
+    kind: _probes.Pages
+    pool: bool = False  # pages of the hugetlb pool
+
+    @property
+    def bytes(self) -> int:
+        """Of a page; of a transparent one where it is large."""
+        return _probes.unit_bytes(self.kind)
+
+    def rounded(self, size: int) -> int:
+        """The least whole number of its pages that holds `size` bytes."""
+        return -(-size // self.bytes) * self.bytes
+
+    def map(self, size: int, cpus: Sequence[int], arrays: Sequence[int]) -> _probes.Memory:
+        """Fresh memory of at least `size` bytes, all of it in place. Raises Failure where there is none."""
+        with _failing(self.name):
+            return _probes.Memory(self.rounded(size), self.kind, list(cpus), list(arrays))
+
+    def ballast(self, size: int, cpus: Sequence[int], kept: float, seed: int) -> _probes.Ballast:
+        """Puts free frames into another order, and holds some of them (probes/ballast.hpp)."""
+        with _failing(self.name):
+            return _probes.Ballast(self.rounded(size), self.kind, list(cpus), kept, seed)
+
+
+@contextmanager
+def _failing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"--page-size {name}: {error.strerror or error}") from None
+
+
+PAGE_SIZES = {
+    page.name: page
+    for page in (
+        PageSize("4k", "4 KiB pages", _probes.Pages.small),
+        PageSize("thp", "transparent 2 MiB", _probes.Pages.transparent),
+        PageSize("2m", "2 MiB pages", _probes.Pages.large, pool=True),
+        PageSize("1g", "1 GiB pages", _probes.Pages.huge, pool=True),
+    )
+}
+
+
+def parse_page_sizes(text: str) -> list[PageSize]:
+    """Of "4k,2m". Raises UsageError."""
+    names = [name.strip().lower() for name in text.split(",")]
+    for name in names:
+        if name not in PAGE_SIZES:
+            raise UsageError(f"--page-size {name!r}: some of {', '.join(PAGE_SIZES)}, with commas between")
+    return [PAGE_SIZES[name] for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def reserved(pages: Sequence[PageSize], size: int, pools: Path = _POOLS) -> Iterator[None]:
+    """Sees to it that each pool has free pages for `size` bytes; what is added goes back at the end.
+
+    Raises Failure where there are too few and none can be had.
+    """
+    before: list[tuple[Path, int]] = []
+    try:
+        for page in pages:
+            if page.pool:
+                wanted = page.rounded(size) // page.bytes
+                folder = pools / f"hugepages-{page.bytes >> 10}kB"
+                if (total := _reserve(page, folder, wanted)) is not None:
+                    before.append((folder / "nr_hugepages", total))
+        yield
+    finally:
+        for file, total in before:
+            file.write_text(f"{total}\n")
+
+
+def _reserve(page: PageSize, folder: Path, wanted: int) -> int | None:
+    """The pool's size before pages were added to it; None where enough are free."""
+    try:
+        total, free = (int((folder / name).read_text()) for name in ("nr_hugepages", "free_hugepages"))
+    except (OSError, ValueError):
+        raise UsageError(f"--page-size {page.name}: this kernel has no such pages; leave it out") from None
+    if free >= wanted:
+        return None
+    file = folder / "nr_hugepages"
+    more = total + wanted - free
+    try:
+        file.write_text(f"{more}\n")
+        got = int((folder / "free_hugepages").read_text())
+    except OSError:
+        raise Failure(
+            f"--page-size {page.name}: {free} of {wanted} pages are free; as root: echo {more} > {file}"
+        ) from None
+    if got < wanted:
+        file.write_text(f"{total}\n")
+        raise Failure(
+            f"--page-size {page.name}: {wanted} pages are needed ({format_size(wanted * page.bytes)}) and "
+            f"the kernel finds only {got}; measure less, or reserve them at boot"
+        )
+    return total

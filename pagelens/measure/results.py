@@ -1,0 +1,152 @@
+"""What a measurement found: a distribution over page maps for each page size and point."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.ensemble.run import Progress
+from pagelens.machine import Machine
+from pagelens.measure.kernels import Model, Plan
+from pagelens.measure.pages import PageSize
+from pagelens.measure.predict import predicted_seconds
+from pagelens.measure.summary import Summary, cause, summarise
+from pagelens.measure.trials import Point, Trial
+from pagelens.statistics import pearson, spearman
+
+Floats = NDArray[np.float64]
+FEWEST_CORRELATED = 5  # trials
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A trial far from the others; `cause` names what else was unusual about it, empty if nothing was."""
+
+    trial: int
+    value: float
+    cause: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The model beside the measurement. Correlations are None where a side does not vary."""
+
+    values: tuple[float, ...]  # of each trial
+    pearson: float | None
+    spearman: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point on pages of one size. `values`: a trial's best repetition."""
+
+    page: PageSize
+    point: Point
+    values: tuple[float, ...]
+    summary: Summary
+    outliers: tuple[Outlier, ...]
+    counters: Mapping[str, float | None]  # correlation of each with the time, over trials
+    prediction: Prediction | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All of it."""
+
+    plan: Plan
+    trials: Sequence[Trial] = field(repr=False)
+    results: Sequence[Result]
+    machine: Machine | None  # of the prediction
+    interrupted: bool
+
+    def of_page(self, page: PageSize) -> list[Trial]:
+        """The trials on pages of one size, in order."""
+        return [trial for trial in self.trials if trial.page is page]
+
+    @property
+    def pages(self) -> list[PageSize]:
+        """In the order in which they were asked for."""
+        return list(dict.fromkeys(trial.page for trial in self.trials))
+
+
+def evaluate(
+    plan: Plan,
+    trials: Sequence[Trial],
+    machine: Machine,
+    models: Sequence[Model | None],
+    seed: int,
+    interrupted: bool,
+    progress: Progress,
+) -> Measured:
+    """Summaries, outliers with what else was unusual, and predictions where frames and machine are known."""
+    by_page = {
+        page: [trial for trial in trials if trial.page is page]
+        for page in dict.fromkeys(trial.page for trial in trials)
+    }
+    results: list[Result] = []
+    for of_page in by_page.values():
+        for index, model in enumerate(models or [None] * len(plan.points)):
+            results.append(_result(plan, index, of_page, machine, model, seed))
+            progress(len(results), len(by_page) * len(plan.points))
+    predicted = any(result.prediction is not None for result in results)
+    return Measured(plan, trials, results, machine if predicted else None, interrupted)
+
+
+def _result(
+    plan: Plan, index: int, trials: Sequence[Trial], machine: Machine, model: Model | None, seed: int
+) -> Result:
+    point, page = plan.points[index], trials[0].page
+    shortest = np.array([[visit.seconds[index].min() for visit in trial.visits] for trial in trials])
+    visits = plan.figure(point.amount, shortest)
+    values = plan.figure(point.amount, shortest.min(axis=1))
+    summary = summarise(visits, values, seed)
+    prediction = None
+    if model is not None and all(trial.frames.size for trial in trials):
+        seconds = predicted_seconds(machine, model, page, [trial.frames for trial in trials], seed)
+        modelled = plan.figure(model.amount, seconds)
+        prediction = Prediction(
+            tuple(modelled.tolist()), pearson(modelled, values), spearman(modelled, values)
+        )
+    counters = _counters(trials, index)
+    evidence = [*_evidence(trials), *counters.items()]
+    if prediction is not None:
+        evidence.append(("the model, too", np.array(prediction.values)))
+    return Result(
+        page=page,
+        point=point,
+        values=tuple(values.tolist()),
+        summary=summary,
+        outliers=tuple(
+            Outlier(trials[at].number, float(values[at]), cause(at, evidence)) for at in summary.outliers
+        ),
+        counters={
+            name: pearson(of_trials, shortest.min(axis=1)) if len(trials) >= FEWEST_CORRELATED else None
+            for name, of_trials in counters.items()
+        },
+        prediction=prediction,
+    )
+
+
+def _counters(trials: Sequence[Trial], index: int) -> dict[str, Floats]:
+    """Of a point, the mean over a trial's visits, float64[trial]."""
+    names = trials[0].visits[0].counters[index]
+    return {
+        name: np.array([np.mean([v.counters[index][name] for v in trial.visits]) for trial in trials])
+        for name in names
+    }
+
+
+def _evidence(trials: Sequence[Trial]) -> list[tuple[str, Floats]]:
+    """What was noted of each trial beside its times, where all of them have it."""
+    columns = {
+        "foreign load": [max((v.load.foreign_cpus or 0.0) for v in trial.visits) for trial in trials],
+        "time stolen by the hypervisor": [
+            max((v.load.stolen_cpus or 0.0) for v in trial.visits) for trial in trials
+        ],
+        "preemptions": [sum(v.load.preemptions for v in trial.visits) for trial in trials],
+    }
+    found = {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+    if all(trial.large_share is not None for trial in trials):
+        found["share of large pages"] = np.array([trial.large_share for trial in trials], dtype=np.float64)
+    return list(found.items())

@@ -1,0 +1,83 @@
+"""The directory that a command writes its results to: one command's at a time."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from pagelens.errors import Failure
+
+LOCK = ".lock"  # holds the number of the process that writes to the directory
+
+
+@contextmanager
+def claim_directory(path: Path) -> Iterator[Path]:
+    """Creates the output directory and holds its lock: of two runs into it at once, the second fails.
+
+    The lock goes with the process, however that ends; a directory made here in which nothing was written
+    goes too. Raises Failure.
+    """
+    made: list[Path] = []
+    lock = None
+    while lock is None:
+        lock = _lock(path, made)
+    with lock:
+        try:
+            yield path
+        finally:
+            if made and [each.name for each in path.iterdir()] == [LOCK]:
+                (path / LOCK).unlink()
+                for each in made:
+                    with suppress(OSError):  # somebody else's files are in it
+                        each.rmdir()
+
+
+def _lock(path: Path, made: list[Path]) -> TextIO | None:
+    """The directory's lock, held, with this process's number in it; none if the directory has just gone.
+
+    A run that wrote nothing takes the directory that it made away again, and the lock: what was opened
+    before that locks nobody out. `made` is told what had to be made, the innermost first.
+    """
+    try:
+        made[:] = [each for each in (path, *path.parents) if each in made or not each.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_create(path, error) from error
+    try:
+        lock = (path / LOCK).open("a+")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _cannot_create(path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().strip() or "another"
+        lock.close()
+        raise Failure(
+            f"--output: process {holder} is writing to {path}; wait for its end or name another directory"
+        ) from None
+    except OSError:
+        return lock  # a file system without locks
+    if not _is_at(lock, path / LOCK):
+        lock.close()
+        return None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _cannot_create(path: Path, error: OSError) -> Failure:
+    return Failure(f"--output: cannot create {path} ({error.strerror}); name a writable directory")
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

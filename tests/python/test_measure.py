@@ -1,0 +1,373 @@
+"""Measuring: trials on fresh page maps, what is said of them, and the command."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pagelens import _probes
+from pagelens.accesses.declared import declared
+from pagelens.errors import Failure, UsageError
+from pagelens.machine import load_machine
+from pagelens.measure.counters import HardwareCounters
+from pagelens.measure.kernels import KERNELS, Model, Settings
+from pagelens.measure.load import Load, LoadMeter
+from pagelens.measure.pages import PAGE_SIZES, parse_page_sizes, reserved
+from pagelens.measure.predict import predicted_seconds
+from pagelens.measure.summary import cause, map_share, outliers
+from pagelens.measure.trials import BUSY, Point, Setup, run_trials
+
+CPU = sorted(os.sched_getaffinity(0))[0]
+SMALL = PAGE_SIZES["4k"]
+ROOT = os.geteuid() == 0
+LIBPFM4 = Path("/usr/lib/x86_64-linux-gnu/libpfm.so.4")
+
+
+def setup_of(run: Callable[[_probes.Memory], np.ndarray], **other: object) -> Setup:
+    settings = {
+        "points": [Point({"kernel": "mine"}, run, 1.0)],
+        "pages": [SMALL],
+        "memory_bytes": 1 << 20,
+        "arrays": [0],
+        "cpus": [CPU],
+        "trials": 3,
+        "seed": 1,
+        "retries": 0,
+        "ballast_bytes": 4 << 20,
+        "scatter": 0.5,
+        "overlapped": True,
+        "count": lambda work: (work(), {}),
+    }
+    return Setup(**(settings | other))  # type: ignore[arg-type]
+
+
+def test_each_trial_is_visited_twice_with_another_between() -> None:
+    seen: list[int] = []
+
+    def run(memory: _probes.Memory) -> np.ndarray:
+        seen.append(memory.address)
+        return np.array([1.0])
+
+    trials = list(run_trials(setup_of(run), lambda: False))
+    first, second, third = dict.fromkeys(seen)
+    assert seen == [first, second, first, third, second, third]
+    assert [trial.number for trial in trials] == [0, 1, 2]
+    assert all(len(trial.visits) == 2 for trial in trials)
+
+
+def test_without_room_for_two_the_visits_follow_each_other() -> None:
+    seen: list[int] = []
+
+    def run(memory: _probes.Memory) -> np.ndarray:
+        seen.append(memory.address)
+        return np.array([1.0])
+
+    list(run_trials(setup_of(run, overlapped=False), lambda: False))
+    assert seen[0::2] == seen[1::2]
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel shows frames to root only")
+def test_the_ballast_makes_page_maps_fresh() -> None:
+    def moved(ballast_bytes: int) -> float:
+        # One map at a time: the case in which the kernel would hand out the same frames again.
+        setup = setup_of(
+            lambda _: np.array([1.0]), memory_bytes=8 << 20, ballast_bytes=ballast_bytes, overlapped=False
+        )
+        shares = [trial.moved_share for trial in run_trials(setup, lambda: False)]
+        assert shares[0] is None
+        return min(share for share in shares if share is not None)
+
+    assert moved(16 << 20) > 0.9
+
+
+def test_stopping_keeps_whole_trials() -> None:
+    asked = iter([False, False, True])
+    trials = list(run_trials(setup_of(lambda _: np.array([1.0])), lambda: next(asked)))
+    assert len(trials) == 1
+    assert len(trials[0].visits) == 2
+
+
+def test_disturbed_visits_are_repeated_until_the_machine_is_just_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = Load(1.0, 1.0, 0.0, 0)
+    monkeypatch.setattr(LoadMeter, "stop", lambda self: busy)
+    setup = setup_of(lambda _: np.array([1.0]), trials=4, retries=2)
+    attempts = [visit.attempts for trial in run_trials(setup, lambda: False) for visit in trial.visits]
+    assert sorted(attempts) == [1] * (8 - BUSY) + [3] * BUSY
+
+
+def test_the_least_disturbed_visit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = iter([Load(1.0, 3.0, 0.0, 0), Load(1.0, 1.0, 0.0, 0), Load(1.0, 2.0, 0.0, 0)] * 4)
+    monkeypatch.setattr(LoadMeter, "stop", lambda self: next(loads))
+    times = iter(range(100))
+    setup = setup_of(lambda _: np.array([float(next(times))]), trials=1, retries=2)
+    (trial,) = run_trials(setup, lambda: False)
+    assert [visit.seconds[0][0] for visit in trial.visits] == [1.0, 4.0]
+    assert trial.disturbed
+
+
+def test_load_counts_others_only(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 100 0 100 1000 0 0 0 50 0 0\n")
+    meter = LoadMeter(stat)
+    sum(range(3_000_000))  # our own work
+    stat.write_text("cpu 100 0 100 1000 0 0 0 50 0 0\n")
+    quiet = meter.stop()
+    assert quiet.foreign_cpus == 0
+    assert quiet.stolen_cpus == 0
+    stat.write_text("cpu 100000 0 100 1000 0 0 0 5000 0 0\n")
+    busy = meter.stop()
+    assert busy.disturbed
+    assert busy.stolen_cpus is not None
+    assert busy.stolen_cpus > 1
+    for garbage in ("", "cpu\n", "cpu 1 2 x\n", "intr 1 2 3 4 5 6 7 8\n"):
+        stat.write_text(garbage)
+        assert meter.stop().foreign_cpus is None
+
+
+def test_share_of_the_map() -> None:
+    rng = np.random.default_rng(1)
+    of_map, noise = rng.normal(100, 5, 30), rng.normal(0, 1, (30, 2))
+    decided = map_share(of_map[:, None] + noise, 1)
+    assert decided is not None
+    assert decided.significant
+    assert 0.9 < decided.share < 1  # 25 / (25 + 1)
+    chance = map_share(100 + rng.normal(0, 5, (30, 2)), 1)
+    assert chance is not None
+    assert not chance.significant
+    assert map_share(np.ones((5, 2)), 1) is None
+    assert map_share(np.ones((2, 2)), 1) is None
+
+
+def test_outliers_and_what_else_was_unusual() -> None:
+    values = np.array([10.0, 10.1, 9.9, 10.05, 9.95, 10.02, 9.98, 5.0, 9.0])
+    assert outliers(values) == (7, 8)
+    assert outliers(values[:7]) == ()
+    large = np.array([1.0] * 7 + [0.5, 1.0])
+    assert cause(7, [("load", values[::-1].copy()), ("large pages", large)]) == "large pages"
+    assert cause(8, [("large pages", large)]) == ""
+
+
+def test_predicted_on_the_frames_of_a_trial() -> None:
+    """Pages that fall to the same L2 sets cost more than pages that spread over them."""
+    machine = load_machine("skx-8160")
+    workload = declared("l2-sum", 1 << 20, 1)
+    spread = np.arange(1000, 1256, dtype=np.uint64)
+    crowded = 1000 + 16 * np.arange(256, dtype=np.uint64)  # 1 MiB of 16 ways: 16 pages' worth of sets
+    model = Model(workload, "sum", 1.0)
+    fast, slow = predicted_seconds(machine, model, SMALL, [spread, crowded], 1)
+    assert slow > 1.2 * fast
+    with pytest.raises(UsageError, match="beyond its memory"):
+        predicted_seconds(machine, model, SMALL, [spread + (1 << 28)], 1)
+
+
+def test_pools_grow_and_are_given_back(tmp_path: Path) -> None:
+    folder = tmp_path / "hugepages-2048kB"
+    folder.mkdir()
+    (folder / "nr_hugepages").write_text("10\n")
+    (folder / "free_hugepages").write_text("40\n")  # what "the kernel" has after it was asked
+    with reserved([PAGE_SIZES["2m"]], 80 << 20, tmp_path):
+        assert (folder / "nr_hugepages").read_text() == "10\n"  # 40 pages are enough
+    (folder / "free_hugepages").write_text("4\n")
+    with (
+        pytest.raises(Failure, match="the kernel finds only 4"),
+        reserved([PAGE_SIZES["2m"]], 80 << 20, tmp_path),
+    ):
+        pass
+    assert (folder / "nr_hugepages").read_text() == "10\n"
+    with pytest.raises(UsageError, match="no such pages"), reserved([PAGE_SIZES["1g"]], 1 << 30, tmp_path):
+        pass
+
+
+def test_counters_by_name() -> None:
+    """Software events stand in for hardware's, which a virtual machine may not have."""
+    if not LIBPFM4.exists():
+        pytest.skip("libpfm4 is not installed")
+    counters = HardwareCounters(
+        {"faults": ["perf::PAGE-FAULTS"], "none": ["knl_unc_imc*::UNC_M_CAS_COUNT:RD"]}, [CPU]
+    )
+    if not counters.names:
+        pytest.skip(counters.missing)
+    assert counters.names == ("faults",)
+
+    def touch() -> np.ndarray:
+        os.sched_setaffinity(0, [CPU])
+        return np.ones(4 << 20)  # populating by madvise would not count as faults
+
+    before = os.sched_getaffinity(0)
+    try:
+        _, counted = counters.count(touch)
+    finally:
+        os.sched_setaffinity(0, before)
+        counters.close()
+    assert counted["faults"] >= 1
+
+
+NAMES = """
+import sys
+from pagelens.machine import load_machine
+from pagelens.measure.counters import Names
+names = Names()
+not_found = {-4, -8}  # PFM_ERR_NOTFOUND, PFM_ERR_ATTR
+for machine in sys.argv[1:]:
+    for events in load_machine(machine).counters.stated().values():
+        for event in events:
+            assert names.encode(event.replace("*::", "0::"))[0] not in not_found, event
+assert names.encode("skx::NO_SUCH_EVENT")[0] in not_found
+"""
+
+
+def test_every_name_in_a_machine_file_is_libpfm4s() -> None:
+    if not LIBPFM4.exists():
+        pytest.skip("libpfm4 is not installed")
+    environment = os.environ | {"LIBPFM_ENCODE_INACTIVE": "1"}  # processors other than this one
+    machines = ("skx-8160", "cori-knl-cache", "icx-8380", "spr-8480", "genoa-9654")
+    subprocess.run([sys.executable, "-c", NAMES, *machines], check=True, env=environment)
+
+
+def run(*words: str, cwd: Path, **other: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelens", "measure", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **other)  # type: ignore[call-overload, no-any-return]
+
+
+QUICK: dict[str, Sequence[str]] = {
+    "stream": ("--n", "20480", "--offset", "0:1024:512"),
+    "latency": ("--footprint", "16KiB,128KiB", "--stride", "128B"),
+    "gups": (
+        "--table",
+        "1MiB",
+    ),
+    "l2sum": (
+        "--block",
+        "64KiB",
+    ),
+    "cg": (
+        "--n",
+        "12",
+    ),
+    "conflict": (
+        "--distance",
+        "2MiB",
+    ),
+}
+
+
+@pytest.mark.parametrize("kernel", QUICK)
+def test_the_command(kernel: str, tmp_path: Path) -> None:
+    done = run(
+        kernel, *QUICK[kernel], "--trials", "2", "--retries", "0", "--no-predict", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == json.loads((tmp_path / f"pagelens-out/measure-{kernel}/measure.json").read_text())
+    assert found["kernel"] == kernel
+    assert len(found["trials"]) == 2
+    assert all(result["spread"]["median"] > 0 for result in found["results"])
+    visits = pl.read_parquet(tmp_path / f"pagelens-out/measure-{kernel}/visits.parquet")
+    points = len(found["results"])
+    repetitions = visits.filter(pl.col("trial") == 0, pl.col("visit") == 0).height
+    assert visits.height == 2 * 2 * repetitions
+    assert repetitions % points == 0
+    frames = pl.read_parquet(tmp_path / f"pagelens-out/measure-{kernel}/frames.parquet")
+    if ROOT:
+        pages = frames.filter(pl.col("trial") == 0)["pages"].sum()
+        assert pages * 4096 >= found["memory_bytes"]
+    assert (tmp_path / f"pagelens-out/measure-{kernel}/figure.svg").read_text().startswith("<svg")
+
+
+def test_dgemm_by_the_installed_blas(tmp_path: Path) -> None:
+    done = run("dgemm", "--n", "64", "--trials", "1", "--retries", "0", cwd=tmp_path)
+    if done.returncode == 2:
+        assert "no BLAS is found" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        assert "GFLOP/s" in done.stdout
+
+
+def test_predicted_beside_measured(tmp_path: Path) -> None:
+    done = run("l2sum", "--block", "256KiB", "--trials", "3", "--retries", "0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    if ROOT:
+        assert "Predicted (modelled" in done.stdout
+    else:
+        assert "shows them to root only" in done.stdout
+    assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
+
+
+@pytest.mark.skipif(not ROOT, reason="changes to another user")
+def test_without_rights(tmp_path: Path) -> None:
+    """As in a container: no frames, no pools, nothing but the measurement."""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+
+    def drop() -> None:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+
+    home = os.environ | {"HOME": str(tmp_path)}
+    words = ("stream", "--n", "20480", "--kernels", "copy", "--trials", "1", "--retries", "0")
+    done = run(*words, "-o", "out", cwd=tmp_path, preexec_fn=drop, env=home)
+    assert done.returncode == 0, done.stderr
+    assert "the kernel shows them to root only" in " ".join(done.stdout.split())
+    done = run(*words, "--page-size", "1g", "-o", "out", cwd=tmp_path, preexec_fn=drop, env=home)
+    assert done.returncode in (1, 2)
+    assert "--page-size 1g" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("steam",), "did you mean stream, l2sum, dgemm?"),
+        (("stream", "--table", "1MiB"), "--table: not of stream"),
+        (("stream", "--page-size", "8k"), "some of 4k, thp, 2m, 1g"),
+        (("stream", "--kernels", "copy,quad"), "some of copy, scale, add, triad"),
+        (("stream", "--offset", "5:1:1"), "FIRST:LAST:STEP"),
+        (("stream", "--offset", "0:99999999:1"), "at most 4096"),
+        (("stream", "--isa", "neon"), "this processor has"),
+        (("stream", "--stores", "lazy"), "plain or nontemporal"),
+        (("stream", "--order", "back"), "in-turn or spread"),
+        (("stream", "--n", "3"), "at least 512"),
+        (("stream", "--n", "9999999999999"), "can be had; take less"),
+        (("stream", "--cpus", "4096"), "this process may run on"),
+        (("stream", "--cpus", "a"), "numbers and ranges"),
+        (("latency", "--footprint", "12"), "has no unit"),
+        (("latency", "--footprint", "64B"), "at least two strides"),
+        (("latency", "--stride", "100B"), "a multiple of 64"),
+        (("gups", "--table", "3MiB"), "a power of two"),
+        (("l2sum", "--block", "3B"), "a multiple of 8"),
+        (("conflict", "--distance", "1MiB"), "at least 2097152"),
+        (("dgemm", "--blas", "/no/such.so"), "there is no such file"),
+        (("cg", "--n", "4"), "8 to 1024"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: Sequence[str], error: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pagelens.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["pagelens", "measure", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    written = capfd.readouterr()
+    assert error in written.err
+    assert len(written.err.strip().splitlines()) == 1
+    assert not Path("pagelens-out").exists()
+
+
+def test_each_kernel_has_its_settings() -> None:
+    assert set(KERNELS) == {"stream", "latency", "gups", "l2sum", "dgemm", "cg", "conflict"}
+    assert parse_page_sizes("2m, 4K,2m") == [PAGE_SIZES["2m"], PAGE_SIZES["4k"]]
+    plan = KERNELS["stream"][0](Settings([CPU], 1, 1, 1 << 20))
+    assert plan.figure(16e9, np.array([2.0])).tolist() == [8.0]
