@@ -192,7 +192,7 @@ def measure(
     on = _cpus(cpus)
     plan = make(Settings(on, repeats, seed, _last_level_bytes(known), **given))  # type: ignore[arg-type]
     overlapped, ballast = _room(plan, pages, stir)
-    notes: list[str] = [*plan.notes]
+    notes: list[str] = []
     with (
         closing(HardwareCounters(_events(known), on)) as counters,
         claim_directory(output or OUTPUT / f"measure-{kernel}") as directory,

@@ -7,12 +7,13 @@ from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, Drawing, drawing
 from pagelens.measure.results import Measured, Result
 
 _COLOURS = (OTHERS[0], BASELINE, *OTHERS[1:])
-_MOST_RIDGES = 12
+_FEWEST_SWEPT = 4  # points that make a line
+_LOGARITHMIC = 20  # a larger range of figures has an axis of powers of ten
 
 
 def draw(m: Measured) -> Drawing:
-    """Dots are trials; with more than `_MOST_RIDGES` points on a page size, medians from p5 to p95."""
-    sweep = len(m.plan.points) > _MOST_RIDGES
+    """Dots are trials; of a sweep, medians from p5 to p95."""
+    sweep = bool(m.plan.along) and len(m.plan.points) >= _FEWEST_SWEPT
     caption = (
         "Lines: medians over page maps; shaded: p5 to p95."
         if sweep
@@ -25,7 +26,8 @@ def _dots(m: Measured) -> Figure:
     figure = Figure((WIDTH, 0.7 + 0.38 * len(m.results)), layout="constrained")
     axes = figure.add_subplot()
     scatter = np.random.default_rng(0)  # the dots' heights, for looks only
-    for row, r in enumerate(m.results):
+    results = sorted(m.results, key=lambda r: m.plan.points.index(r.point))  # page sizes side by side
+    for row, r in enumerate(results):
         y, colour = len(m.results) - 1 - row, _COLOURS[m.pages.index(r.page) % len(_COLOURS)]
         values, s = np.array(r.values), r.summary.spread
         axes.plot(values, y + 0.3 * (scatter.random(values.size) - 0.5), "o", color=colour, markersize=3,
@@ -33,7 +35,7 @@ def _dots(m: Measured) -> Figure:
         axes.plot([s.p5, s.p95], [y, y], color=colour, linewidth=2.5, solid_capstyle="butt")
         axes.plot([s.median], [y], "o", color="white", markeredgecolor=colour, markersize=4.5)
     many = len(m.pages) > 1
-    names = [f"{_name(r)}, {r.page.name}" if many else _name(r) for r in m.results]
+    names = [f"{_name(r)}, {r.page.name}" if many else _name(r) for r in results]
     axes.set_yticks(range(len(names)), names[::-1])
     axes.set_xlim(left=0)
     axes.set_xlabel(f"{m.plan.unit} (measured)")
@@ -42,7 +44,7 @@ def _dots(m: Measured) -> Figure:
 
 
 def _sweep(m: Measured) -> Figure:
-    along = list(m.plan.points[0].labels)[-1]
+    along = m.plan.along
     figure = Figure((WIDTH, 3.2), layout="constrained")
     axes = figure.add_subplot()
     series: dict[tuple[str, str], list[Result]] = {}
@@ -65,7 +67,11 @@ def _sweep(m: Measured) -> Figure:
         axes.plot(x, [s.median for s in spreads], color=colour, linewidth=1.2, label=label or None)
     axes.set_xlabel(along)
     axes.set_ylabel(f"{m.plan.unit} (measured)")
-    axes.set_ylim(bottom=0)
+    figures = [value for r in m.results for value in (r.summary.spread.p5, r.summary.spread.p95)]
+    if max(figures) > _LOGARITHMIC * min(figures):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     if len(series) > 1:
         axes.legend(frameon=False)
     return figure

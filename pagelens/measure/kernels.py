@@ -71,7 +71,7 @@ class Plan:
     rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
     counted: str  # what a figure counts
     models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)  # of the points
-    notes: tuple[str, ...] = ()
+    along: str = ""  # the label that is swept, if one is
 
     def figure(self, amount: float, seconds: Floats) -> Floats:
         """In `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
@@ -133,6 +133,7 @@ def stream(s: Settings) -> Plan:
         "24 of add and triad; what a plain store reads first is not counted. STREAM's arrays and rules, "
         "this project's loops",
         models,
+        along="offset" if len(offsets) > 1 else "",
     )
 
 
@@ -166,6 +167,7 @@ def latency(s: Settings) -> Plan:
         "ns",
         False,
         "nanoseconds a load that waits for the one before it",
+        along="footprint",
     )
 
 
@@ -256,6 +258,7 @@ def conflict(s: Settings) -> Plan:
         "GB/s",
         True,
         "10^9 bytes read a second",
+        along="distance",
     )
 
 

@@ -32,7 +32,8 @@ def _head(m: Measured) -> Iterator[str]:
 def _tables(m: Measured) -> Iterator[Iterator[str]]:
     for page in m.pages:
         rows = [result for result in m.results if result.page is page]
-        yield _table(page.title, rows) if len(rows) <= _MOST_ROWS else _sweep(page.title, rows)
+        few = len(rows) <= _MOST_ROWS or not m.plan.along
+        yield _table(page.title, rows) if few else _sweep(page.title, rows, m.plan.along)
 
 
 def _table(title: str, rows: Sequence[Result]) -> Iterator[str]:
@@ -50,10 +51,9 @@ def _table(title: str, rows: Sequence[Result]) -> Iterator[str]:
         ).rstrip()
 
 
-def _sweep(title: str, rows: Sequence[Result]) -> Iterator[str]:
-    """A line a series: the medians over the label that changes fastest from row to row."""
+def _sweep(title: str, rows: Sequence[Result], along: str) -> Iterator[str]:
+    """A line a series: the medians over the label that is swept."""
     yield f"{title}: medians over the sweep"
-    along = list(rows[0].point.labels)[-1]
     series: dict[str, list[Result]] = {}
     for r in rows:
         name = ", ".join(str(value) for key, value in r.point.labels.items() if key != along)

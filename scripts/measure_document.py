@@ -1,0 +1,83 @@
+"""Writes docs/results/measure.md: what the machine that this runs on shows, made by `pagelens measure`."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SECTIONS = (
+    (
+        "stream",
+        "STREAM over page maps",
+        "stream --trials 20 --page-size 4k,thp",
+    ),
+    (
+        "latency",
+        "Latency over the footprint: the knees of caches and TLBs",
+        "latency --trials 8 --page-size 4k,2m",
+    ),
+    (
+        "gups",
+        "RandomAccess with pages of three sizes",
+        "gups --table 256MiB --trials 8 --repeats 1 --page-size 4k,2m,1g",
+    ),
+    (
+        "sawtooth",
+        "STREAM's triad over OFFSET",
+        "stream --n 2000896 --offset 0:32768:512 --kernels triad --trials 5",
+    ),
+    ("l2sum", "Sums within L2", "l2sum --block 960KiB --trials 12"),
+)
+WANTED = 1.2  # GUPS with 2 MiB pages over that with 4 KiB
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="the Markdown file; figures go beside it")
+    output: Path = parser.parse_args().output
+    parts = [
+        "# What one machine shows\n\nMade by `scripts/measure_document.py` on a virtual machine of two "
+        "processors that it shares with others: each block is what the command printed, measured there "
+        "([how to read it](../measure.md)).\n"
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, title, words in SECTIONS:
+            directory = Path(folder) / name
+            parts.append(section(name, title, words, directory, output))
+    output.write_text("\n".join(parts))
+
+
+def section(name: str, title: str, words: str, directory: Path, output: Path) -> str:
+    """One command's, as Markdown."""
+    command = [sys.executable, "-m", "pagelens", "measure", *words.split(), "-o", str(directory)]
+    print(f"measure {words}", file=sys.stderr, flush=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    text = done.stdout[: done.stdout.rindex("Tables and figure:")].rstrip()
+    figure = output.with_name(f"{output.stem}-{name}.svg")
+    shutil.copy(directory / "figure.svg", figure)
+    found = json.loads((directory / "measure.json").read_text())
+    remark = gups_remark(found) if name == "gups" else ""
+    return (
+        f"## {title}\n\n```\n$ pagelens measure {words}\n{text}\n```\n{remark}\n![{title}]({figure.name})\n"
+    )
+
+
+def gups_remark(found: dict[str, Any]) -> str:
+    """What large pages gain."""
+    medians = {result["page_size"]: result["spread"]["median"] for result in found["results"]}
+    gains = {size: medians[size] / medians["4k"] for size in ("2m", "1g")}
+    verdict = "at least" if gains["2m"] >= WANTED else "less than"
+    return (
+        f"\n2 MiB pages give {gains['2m']:.2f} times, 1 GiB pages {gains['1g']:.2f} times as many updates "
+        f"as 4 KiB pages: for 2 MiB {verdict} {WANTED}. In a guest a walk goes through two page tables; what "
+        "the host maps the guest's memory with limits what large pages of the guest can save.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
