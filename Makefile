@@ -95,7 +95,7 @@ sanitize: build/sanitize/build.ninja
 	@cmake --build build/sanitize
 	@build/sanitize/tests/cpp/pagelens_tests
 
-bench: $(STAMPS)/package $(STAMPS)/debian-run build/bench/build.ninja examples
+bench: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-bench build/bench/build.ninja examples
 	@cmake --build build/bench
 	@python bench/run.py --binaries build/bench/bench --output docs/results/bench.md
 

@@ -1,9 +1,11 @@
 // Makes the frames of the next mapping new ones.
 //
-// The kernel hands out first what was given back last, so a mapping made after another has gone
-// gets its frames again, in much the same order: not a second sample of page maps but the first
-// once more. A ballast takes those frames and others, and gives them back piece by piece in random
-// order.
+// The kernel hands out first what was given back last: a mapping made after another has gone gets
+// the same frames (99.8% of 256 MiB in pages of 4 KiB on an idle guest, every other time 20% of
+// them at the same page), so that it is hardly a second sample of page maps. A ballast takes those
+// frames and others, and gives them back piece by piece in random order: after one of twice the
+// mapping's size 52% of its frames are those of the mapping before, of four times 25%, and none at
+// the same page.
 #pragma once
 
 #include <cstddef>

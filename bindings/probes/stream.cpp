@@ -2,6 +2,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/probes/register.hpp"
+#include "probes/caches.hpp"
 #include "probes/stream.hpp"
 
 namespace nb = nanobind;
@@ -40,6 +41,12 @@ void register_stream(nb::module_& m) {
         },
         "kernel"_a, "n"_a, "cpus"_a,
         "nontemporal where the kernel's arrays are larger than the processors' last-level caches.");
+    m.def(
+        "last_level_bytes", [](const std::vector<int>& cpus) { return last_level_bytes(cpus); },
+        "cpus"_a,
+        "Of the last-level caches that the processors use, each counted once; 0 where the kernel "
+        "does "
+        "not show them.");
     m.def("stream_bytes", &stream_bytes, "kernel"_a,
           "Bytes of an element as STREAM counts them: 16 or 24, write allocate not among them.");
 
