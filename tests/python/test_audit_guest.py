@@ -9,6 +9,7 @@ from small_machine import small
 from zonesort_guest import conflict_share, shell, zonesort_guest
 
 from pagelens.audit.effect import Yardstick
+from pagelens.audit.fragmentation import fragmentation_index, unusable_index
 from pagelens.audit.frame_map import read_frame_map
 from pagelens.audit.supply import Supply
 from pagelens.lab.guest import Guest
@@ -70,3 +71,27 @@ def test_the_share_of_a_jobs_frames_is_that_of_the_guest(tmp_path: Path) -> None
     assert conflicts > 1000
     effect = Yardstick(small(cache), None).effect(np.array(frames))
     assert effect.conflict_share == conflicts / pages
+
+
+@pytest.mark.long
+def test_the_indices_are_those_that_the_kernel_shows(tmp_path: Path) -> None:
+    """debugfs' extfrag/, of every zone and order, where some requests would fail: nothing large is free."""
+    folder = "/sys/kernel/debug/extfrag"
+    files = f"/proc/buddyinfo {folder}/unusable_index {folder}/extfrag_index"
+    with zonesort_guest("6.1", tmp_path, "1GiB") as guest:
+        shell(guest, "/lab/guest age 640M 2 > /tmp/kept & until grep -q ready /tmp/kept; do sleep 0.1; done")
+        shell(guest, "echo 500 > /proc/sys/vm/nr_hugepages")  # all that there are
+        shell(guest, "mount -t debugfs none /sys/kernel/debug 2> /dev/null || true")
+        lines = shell(guest, f"sync; cat {files}").replace("zone", "").splitlines()
+    columns = [line.split()[3:] for line in lines]
+    zones = len(columns) // 3
+    refused = 0
+    for zone in range(zones):
+        free, unusable, fragmented = columns[zone::zones]
+        counts = list(map(int, free))
+        for order in range(len(counts)):
+            assert unusable_index(counts, order) == float(unusable[order])
+            index = fragmentation_index(counts, order)
+            assert (-1.0 if index is None else index) == float(fragmented[order])
+            refused += index is not None
+    assert refused > 0
