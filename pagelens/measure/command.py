@@ -46,6 +46,7 @@ docs/measure.md says what each kernel does, what its figures count, and how to r
 """
 
 MOST_PREDICTED = 16  # points, unless asked for: each is a replay a trial
+_BALLAST = 4  # as large as so many trials: docs/measure.md has what it does
 _LEFT_FREE = 0.1  # of the memory that is available
 _OF_KERNELS = "What a kernel is given"
 
@@ -292,7 +293,7 @@ def _room(plan: Plan, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]
         )
     overlapped = 2 * size <= room
     left = room - (2 if overlapped else 1) * size
-    return overlapped, min(2 * size, left) if stir else 0
+    return overlapped, min(_BALLAST * size, left) if stir else 0
 
 
 def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:

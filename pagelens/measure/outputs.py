@@ -52,7 +52,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "page_size": trial.page.name,
         "frames_known": bool(trial.frames.size),
         "large_share": trial.large_share,
-        "moved_share": trial.moved_share,
+        "new_share": trial.new_share,
         "disturbed": trial.disturbed,
         "visits": [{"attempts": visit.attempts, **asdict(visit.load)} for visit in trial.visits],
     }

@@ -82,12 +82,10 @@ def _remarks(m: Measured, notes: Sequence[str]) -> Iterator[str]:
             f"Others' work on the machine disturbed {again} of {len(visits) + again} visits, which were "
             f"repeated{stayed}."
         )
-    moved = {page: [t.moved_share for t in m.of_page(page) if t.moved_share is not None] for page in m.pages}
-    shares = [f"{format_share(float(np.mean(of)))} ({page.name})" for page, of in moved.items() if of]
+    new = {page: [t.new_share for t in m.of_page(page) if t.new_share is not None] for page in m.pages}
+    shares = [f"{format_share(float(np.mean(of)))} ({page.name})" for page, of in new.items() if of]
     if shares:
-        yield from _wrapped(
-            f"Pages of a trial that lie in other frames than in the trial before: {', '.join(shares)}."
-        )
+        yield from _wrapped(f"Frames that neither of the two trials before had: {', '.join(shares)}.")
     large = [t.large_share for t in m.trials if t.page.name == "thp" and t.large_share is not None]
     if large:
         share = format_share(float(np.mean(large)))

@@ -2,8 +2,8 @@
 
 A mapping made in the place of one that was just given back gets its frames again, in the order in which they
 were freed. So the next trial's memory is mapped before that of the last one goes, and while a ballast
-(probes/ballast.hpp) has put free frames into another order and holds some; how many pages have another frame
-than in the trial before is recorded.
+(probes/ballast.hpp) has put free frames into another order and holds some; how many of its frames are new is
+recorded. (Compared page by page the frames differ even where the same ones come back in another order.)
 
     trial 0   ballast  map   visit ........................ visit  unmap
     trial 1                          ballast  map   visit ........ visit  unmap
@@ -53,7 +53,7 @@ class Trial:
     page: PageSize
     frames: NDArray[np.uint64]  # of each 4 KiB page; empty where the kernel does not show them
     large_share: float | None  # of the memory that lies in large pages
-    moved_share: float | None  # of pages that have another frame than in the trial before
+    new_share: float | None  # of its frames, those that neither of the two trials before had
     visits: tuple[Visit, ...] = field(repr=False)
 
     @property
@@ -103,14 +103,14 @@ class _Open:
         patience: _Patience,
         number: int,
         page: PageSize,
-        before: NDArray[np.uint64] | None,
+        before: Sequence[NDArray[np.uint64]],
     ) -> None:
         self._setup, self._patience, self._number, self._page = setup, patience, number, page
         self._memory = _mapped(setup, number, page)
         self._visits: list[Visit] = []
         self.frames = self._memory.frames()
-        known = before is not None and before.size > 0 and before.size == self.frames.size
-        self._moved = float(np.mean(self.frames != before)) if known else None
+        known = len(before) > 0 and self.frames.size > 0
+        self._new = float(1 - np.isin(self.frames, np.concatenate(before)).mean()) if known else None
 
     def visit(self) -> None:
         """Runs all points; again where that was disturbed, and keeps the least disturbed."""
@@ -127,7 +127,7 @@ class _Open:
     def close(self) -> Trial:
         large = self._memory.large_share()
         self._memory.release()
-        return Trial(self._number, self._page, self.frames, large, self._moved, tuple(self._visits))
+        return Trial(self._number, self._page, self.frames, large, self._new, tuple(self._visits))
 
 
 def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
@@ -145,14 +145,14 @@ def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
     """Each as it is complete; ends early, with whole trials only, once `stopped` says so."""
     waiting: _Open | None = None
     patience = _Patience(setup.retries)
-    last_frames: dict[str, NDArray[np.uint64]] = {}
+    frames: dict[str, list[NDArray[np.uint64]]] = {page.name: [] for page in setup.pages}
     try:
         for number in range(setup.trials):
             for page in setup.pages:
                 if stopped():
                     return
-                trial = _Open(setup, patience, number, page, last_frames.get(page.name))
-                last_frames[page.name] = trial.frames
+                trial = _Open(setup, patience, number, page, frames[page.name])
+                frames[page.name] = [*frames[page.name][-1:], trial.frames]
                 trial.visit()
                 if not setup.overlapped:
                     waiting = trial
