@@ -112,7 +112,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--stream", type=Path, help="a build of STREAM to compare with, too")
     arguments = parser.parse_args()
-    n = arguments.doubles or 4 * _probes.last_level_bytes(CPUS) // 8
+    # In whole millions: arrays a power of two apart meet in the same banks.
+    n = arguments.doubles or -(-4 * _probes.last_level_bytes(CPUS) // 8 // 10**6) * 10**6
     for threads in arguments.threads:
         if shutil.which("likwid-bench"):
             beside_likwid(n, threads, arguments.rounds)

@@ -3,6 +3,7 @@
 #include <linux/mman.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -28,12 +29,14 @@ std::string pool_of(Pages pages) {
 }
 
 [[noreturn]] void refuse_pool(std::size_t units, Pages pages, int error) {
-    const std::string count = std::to_string(units);
-    throw Failure(error, "pages: needs " + count + " of " +
+    const std::size_t free = free_in_pool(pages);
+    std::size_t all = 0;
+    std::ifstream(pool_of(pages) + "nr_hugepages") >> all;
+    throw Failure(error, "pages: needs " + std::to_string(units) + " of " +
                              (pages == Pages::large ? "2 MiB" : "1 GiB") + " out of the pool, " +
-                             std::to_string(free_in_pool(pages)) + " are free; as root: echo " +
-                             count + " > " + pool_of(pages) +
-                             "nr_hugepages, or take transparent ones");
+                             std::to_string(free) + " are free; as root: echo " +
+                             std::to_string(all + units - std::min(units, free)) + " > " +
+                             pool_of(pages) + "nr_hugepages, or take transparent ones");
 }
 
 [[noreturn]] void refuse_memory(std::size_t bytes, int error) {
