@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -216,8 +217,13 @@ def measure(
         notes += _notes(done, counters)
         wanted = predict if predict is not None else len(plan.points) <= MOST_PREDICTED
         models = _models(plan, notes) if wanted and done[0].frames.size and not interrupted else []
-        with progress_bar(quiet or not any(models), "predictions") as progress:
-            measured = evaluate(plan, done, known, models, seed, interrupted, progress)
+        evaluation = partial(evaluate, plan, done, known, seed=seed, interrupted=interrupted)
+        try:
+            with progress_bar(quiet or not any(models), "predictions") as progress:
+                measured = evaluation(models, progress=progress)
+        except (UsageError, Interrupted) as error:  # what was measured is kept
+            notes.append(f"Not predicted: {error}.")
+            measured = evaluation([])
         settings = {name: value for name, value in given.items() if value is not None} | {
             "cpus": list(on),
             "trials": trials,
@@ -301,8 +307,14 @@ def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:
     stop = Event()
     done: list[Trial] = []
     total = setup.trials * len(setup.pages)
-    needed = (2 if setup.overlapped else 1) * setup.memory_bytes
-    with reserved(setup.pages, needed), ctrl_c_sets(stop), progress_bar(quiet, "trials") as progress:
+    at_a_time = (2 if setup.overlapped else 1) * setup.memory_bytes
+    # With no more than that, every other trial would have the same pages of the pool.
+    wished = at_a_time + (setup.memory_bytes if setup.ballast_bytes >= setup.memory_bytes else 0)
+    with (
+        reserved(setup.pages, at_a_time, wished),
+        ctrl_c_sets(stop),
+        progress_bar(quiet, "trials") as progress,
+    ):
         for trial in run_trials(setup, stop.is_set):
             done.append(trial)
             progress(len(done), total)

@@ -70,18 +70,18 @@ def parse_page_sizes(text: str) -> list[PageSize]:
 
 
 @contextmanager
-def reserved(pages: Sequence[PageSize], size: int, pools: Path = _POOLS) -> Iterator[None]:
-    """Sees to it that each pool has free pages for `size` bytes; what is added goes back at the end.
+def reserved(pages: Sequence[PageSize], least: int, wanted: int, pools: Path = _POOLS) -> Iterator[None]:
+    """Sees to it that each pool has free pages for `wanted` bytes; what is added goes back at the end.
 
-    Raises Failure where there are too few and none can be had.
+    Raises Failure where there are not even enough for `least` bytes and none can be had.
     """
     before: list[tuple[Path, int]] = []
     try:
         for page in pages:
             if page.pool:
-                wanted = page.rounded(size) // page.bytes
                 folder = pools / f"hugepages-{page.bytes >> 10}kB"
-                if (total := _reserve(page, folder, wanted)) is not None:
+                counts = [page.rounded(size) // page.bytes for size in (least, wanted)]
+                if (total := _reserve(page, folder, *counts)) is not None:
                     before.append((folder / "nr_hugepages", total))
         yield
     finally:
@@ -89,7 +89,7 @@ def reserved(pages: Sequence[PageSize], size: int, pools: Path = _POOLS) -> Iter
             file.write_text(f"{total}\n")
 
 
-def _reserve(page: PageSize, folder: Path, wanted: int) -> int | None:
+def _reserve(page: PageSize, folder: Path, least: int, wanted: int) -> int | None:
     """The pool's size before pages were added to it; None where enough are free."""
     try:
         total, free = (int((folder / name).read_text()) for name in ("nr_hugepages", "free_hugepages"))
@@ -103,13 +103,15 @@ def _reserve(page: PageSize, folder: Path, wanted: int) -> int | None:
         file.write_text(f"{more}\n")
         got = int((folder / "free_hugepages").read_text())
     except OSError:
+        if free >= least:
+            return None
         raise Failure(
             f"--page-size {page.name}: {free} of {wanted} pages are free; as root: echo {more} > {file}"
         ) from None
-    if got < wanted:
+    if got < least:
         file.write_text(f"{total}\n")
         raise Failure(
-            f"--page-size {page.name}: {wanted} pages are needed ({format_size(wanted * page.bytes)}) and "
+            f"--page-size {page.name}: {least} pages are needed ({format_size(least * page.bytes)}) and "
             f"the kernel finds only {got}; measure less, or reserve them at boot"
         )
     return total

@@ -77,7 +77,7 @@ def evaluate(
     models: Sequence[Model | None],
     seed: int,
     interrupted: bool,
-    progress: Progress,
+    progress: Progress = lambda done, total: None,
 ) -> Measured:
     """Summaries, outliers with what else was unusual, and predictions where frames and machine are known."""
     by_page = {

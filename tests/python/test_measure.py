@@ -14,6 +14,7 @@ import pytest
 
 from pagelens import _probes
 from pagelens.accesses.declared import declared
+from pagelens.cli import main
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine
 from pagelens.measure.counters import HardwareCounters
@@ -176,16 +177,19 @@ def test_pools_grow_and_are_given_back(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "nr_hugepages").write_text("10\n")
     (folder / "free_hugepages").write_text("40\n")  # what "the kernel" has after it was asked
-    with reserved([PAGE_SIZES["2m"]], 80 << 20, tmp_path):
+    with reserved([PAGE_SIZES["2m"]], 40 << 20, 80 << 20, tmp_path):
         assert (folder / "nr_hugepages").read_text() == "10\n"  # 40 pages are enough
     (folder / "free_hugepages").write_text("4\n")
     with (
         pytest.raises(Failure, match="the kernel finds only 4"),
-        reserved([PAGE_SIZES["2m"]], 80 << 20, tmp_path),
+        reserved([PAGE_SIZES["2m"]], 40 << 20, 80 << 20, tmp_path),
     ):
         pass
     assert (folder / "nr_hugepages").read_text() == "10\n"
-    with pytest.raises(UsageError, match="no such pages"), reserved([PAGE_SIZES["1g"]], 1 << 30, tmp_path):
+    with (
+        pytest.raises(UsageError, match="no such pages"),
+        reserved([PAGE_SIZES["1g"]], 1 << 30, 2 << 30, tmp_path),
+    ):
         pass
 
 
@@ -304,6 +308,24 @@ def test_predicted_beside_measured(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
 
 
+@pytest.mark.skipif(not ROOT, reason="the kernel shows frames to root only")
+def test_what_cannot_be_predicted_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> np.ndarray:
+        raise UsageError("frame 0x614 lies beyond its memory")
+
+    monkeypatch.setattr("pagelens.measure.results.predicted_seconds", refuse)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["pagelens", "measure", "l2sum", "--block", "64KiB", "--trials", "1", "-q"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (0, None)
+    found = json.loads((tmp_path / "pagelens-out/measure-l2sum/measure.json").read_text())
+    assert found["results"][0]["prediction"] is None
+    assert "Not predicted: frame 0x614 lies beyond its memory." in found["notes"]
+
+
 @pytest.mark.skipif(not ROOT, reason="changes to another user")
 def test_without_rights(tmp_path: Path) -> None:
     """As in a container: no frames, no pools, nothing but the measurement."""
@@ -356,8 +378,6 @@ def test_without_rights(tmp_path: Path) -> None:
 def test_bad_input_is_one_line(
     words: Sequence[str], error: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pagelens.cli import main
-
     monkeypatch.setattr(sys, "argv", ["pagelens", "measure", *words])
     with pytest.raises(SystemExit) as ended:
         main()
