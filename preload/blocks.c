@@ -287,8 +287,10 @@ static struct range* add_span(const struct wish* wish) {
         return NULL;
     }
     span_bytes += bytes;
+    struct span filling = {.start = span->start,
+                           .bytes = bytes}; /* a fork sees it when it is whole */
     blocks_unlock();
-    const bool filled = span_fill(span);
+    const bool filled = span_fill(&filling);
     blocks_lock();
     if (!filled) {
         span_bytes -= bytes;
@@ -298,6 +300,8 @@ static struct range* add_span(const struct wish* wish) {
         record_give(range);
         return NULL;
     }
+    memcpy(span->part, filling.part, sizeof span->part);
+    span->placed = filling.placed;
     for (int kind = 0; kind < PAGE_KINDS; kind++) counts.mapped[kind] += span->part[kind];
     *range = (struct range){.start = span->start, .bytes = bytes, .span = span, .clean = true};
     set_free(range);

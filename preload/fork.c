@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "preload/blocks.h"
@@ -36,6 +35,12 @@ static size_t bytes_in_pool(void) {
     return bytes;
 }
 
+/* Other threads may write meanwhile, of which the language knows nothing: it is the machine's copy.
+ */
+static void copy_bytes(void* to, const void* from, size_t bytes) {
+    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
+
 /* The span's pages of the pool, as they are now, elsewhere. */
 static void* copy_of(const struct span* span) {
     const size_t bytes = span_pool_bytes(span);
@@ -46,7 +51,7 @@ static void* copy_of(const struct span* span) {
     if (copy > room) munmap(room, (size_t)(copy - room));
     munmap(copy + bytes, (size_t)(room + MIB(2) - copy));
     madvise(copy, bytes, MADV_HUGEPAGE);
-    memcpy(copy, (const void*)span->start, bytes);
+    copy_bytes(copy, (const void*)span->start, bytes);
     return copy;
 }
 

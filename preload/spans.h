@@ -43,7 +43,8 @@ struct span* span_reserve(size_t bytes); /* address space only; NULL without any
 void span_unlink(struct span* span);     /* its memory is the caller's to unmap */
 struct span* spans_first(void);
 
-/* Puts memory under a reserved span; false if there is none. Without the lock. */
+/* Puts memory between `start` and `bytes` of a reserved span, and says which; false if there is
+ * none. Without the lock, hence on notes of the caller's own. */
 bool span_fill(struct span* span);
 
 static inline size_t span_pool_bytes(const struct span* span) {

@@ -8,10 +8,16 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
 from test_interposer import ALLOCATIONS, THREADS
+
+import pagelens.run.command
+from pagelens.conflicts.process import in_virtual_machine
+from pagelens.run.derived import machine_cache, machine_period
+from pagelens.run.preload import HUGE_BYTES, SMALL_BYTES, Pages, Preload
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MIB = 1 << 20
@@ -53,7 +59,7 @@ def test_every_function_gives_what_the_c_library_gives(programs: list[Path], set
 
 @every_option
 def test_threads_find_in_their_blocks_what_they_wrote(blocks: Path, settings: str) -> None:
-    same_with_and_without([blocks, "64", "60"], settings)
+    same_with_and_without([blocks, "64", "25"], settings)
 
 
 @every_option
@@ -358,13 +364,13 @@ def test_the_command_becomes_the_program(pagelens: Run, examples: Path, tmp_path
 
 
 def test_exit_status_signals_and_environment_are_the_programs_own(pagelens: Run) -> None:
-    assert pagelens("run", "--pages", "thp", "--", "sh", "-c", "exit 7").returncode == 7
     assert pagelens("run", "--pages", "thp", "--", "sh", "-c", "kill -TERM $$").returncode == -15
     done = pagelens(
-        "run", "--pages", "thp", "--", "sh", "-c", "trap 2>&1; yes | head -1; echo $GLIBC_TUNABLES",
+        "run", "--pages", "thp", "--", "sh", "-c", "trap 2>&1; yes | head -1; echo $GLIBC_TUNABLES; exit 7",
         env={"GLIBC_TUNABLES": "glibc.malloc.perturb=0"},
     )  # fmt: skip
     assert done.stdout == "y\nglibc.malloc.perturb=0:glibc.malloc.hugetlb=1\n"
+    assert done.returncode == 7
 
 
 def test_a_report_on_stderr_though_the_program_closes_it(pagelens: Run) -> None:
@@ -373,20 +379,39 @@ def test_a_report_on_stderr_though_the_program_closes_it(pagelens: Run) -> None:
     assert "large blocks, of 64 KiB and more" in done.stderr
 
 
-def test_the_machine_decides_the_period(pagelens: Run) -> None:
-    script = ("--", "sh", "-c", "echo $PAGELENS_RUN")
-    done = pagelens("run", "--pages", "2m", "--stagger", "--machine", "red-storm-xt4", *script)
-    assert "period=131072," in done.stdout  # seed 001: addresses 128 KiB apart lie in the same bank
-    done = pagelens("run", "--stagger", "--machine", "red-storm-xt4", *script)
-    assert "period=4096," in done.stdout  # what lies above a small page's bits is not the program's
-    done = pagelens("run", "--frames", "best", "--machine", "cori-knl-cache", *script)
-    assert f"cache={16 << 30}," in done.stdout
-    done = pagelens("run", "--frames", "best", "--machine", "skx-8160", *script)
-    assert "cache=0," in done.stdout
-    assert "no memory-side cache" in done.stderr
-    done = pagelens("run", "--stagger", "--machine", "gone.toml", *script)
-    assert "period=0," in done.stdout
-    assert "--machine gone.toml: cannot be read" in done.stderr
+def test_the_machine_decides_period_and_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    # Seed 001: addresses 128 KiB apart lie in the same bank.
+    assert machine_period("red-storm-xt4", HUGE_BYTES) == 128 << 10
+    assert machine_period("red-storm-xt4", SMALL_BYTES) == SMALL_BYTES  # the bits above are the kernel's
+    assert machine_cache("cori-knl-cache") == 16 << 30
+    assert capsys.readouterr().err == ""
+    assert machine_cache("skx-8160") == 0
+    assert "no memory-side cache that frames conflict in; --cache SIZE" in capsys.readouterr().err
+    assert machine_period("gone.toml", HUGE_BYTES) == 0
+    assert "--machine gone.toml: cannot be read; the program runs" in capsys.readouterr().err
+
+
+def test_what_the_command_asks_of_the_library(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Preload] = []
+
+    def start(path: Path, words: list[str], settings: Preload) -> NoReturn:
+        asked.append(settings)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(pagelens.run.command, "start", start)
+    in_process("run", "--pages", "2m", "--stagger", "--machine", "red-storm-xt4", "--", "true")
+    in_process("run", "--frames", "best", "--cache", "1GiB", "--large", "1MiB", "--report", "--", "true")
+    in_process("run", "--stagger", "--period", "8KiB", "-o", "a,b", "--", "true")
+    here = in_virtual_machine()
+    assert asked == [
+        Preload(pages=Pages.HUGE, period=128 << 10),
+        Preload(large=1 << 20, cache=1 << 30, guest=here, report=True),
+        Preload(period=8192, report=True, output="a,b"),
+    ]
+    settings = asked[2].environment({"LD_PRELOAD": "x.so"})
+    assert settings["PAGELENS_RUN"].endswith(f",report={os.getcwd()}/a,b")
+    assert settings["LD_PRELOAD"] == f"{LIBRARY}:x.so"
+    assert "GLIBC_TUNABLES" not in settings
 
 
 @pytest.mark.parametrize(
