@@ -9,11 +9,14 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from pagelens.accesses.declared import DECLARED
+from pagelens.accesses.program import locate
+from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
 from pagelens.explain.machine import choose_machine
+from pagelens.explain.model import Explanation
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.progress import progress_bar
 from pagelens.explain.remedies import (
@@ -27,6 +30,7 @@ from pagelens.explain.remedies import (
 from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, parse_history, policies
+from pagelens.machine import Machine
 
 DEFAULT_NODES = 64
 
@@ -35,6 +39,8 @@ EXAMPLES = """Examples:
   pagelens explain -- ./app args
 
   pagelens explain --from-function solve -- ./app args
+
+  pagelens explain --apply -- ./app args
 
   pagelens explain app.trace --nodes 256
 
@@ -131,6 +137,14 @@ Region = Annotated[
     Option(metavar="NAME", help="Trace only between the markers of region NAME.", rich_help_panel=_TRACING),
 ]
 
+Apply = Annotated[
+    bool,
+    Option(
+        "--apply",
+        help="Then run the program with the best remedy that this user has on this machine (docs/run.md).",
+    ),
+]
+
 app = Typer(add_completion=False)
 
 
@@ -156,8 +170,10 @@ def explain_command(
     from_function: FromFunction = None,
     follow_exec: FollowExec = False,
     region: Region = None,
+    apply: Apply = False,
 ) -> None:
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
+    program = _to_apply(target) if apply else None
     taken = choose_machine(machine)
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     named = choose_policies(policy_names) if policy_names is not None else None
@@ -205,6 +221,29 @@ def explain_command(
     elif not quiet:
         print(render_terminal(explanation))
         print(f"Report: {report}")
+    if program is not None and target:
+        _apply(program, target, explanation, stated, quiet)
+
+
+def _to_apply(target: list[str] | None) -> Path:
+    """The program to run afterwards. Raises UsageError before anything is simulated."""
+    if not target or is_trace(Path(target[0])):
+        raise UsageError("--apply: runs a program; give it, as -- ./app args")
+    return locate(target[0])
+
+
+def _apply(program: Path, words: list[str], explanation: Explanation, machine: Machine, quiet: bool) -> None:
+    """Runs the program in place of this process."""
+    from pagelens.run.preload import Preload
+    from pagelens.run.program import start, tell
+    from pagelens.run.remedy import choose, look_around
+
+    footprint = explanation.program.footprint_bytes
+    applied = choose(explanation.remedies, machine, footprint, look_around())
+    if not quiet:
+        for line in applied.said:
+            tell(f"{program.name} {line}" if line.startswith("runs") else line)
+    start(program, words, applied.settings or Preload())
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:

@@ -58,13 +58,15 @@ def _capabilities(path: Path) -> bytes:
 
 
 def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
-    """Runs the program in place of this process, with the library preloaded.
+    """Runs the program in place of this process, with the library preloaded if there is anything to do.
 
     Raises Failure if the library is missing or the kernel refuses.
     """
-    environment = settings.environment(os.environ)
-    for line in obstacles(path):
-        tell(f"{line}; it runs without the library")
+    environment = dict(os.environ)
+    if settings != Preload():
+        environment = settings.environment(os.environ)
+        for line in obstacles(path):
+            tell(f"{line}; it runs without the library")
     sys.stdout.flush()
     sys.stderr.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
