@@ -30,9 +30,11 @@ CPUS = sorted(os.sched_getaffinity(0))
 def rates(kernel: str, n: int, threads: int, pages: Pages) -> NDArray[np.float64]:
     """GB/s of each repetition of one run in fresh memory."""
     cpus, which, isa = CPUS[:threads], StreamKernel[kernel], _probes.best_isa()
-    memory = Memory(24 * n, pages, cpus, [0, 8 * n, 16 * n])
+    offset = -8 * n % 4096  # arrays begin at pages, as others' do that malloc maps
+    apart = 8 * n + offset
+    memory = Memory(3 * apart, pages, cpus, [0, apart, 2 * apart])
     stores = _probes.better_stores(which, n, cpus)
-    result = _probes.stream(memory, which, n, 0, REPEATS, cpus, isa, stores, Order.spread)
+    result = _probes.stream(memory, which, n, offset, REPEATS, cpus, isa, stores, Order.spread)
     memory.release()
     if result.error > 1e-13:
         raise SystemExit(f"{kernel}: wrong by {result.error}")
