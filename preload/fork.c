@@ -3,9 +3,9 @@
  * to it, and where the pool is dry then the child is killed by SIGBUS. So children get no pages of
  * the pool: what blocks have on them is copied to ordinary memory before the fork.
  *
- * A process of one thread moves to the copy itself, so that it is copied once, however many
- * children there are, and the pool has its pages back. Where other threads may write meanwhile the
- * parent keeps its pages and each child gets a copy. Without memory for one, it is as without us.
+ * The parent keeps its pages, as other threads may write to them meanwhile and devices may have
+ * them pinned: io_uring and RDMA would go on with the frames that it no longer has. Without memory
+ * for a copy, it is as without us.
  */
 #define _GNU_SOURCE
 #include "preload/fork.h"
@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "preload/blocks.h"
@@ -22,11 +23,6 @@
 #include "preload/report.h"
 #include "preload/spans.h"
 #include "preload/system.h"
-
-/* glibc 2.32; false where it does not say. */
-extern char __libc_single_threaded __attribute__((weak));
-
-static bool alone(void) { return &__libc_single_threaded != NULL && __libc_single_threaded; }
 
 static size_t bytes_in_pool(void) {
     size_t bytes = 0;
@@ -55,12 +51,13 @@ static void* copy_of(const struct span* span) {
     return copy;
 }
 
-/* The copy takes the place of the pages; the notes on the span follow. */
+/* In the child: the copy takes the place that the pages left; the notes on the span follow. */
 static void move_to_copy(struct span* span) {
     const size_t bytes = span_pool_bytes(span);
     if (mremap(span->copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void*)span->start) ==
         MAP_FAILED)
-        return; /* no more mappings: the pages stay */
+        say_once("a child cannot have its copy of the pool's pages (%s)", strerror(errno));
+    span->copy = NULL;
     const enum page_kind now = transparent_possible() ? PAGES_THP : PAGES_4K;
     for (int kind = PAGES_1G; kind <= PAGES_2M; kind++) {
         counts.mapped[kind] -= span->part[kind];
@@ -83,13 +80,8 @@ static void before(void) {
         counts.forks++;
         counts.copied += bytes;
         for (struct span* span = spans_first(); span; span = span->after) {
-            if (span_pool_bytes(span) == 0 || (span->copy = copy_of(span)) == NULL) continue;
-            if (alone()) {
-                move_to_copy(span);
-                span->copy = NULL;
-            } else {
+            if (span_pool_bytes(span) > 0 && (span->copy = copy_of(span)) != NULL)
                 madvise((void*)span->start, span_pool_bytes(span), MADV_DONTFORK);
-            }
         }
     }
     errno = saved_errno;
@@ -113,11 +105,8 @@ static void in_child(void) {
     blocks_reset_lock();
     frames_reset_lock();
     report_forked();
-    for (struct span* span = spans_first(); span; span = span->after) {
-        if (span->copy == NULL) continue;
-        move_to_copy(span);
-        span->copy = NULL;
-    }
+    for (struct span* span = spans_first(); span; span = span->after)
+        if (span->copy != NULL) move_to_copy(span);
     errno = saved_errno;
 }
 

@@ -157,6 +157,51 @@ def test_children_have_their_own_copy_whatever_is_in_the_pool(
     assert (report["forks"]["copied_bytes"] > 0) == (pages > 0)
 
 
+def test_a_parent_of_one_thread_keeps_its_frames(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    """Devices may have them pinned."""
+    program = compile_c("""
+        #include <fcntl.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        enum { BYTES = 8 << 20, PAGES = BYTES / 4096 };
+        static void look(const char *block, uint64_t *entries) {
+            const int pagemap = open("/proc/self/pagemap", O_RDONLY);
+            pread(pagemap, entries, PAGES * 8, (uintptr_t)block / 4096 * 8);
+            close(pagemap);
+            for (int i = 0; i < PAGES; i++) entries[i] = entries[i] << 9 >> 9;
+        }
+        int main(void) {
+            static uint64_t before[PAGES], after[PAGES];
+            char *block = memset(malloc(BYTES), 1, BYTES);
+            look(block, before);
+            for (int i = 1; i < 3; i++) {
+                int status;
+                if (fork() == 0) {
+                    const int whole = block[0] == i && block[BYTES - 1] == 1;
+                    memset(block, 7, BYTES);
+                    _exit(whole);
+                }
+                block[0]++;
+                wait(&status);
+                printf("%d %d\\n", WEXITSTATUS(status), block[BYTES - 1]);
+            }
+            look(block, after);
+            printf("%d\\n", memcmp(before, after, sizeof before));
+        }
+    """)
+    with pool(8):
+        path = tmp_path / "report.json"
+        done = run([program], f"pages=2m,json=1,report={path}")
+    assert done.stdout == "1 1\n1 1\n0\n"
+    report = json.loads(path.read_text())
+    assert report["peak_bytes_on"]["2m"] >= 8 * MIB
+    assert report["forks"]["copied_bytes"] == 2 * report["peak_bytes_on"]["2m"]
+
+
 def test_transparent_pages_are_huge(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
     if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
         pytest.skip("transparent huge pages are off")
