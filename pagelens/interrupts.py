@@ -38,19 +38,21 @@ def ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def ctrl_c_sets(cancel: _core.CancelFlag | Event) -> Iterator[None]:
-    """Within, Ctrl-C sets the flag instead of raising wherever the interpreter happens to be.
+def ctrl_c_sets(cancel: _core.CancelFlag | Event, *others: signal.Signals) -> Iterator[None]:
+    """Within, Ctrl-C (and `others`) sets the flag instead of raising wherever the interpreter happens to be.
 
     (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)
     """
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    numbers = (signal.SIGINT, *others)
+    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, _: object) -> None:

@@ -87,8 +87,8 @@ def audit(
     and how many more could be had, free memory by order, the kernel's settings.
     Root is shown page block types and frame flags, too.
     """
-    if not root.is_dir():
-        raise UsageError(f"--root {root}: no such folder; name one that holds proc/ and sys/")
+    if not all((root / name).is_dir() for name in ("proc", "sys")):
+        raise UsageError(f"--root {root}: no such tree; name a folder that holds proc/ and sys/")
     system = System(root)
     size = None if probe is None else parse_size(probe, "--probe")
     if size is not None and system.captured:

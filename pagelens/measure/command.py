@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -55,7 +56,8 @@ app = typer.Typer(add_completion=False)
 
 N = Annotated[
     int | None,
-    Option("--n", min=1, metavar="N", help="stream: doubles an array; dgemm: order; cg: points a side.",
+    Option("--n", min=1, max=1 << 40, metavar="N",
+           help="stream: doubles an array; dgemm: order; cg: points a side.",
            rich_help_panel=_OF_KERNELS),
 ]  # fmt: skip
 Offset = Annotated[
@@ -211,12 +213,14 @@ def measure(
             ballast_bytes=ballast,
             scatter=scatter,
             overlapped=overlapped,
-            count=counters.count,
+            counted=counters.count,
         )
         done, interrupted = _run(setup, quiet)
-        notes += _notes(done, counters)
+        notes += [*plan.remarks(), *_notes(done, counters)]
         wanted = predict if predict is not None else len(plan.points) <= MOST_PREDICTED
         models = _models(plan, notes) if wanted and done[0].frames.size and not interrupted else []
+        if None in models and plan.unpredicted:
+            notes.append(f"Not predicted: {plan.unpredicted}.")
         evaluation = partial(evaluate, plan, done, known, seed=seed, interrupted=interrupted)
         try:
             with progress_bar(quiet or not any(models), "predictions") as progress:
@@ -235,11 +239,12 @@ def measure(
             "counters": list(counters.names),
         }
         text = json.dumps(to_json(measured, notes, settings), indent=1)
-        write_outputs(measured, text, directory)
-    if as_json:
-        typer.echo(text)
-    elif not quiet:
-        typer.echo(render(measured, notes), nl=False)
+        if as_json:
+            typer.echo(text)
+        elif not quiet:
+            typer.echo(render(measured, notes), nl=False)
+        write_outputs(measured, text, directory)  # last: a full disk takes nothing from the terminal
+    if not as_json and not quiet:
         typer.echo(f"\nTables and figure: {directory}")
     if interrupted:
         raise Interrupted(f"stopped after {len(done)} of {trials * len(pages)} trials, which are kept")
@@ -292,7 +297,7 @@ def _events(machine: Machine) -> dict[str, list[str]]:
 def _room(plan: Plan, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]:
     """Whether two trials' memory fits at a time, and bytes of the ballast. UsageError where not one does."""
     size = max(page.rounded(plan.memory_bytes) for page in pages)
-    room = int((1 - _LEFT_FREE) * _probes.available_bytes())
+    room = int((1 - _LEFT_FREE) * _probes.available_bytes()) + min(page.free_bytes for page in pages)
     if size > room:
         raise UsageError(
             f"measure {plan.name}: needs {format_size(size)}; {format_size(room)} can be had; take less"
@@ -311,8 +316,8 @@ def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:
     # With no more than that, every other trial would have the same pages of the pool.
     wished = at_a_time + (setup.memory_bytes if setup.ballast_bytes >= setup.memory_bytes else 0)
     with (
+        ctrl_c_sets(stop, signal.SIGTERM),  # a job that is cancelled gives its pools back, too
         reserved(setup.pages, at_a_time, wished),
-        ctrl_c_sets(stop),
         progress_bar(quiet, "trials") as progress,
     ):
         for trial in run_trials(setup, stop.is_set):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 _LIBRARY = "libpfm.so.4"
 _PERF_EVENT_OPEN = 298  # x86-64
-_ENABLE, _DISABLE, _RESET = 0x2400, 0x2401, 0x2403  # linux/perf_event.h, PERF_EVENT_IOC_*
+_ENABLE, _DISABLE = 0x2400, 0x2401  # linux/perf_event.h, PERF_EVENT_IOC_*
 _ATTR_BYTES = 128
 _DISABLED = 1  # first bit of the flags of perf_event_attr
 _EXTENDED = 2  # PFM_OS_PERF_EVENT_EXT
@@ -95,15 +95,18 @@ class HardwareCounters:
     def count(self, run: Callable[[], Floats]) -> tuple[Floats, dict[str, float]]:
         """Runs it; what was counted meanwhile, scaled up where counters had to share a register."""
         every = [file for files in self._files.values() for file in files]
+        before = {file: _read(file) for file in every}
         for file in every:
-            _control(file, _RESET)
             _control(file, _ENABLE)
         try:
             result = run()
         finally:
             for file in every:
                 _control(file, _DISABLE)
-        return result, {name: sum(map(_value, files)) for name, files in self._files.items()}
+        since = {file: _read(file) - before[file] for file in every}
+        return result, {
+            name: float(sum(_scaled(since[file]) for file in files)) for name, files in self._files.items()
+        }
 
     def close(self) -> None:
         """Gives the counters back."""
@@ -142,9 +145,14 @@ def _control(file: int, request: int) -> None:
         fcntl.ioctl(file, request, 0)
 
 
-def _value(file: int) -> float:
-    value, enabled, running = np.frombuffer(os.read(file, 24), dtype=np.uint64).tolist()
-    return float(value * enabled / running) if running else 0.0
+def _read(file: int) -> Floats:
+    """Value, and for how long it was enabled and running, which a reset would not touch."""
+    return np.frombuffer(os.read(file, 24), dtype=np.uint64).astype(np.float64)
+
+
+def _scaled(since: Floats) -> float:
+    value, enabled, running = since.tolist()
+    return value * enabled / running if running > 0 else float("nan")  # it never had a register
 
 
 def _reason(error: OSError) -> str:

@@ -1,5 +1,6 @@
 """The files of a measurement: JSON, tables of visits and frames as Parquet, and the figure."""
 
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+import pagelens
+from pagelens.conflicts.process import in_virtual_machine
 from pagelens.files import write_table, write_whole
+from pagelens.machine.detect import System
 from pagelens.measure.figure import draw
 from pagelens.measure.results import Measured, Result
 from pagelens.measure.trials import Trial
@@ -38,11 +42,23 @@ def to_json(measured: Measured, notes: Sequence[str], settings: dict[str, Any]) 
         "counted": plan.counted,
         "memory_bytes": plan.memory_bytes,
         "settings": settings,
+        "ran": plan.ran,
+        "system": _system(),
         "interrupted": measured.interrupted,
         "machine": measured.machine.name if measured.machine is not None else None,
         "trials": [_trial(trial) for trial in measured.trials],
         "results": [_result(result) for result in measured.results],
         "notes": list(notes),
+    }
+
+
+def _system() -> dict[str, Any]:
+    processor = System().fields("/proc/cpuinfo").get("model name", "")
+    return {
+        "pagelens": pagelens.__version__,
+        "processor": processor,
+        "kernel": platform.release(),
+        "virtual_machine": in_virtual_machine(),
     }
 
 

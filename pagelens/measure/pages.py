@@ -1,7 +1,7 @@
 """The sizes of pages that a trial's memory can have, and the pools that they come from."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,16 @@ class PageSize:
     def bytes(self) -> int:
         """Of a page; of a transparent one where it is large."""
         return _probes.unit_bytes(self.kind)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the pool."""
+        return _probes.free_in_pool(self.kind) * self.bytes if self.pool else 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it is of a pool without free pages."""
+        return self.pool and self.free_bytes == 0
 
     def rounded(self, size: int) -> int:
         """The least whole number of its pages that holds `size` bytes."""
@@ -75,43 +85,42 @@ def reserved(pages: Sequence[PageSize], least: int, wanted: int, pools: Path = _
 
     Raises Failure where there are not even enough for `least` bytes and none can be had.
     """
-    before: list[tuple[Path, int]] = []
+    grown: list[tuple[Path, int]] = []  # files, and pages that were asked for beyond what was there
     try:
         for page in pages:
             if page.pool:
                 folder = pools / f"hugepages-{page.bytes >> 10}kB"
-                counts = [page.rounded(size) // page.bytes for size in (least, wanted)]
-                if (total := _reserve(page, folder, *counts)) is not None:
-                    before.append((folder / "nr_hugepages", total))
+                pages_of = [page.rounded(size) // page.bytes for size in (least, wanted)]
+                _grow(page, folder, pages_of[0], pages_of[1], grown)
         yield
     finally:
-        for file, total in before:
-            file.write_text(f"{total}\n")
+        for file, before in grown:  # others may have changed the pool meanwhile: what was added goes
+            with suppress(OSError, ValueError):
+                file.write_text(f"{max(0, int(file.read_text()) - before)}\n")
 
 
-def _reserve(page: PageSize, folder: Path, least: int, wanted: int) -> int | None:
-    """The pool's size before pages were added to it; None where enough are free."""
+def _grow(page: PageSize, folder: Path, least: int, wanted: int, grown: list[tuple[Path, int]]) -> None:
+    """Asks for the pages that are missing, and notes how many came."""
+    file = folder / "nr_hugepages"
     try:
-        total, free = (int((folder / name).read_text()) for name in ("nr_hugepages", "free_hugepages"))
+        total, free = int(file.read_text()), int((folder / "free_hugepages").read_text())
     except (OSError, ValueError):
         raise UsageError(f"--page-size {page.name}: this kernel has no such pages; leave it out") from None
     if free >= wanted:
-        return None
-    file = folder / "nr_hugepages"
+        return
     more = total + wanted - free
+    grown.append((file, 0))
     try:
         file.write_text(f"{more}\n")
-        got = int((folder / "free_hugepages").read_text())
+        grown[-1] = (file, max(0, int(file.read_text()) - total))
+        free = int((folder / "free_hugepages").read_text())
     except OSError:
-        if free >= least:
-            return None
-        raise Failure(
-            f"--page-size {page.name}: {free} of {wanted} pages are free; as root: echo {more} > {file}"
-        ) from None
-    if got < least:
-        file.write_text(f"{total}\n")
+        if free < least:
+            raise Failure(
+                f"--page-size {page.name}: {free} of {wanted} pages are free; as root: echo {more} > {file}"
+            ) from None
+    if free < least:
         raise Failure(
             f"--page-size {page.name}: {least} pages are needed ({format_size(least * page.bytes)}) and "
-            f"the kernel finds only {got}; measure less, or reserve them at boot"
+            f"the kernel finds only {free}; measure less, or reserve them at boot"
         )
-    return total

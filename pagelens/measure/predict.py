@@ -36,7 +36,8 @@ def predicted_seconds(
     highest = max(int(of_trial.max()) for of_trial in frames)
     if machine.dram is not None and (highest + 1) * FRAME_BYTES > machine.dram.size:
         raise UsageError(
-            f"--machine {machine.name}: frame {highest:#x} lies beyond its memory; name this machine's file"
+            f"--machine {machine.name}: frame {highest:#x} lies beyond the memory that its banks are of; "
+            "if it is this machine, bind to its first socket (numactl --membind=0)"
         )
     order = page.bytes.bit_length() - 1 - 12
     small = [of_trial.astype(np.uint32) for of_trial in frames]

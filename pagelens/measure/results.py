@@ -9,14 +9,17 @@ from numpy.typing import NDArray
 from pagelens.ensemble.run import Progress
 from pagelens.machine import Machine
 from pagelens.measure.kernels import Model, Plan
+from pagelens.measure.load import MOST_FOREIGN, MOST_STOLEN
 from pagelens.measure.pages import PageSize
 from pagelens.measure.predict import predicted_seconds
-from pagelens.measure.summary import Summary, cause, summarise
+from pagelens.measure.summary import Summary, summarise, unusual
 from pagelens.measure.trials import Point, Trial
 from pagelens.statistics import pearson, spearman
 
 Floats = NDArray[np.float64]
-FEWEST_CORRELATED = 5  # trials
+FEWEST_CORRELATED = 8  # trials
+FEWEST_PREEMPTIONS = 10.0  # more than usual, in a visit
+LEAST_LARGE = 0.02  # of the memory
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model beside the measurement. Correlations are None where a side does not vary."""
+    """The model beside the measurement. Correlations are None of few trials, or of no variation."""
 
     values: tuple[float, ...]  # of each trial
     pearson: float | None
@@ -100,28 +103,37 @@ def _result(
     shortest = np.array([[visit.seconds[index].min() for visit in trial.visits] for trial in trials])
     visits = plan.figure(point.amount, shortest)
     values = plan.figure(point.amount, shortest.min(axis=1))
-    summary = summarise(visits, values, seed)
+    order = np.array([[visit.place for visit in trial.visits] for trial in trials])
+    summary = summarise(visits, order, values, seed)
     prediction = None
     if model is not None and all(trial.frames.size for trial in trials):
         seconds = predicted_seconds(machine, model, page, [trial.frames for trial in trials], seed)
         modelled = plan.figure(model.amount, seconds)
+        many = len(trials) >= FEWEST_CORRELATED
         prediction = Prediction(
-            tuple(modelled.tolist()), pearson(modelled, values), spearman(modelled, values)
+            tuple(modelled.tolist()),
+            pearson(modelled, values) if many else None,
+            spearman(modelled, values) if many else None,
         )
     counters = _counters(trials, index)
-    evidence = [*_evidence(trials), *counters.items()]
+    counted_visit = shortest.argmin(axis=1)  # what an outlier's value is of
+    evidence = _evidence(trials, counted_visit) + [
+        (name, column, 0.0) for name, column in counters.items() if np.isfinite(column).all()
+    ]
     if prediction is not None:
-        evidence.append(("the model, too", np.array(prediction.values)))
+        evidence.append(("the model, too", np.array(prediction.values), 0.0))
     return Result(
         page=page,
         point=point,
         values=tuple(values.tolist()),
         summary=summary,
         outliers=tuple(
-            Outlier(trials[at].number, float(values[at]), cause(at, evidence)) for at in summary.outliers
+            Outlier(trials[at].number, float(values[at]), unusual(at, evidence)) for at in summary.outliers
         ),
         counters={
-            name: pearson(of_trials, shortest.min(axis=1)) if len(trials) >= FEWEST_CORRELATED else None
+            name: pearson(of_trials, shortest.min(axis=1))
+            if len(trials) >= FEWEST_CORRELATED and np.isfinite(of_trials).all()
+            else None
             for name, of_trials in counters.items()
         },
         prediction=prediction,
@@ -137,16 +149,14 @@ def _counters(trials: Sequence[Trial], index: int) -> dict[str, Floats]:
     }
 
 
-def _evidence(trials: Sequence[Trial]) -> list[tuple[str, Floats]]:
-    """What was noted of each trial beside its times, where all of them have it."""
-    columns = {
-        "foreign load": [max((v.load.foreign_cpus or 0.0) for v in trial.visits) for trial in trials],
-        "time stolen by the hypervisor": [
-            max((v.load.stolen_cpus or 0.0) for v in trial.visits) for trial in trials
-        ],
-        "preemptions": [sum(v.load.preemptions for v in trial.visits) for trial in trials],
-    }
-    found = {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+def _evidence(trials: Sequence[Trial], visits: NDArray[np.int64]) -> list[tuple[str, Floats, float]]:
+    """What was noted of each trial's visit beside its times, and the least that matters of it."""
+    chosen = [trial.visits[int(at)] for trial, at in zip(trials, visits, strict=True)]
+    columns = [
+        ("foreign load", [v.load.foreign_cpus or 0.0 for v in chosen], MOST_FOREIGN),
+        ("time stolen by the hypervisor", [v.load.stolen_cpus or 0.0 for v in chosen], MOST_STOLEN),
+        ("preemptions", [float(v.load.preemptions) for v in chosen], FEWEST_PREEMPTIONS),
+    ]
     if all(trial.large_share is not None for trial in trials):
-        found["share of large pages"] = np.array([trial.large_share for trial in trials], dtype=np.float64)
-    return list(found.items())
+        columns.append(("share of large pages", [trial.large_share or 0.0 for trial in trials], LEAST_LARGE))
+    return [(name, np.array(values), least) for name, values, least in columns]

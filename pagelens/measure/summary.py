@@ -1,7 +1,7 @@
 """What trials on fresh page maps say: a distribution, how much of it goes with the map, and its outliers.
 
-A trial is one page map. It is visited twice, with another trial's visit in between, so that what goes with
-the map shows as agreement of its two visits, and what goes with the moment does not.
+A trial is one page map. It is visited twice, with other trials' visits in between, so that what goes with the
+map shows as its two visits agreeing better than visits of different maps that are as far apart in time.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,23 @@ from pagelens.statistics import Spread, modes, spread
 OUTLIER = 3.5  # modified z-score: Iglewicz, Hoaglin, How to Detect and Handle Outliers, ASQC 1993
 FEWEST = 8  # trials, to call one of them an outlier
 PERMUTATIONS = 2000
+FEWEST_PAIRS = 3
+MOST_STEPS = 6  # from a visit to others of its page size that it is compared with
 SIGNIFICANT = 0.05
 _NORMAL = 0.6745  # the third quartile of the standard normal distribution
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class MapShare:
     """How much of the variance goes with the page map.
 
-    share: the intraclass correlation of the trials' visits, ICC(1) of Shrout and Fleiss (Psychological
-    Bulletin 86, 1979), at least 0. p: of permutations of all visits over the trials, those that
-    agree as well.
+    share: 1 less the mean squared difference between visits of the same map over that between visits of
+    different maps which are no farther apart in time (half of it is the variogram: Cressie, Statistics for
+    Spatial Data, 1993, 2.4); so what drifts or comes and goes takes part in both. At least 0. p: of shuffles
+    of which pairs are of the same map, those that make the share as large.
     """
 
     share: float
@@ -35,7 +39,7 @@ class MapShare:
 
     @property
     def significant(self) -> bool:
-        """Whether chance would rarely make visits agree as well."""
+        """Whether chance would rarely make as much."""
         return self.p < SIGNIFICANT
 
 
@@ -49,35 +53,57 @@ class Summary:
     outliers: tuple[int, ...]  # indices of trials, the farthest first
 
 
-def summarise(visits: Floats, best: Floats, seed: int) -> Summary:
-    """`visits`: [trial, visit], a value each; `best`: [trial], what counts as the trial's."""
+def summarise(visits: Floats, order: Positions, best: Floats, seed: int) -> Summary:
+    """`visits`: [trial, visit], a value each, made in this `order`; `best`: [trial], what counts as its."""
     return Summary(
         spread=spread(best, seed),
         modes=modes(best, seed),
-        map_share=map_share(visits, seed),
+        map_share=map_share(visits, order, seed),
         outliers=outliers(best),
     )
 
 
-def map_share(visits: Floats, seed: int) -> MapShare | None:
-    """Of values [trial, visit]; both visits of every trial must be there."""
-    trials, each = visits.shape
-    if trials < 3 or each < 2 or np.ptp(visits) == 0:
+def map_share(visits: Floats, order: Positions, seed: int) -> MapShare | None:
+    """Of values [trial, 2] and their places in the order of all visits; None of too few."""
+    same_lag = int(np.median(np.abs(np.diff(order, axis=1))))
+    same = _squared(visits[:, 0], visits[:, 1])
+    different = _others(visits, order, same_lag)
+    if len(same) < FEWEST_PAIRS or len(different) < FEWEST_PAIRS or different.mean() == 0:
         return None
-    observed = _intraclass(visits)
+    observed = _share(same, different)
+    pairs = np.concatenate([same, different])
     rng = np.random.default_rng(seed)
-    shuffled = rng.permuted(np.tile(visits.ravel(), (PERMUTATIONS, 1)), axis=1)
-    as_good = sum(_intraclass(one.reshape(trials, each)) >= observed for one in shuffled)
-    return MapShare(max(0.0, observed), float((as_good + 1) / (PERMUTATIONS + 1)))
+    shuffled = rng.permuted(np.tile(pairs, (PERMUTATIONS, 1)), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        chance = _share(shuffled[:, : len(same)], shuffled[:, len(same) :])
+    as_large = int((~(chance < observed)).sum())
+    return MapShare(max(0.0, float(observed)), (as_large + 1) / (PERMUTATIONS + 1))
 
 
-def _intraclass(visits: Floats) -> float:
-    trials, each = visits.shape
-    means = visits.mean(axis=1)
-    between = each * means.var() * trials / (trials - 1)
-    within = ((visits - means[:, None]) ** 2).sum() / (trials * (each - 1))
-    total = between + (each - 1) * within
-    return float((between - within) / total) if total > 0 else 0.0
+def _squared(a: Floats, b: Floats) -> Floats:
+    return np.asarray((a - b) ** 2, dtype=np.float64)
+
+
+def _share(same: Floats, different: Floats) -> Floats:
+    return np.asarray(1 - same.mean(axis=-1) / different.mean(axis=-1))
+
+
+def _others(visits: Floats, order: Positions, lag: int) -> Floats:
+    """Squared differences of visits of different maps: as far apart as `lag`, or as near it as there are."""
+    at = np.argsort(order, axis=None, kind="stable")
+    values, places = visits.ravel()[at], order.ravel()[at]
+    trials = np.repeat(np.arange(len(visits)), visits.shape[1])[at]
+    by_lag: dict[int, list[Floats]] = {}
+    for step in range(1, MOST_STEPS + 1):
+        apart = places[step:] - places[:-step]
+        differ = trials[step:] != trials[:-step]
+        for each in np.unique(apart[differ]).tolist():
+            chosen = differ & (apart == each)
+            by_lag.setdefault(each, []).append(_squared(values[step:], values[:-step])[chosen])
+    found = {each: np.concatenate(parts) for each, parts in by_lag.items()}
+    enough = [each for each, squares in found.items() if len(squares) >= FEWEST_PAIRS]
+    nearest = max((each for each in enough if each <= lag), default=min(enough, default=None))
+    return found[nearest] if nearest is not None else np.empty(0)
 
 
 def outliers(values: Floats) -> tuple[int, ...]:
@@ -92,6 +118,10 @@ def outliers(values: Floats) -> tuple[int, ...]:
     return tuple(int(index) for index in far[np.argsort(-score[far], kind="stable")])
 
 
-def cause(trial: int, evidence: Sequence[tuple[str, Floats]]) -> str:
-    """Which of the named columns (one value a trial) is an outlier at this trial, too; empty if none is."""
-    return ", ".join(name for name, values in evidence if trial in outliers(values))
+def unusual(trial: int, evidence: Sequence[tuple[str, Floats, float]]) -> str:
+    """Which of the named columns (one value a trial, and the least that matters) stands out at this trial."""
+    return ", ".join(
+        name
+        for name, values, least in evidence
+        if trial in outliers(values) and abs(values[trial] - np.median(values)) >= least
+    )

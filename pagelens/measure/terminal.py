@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pagelens.explain.terminal import WIDTH
-from pagelens.measure.results import Measured, Result
+from pagelens.measure.results import FEWEST_CORRELATED, Measured, Prediction, Result
 from pagelens.measure.summary import SIGNIFICANT
+from pagelens.statistics import CONSTANT
 from pagelens.units import format_share
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BINS = 11
 _MOST_ROWS = 24  # a page size; sweeps with more are drawn as a line
 _LABEL = 19
+_FEW, _EQUAL = "few trials", "none predicted"
 
 
 def render(measured: Measured, notes: Sequence[str]) -> str:
@@ -70,17 +72,16 @@ def _sweep(title: str, rows: Sequence[Result], along: str) -> Iterator[str]:
 
 def _remarks(m: Measured, notes: Sequence[str]) -> Iterator[str]:
     yield from _wrapped(
-        "map: share of the variance that goes with the page map (each is visited twice); "
-        f"* where chance makes as much in less than {SIGNIFICANT:.0%} of cases."
+        "map: share of the variance that goes with the page map: how much better a map's two visits agree "
+        f"than those of different maps; * where chance makes as much in less than {SIGNIFICANT:.0%} of cases."
     )
     visits = [visit for trial in m.trials for visit in trial.visits]
-    again = sum(visit.attempts - 1 for visit in visits)
-    left = sum(trial.disturbed for trial in m.trials)
-    if again:
-        stayed = f"; {left} trials stayed disturbed" if left else ""
+    disturbed = sum(visit.attempts > 1 or visit.load.disturbed for visit in visits)
+    stayed = sum(visit.load.disturbed for visit in visits)
+    if disturbed:
         yield from _wrapped(
-            f"Others' work on the machine disturbed {again} of {len(visits) + again} visits, which were "
-            f"repeated{stayed}."
+            f"Others' work on the machine disturbed {disturbed} of {len(visits)} visits; "
+            f"{disturbed - stayed} were undisturbed when repeated, of {stayed} the least disturbed counts."
         )
     new = {page: [t.new_share for t in m.of_page(page) if t.new_share is not None] for page in m.pages}
     shares = [f"{format_share(float(np.mean(of)))} ({page.name})" for page, of in new.items() if of]
@@ -111,13 +112,23 @@ def _predictions(m: Measured) -> Iterator[str]:
     yield f"{'':<{_LABEL}} {'predicted':>9} {'p5-p95':>15} {'measured':>9} {'r':>6} {'of ranks':>8}"
     for r, p in shown[:_MOST_ROWS]:
         low, median, high = np.quantile(p.values, [0.05, 0.5, 0.95])
-        together = "none predicted" if p.pearson is None else f"{p.pearson:>6.2f} {p.spearman or 0.0:>8.2f}"
+        together = _together(r, p)
         yield (
             f"{_label(r):<{_LABEL}} {_figure(median):>9} {f'{_figure(low)}-{_figure(high)}':>15} "
             f"{_figure(r.summary.spread.median):>9} {together:>15}"
         )
-    if any(p.pearson is None for _, p in shown):
-        yield "none predicted: the model sees no difference between these maps."
+    if any(_together(r, p) == _EQUAL for r, p in shown):
+        yield f"{_EQUAL}: the model sees no difference between these maps."
+    if any(_together(r, p) == _FEW for r, p in shown):
+        yield f"{_FEW}: {FEWEST_CORRELATED} make a correlation."
+
+
+def _together(r: Result, p: Prediction) -> str:
+    if len(r.values) < FEWEST_CORRELATED:
+        return _FEW
+    if p.pearson is None or p.spearman is None:
+        return _EQUAL if np.ptp(p.values) <= CONSTANT * max(p.values) else "all alike"
+    return f"{p.pearson:>6.2f} {p.spearman:>8.2f}"
 
 
 def _label(r: Result) -> str:

@@ -12,15 +12,17 @@ recorded. (Compared page by page the frames differ even where the same ones come
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _probes
+from pagelens.errors import Failure
 from pagelens.measure.load import Load, LoadMeter
 from pagelens.measure.pages import PageSize
 
-BUSY = 4  # visits in a row that stay disturbed
+BUSY = 4  # visits in a row that stay disturbed: then they are not repeated, until one is quiet
 
 Floats = NDArray[np.float64]
 Counters = dict[str, float]
@@ -42,6 +44,7 @@ class Visit:
     seconds: tuple[Floats, ...]  # of each point's repetitions
     load: Load
     attempts: int
+    place: int  # in the order of all visits
     counters: tuple[Counters, ...]  # of each point; empty where the machine has none
 
 
@@ -77,61 +80,69 @@ class Setup:
     ballast_bytes: int  # 0: the kernel hands out what it would
     scatter: float  # share of the ballast that is held while a trial's small pages are mapped
     overlapped: bool  # two trials' memory at a time; without it, visits follow each other at once
-    count: Callable[[Callable[[], Floats]], tuple[Floats, Counters]]  # runs it with the counters on
+    counted: Callable[[Callable[[], Floats]], tuple[Floats, Counters]]  # runs it with the counters on
 
 
-class _Patience:
-    """Disturbed visits are repeated, until so many in a row stayed disturbed: the machine is just busy."""
+class _Stopped(Exception):
+    """In the middle of a trial."""
 
-    def __init__(self, retries: int) -> None:
-        self.retries = retries
-        self._in_a_row = 0
 
-    def saw(self, disturbed: bool) -> None:
-        """What became of a visit."""
-        self._in_a_row = self._in_a_row + 1 if disturbed else 0
-        if self._in_a_row == BUSY:
-            self.retries = 0
+class _Run:
+    """What the trials of a run share."""
+
+    def __init__(self, setup: Setup, stopped: Callable[[], bool]) -> None:
+        self.setup, self.stopped = setup, stopped
+        self._places = count()
+        self._busy = 0  # visits in a row that stayed disturbed
+
+    def visit(self, memory: _probes.Memory) -> Visit:
+        """All points; again where that was disturbed, unless the machine is just busy. The least disturbed."""
+        retries = self.setup.retries if self._busy < BUSY else 0
+        found: list[Visit] = []
+        while not found or (found[-1].load.disturbed and len(found) <= retries):
+            meter = LoadMeter()
+            timed = [self._timed(point, memory) for point in self.setup.points]
+            seconds, counters = zip(*timed, strict=True)
+            found.append(Visit(seconds, meter.stop(), 0, 0, counters))
+        least = min(found, key=lambda visit: visit.load.others)
+        self._busy = self._busy + 1 if least.load.disturbed else 0
+        return replace(least, attempts=len(found), place=next(self._places))
+
+    def _timed(self, point: Point, memory: _probes.Memory) -> tuple[Floats, Counters]:
+        if self.stopped():
+            raise _Stopped
+        try:
+            return self.setup.counted(partial(point.run, memory))
+        except (ValueError, OSError) as error:
+            what = ", ".join(f"{name} {value}" for name, value in point.labels.items())
+            raise Failure(f"measure: {what}: {error}") from None
 
 
 class _Open:
     """A trial under way, with its memory."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        patience: _Patience,
-        number: int,
-        page: PageSize,
-        before: Sequence[NDArray[np.uint64]],
-    ) -> None:
-        self._setup, self._patience, self._number, self._page = setup, patience, number, page
-        self._memory = _mapped(setup, number, page)
+    def __init__(self, run: _Run, number: int, page: PageSize, before: Sequence[NDArray[np.uint64]]) -> None:
+        self._run, self._number, self._page = run, number, page
+        self._memory = _mapped(run.setup, number, page)
         self._visits: list[Visit] = []
         self.frames = self._memory.frames()
         known = len(before) > 0 and self.frames.size > 0
         self._new = float(1 - np.isin(self.frames, np.concatenate(before)).mean()) if known else None
 
     def visit(self) -> None:
-        """Runs all points; again where that was disturbed, and keeps the least disturbed."""
-        found: list[Visit] = []
-        while not found or (found[-1].load.disturbed and len(found) <= self._patience.retries):
-            meter = LoadMeter()
-            timed = [self._setup.count(partial(point.run, self._memory)) for point in self._setup.points]
-            seconds, counters = zip(*timed, strict=True)
-            found.append(Visit(seconds, meter.stop(), len(found) + 1, counters))
-        least = min(found, key=lambda visit: visit.load.others)
-        self._patience.saw(least.load.disturbed)
-        self._visits.append(replace(least, attempts=len(found)))
+        self._visits.append(self._run.visit(self._memory))
 
     def close(self) -> Trial:
         large = self._memory.large_share()
-        self._memory.release()
+        self.release()
         return Trial(self._number, self._page, self.frames, large, self._new, tuple(self._visits))
+
+    def release(self) -> None:
+        self._memory.release()
 
 
 def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
-    if not setup.ballast_bytes:
+    if not setup.ballast_bytes or page.exhausted:
         return page.map(setup.memory_bytes, setup.cpus, setup.arrays)
     kept = 0.0 if page.pool else setup.scatter  # a pool's pages are as long as pieces anyhow
     ballast = page.ballast(setup.ballast_bytes, setup.cpus, kept, setup.seed + number)
@@ -143,27 +154,24 @@ def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
 
 def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
     """Each as it is complete; ends early, with whole trials only, once `stopped` says so."""
-    waiting: _Open | None = None
-    patience = _Patience(setup.retries)
+    run = _Run(setup, stopped)
+    open_trials: list[_Open] = []
     frames: dict[str, list[NDArray[np.uint64]]] = {page.name: [] for page in setup.pages}
     try:
         for number in range(setup.trials):
             for page in setup.pages:
-                if stopped():
-                    return
-                trial = _Open(setup, patience, number, page, frames[page.name])
+                trial = _Open(run, number, page, frames[page.name])
+                open_trials.append(trial)
                 frames[page.name] = [*frames[page.name][-1:], trial.frames]
                 trial.visit()
-                if not setup.overlapped:
-                    waiting = trial
-                if waiting is not None:
-                    waiting.visit()
-                    yield waiting.close()
-                waiting = trial if setup.overlapped else None
-        if waiting is not None and not stopped():
-            waiting.visit()
-            yield waiting.close()
-            waiting = None
+                if len(open_trials) == (2 if setup.overlapped else 1):
+                    open_trials[0].visit()
+                    yield open_trials.pop(0).close()
+        for trial in open_trials:
+            trial.visit()
+            yield open_trials.pop(0).close()
+    except _Stopped:
+        return
     finally:
-        if waiting is not None:
-            waiting.close()
+        for trial in open_trials:
+            trial.release()
