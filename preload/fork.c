@@ -19,8 +19,8 @@
 
 #include "preload/blocks.h"
 #include "preload/counts.h"
+#include "preload/errors.h"
 #include "preload/frames.h"
-#include "preload/report.h"
 #include "preload/spans.h"
 #include "preload/system.h"
 
@@ -104,7 +104,7 @@ static void in_child(void) {
     const int saved_errno = errno;
     blocks_reset_lock();
     frames_reset_lock();
-    report_forked();
+    errors_forked();
     for (struct span* span = spans_first(); span; span = span->after)
         if (span->copy != NULL) move_to_copy(span);
     errno = saved_errno;

@@ -12,28 +12,19 @@
 
 #include "preload/blocks.h"
 #include "preload/counts.h"
+#include "preload/errors.h"
 #include "preload/frames.h"
 #include "preload/spans.h"
 #include "preload/system.h"
 #include "preload/transparent.h"
 
-enum { ROOM = 16 << 10, FAR = 700 /* of usually 1024 */ };
+enum { ROOM = 16 << 10 };
 
 static pid_t prepared_by;
-static int errors = STDERR_FILENO;
 
-/* Some programs close stderr before they end, as coreutils do: a second way to it, far from the
- * numbers that the program's own files get. */
 void report_prepared(void) {
     prepared_by = getpid();
-    const int second = settings.report ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FAR) : -1;
-    if (second >= 0) errors = second;
-}
-
-/* A child must not keep open what it closes as its stderr. */
-void report_forked(void) {
-    if (errors != STDERR_FILENO) close(errors);
-    errors = STDERR_FILENO;
+    if (settings.report) errors_kept();
 }
 
 struct text {
@@ -229,7 +220,7 @@ __attribute__((destructor)) static void report(void) {
     blocks_unlock();
     (settings.json ? in_json : in_words)(&text);
     if (*settings.path == '\0') {
-        write_all(errors, &text);
+        write_all(errors_file(), &text);
         return;
     }
     char path[PATH_MAX];

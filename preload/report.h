@@ -3,6 +3,5 @@
 #define PAGELENS_RUN_REPORT_H
 
 void report_prepared(void); /* once, at the start */
-void report_forked(void);   /* in the child of a fork */
 
 #endif

@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/errors.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -139,6 +141,6 @@ void say_once(const char* format, ...) {
     va_end(arguments);
     char line[sizeof *said + 32];
     const int length = snprintf(line, sizeof line, "pagelens run: %s\n", said[i]);
-    if (write(STDERR_FILENO, line, (size_t)length) < 0) errno = 0; /* nobody is there to be told */
+    if (write(errors_file(), line, (size_t)length) < 0) errno = 0; /* nobody is there to be told */
     errno = saved_errno;
 }

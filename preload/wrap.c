@@ -17,6 +17,7 @@
 #include "hooks/next_functions.h"
 #include "preload/blocks.h"
 #include "preload/counts.h"
+#include "preload/errors.h"
 #include "preload/fork.h"
 #include "preload/report.h"
 #include "preload/spans.h"
@@ -251,6 +252,7 @@ static const char* read_settings(void) {
 __attribute__((constructor)) static void begin(void) {
     const int saved_errno = errno;
     usable();
+    errors_prepared();
     const char* wrong = read_settings();
     territory_open();
     if (wrong == NULL) {

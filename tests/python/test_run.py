@@ -424,6 +424,34 @@ def test_a_report_on_stderr_though_the_program_closes_it(pagelens: Run) -> None:
     assert "large blocks, of 64 KiB and more" in done.stderr
 
 
+@pytest.mark.parametrize("first", [2, 3])
+def test_nothing_is_written_into_files_that_got_our_descriptors(
+    compile_c: Callable[[str], Path], tmp_path: Path, first: int
+) -> None:
+    program = compile_c("""
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(int words, char **word) {
+            closefrom(atoi(word[2]));
+            const int data = open(word[1], O_CREAT | O_RDWR, 0600);
+            for (int i = 0; i < 720; i++) dup(data);
+            *(volatile char *)malloc(1 << 20) = 1; // a line: the pool is dry
+            if (fork() == 0) _exit(fcntl(710, F_GETFD) < 0 || fcntl(700, F_GETFD) < 0);
+            int status;
+            wait(&status);
+            return status;
+        }
+    """)
+    with pool(0):
+        done = run([program, tmp_path / "data.bin", str(first)], "pages=2m,report=")
+    assert done.returncode == 0
+    assert (tmp_path / "data.bin").read_bytes() == b""
+    assert ("1 large blocks" in done.stderr) == (first == 3)
+
+
 def test_the_machine_decides_period_and_cache(capsys: pytest.CaptureFixture[str]) -> None:
     # Seed 001: addresses 128 KiB apart lie in the same bank.
     assert machine_period("red-storm-xt4", HUGE_BYTES) == 128 << 10
