@@ -247,7 +247,9 @@ static void retire(struct span* span) {
 }
 
 static void drop(struct span* span) {
+    const int state = cancelling_off();
     transparent_look(span);
+    cancelling_back(state);
     munmap((void*)span->start, span->bytes);
     blocks_lock();
     record_give(span);
@@ -316,7 +318,11 @@ void* blocks_take(size_t size, size_t alignment, bool zeroed) {
         blocks_lock();
         const struct wish wish = wish_for(size, alignment);
         struct range* range = find(&wish);
-        if (range == NULL) range = add_span(&wish);
+        if (range == NULL) {
+            const int state = cancelling_off();
+            range = add_span(&wish);
+            cancelling_back(state);
+        }
         if (range != NULL) {
             clean = range->clean;
             block = carve(range, &wish);

@@ -24,6 +24,8 @@
 #include "preload/spans.h"
 #include "preload/system.h"
 
+static int cancelling; /* of the thread that forks, which has the locks */
+
 static size_t bytes_in_pool(void) {
     size_t bytes = 0;
     for (struct span* span = spans_first(); span; span = span->after)
@@ -69,8 +71,10 @@ static void move_to_copy(struct span* span) {
 
 static void before(void) {
     const int saved_errno = errno;
+    const int state = cancelling_off();
     blocks_lock();
     frames_lock();
+    cancelling = state;
     const size_t bytes = bytes_in_pool();
     if (bytes > memory_available()) {
         say_once(
@@ -95,8 +99,10 @@ static void in_parent(void) {
         munmap(span->copy, span_pool_bytes(span));
         span->copy = NULL;
     }
+    const int state = cancelling;
     frames_unlock();
     blocks_unlock();
+    cancelling_back(state);
     errno = saved_errno;
 }
 
@@ -107,6 +113,7 @@ static void in_child(void) {
     errors_forked();
     for (struct span* span = spans_first(); span; span = span->after)
         if (span->copy != NULL) move_to_copy(span);
+    cancelling_back(cancelling);
     errno = saved_errno;
 }
 

@@ -210,20 +210,26 @@ static bool write_file(const char* path, const struct text* text) {
     return close(file) == 0 && written && rename(partial, path) == 0;
 }
 
+static void write_report(const struct text* text) {
+    if (*settings.path == '\0') {
+        write_all(errors_file(), text);
+        return;
+    }
+    char path[PATH_MAX];
+    if (!expand(path, sizeof path) || !write_file(path, text))
+        say_once("--report %s: cannot be written (%s)", settings.path, strerror(errno));
+}
+
 /* Processes that a program runs beside its own work say nothing, unless they had large blocks. */
 __attribute__((destructor)) static void report(void) {
     if (!settings.report || prepared_by != getpid()) return;
     if (settings.main != 0 && settings.main != getpid() && counts.blocks == 0) return;
     static struct text text;
+    const int state = cancelling_off();
     blocks_lock();
     for (const struct span* span = spans_first(); span; span = span->after) transparent_look(span);
     blocks_unlock();
     (settings.json ? in_json : in_words)(&text);
-    if (*settings.path == '\0') {
-        write_all(errors_file(), &text);
-        return;
-    }
-    char path[PATH_MAX];
-    if (!expand(path, sizeof path) || !write_file(path, &text))
-        say_once("--report %s: cannot be written (%s)", settings.path, strerror(errno));
+    write_report(&text);
+    cancelling_back(state);
 }

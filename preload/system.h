@@ -13,6 +13,11 @@ static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
     return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);
 }
 
+/* Around whatever opens, reads or closes files: there a thread that is to be cancelled would be, in
+ * the midst of malloc, which is no point of cancellation. Gives what cancelling_back() takes. */
+int cancelling_off(void);
+void cancelling_back(int state);
+
 /* The beginning of a file, ended by a zero; false if it cannot be read. */
 bool read_text(const char* path, char* text, size_t room);
 

@@ -224,8 +224,9 @@ static void* map_aligned(size_t size, int protection, int flags) {
 
 static void* map_suitable(const void* hint, size_t size, int protection, int flags) {
     if (!suits(hint, size, protection, flags)) return MAP_FAILED;
-    const int saved_errno = errno;
+    const int saved_errno = errno, state = cancelling_off();
     void* at = map_aligned(size, protection, flags);
+    cancelling_back(state);
     errno = saved_errno;
     return at;
 }

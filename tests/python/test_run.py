@@ -202,6 +202,40 @@ def test_a_parent_of_one_thread_keeps_its_frames(compile_c: Callable[[str], Path
     assert report["forks"]["copied_bytes"] == 2 * report["peak_bytes_on"]["2m"]
 
 
+@pytest.mark.parametrize("settings", ["pages=thp", "pages=2m", "pages=thp,cache=67108864,large=1048576"])
+def test_threads_are_not_cancelled_within_the_allocator(
+    compile_c: Callable[[str], Path], tmp_path: Path, settings: str
+) -> None:
+    program = compile_c("""
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int steps;
+        static void *work(void *nothing) {
+            pthread_cancel(pthread_self());
+            for (; steps < 3; steps++) {
+                char *volatile block = malloc(64 << 20);
+                if (fork() == 0) _exit(block[7] = 0);
+                free(block);
+            }
+            pthread_testcancel();
+            return nothing;
+        }
+        int main(void) {
+            pthread_t thread;
+            void *result, *volatile after;
+            pthread_create(&thread, 0, work, 0);
+            pthread_join(thread, &result);
+            after = malloc(64 << 20);
+            printf("%d %d %d\\n", steps, result == PTHREAD_CANCELED, after != 0);
+        }
+    """)
+    with pool(8 if "2m" in settings else 0):
+        done = run([program], f"{settings},report={tmp_path}/report", timeout=60)
+    assert done.stdout == "3 1 1\n"
+
+
 def test_transparent_pages_are_huge(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
     if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
         pytest.skip("transparent huge pages are off")
