@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "probes/team.hpp"
-
 namespace pagelens::probes {
 namespace {
 
@@ -48,14 +46,14 @@ void run(std::span<const std::uint64_t> table, std::uint64_t first, std::uint64_
     }
 }
 
-void check(std::size_t table_bytes, std::uint64_t updates, std::size_t threads) {
+void check(std::size_t table_bytes, std::uint64_t updates) {
     if (!std::has_single_bit(table_bytes) || table_bytes < least_table) {
         throw std::invalid_argument("table_bytes: " + std::to_string(table_bytes) +
                                     "; a power of two from 65536");
     }
-    if (updates == 0 || threads == 0 || updates % (registers * threads) != 0) {
+    if (updates == 0 || updates % registers != 0) {
         throw std::invalid_argument("updates: " + std::to_string(updates) +
-                                    "; a multiple of 128 for each of the processors");
+                                    "; a multiple of 128, such as 4 for each word");
     }
 }
 
@@ -76,6 +74,10 @@ std::uint64_t gups_number(std::uint64_t n) {
     return r;
 }
 
+Member::Part gups_part(const Member& member, std::uint64_t updates) {
+    return member.part_of(updates, registers);
+}
+
 void gups_update(std::span<std::uint64_t> table, std::uint64_t first, std::uint64_t updates,
                  bool exact) {
     const std::size_t last = table.size() - 1;
@@ -93,22 +95,23 @@ void gups_update(std::span<std::uint64_t> table, std::uint64_t first, std::uint6
 
 GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
                 std::span<const int> cpus) {
-    check(table_bytes, updates, cpus.size());
+    check(table_bytes, updates);
     const Memory::Use use(memory);
     const std::size_t words = table_bytes / sizeof(std::uint64_t);
     const std::span table(use.at<std::uint64_t>(0, words, "table_bytes"), words);
-    const std::uint64_t each = updates / cpus.size();
 
     run_pinned(cpus, [&](const Member& member) {
         const auto [begin, end] = member.part_of(words, page_words);
         for (std::size_t i = begin; i < end; ++i) table[i] = i;
     });
-    const Times times = timed(cpus, 1, [&](const Member& member) {
-        gups_update(table, member.index * each, each, false);
-    });
+    const auto update_part = [&](const Member& member, bool exact) {
+        const auto [begin, end] = gups_part(member, updates);
+        gups_update(table, begin, end - begin, exact);
+    };
+    const Times times = timed(cpus, 1, [&](const Member& member) { update_part(member, false); });
     std::atomic<std::uint64_t> errors{0};
     run_pinned(cpus, [&](const Member& member) {
-        gups_update(table, member.index * each, each, true);
+        update_part(member, true);
         member.barrier.wait();
         const auto [begin, end] = member.part_of(words, page_words);
         std::uint64_t wrong = 0;

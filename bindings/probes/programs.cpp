@@ -19,7 +19,9 @@ void register_gups(nb::module_& m) {
     nb::class_<GupsResult>(m, "GupsResult")
         .def_ro("seconds", &GupsResult::seconds, "Of all updates, the slowest thread's.")
         .def_ro("updates", &GupsResult::updates)
-        .def_ro("errors", &GupsResult::errors, "Words that are wrong at the end.")
+        .def_ro(
+            "errors", &GupsResult::errors,
+            "Words that lost updates to other threads, which the rules allow; 0 with one thread.")
         .def_ro("official", &GupsResult::official,
                 "HPCC's rules were followed: the largest table of 2^k words within half of the "
                 "memory, 4 updates a word, looking ahead by at most 1024, errors in at most 1%.");
@@ -32,7 +34,7 @@ void register_gups(nb::module_& m) {
         },
         "memory"_a, "table_bytes"_a, "updates"_a, "cpus"_a,
         "RandomAccess of HPC Challenge: random updates of a table of 2^k 64-bit words, checked by "
-        "making them once more. GUPS is updates / seconds / 1e9.");
+        "making them once more. `updates` is a multiple of 128. GUPS is updates / seconds / 1e9.");
 }
 
 void register_cg(nb::module_& m) {
