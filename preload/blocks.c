@@ -55,9 +55,32 @@ static struct range* buckets[BUCKETS];
 static uint64_t indices[MOST_INDEX / 64];
 static size_t span_bytes, idle_spans;
 
-void blocks_lock(void) { pthread_mutex_lock(&mutex); }
-void blocks_unlock(void) { pthread_mutex_unlock(&mutex); }
-void blocks_reset_lock(void) { mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+/* This thread is in fork(), between our handlers. In the static TLS block: reaching it never
+ * allocates. */
+static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
+
+void blocks_lock(void) {
+    if (!forking) pthread_mutex_lock(&mutex);
+}
+
+void blocks_unlock(void) {
+    if (!forking) pthread_mutex_unlock(&mutex);
+}
+
+void blocks_fork_begins(void) {
+    blocks_lock();
+    forking = true;
+}
+
+void blocks_fork_ends(void) {
+    forking = false;
+    blocks_unlock();
+}
+
+void blocks_fork_ends_in_child(void) {
+    forking = false;
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
 
 /* Ranges in a bin have at least as many bytes as those of the bins before it. */
 static size_t bin_of(size_t bytes) {
@@ -314,7 +337,7 @@ void* blocks_take(size_t size, size_t alignment, bool zeroed) {
     const int saved_errno = errno;
     void* block = NULL;
     bool clean = false;
-    if (size <= territory.bytes / 2 && alignment <= GIB(1)) {
+    if (!forking && size <= territory.bytes / 2 && alignment <= GIB(1)) {
         blocks_lock();
         const struct wish wish = wish_for(size, alignment);
         struct range* range = find(&wish);
@@ -367,7 +390,9 @@ bool blocks_give(void* block) {
         }
         set_free(range);
         struct span* span = range->span;
-        if (span->idle && span->bytes > KEPT_BYTES && !span->placed) retire(surplus = span);
+        /* While the process forks, a span may have a copy. */
+        if (span->idle && span->bytes > KEPT_BYTES && !span->placed && !forking)
+            retire(surplus = span);
     }
     blocks_unlock();
     if (surplus != NULL) drop(surplus);

@@ -19,6 +19,11 @@ bool blocks_resize(void* block, size_t size);
 
 void blocks_lock(void);
 void blocks_unlock(void);
-void blocks_reset_lock(void); /* in the child of a fork */
+
+/* From the first of these to one of the others this thread has the lock. What handlers of fork that
+ * run meanwhile ask for is left to the next allocator; they may give blocks back. */
+void blocks_fork_begins(void);
+void blocks_fork_ends(void);
+void blocks_fork_ends_in_child(void);
 
 #endif

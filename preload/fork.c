@@ -72,7 +72,7 @@ static void move_to_copy(struct span* span) {
 static void before(void) {
     const int saved_errno = errno;
     const int state = cancelling_off();
-    blocks_lock();
+    blocks_fork_begins();
     frames_lock();
     cancelling = state;
     const size_t bytes = bytes_in_pool();
@@ -101,18 +101,18 @@ static void in_parent(void) {
     }
     const int state = cancelling;
     frames_unlock();
-    blocks_unlock();
+    blocks_fork_ends();
     cancelling_back(state);
     errno = saved_errno;
 }
 
 static void in_child(void) {
     const int saved_errno = errno;
-    blocks_reset_lock();
     frames_reset_lock();
     errors_forked();
     for (struct span* span = spans_first(); span; span = span->after)
         if (span->copy != NULL) move_to_copy(span);
+    blocks_fork_ends_in_child();
     cancelling_back(cancelling);
     errno = saved_errno;
 }

@@ -236,6 +236,66 @@ def test_threads_are_not_cancelled_within_the_allocator(
     assert done.stdout == "3 1 1\n"
 
 
+@pytest.mark.parametrize("settings", ["pages=thp", "pages=2m"])
+def test_handlers_of_fork_that_run_between_ours_may_allocate(
+    compile_c: Callable[[str], Path], tmp_path: Path, settings: str
+) -> None:
+    (tmp_path / "handlers.c").write_text("""
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <string.h>
+        char *kept[3]; // blocks that the handlers free
+        static void work(int i) {
+            char *block = memset(malloc(1 << 20), 1, 1 << 20);
+            block = realloc(block, 3 << 20);
+            free(kept[i]);
+            kept[i] = 0;
+            free(block);
+            free(calloc(1 << 20, 2));
+        }
+        static void before(void) { work(0); }
+        static void parent(void) { work(1); }
+        static void child(void) { work(2); }
+        __attribute__((constructor)) static void start(void) { pthread_atfork(before, parent, child); }
+    """)
+    library = build(tmp_path / "handlers.c", tmp_path / "libhandlers.so", "-shared", "-fPIC", "-fno-builtin")
+    (tmp_path / "program.c").write_text("""
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        extern char *kept[3];
+        int main(void) {
+            char *mine = memset(malloc(2 << 20), 5, 2 << 20);
+            for (int step = 0; step < 3; step++) {
+                int status;
+                for (int i = 0; i < 3; i++) kept[i] = malloc(i == 1 ? 40 << 20 : 3 << 20);
+                if (fork() == 0) {
+                    char *volatile more = malloc(5 << 20);
+                    memset(more, 6, 5 << 20);
+                    _exit(mine[0] == 5 && mine[(2 << 20) - 1] == 5 && !kept[0] && kept[1] && !kept[2]);
+                }
+                wait(&status);
+                printf("%d %d\\n", WEXITSTATUS(status), !kept[0] && !kept[1] && kept[2]);
+                free(kept[2]);
+            }
+        }
+    """)
+    program = tmp_path / "program"
+    build(
+        tmp_path / "program.c",
+        program,
+        "-fno-builtin",
+        "-Wl,--no-as-needed",
+        str(library),
+        f"-Wl,-rpath,{tmp_path}",
+    )
+    with pool(16 if "2m" in settings else 0):
+        done = run([program], f"{settings},report={tmp_path}/report", timeout=20)
+    assert done.stdout == "1 1\n" * 3
+
+
 def test_transparent_pages_are_huge(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
     if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
         pytest.skip("transparent huge pages are off")
