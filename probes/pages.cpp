@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
+#include "probes/available.hpp"
 #include "probes/failure.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -94,15 +94,6 @@ std::size_t free_in_pool(Pages pages) {
     std::ifstream(pool_of(pages) + "free_hugepages") >> free;
     std::ifstream(pool_of(pages) + "resv_hugepages") >> promised;
     return free > promised ? free - promised : 0;
-}
-
-std::size_t available_bytes() {
-    std::ifstream file("/proc/meminfo");
-    std::string name;
-    for (std::size_t kib = 0; file >> name >> kib; file.ignore(100, '\n')) {
-        if (name == "MemAvailable:") return kib * 1024;
-    }
-    return std::numeric_limits<std::size_t>::max();  // no /proc: the kernel decides
 }
 
 Mapping map_pages(std::size_t bytes, Pages pages) {

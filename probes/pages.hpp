@@ -20,9 +20,6 @@ inline bool from_pool(Pages pages) { return pages == Pages::large || pages == Pa
 // Pages of the pool that are neither used nor promised; 0 where the kernel has no such pool.
 std::size_t free_in_pool(Pages pages);
 
-// Bytes that new mappings may take before the kernel has to swap or kill: MemAvailable.
-std::size_t available_bytes();
-
 // Anonymous private pages, mapped and not yet populated: `bytes` is rounded up to whole units, and
 // pages out of a pool are promised. The address is a multiple of the unit, of 2 MiB at least, and
 // 4 KiB on each side of memory out of no pool fault.

@@ -2,6 +2,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/probes/register.hpp"
+#include "probes/available.hpp"
 #include "probes/ballast.hpp"
 #include "probes/clock.hpp"
 #include "probes/memory.hpp"
@@ -23,7 +24,10 @@ void register_probe_memory(nb::module_& m) {
           "Bytes of a page of this kind; of a transparent one those of a large.");
     m.def("free_in_pool", &free_in_pool, "pages"_a,
           "Pages of the hugetlb pool that can be had now; 0 where there is none.");
-    m.def("available_bytes", &available_bytes, "What new mappings may take: MemAvailable.");
+    m.def(
+        "available_bytes", [] { return available_bytes(); },
+        "What new mappings may take: the least of MemAvailable and of what the control groups of "
+        "this process leave it.");
     m.def("timer_resolution", &timer_resolution,
           "Seconds: the shortest time by which two readings of the clock were seen to differ.");
 
