@@ -69,16 +69,36 @@ bool transparent_possible(void) {
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* What a control group and those above it leave, of version 2; UINT64_MAX where nothing limits. */
-static uint64_t group_available(char* path, size_t root_length) {
+/* What is left of `limit` bytes, less a sixteenth: others take memory meanwhile, and page tables
+ * need some. */
+static uint64_t left_of(uint64_t limit, uint64_t used) {
+    const uint64_t most = limit - limit / 16;
+    return most > used ? most - used : 0;
+}
+
+/* Files of a version of control groups: Documentation/admin-guide/cgroup-v2.rst,
+ * cgroup-v1/memory.rst. */
+struct groups {
+    const char *root, *limit, *used;
+};
+static const struct groups version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                        "memory.usage_in_bytes"};
+static const struct groups version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current"};
+
+/* What a group and those above it leave; UINT64_MAX where nothing limits. A container may see less
+ * of the path than there is: what is not there is passed over. */
+static uint64_t group_available(const struct groups* groups, const char* group, int length) {
+    const size_t root_length = strlen(groups->root);
     uint64_t least = UINT64_MAX;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%.*s", groups->root, length, group);
     for (;;) {
         char file[PATH_MAX + 32];
         uint64_t limit, used;
-        snprintf(file, sizeof file, "%s/memory.max", path);
+        snprintf(file, sizeof file, "%s/%s", path, groups->limit);
         if (read_count(file, &limit)) { /* not where it is "max" */
-            snprintf(file, sizeof file, "%s/memory.current", path);
-            if (read_count(file, &used)) least = less(least, limit > used ? limit - used : 0);
+            snprintf(file, sizeof file, "%s/%s", path, groups->used);
+            if (read_count(file, &used)) least = less(least, left_of(limit, used));
         }
         char* last = strrchr(path, '/');
         if (last == NULL || (size_t)(last - path) < root_length) return least;
@@ -86,18 +106,33 @@ static uint64_t group_available(char* path, size_t root_length) {
     }
 }
 
+/* The value of a line of /proc/meminfo, in bytes. */
+static uint64_t meminfo(const char* text, const char* name) {
+    const char* line = strstr(text, name);
+    uint64_t kib;
+    return line && sscanf(line, "%*s %" SCNu64, &kib) == 1 ? kib << 10 : 0;
+}
+
 uint64_t memory_available(void) {
-    static const char root[] = "/sys/fs/cgroup";
-    char text[4096], path[PATH_MAX];
-    uint64_t kib, least = UINT64_MAX;
-    const char* line;
-    if (read_text("/proc/meminfo", text, sizeof text) &&
-        (line = strstr(text, "MemAvailable:")) != NULL && sscanf(line, "%*s %" SCNu64, &kib) == 1)
-        least = kib << 10;
-    if (read_text("/proc/self/cgroup", text, sizeof text) &&
-        (line = strstr(text, "0::/")) != NULL) {
-        snprintf(path, sizeof path, "%s%.*s", root, (int)strcspn(line + 3, "\n"), line + 3);
-        least = less(least, group_available(path, sizeof root - 1));
+    char text[4096];
+    uint64_t least = UINT64_MAX;
+    if (read_text("/proc/meminfo", text, sizeof text) && strstr(text, "MemAvailable:")) {
+        const uint64_t total = meminfo(text, "MemTotal:");
+        least = left_of(total, total - meminfo(text, "MemAvailable:"));
+    }
+    if (!read_text("/proc/self/cgroup", text, sizeof text)) return least;
+    /* Lines are "number:controllers:path"; version 2 has no controllers there. */
+    for (const char* line = text; line != NULL && *line;) {
+        const char* controllers = strchr(line, ':');
+        const char* group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (group == NULL) break;
+        const int length = (int)strcspn(++group, "\n");
+        const size_t names = (size_t)(group - controllers);
+        if (names == 2)
+            least = less(least, group_available(&version_2, group, length));
+        else if (memmem(controllers, names, "memory", 6) != NULL)
+            least = less(least, group_available(&version_1, group, length));
+        line = group[length] ? group + length + 1 : NULL;
     }
     return least;
 }

@@ -27,7 +27,8 @@ size_t pool_pages(size_t page_bytes);
 /* Whether the kernel gives this process transparent huge pages on request. */
 bool transparent_possible(void);
 
-/* Bytes that can be had without swapping, within the limits of the control groups. */
+/* Bytes that can be had without swapping, within the limits of the control groups of either
+ * version; a sixteenth of what there is stays out of it. */
 uint64_t memory_available(void);
 
 /* mmap() that no library sees, this one's own included. */

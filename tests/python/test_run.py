@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -294,6 +295,48 @@ def test_handlers_of_fork_that_run_between_ours_may_allocate(
     with pool(16 if "2m" in settings else 0):
         done = run([program], f"{settings},report={tmp_path}/report", timeout=20)
     assert done.stdout == "1 1\n" * 3
+
+
+@contextmanager
+def group(limit: int) -> Iterator[list[str | Path]]:
+    """Words before a command that run it in a control group (version 1) with so much memory."""
+    folder = Path(f"/sys/fs/cgroup/memory/pagelens-{os.getpid()}")
+    try:
+        folder.mkdir()
+        (folder / "memory.limit_in_bytes").write_text(str(limit))
+    except OSError:
+        pytest.skip("needs root, and control groups of version 1")
+    try:
+        yield ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        folder.rmdir()
+
+
+def test_a_fork_copies_no_more_than_the_control_group_has(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(int words, char **word) {
+            const size_t bytes = atol(word[1]);
+            char *block = memset(malloc(bytes), 1, bytes);
+            if (fork() == 0) _exit(block[bytes - 1] - 1);
+            int status;
+            wait(&status);
+            return status != 0;
+        }
+    """)
+    path = tmp_path / "report.json"
+    for size, copied in ((16 * MIB, 16 * MIB), (80 * MIB, 0)):  # pages of the pool are not of the group's
+        with pool(40), group(64 * MIB) as command:
+            done = run([*command, program, str(size)], f"pages=2m,large=1048576,json=1,report={path}")
+        assert done.returncode == 0, done.stderr
+        report = json.loads(path.read_text())
+        assert report["forks"]["copied_bytes"] == copied
+        assert bool(report["said"]) == (copied == 0)
 
 
 def test_transparent_pages_are_huge(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
