@@ -1,7 +1,9 @@
 #include "probes/pages.hpp"
 
+#include <fcntl.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -107,12 +109,20 @@ Mapping map_pages(std::size_t bytes, Pages pages) {
 
 int populate(std::byte* address, std::size_t bytes, Pages pages) {
     if (bytes == 0 || madvise(address, bytes, MADV_POPULATE_WRITE) == 0) return 0;
-    if (errno != EINVAL || from_pool(pages)) return errno;
-    // A kernel before 5.14.
-    for (std::size_t at = 0; at < bytes; at += small_bytes) {
-        reinterpret_cast<volatile std::byte&>(address[at]) = std::byte{0};
+    return errno == EINVAL ? write_to_each(address, bytes, pages) : errno;
+}
+
+int write_to_each(std::byte* address, std::size_t bytes, Pages pages) {
+    const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    if (zeros < 0) return errno;
+    const std::size_t page = from_pool(pages) ? unit_bytes(pages) : small_bytes;
+    int error = 0;
+    for (std::size_t at = 0; error == 0 && at < bytes; at += page) {
+        const ssize_t got = read(zeros, address + at, 1);
+        if (got != 1) error = got < 0 ? errno : EIO;
     }
-    return 0;
+    close(zeros);
+    return error;
 }
 
 }  // namespace pagelens::probes

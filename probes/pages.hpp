@@ -36,4 +36,8 @@ Mapping map_pages(std::size_t bytes, Pages pages);
 // node. The errno, or 0: a pool that is empty for this thread is an error here, not a signal later.
 int populate(std::byte* address, std::size_t bytes, Pages pages);
 
+// What populate does on a kernel before 5.14, which has no MADV_POPULATE_WRITE: reads a zero into
+// each page. The kernel writes it, and says EFAULT where the program itself would get SIGBUS.
+int write_to_each(std::byte* address, std::size_t bytes, Pages pages);
+
 }  // namespace pagelens::probes

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -100,6 +102,22 @@ TEST_CASE("a pool without pages says so, and how to get some") {
     }
 }
 
+TEST_CASE("a kernel that cannot populate at once does it page by page, or says that it cannot") {
+    const Mapping mapping = map_pages(mib, Pages::small);
+    const auto populated = [&] {
+        std::vector<unsigned char> resident(mapping.bytes / 4096);
+        REQUIRE(mincore(mapping.address, mapping.bytes, resident.data()) == 0);
+        return std::count_if(resident.begin(), resident.end(), [](auto r) { return (r & 1) != 0; });
+    };
+    CHECK(populated() == 0);
+    CHECK(write_to_each(mapping.address, mapping.bytes / 2, Pages::small) == 0);
+    CHECK(populated() == 128);
+    // As of a pool that is empty: the page after the memory faults.
+    CHECK(write_to_each(mapping.address + mapping.bytes - 4096, 8192, Pages::small) == EFAULT);
+    CHECK(populated() == 129);
+    munmap(mapping.reserved, mapping.reserved_bytes);
+}
+
 TEST_CASE("a ballast holds the share that it is to keep, and gives it back") {
     const auto cpus = usable_cpus(1);
     Ballast none(16 * mib, Pages::small, cpus, 0, 1);
@@ -110,6 +128,18 @@ TEST_CASE("a ballast holds the share that it is to keep, and gives it back") {
     half.release();
     CHECK(half.held() == 0);
     half.release();
+    CHECK_THROWS_AS(Ballast(0, Pages::small, cpus, 0, 1), std::invalid_argument);
     CHECK_THROWS_AS(Ballast(mib, Pages::small, cpus, 1, 1), std::invalid_argument);
     CHECK_THROWS_AS(Ballast(mib, Pages::small, cpus, -0.1, 1), std::invalid_argument);
+}
+
+TEST_CASE("a ballast of a pool without free pages is empty") {
+    const auto cpus = usable_cpus(1);
+    for (const Pages pages : {Pages::large, Pages::huge}) {
+        if (free_in_pool(pages) != 0) continue;
+        Ballast none(4 * mib, pages, cpus, 0.5, 1);
+        CHECK(none.held() == 0);
+        none.release();
+        CHECK_THROWS_AS(Ballast(mib, pages, cpus, 1, 1), std::invalid_argument);
+    }
 }
