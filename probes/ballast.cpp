@@ -18,20 +18,22 @@ constexpr std::uint32_t most_small_pages = 512;  // in a piece
 constexpr std::size_t whole[] = {0};             // one array
 
 std::size_t bounded(std::size_t bytes, Pages pages) {
+    if (!from_pool(pages)) return bytes;
     const std::size_t unit = unit_bytes(pages);
-    // An empty pool is the mapping's to refuse.
-    return from_pool(pages) ? std::clamp(free_in_pool(pages) * unit, unit, std::max(bytes, unit))
-                            : bytes;
+    return std::min(std::max(bytes, unit), free_in_pool(pages) * unit);
 }
 
 }  // namespace
 
 Ballast::Ballast(std::size_t bytes, Pages pages, std::span<const int> cpus, double kept,
-                 std::uint64_t seed)
-    : memory_(bounded(bytes, pages), pages, cpus, whole), held_(memory_.bytes()) {
+                 std::uint64_t seed) {
     if (!(kept >= 0 && kept < 1)) {
         throw std::invalid_argument("kept: " + std::to_string(kept) + "; from 0 to below 1");
     }
+    const std::size_t wanted = bounded(bytes, pages);
+    if (wanted == 0 && from_pool(pages)) return;
+    memory_.emplace(wanted, pages, cpus, whole);
+    held_ = memory_->bytes();
     Random random(seed, 0, 0, Stream::ballast);
     const std::size_t unit = unit_bytes(pages);
     for (std::size_t at = 0; at < held_;) {
@@ -48,16 +50,16 @@ Ballast::Ballast(std::size_t bytes, Pages pages, std::span<const int> cpus, doub
 
 void Ballast::release() {
     give_back(0);
-    memory_.release();
+    if (memory_) memory_->release();
 }
 
 void Ballast::give_back(std::size_t left) {
     for (; pieces_.size() > left; pieces_.pop_back()) {
         const Piece piece = pieces_.back();
-        auto* const address = reinterpret_cast<std::byte*>(memory_.address()) + piece.first;
+        auto* const address = reinterpret_cast<std::byte*>(memory_->address()) + piece.first;
         // Pages of a pool know no MADV_DONTNEED before 5.18; nothing mapped over them frees them.
         const bool gone =
-            from_pool(memory_.pages())
+            from_pool(memory_->pages())
                 ? mmap(address, piece.bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED
                 : madvise(address, piece.bytes, MADV_DONTNEED) == 0;

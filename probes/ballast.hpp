@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,8 +21,9 @@ namespace pagelens::probes {
 class Ballast {
   public:
     // Populates `bytes` of such pages by pinned threads as Memory does (of a pool at most what is
-    // free there), cuts them into pieces, and gives pieces back in random order until `kept` of
-    // them, a share below 1, are left. A piece is a page, of small pages 1 to 512.
+    // free there, which may be nothing), cuts them into pieces, and gives pieces back in random
+    // order until `kept` of them, a share below 1, are left. A piece is a page, of small pages 1 to
+    // 512.
     //
     // With 0 kept, neighbours among the free frames grow together again: the next mapping has runs
     // of up to 4 MiB (the largest block of the buddy system) in random order, as on a node that
@@ -45,8 +47,8 @@ class Ballast {
     };
     void give_back(std::size_t pieces);  // until so many are left
 
-    Memory memory_;
-    std::size_t held_;
+    std::optional<Memory> memory_;  // none where the pool had no page to give
+    std::size_t held_ = 0;
     std::vector<Piece> pieces_;  // still held, in the order in which they go, last first
 };
 
