@@ -13,7 +13,7 @@
 namespace pagelens::probes {
 namespace {
 
-constexpr std::size_t line = 64, most_side = 1000, most_iterations = 500;
+constexpr std::size_t line = 64;
 constexpr double most_drift = 1e-10;
 
 struct Problem {
@@ -100,8 +100,9 @@ Problem placed(const Memory::Use& use, std::size_t side, std::size_t offset_byte
 }  // namespace
 
 std::vector<std::size_t> cg_arrays(std::size_t side, std::size_t offset_bytes) {
-    if (side == 0 || side > most_side) {
-        throw std::invalid_argument("side: " + std::to_string(side) + "; from 1 to 1000");
+    if (side == 0 || side > most_cg_side) {
+        throw std::invalid_argument("side: " + std::to_string(side) + "; from 1 to " +
+                                    std::to_string(most_cg_side));
     }
     if (offset_bytes % line != 0) {
         throw std::invalid_argument("offset_bytes: " + std::to_string(offset_bytes) +
@@ -126,8 +127,9 @@ std::size_t cg_bytes(std::size_t side) {
 
 CgResult cg(const Memory& memory, std::size_t side, std::size_t offset_bytes,
             std::size_t iterations, std::size_t repeats, std::span<const int> cpus) {
-    if (iterations == 0 || iterations > most_iterations) {
-        throw std::invalid_argument("iterations: " + std::to_string(iterations) + "; 1 to 500");
+    if (iterations == 0 || iterations > most_cg_iterations) {
+        throw std::invalid_argument("iterations: " + std::to_string(iterations) + "; 1 to " +
+                                    std::to_string(most_cg_iterations));
     }
     const Memory::Use use(memory);
     const Problem all = placed(use, side, offset_bytes);

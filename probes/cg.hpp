@@ -15,9 +15,11 @@
 
 namespace pagelens::probes {
 
+inline constexpr std::size_t most_cg_side = 1000, most_cg_iterations = 500;
+
 // Where the arrays begin in a memory, bytes: values, columns, starts, b, x, r, p and A p, each at a
 // line and `offset_bytes` behind the end of the one before; the ninth number is the end of all.
-// std::invalid_argument: a side of none or more than 1000, an offset that is no multiple of 64.
+// std::invalid_argument: a side of 0 or beyond most_cg_side, an offset that is no multiple of 64.
 std::vector<std::size_t> cg_arrays(std::size_t side, std::size_t offset_bytes);
 
 // Bytes of one iteration.
@@ -31,8 +33,8 @@ struct CgResult {
 };
 
 // Solves side^3 rows in as many iterations, `repeats` times; each thread has rows of its own.
-// std::invalid_argument: as cg_arrays; iterations not from 1 to 500, repeats of 0, arrays beyond
-// the memory, cpus.
+// std::invalid_argument: as cg_arrays; iterations not from 1 to most_cg_iterations, repeats of 0,
+// arrays beyond the memory, cpus.
 CgResult cg(const Memory& memory, std::size_t side, std::size_t offset_bytes,
             std::size_t iterations, std::size_t repeats, std::span<const int> cpus);
 

@@ -18,7 +18,7 @@
 namespace pagelens::probes {
 namespace {
 
-constexpr std::size_t most_n = 32768, looked_at = 64;
+constexpr std::size_t looked_at = 64;
 
 struct Matrices {
     double *a, *b, *c;
@@ -93,8 +93,9 @@ double error_at(const Matrices& all, std::size_t row, std::size_t column) {
 DgemmResult dgemm(const Memory& memory, std::size_t n, std::size_t offset_bytes,
                   std::size_t repeats, std::span<const int> cpus, const std::string& library,
                   const std::string& symbol, std::size_t integer_bytes) {
-    if (n == 0 || n > most_n) {
-        throw std::invalid_argument("n: " + std::to_string(n) + "; from 1 to 32768");
+    if (n == 0 || n > most_dgemm_order) {
+        throw std::invalid_argument("n: " + std::to_string(n) + "; from 1 to " +
+                                    std::to_string(most_dgemm_order));
     }
     if (integer_bytes != 4 && integer_bytes != 8) {
         throw std::invalid_argument("integer_bytes: " + std::to_string(integer_bytes) + "; 4 or 8");

@@ -12,7 +12,7 @@ namespace pagelens::probes {
 namespace {
 
 constexpr std::uint64_t polynomial = 7;  // x^64 = x^2 + x + 1 over GF(2), HPCC's POLY
-constexpr std::size_t least_table = 64 << 10, page_words = 512;
+constexpr std::size_t page_words = 512;
 
 std::uint64_t next(std::uint64_t r) { return r << 1 ^ ((r >> 63) != 0 ? polynomial : 0); }
 
@@ -47,9 +47,9 @@ void run(std::span<const std::uint64_t> table, std::uint64_t first, std::uint64_
 }
 
 void check(std::size_t table_bytes, std::uint64_t updates) {
-    if (!std::has_single_bit(table_bytes) || table_bytes < least_table) {
+    if (!std::has_single_bit(table_bytes) || table_bytes < least_gups_table) {
         throw std::invalid_argument("table_bytes: " + std::to_string(table_bytes) +
-                                    "; a power of two from 65536");
+                                    "; a power of two from " + std::to_string(least_gups_table));
     }
     if (updates == 0 || updates % registers != 0) {
         throw std::invalid_argument("updates: " + std::to_string(updates) +

@@ -13,6 +13,8 @@
 
 namespace pagelens::probes {
 
+inline constexpr std::size_t least_gups_table = 64 << 10;  // bytes
+
 struct GupsResult {
     double seconds;  // of all updates, the slowest thread's
     std::uint64_t updates;
@@ -32,8 +34,8 @@ struct GupsResult {
 //
 // official: the table is the largest power of two that is at most half of the machine's memory,
 // there are 4 updates a word, and at most 1% of the words are wrong.
-// std::invalid_argument: a table that is no power of two, of less than 64 KiB or beyond the memory;
-// updates of 0 or no multiple of 128; cpus.
+// std::invalid_argument: a table that is no power of two, of less than least_gups_table or beyond
+// the memory; updates of 0 or no multiple of 128; cpus.
 GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t updates,
                 std::span<const int> cpus);
 

@@ -100,8 +100,9 @@ std::size_t free_in_pool(Pages pages) {
 
 Mapping map_pages(std::size_t bytes, Pages pages) {
     const std::size_t unit = unit_bytes(pages);
-    if (bytes == 0 || bytes > std::size_t{1} << 46) {  // half of the address space of a process
-        throw std::invalid_argument("bytes: " + std::to_string(bytes) + "; from 1 to 64 TiB");
+    if (bytes == 0 || bytes > most_bytes) {
+        throw std::invalid_argument("bytes: " + std::to_string(bytes) + "; from 1 to " +
+                                    std::to_string(most_bytes));
     }
     const std::size_t whole = (bytes + unit - 1) / unit * unit;
     return from_pool(pages) ? map_from_pool(whole, pages) : map_anonymous(whole, pages);

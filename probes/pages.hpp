@@ -20,6 +20,9 @@ inline bool from_pool(Pages pages) { return pages == Pages::large || pages == Pa
 // Pages of the pool that are neither used nor promised; 0 where the kernel has no such pool.
 std::size_t free_in_pool(Pages pages);
 
+// Of a mapping: half of the address space of a process.
+inline constexpr std::size_t most_bytes = std::size_t{1} << 46;
+
 // Anonymous private pages, mapped and not yet populated: `bytes` is rounded up to whole units, and
 // pages out of a pool are promised. The address is a multiple of the unit, of 2 MiB at least, and
 // 4 KiB on each side of memory out of no pool fault.
@@ -29,7 +32,7 @@ struct Mapping {
     std::byte* reserved;  // what munmap gives back: the pages and what lies beside them
     std::size_t reserved_bytes;
 };
-// Failure, with the remedy: not that many pages.
+// Failure, with the remedy: not that many pages. std::invalid_argument: 0 or beyond most_bytes.
 Mapping map_pages(std::size_t bytes, Pages pages);
 
 // Has the kernel give frames to all pages of the range (whole pages), for the calling thread's NUMA

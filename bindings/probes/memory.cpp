@@ -20,6 +20,7 @@ void register_probe_memory(nb::module_& m) {
         .value("transparent", Pages::transparent, "2 MiB where the kernel finds them, else 4 KiB")
         .value("large", Pages::large, "2 MiB of the pool of hugetlb")
         .value("huge", Pages::huge, "1 GiB of the pool of hugetlb");
+    m.attr("most_bytes") = most_bytes;
     m.def("unit_bytes", &unit_bytes, "pages"_a,
           "Bytes of a page of this kind; of a transparent one those of a large.");
     m.def("free_in_pool", &free_in_pool, "pages"_a,

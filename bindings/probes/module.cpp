@@ -28,7 +28,8 @@ NB_MODULE(_probes, m) {
         "their "
         "affinity back. Wrong arguments are a ValueError, what the operating system refuses an "
         "OSError with its errno; both say what to do in one line. A Memory serves one call at a "
-        "time: others wait. Times are seconds by CLOCK_MONOTONIC_RAW.";
+        "time: others wait. `most_...` and `least_...` are the limits of arguments. Times are "
+        "seconds by CLOCK_MONOTONIC_RAW.";
     pagelens::register_probe_memory(m);
     pagelens::register_stream(m);
     pagelens::register_latency(m);

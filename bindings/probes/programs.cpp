@@ -16,6 +16,7 @@ namespace {
 using namespace probes;
 
 void register_gups(nb::module_& m) {
+    m.attr("least_gups_table") = least_gups_table;
     nb::class_<GupsResult>(m, "GupsResult")
         .def_ro("seconds", &GupsResult::seconds, "Of all updates, the slowest thread's.")
         .def_ro("updates", &GupsResult::updates)
@@ -38,6 +39,8 @@ void register_gups(nb::module_& m) {
 }
 
 void register_cg(nb::module_& m) {
+    m.attr("most_cg_side") = most_cg_side;
+    m.attr("most_cg_iterations") = most_cg_iterations;
     m.def(
         "cg_arrays", &cg_arrays, "side"_a, "offset_bytes"_a,
         "Where values, columns, starts, b, x, r, p and A p begin, bytes, each offset_bytes behind "
@@ -64,6 +67,7 @@ void register_cg(nb::module_& m) {
 }
 
 void register_dgemm(nb::module_& m) {
+    m.attr("most_dgemm_order") = most_dgemm_order;
     nb::class_<DgemmResult>(m, "DgemmResult")
         .def_prop_ro(
             "seconds", [](const DgemmResult& result) { return moved(result.seconds); },

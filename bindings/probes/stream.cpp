@@ -36,11 +36,15 @@ void register_stream(nb::module_& m) {
                "each thread at four places of its share in turn: faster from memory");
     m.def(
         "better_stores",
-        [](StreamKernel kernel, std::size_t n, const std::vector<int>& cpus) {
-            return better_stores(kernel, n, cpus);
+        [](StreamKernel kernel, const nb::int_& n, const std::vector<int>& cpus) {
+            // Not as std::size_t, of which too large a number is a TypeError.
+            const std::size_t doubles = PyLong_AsSize_t(n.ptr());
+            if (PyErr_Occurred() != nullptr) throw nb::python_error();
+            return better_stores(kernel, doubles, cpus);
         },
         "kernel"_a, "n"_a, "cpus"_a,
-        "nontemporal where the kernel's arrays are larger than the processors' last-level caches.");
+        "nontemporal where the kernel's arrays are larger than the processors' last-level caches. "
+        "OverflowError: n below 0 or of more than 64 bits.");
     m.def(
         "last_level_bytes", [](const std::vector<int>& cpus) { return last_level_bytes(cpus); },
         "cpus"_a,

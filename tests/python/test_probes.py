@@ -68,6 +68,35 @@ def test_wrong_arguments_are_named_in_one_line(memory: Memory):
         stream(1, 0, CPUS)
 
 
+def test_limits_are_where_they_are_said_to_be(memory: Memory):
+    def gups(table: int) -> object:
+        return _probes.gups(memory, table, 128, CPUS)
+
+    def cg(iterations: int) -> object:
+        return _probes.cg(memory, 1, 0, iterations, 1, CPUS)
+
+    def dgemm(n: int) -> object:
+        return _probes.dgemm(memory, n, 0, 1, CPUS, "no library", "dgemm_", 4)
+
+    assert len(_probes.cg_arrays(_probes.most_cg_side, 0)) == 9
+    assert cg(_probes.most_cg_iterations)
+    assert gups(_probes.least_gups_table)
+    with pytest.raises(ValueError, match="matrix a"):  # too large for the memory only
+        dgemm(_probes.most_dgemm_order)
+    for call, named in [
+        (lambda: _probes.cg_arrays(_probes.most_cg_side + 1, 0), f"to {_probes.most_cg_side}"),
+        (lambda: cg(_probes.most_cg_iterations + 1), f"to {_probes.most_cg_iterations}"),
+        (lambda: dgemm(_probes.most_dgemm_order + 1), f"to {_probes.most_dgemm_order}"),
+        (lambda: gups(_probes.least_gups_table // 2), f"from {_probes.least_gups_table}"),
+        (lambda: Memory(_probes.most_bytes + 1, Pages.small, CPUS, [0]), f"to {_probes.most_bytes}"),
+    ]:
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            call()
+        assert one_line(error).endswith(named)
+    with pytest.raises(OverflowError):
+        _probes.better_stores(StreamKernel.copy, 1 << 70, CPUS)
+
+
 def test_results_come_as_arrays(memory: Memory):
     stream = _probes.stream(
         memory, StreamKernel.triad, 1000, 64, 5, CPUS, _probes.best_isa(), Stores.nontemporal, Order.spread
