@@ -77,8 +77,8 @@ def gups_remark(found: dict[str, Any]) -> str:
     each = ", ".join(f"{size} pages {gain:.2f} times" for size, gain in gains.items())
     verdict = "at least" if gains["2m"] >= WANTED else "less than"
     return (
-        f"\nWith {each} the updates of 4k pages: of 2m {verdict} {WANTED}. In a guest walks go through two page "
-        "tables; what the host maps the guest's memory with limits what large pages of the guest can save.\n"
+        f"\nWith {each} the updates of 4k pages: of 2m {verdict} {WANTED}. In a guest walks go through two "
+        "page tables; what the host maps the guest's memory with limits what large pages of the guest can save.\n"
     )
 
 

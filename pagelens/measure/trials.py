@@ -96,7 +96,7 @@ class _Run:
         self._busy = 0  # visits in a row that stayed disturbed
 
     def visit(self, memory: _probes.Memory) -> Visit:
-        """All points; again where that was disturbed, unless the machine is just busy. The least disturbed."""
+        """All points, once undisturbed; the least disturbed of a few attempts, or of one if just busy."""
         retries = self.setup.retries if self._busy < BUSY else 0
         found: list[Visit] = []
         while not found or (found[-1].load.disturbed and len(found) <= retries):
