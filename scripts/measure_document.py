@@ -78,7 +78,7 @@ def gups_remark(found: dict[str, Any]) -> str:
     verdict = "at least" if gains["2m"] >= WANTED else "less than"
     return (
         f"\nWith {each} the updates of 4k pages: of 2m {verdict} {WANTED}. In a guest walks go through two "
-        "page tables; what the host maps the guest's memory with limits what large pages of the guest can save.\n"
+        "page tables; what the host maps the guest's memory with limits what its large pages can save.\n"
     )
 
 
