@@ -53,15 +53,17 @@ struct span* spans_first(void) { return first; }
 
 static size_t page_bytes(enum page_kind kind) { return kind == PAGES_1G ? GIB(1) : MIB(2); }
 
-/* Pages that nobody touches cost nothing, unless they are the pool's or their frames are chosen:
- * then small blocks share a wide span, so that little is left between them. */
+bool spans_are_filled(void) {
+    return settings.cache != 0 || (settings.pages <= PAGES_2M && pool_pages(MIB(2)) > 0);
+}
+
+/* Where pages that nobody touches cost nothing, small blocks share a wide span, so that little is
+ * left between them. */
 size_t span_size(size_t bytes) {
     if (bytes > TERRITORY_BYTES) return 0;
     if (settings.pages == PAGES_1G && pool_pages(GIB(1)) >= round_up(bytes, GIB(1)) >> 30)
         return round_up(bytes, GIB(1));
-    const bool touched =
-        settings.cache != 0 || (settings.pages <= PAGES_2M && pool_pages(MIB(2)) > 0);
-    return round_up(!touched && bytes < SHARED_SPAN ? SHARED_SPAN : bytes, MIB(2));
+    return round_up(bytes < SHARED_SPAN && !spans_are_filled() ? SHARED_SPAN : bytes, MIB(2));
 }
 
 /* Address space from `at` on, if nobody has it. */

@@ -35,6 +35,9 @@ struct span {
 uintptr_t territory_start(void);
 void territory_open(void);
 
+/* Whether new spans have frames for all their pages at once: those of the pool, and chosen ones. */
+bool spans_are_filled(void);
+
 /* Bytes that a span for `bytes` has: at least as many, in whole pages of 1 GiB or 2 MiB. */
 size_t span_size(size_t bytes);
 

@@ -24,7 +24,7 @@
 #include "preload/system.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { PAGE_BYTES = 4096 };
+enum { PAGE_BYTES = 4096, MOST_FILLED = 32 << 20 };
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* Sizes below go to the next allocator at once; none until that is known. */
@@ -116,15 +116,25 @@ static void* realloc_next(void* old, size_t size) {
     return block;
 }
 
-/* Of a block of ours with `had` bytes. Where it must move it has a quarter more, so that one that
- * grows step by step is not copied at each. */
+/* What a block that moves has more, so that one that grows step by step is not copied at each: a
+ * quarter, bounded where it is memory at once and not addresses only. */
+static size_t more_for_growth(size_t size) {
+    const size_t quarter = size / 4;
+    if (quarter <= MOST_FILLED) return quarter;
+    const int state = cancelling_off();
+    const bool filled = spans_are_filled();
+    cancelling_back(state);
+    return filled ? MOST_FILLED : quarter;
+}
+
+/* Of a block of ours with `had` bytes. */
 static void* realloc_ours(void* old, size_t had, size_t size) {
     if (size == 0) {
         blocks_give(old);
         return NULL;
     }
     if (blocks_resize(old, size)) return old;
-    void* block = large(size + size / 4, 1, false);
+    void* block = size <= PTRDIFF_MAX ? large(size + more_for_growth(size), 1, false) : NULL;
     if (block == NULL) block = malloc(size);
     if (copied(block, old, had, size) == NULL) return NULL;
     blocks_give(old);

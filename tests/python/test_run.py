@@ -400,6 +400,25 @@ def test_growing_step_by_step_copies_seldom(compile_c: Callable[[str], Path], tm
     assert report["blocks"] < 30  # of 1,000 steps
 
 
+@pytest.mark.parametrize(("pages", "pooled"), [("thp", 0), ("2m", 40)])
+def test_room_for_growth_is_bounded_where_it_is_memory(
+    compile_c: Callable[[str], Path], pages: str, pooled: int
+) -> None:
+    program = compile_c("""
+        #include <malloc.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) {
+            void *block = malloc(8 << 20);
+            for (size_t size = 64 << 20; size <= 256 << 20; size *= 4)
+                printf("%zu\\n", malloc_usable_size(block = realloc(block, size)) - size >> 20);
+        }
+    """)
+    with pool(pooled):
+        done = run([program], f"pages={pages}")
+    assert done.stdout.split() == ["16", "32" if pooled else "64"]
+
+
 # Holds blocks, and says of a cache of so many bytes how many of their pages share a slot, of how many.
 SHARES = """
     #include <fcntl.h>
