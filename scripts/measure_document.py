@@ -13,24 +13,24 @@ SECTIONS = (
     (
         "stream",
         "STREAM over page maps",
-        "stream --trials 20 --page-size 4k,thp",
+        "stream --trials 12 --retries 1 --page-size 4k,thp",
     ),
     (
         "latency",
         "Latency over the footprint: the knees of caches and TLBs",
-        "latency --trials 8 --page-size 4k,2m",
+        "latency --trials 4 --retries 1 --page-size 4k,2m",
     ),
     (
         "gups",
         "RandomAccess with pages of three sizes",
-        "gups --table 256MiB --trials 8 --repeats 1 --page-size 4k,2m,1g",
+        "gups --table 256MiB --trials 4 --repeats 1 --retries 1 --page-size 4k,2m,1g",
     ),
     (
         "sawtooth",
         "STREAM's triad over OFFSET",
-        "stream --n 2000896 --offset 0:32768:512 --kernels triad --trials 5",
+        "stream --n 2000896 --offset 0:32768:512 --kernels triad --trials 3 --retries 1",
     ),
-    ("l2sum", "Sums within L2", "l2sum --block 960KiB --trials 12"),
+    ("l2sum", "Sums within L2", "l2sum --block 960KiB --trials 12 --retries 1"),
 )
 WANTED = 1.2  # GUPS with 2 MiB pages over that with 4 KiB
 

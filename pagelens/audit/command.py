@@ -111,7 +111,9 @@ def audit(
 
 def _probe(job: Job, found: Audit, model: Machine, system: System, free: FrameMap | None) -> Probe:
     """Who may not see frames takes no memory for nothing. Raises UsageError or Failure."""
-    require_room(found, system, job.size, job.pages)
+    from pagelens import _probes  # loads OpenMP: only who takes memory waits
+
+    require_room(found, job.size, job.pages, _probes.available_bytes())
     frames = None
     if found.rights.frames:
         with progress(f"taking {format_binary_size(job.size)}") as report:

@@ -1,21 +1,19 @@
 """How much memory may be taken for a probe without harm to others."""
 
-import re
-from pathlib import PurePosixPath
-
 from pagelens.audit.model import GIGANTIC, LARGE, Audit
 from pagelens.audit.own_pages import PAGE_SIZES
 from pagelens.errors import UsageError
-from pagelens.machine.detect import System
 from pagelens.units import format_binary_size
 
 SMALLEST = LARGE
 _MARGIN = 0.1  # of all memory, left to others
-_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 
 
-def require_room(audit: Audit, system: System, size: int, pages: str) -> None:
-    """Raises UsageError, with the range, for a size that is too small, too large or no whole pages."""
+def require_room(audit: Audit, size: int, pages: str, available: int) -> None:
+    """Raises UsageError, with the range, for a size that is too small, too large or no whole pages.
+
+    `available`: bytes that new mappings may take, control groups included.
+    """
     page = max(PAGE_SIZES[pages], LARGE if pages == "thp" else 0)
     shown, least = format_binary_size(size, 6), format_binary_size(max(page, SMALLEST))
     if size < SMALLEST or size % page:
@@ -23,29 +21,16 @@ def require_room(audit: Audit, system: System, size: int, pages: str) -> None:
     if PAGE_SIZES[pages] >= LARGE:
         _require_pool(audit, size, PAGE_SIZES[pages])
         return
-    total, available = audit.usage.total, audit.usage.available
-    if total is None or available is None:
+    total = audit.usage.total
+    if total is None:
         raise UsageError(f"--probe {shown}: /proc/meminfo does not say what memory there is; do without it")
-    most = min(available, *cgroup_rooms(system)) - int(_MARGIN * total)
+    most = available - int(_MARGIN * total)
     most = most // LARGE * LARGE
     if size > most:
         raise UsageError(
             f"--probe {shown}: from {least} to {format_binary_size(max(0, most), 6)} now, which is what is "
             "available less a tenth of memory for others; probe less, or later"
         )
-
-
-def cgroup_rooms(system: System) -> list[int]:
-    """What this process's control groups leave it, from its own to the root; of version 2."""
-    match = re.search(r"^0::(/\S{0,4000})$", system.text("/proc/self/cgroup"), re.MULTILINE)
-    path = PurePosixPath(match[1]).relative_to("/") if match else PurePosixPath()
-    found = [1 << 62]
-    for group in (path, *path.parents):
-        limit = system.number(str(_CGROUPS / group / "memory.max"))
-        used = system.number(str(_CGROUPS / group / "memory.current"))
-        if limit is not None and used is not None:
-            found.append(max(0, limit - used))
-    return found
 
 
 def _require_pool(audit: Audit, size: int, page: int) -> None:

@@ -278,8 +278,8 @@ def conflict(s: Settings) -> Plan:
 def dgemm(s: Settings) -> Plan:
     """A product of matrices by the installed BLAS."""
     n = s.n or _ORDER
-    if not 16 <= n <= 32_768:
-        raise UsageError(f"--n {n}: an order from 16 to 32768")
+    if not 16 <= n <= _probes.most_dgemm_order:
+        raise UsageError(f"--n {n}: an order from 16 to {_probes.most_dgemm_order}")
     library, threads = find_blas(s.blas), list[bool]()
 
     def run(memory: _probes.Memory) -> Floats:
@@ -308,8 +308,8 @@ def dgemm(s: Settings) -> Plan:
 def cg(s: Settings) -> Plan:
     """Conjugate gradients on a 27-point stencil."""
     side = s.n or _GRID
-    if not 8 <= side <= 1000:
-        raise UsageError(f"--n {side}: 8 to 1000 points a side")
+    if not 8 <= side <= _probes.most_cg_side:
+        raise UsageError(f"--n {side}: 8 to {_probes.most_cg_side} points a side")
     *begins, end = _probes.cg_arrays(side, 0)
 
     def run(memory: _probes.Memory) -> Floats:

@@ -27,14 +27,14 @@ from pagelens.audit.model import Effect, Placement, Probe
 from pagelens.audit.numbers import random_conflict_share
 from pagelens.audit.own_pages import frames_of, frames_visible, populated
 from pagelens.audit.probe import Ground, Job, judge
-from pagelens.audit.room import cgroup_rooms, require_room
+from pagelens.audit.room import require_room
 from pagelens.audit.supply import Supply, free_blocks
 from pagelens.cli import main
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError
 from pagelens.machine import load_machine, parse_machine
-from pagelens.machine.detect import System, detect
+from pagelens.machine.detect import detect
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -313,19 +313,12 @@ def test_of_remedies_that_do_about_the_same_the_cheapest_is_named(tmp_path: Path
         assert finding.remedy == (expected,)
 
 
-def test_control_groups_bound_a_probe(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": b"0::/jobs/42\n",
-        "sys/fs/cgroup/jobs/42/memory.max": b"max\n",
-        "sys/fs/cgroup/jobs/42/memory.current": b"7\n",
-        "sys/fs/cgroup/jobs/memory.max": b"1073741824\n",
-        "sys/fs/cgroup/jobs/memory.current": b"1000000000\n",
-    }
-    system = lay_out(read_tree("guest-genoa") | files, tmp_path)
-    assert cgroup_rooms(system)[1:] == [73741824]
+def test_what_is_available_bounds_a_probe(tmp_path: Path) -> None:
+    audit = audited(lay_out(read_tree("guest-genoa"), tmp_path))
+    assert audit.usage.total is not None
     with pytest.raises(UsageError, match=r"--probe 8 MiB: from 2 MiB to 0 B now"):
-        require_room(audited(system), system, 8 * MIB, "4k")
-    assert len(cgroup_rooms(System(tmp_path / "none"))) == 1
+        require_room(audit, 8 * MIB, "4k", 64 * MIB)  # of a control group: less than is left to others
+    require_room(audit, 8 * MIB, "4k", audit.usage.total)
 
 
 @pytest.fixture
