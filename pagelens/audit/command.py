@@ -87,12 +87,14 @@ def audit(
     and how many more could be had, free memory by order, the kernel's settings.
     Root is shown page block types and frame flags, too.
     """
-    if not all((root / name).is_dir() for name in ("proc", "sys")):
-        raise UsageError(f"--root {root}: no such tree; name a folder that holds proc/ and sys/")
+    if not root.is_dir():
+        raise UsageError(f"--root {root}: no such folder; name one that holds proc/ and sys/")
     system = System(root)
     size = None if probe is None else parse_size(probe, "--probe")
     if size is not None and system.captured:
         raise UsageError(f"--probe {probe}: a probe takes memory of this machine; leave out --root")
+    if not any((root / name).is_dir() for name in ("proc", "sys")):  # nothing would be found wrong
+        raise UsageError(f"--root {root}: holds neither proc/ nor sys/; name a tree that does")
     model = load_machine(machine) if machine is not None else _detected(system)
     try:
         with progress("reading frame flags") as report:

@@ -394,6 +394,7 @@ def test_a_user_without_rights_is_told_so() -> None:
         ("--probe 3MiB --page-size thp", "a multiple of 2 MiB"),
         ("--probe 64MiB --root /tmp", "leave out --root"),
         ("--root /no/such", "--root /no/such: no such folder"),
+        ("--root /usr/share", "--root /usr/share: holds neither proc/ nor sys/"),
         ("--machine nope", "'nope' is unknown"),
         ("--page-size 3m", "3m"),
         ("--probe 900GiB --page-size 1g", "set aside and free; echo "),
