@@ -52,7 +52,7 @@ COMMANDS = {
     ),
     "measure": (
         "pagelens.measure.command",
-        "Measure this machine: speeds as distributions over page maps.",
+        "Measure this machine: each trial has a page map of its own, and the result is a distribution.",
     ),
     "fix": ("pagelens.fix.command", "Put free frames in a better order, without a module."),
     "lab": ("pagelens.lab.command", "Programs in guests of a real kernel with a history."),

@@ -6,8 +6,9 @@ from pagelens.machine.values import stated_values
 
 
 def machine_inputs(machine: Machine) -> list[Input]:
-    """Every sourced value of the machine, in the order of the schema."""
+    """Every sourced value of the machine that the model has, in the order of the schema."""
     return [
         Input(name=stated.name, value=stated.value.shown, origin=stated.value.label, note=stated.value.origin)
         for stated in stated_values(machine)
+        if not stated.name.startswith("counters.")  # what is measured by: no input
     ]

@@ -400,7 +400,7 @@ def test_growing_step_by_step_copies_seldom(compile_c: Callable[[str], Path], tm
     assert report["blocks"] < 30  # of 1,000 steps
 
 
-@pytest.mark.parametrize(("pages", "pooled"), [("thp", 0), ("2m", 40)])
+@pytest.mark.parametrize(("pages", "pooled"), [("thp", 0), ("2m", 64)])
 def test_room_for_growth_is_bounded_where_it_is_memory(
     compile_c: Callable[[str], Path], pages: str, pooled: int
 ) -> None:
