@@ -1,7 +1,8 @@
 """What is measured: each kernel as points to time in a trial's memory, and what its figures count."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ _CONFLICT_BYTES = 2 << 20
 _GRID, _ITERATIONS = 96, 10  # of the conjugate gradients
 _ORDER = 1536  # of the matrices
 _MOST_POINTS = 4096
+
+_Choice = TypeVar("_Choice", _probes.Isa, _probes.Order, _probes.Stores)
 
 
 @dataclass(frozen=True)
@@ -180,8 +183,9 @@ def latency(s: Settings) -> Plan:
 def gups(s: Settings) -> Plan:
     """RandomAccess on a table."""
     table = parse_size(s.table, "--table") if s.table else 1 << 30
-    if table & (table - 1) or table < 1 << 16:
-        raise UsageError(f"--table {table} bytes: a power of two of at least 64KiB")
+    if table & (table - 1) or table < _probes.least_gups_table:
+        least = format_binary_size(_probes.least_gups_table)
+        raise UsageError(f"--table {table} bytes: a power of two of at least {least}")
     updates = _UPDATES_A_WORD * table // _DOUBLE
     done: list[_probes.GupsResult] = []
 
@@ -226,22 +230,25 @@ def l2sum(s: Settings) -> Plan:
         slowest: Floats = done.seconds.max(axis=1)
         return slowest[1:]
 
+    def models() -> list[Model | None]:
+        if apart != block:  # the model's blocks follow each other
+            return [None]
+        together = block * len(s.cpus)
+        return [Model(declared("l2-sum", together, len(s.cpus)), "sum", float(together))]
+
     return Plan(
         "l2sum",
-        f"sums of {block} bytes a core, {_threads(s)}",
+        f"sums of {block} bytes a core, {_threads(s)}, {isa.name}",
         [Point({"block": str(block)}, run, float(block * _L2SUM_SWEEPS * len(s.cpus)))],
         apart * len(s.cpus),
         [apart * number for number in range(len(s.cpus))],
         "GB/s",
         True,
         "10^9 bytes read a second by all cores together, until the slowest is done",
-        lambda: [
-            None
-            if block % _PAGE
-            else Model(
-                declared("l2-sum", apart * len(s.cpus), len(s.cpus)), "sum", float(apart * len(s.cpus))
-            )
-        ],
+        models,
+        ran={"isa": isa.name},
+        unpredicted="blocks end within pages; take a --block in multiples of 4KiB, such as "
+        f"{_whole_pages(block) >> 10}KiB",
     )
 
 
@@ -371,6 +378,11 @@ def _whole(text: str, name: str) -> int:
     return int(text)
 
 
+def _whole_pages(size: int) -> int:
+    """The nearest whole pages that are no more, at least one; bytes."""
+    return max(_PAGE, size // _PAGE * _PAGE)
+
+
 def _some(text: str, known: Sequence[str], name: str) -> list[str]:
     names = [part.strip().lower() for part in text.split(",")]
     wrong = next((part for part in names if part not in known), None)
@@ -380,28 +392,29 @@ def _some(text: str, known: Sequence[str], name: str) -> list[str]:
 
 
 def _isa(name: str | None) -> _probes.Isa:
+    """The widest that the processor takes whole, unless one is named."""
     have = {isa.name: isa for isa in _probes.isas()}
-    if name is None or name == "auto":
-        return list(have.values())[-1]
-    if name not in have:
-        raise UsageError(f"--isa {name!r}: this processor has {', '.join(have)}")
-    return have[name]
+    return _chosen(name, have, "--isa", "this processor has") or _probes.best_isa()
 
 
 def _order(name: str | None, sweep: bool) -> _probes.Order:
     """Spread is faster; a sweep of OFFSETs is of arrays that are walked in turn, as STREAM walks them."""
-    if name is None or name == "auto":
-        return _probes.Order.in_turn if sweep else _probes.Order.spread
     known = {"in-turn": _probes.Order.in_turn, "spread": _probes.Order.spread}
-    if name not in known:
-        raise UsageError(f"--order {name!r}: auto, {' or '.join(known)}")
-    return known[name]
+    return _chosen(name, known, "--order") or (_probes.Order.in_turn if sweep else _probes.Order.spread)
 
 
 def _stores(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequence[int]) -> _probes.Stores:
-    if name is None or name == "auto":
-        return _probes.better_stores(kernel, n, list(cpus))
+    """Past the caches where the kernel's arrays are larger than these."""
     known = {"plain": _probes.Stores.plain, "nontemporal": _probes.Stores.nontemporal}
+    return _chosen(name, known, "--stores") or _probes.better_stores(kernel, n, list(cpus))
+
+
+def _chosen(
+    name: str | None, known: Mapping[str, _Choice], option: str, has: str = "one of"
+) -> _Choice | None:
+    """The one named; None where the choice is left to us. Raises UsageError."""
+    if name is None or name == "auto":
+        return None
     if name not in known:
-        raise UsageError(f"--stores {name!r}: auto, {' or '.join(known)}")
+        raise UsageError(f"{option} {name!r}: auto, or {has} {', '.join(known)}")
     return known[name]

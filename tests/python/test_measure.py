@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pagelens.measure.trials import BUSY, Point, Setup, run_trials
 CPU = sorted(os.sched_getaffinity(0))[0]
 SMALL = PAGE_SIZES["4k"]
 ROOT = os.geteuid() == 0
+BARE = Settings([CPU], repeats=1, seed=1, cache_bytes=1 << 20)
 LIBPFM4 = Path("/usr/lib/x86_64-linux-gnu/libpfm.so.4")
 
 
@@ -292,22 +294,10 @@ def run(*words: str, cwd: Path, **other: object) -> subprocess.CompletedProcess[
 QUICK: dict[str, Sequence[str]] = {
     "stream": ("--n", "20480", "--offset", "0:1024:512"),
     "latency": ("--footprint", "16KiB,128KiB", "--stride", "128B"),
-    "gups": (
-        "--table",
-        "1MiB",
-    ),
-    "l2sum": (
-        "--block",
-        "64KiB",
-    ),
-    "cg": (
-        "--n",
-        "12",
-    ),
-    "conflict": (
-        "--distance",
-        "2MiB",
-    ),
+    "gups": ("--table", "1MiB"),
+    "l2sum": ("--block", "64KiB"),
+    "cg": ("--n", "12"),
+    "conflict": ("--distance", "2MiB"),
 }
 
 
@@ -387,6 +377,32 @@ def test_what_cannot_be_predicted_is_measured(
     assert "Not predicted: frame 0x614 lies beyond its memory." in found["notes"]
 
 
+def test_what_is_chosen_where_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instructions that the processor takes whole, which need not be its widest."""
+    monkeypatch.setattr(_probes, "best_isa", lambda: _probes.Isa.sse2)
+    assert [KERNELS[name][0](BARE).ran["isa"] for name in ("stream", "l2sum")] == ["sse2", "sse2"]
+    for isa in _probes.isas():
+        assert KERNELS["l2sum"][0](replace(BARE, isa=isa.name)).ran["isa"] == isa.name
+
+
+def test_blocks_within_pages_are_not_predicted_and_it_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = KERNELS["l2sum"][0](BARE)
+    assert list(plan.models()) == [None]
+    (model,) = KERNELS["l2sum"][0](replace(BARE, block="976KiB")).models()
+    assert model is not None
+    assert model.amount == 976 << 10
+    if ROOT:
+        monkeypatch.chdir(tmp_path)
+        words = ("l2sum", "--trials", "1", "--repeats", "1", "--retries", "0", "--json")
+        status, out, err = run_here(capfd, monkeypatch, *words)
+        assert status == 0, err
+        found = json.loads(out)
+        assert found["ran"] == {"isa": _probes.best_isa().name}
+        assert any("a --block in multiples of 4KiB, such as 976KiB" in note for note in found["notes"])
+
+
 @pytest.mark.skipif(not ROOT, reason="changes to another user")
 def test_without_rights(tmp_path: Path) -> None:
     """As in a container: no frames, no pools, nothing but the measurement."""
@@ -420,8 +436,8 @@ def test_without_rights(tmp_path: Path) -> None:
         (("stream", "--offset", "5:1:1"), "FIRST:LAST:STEP"),
         (("stream", "--offset", "0:99999999:1"), "at most 4096"),
         (("stream", "--isa", "neon"), "this processor has"),
-        (("stream", "--stores", "lazy"), "plain or nontemporal"),
-        (("stream", "--order", "back"), "in-turn or spread"),
+        (("stream", "--stores", "lazy"), "auto, or one of plain, nontemporal"),
+        (("stream", "--order", "back"), "auto, or one of in-turn, spread"),
         (("stream", "--n", "3"), "at least 512"),
         (("stream", "--n", "999999999999"), "can be had; take less"),
         (("stream", "--n", "99999999999999999999"), "--n"),
@@ -432,6 +448,7 @@ def test_without_rights(tmp_path: Path) -> None:
         (("latency", "--footprint", "64B"), "at least two strides"),
         (("latency", "--stride", "100B"), "a multiple of 64"),
         (("gups", "--table", "3MiB"), "a power of two"),
+        (("gups", "--table", "32KiB"), "at least 64 KiB"),
         (("l2sum", "--block", "3B"), "a multiple of 8"),
         (("conflict", "--distance", "1MiB"), "at least 2097152"),
         (("dgemm", "--blas", "/no/such.so"), "there is no such file"),
@@ -451,5 +468,5 @@ def test_bad_input_is_one_line(
 def test_each_kernel_has_its_settings() -> None:
     assert set(KERNELS) == {"stream", "latency", "gups", "l2sum", "dgemm", "cg", "conflict"}
     assert parse_page_sizes("2m, 4K,2m") == [PAGE_SIZES["2m"], PAGE_SIZES["4k"]]
-    plan = KERNELS["stream"][0](Settings([CPU], 1, 1, 1 << 20))
+    plan = KERNELS["stream"][0](BARE)
     assert plan.figure(16e9, np.array([2.0])).tolist() == [8.0]
