@@ -27,11 +27,11 @@ LONGEST_ERROR = 500  # characters
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_bytes(path: Path, kind: str) -> bytes:
+def read_bytes(path: Path, kind: str, most: int = MOST_BYTES) -> bytes:
     """The bytes of a file, not many more than may be in it. `kind`: what it is, for errors."""
     try:
         with open(path, "rb") as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(most + 1)
     except OSError as error:
         raise UsageError(
             f"{kind}: cannot read '{path}' ({error.strerror}); give a name or a readable .toml"
@@ -51,15 +51,15 @@ class Document:
         return f"{self.where}:{_line_of(self.text, (key,))}"
 
 
-def parse_toml(model: type[Model], raw: bytes, where: str, example: str) -> Model:
+def parse_toml(model: type[Model], raw: bytes, where: str, example: str, most: int = MOST_BYTES) -> Model:
     """What a file's bytes state. `where` names the file in errors, `example` one that has every key."""
-    return validate(model, [read_document(raw, where)], example)
+    return validate(model, [read_document(raw, where, most)], example)
 
 
-def read_document(raw: bytes, where: str) -> Document:
-    """The file's bytes as TOML. Raises UsageError."""
+def read_document(raw: bytes, where: str, most: int = MOST_BYTES) -> Document:
+    """The file's bytes, at most so many, as TOML. Raises UsageError."""
     with _one_line():
-        return _document(raw, where)
+        return _document(raw, where, most)
 
 
 def validate(model: type[Model], layers: Sequence[Document], example: str) -> Model:
@@ -94,9 +94,10 @@ def _one_line() -> Iterator[None]:
         raise UsageError(text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ...") from None
 
 
-def _document(raw: bytes, where: str) -> Document:
-    if len(raw) > MOST_BYTES:
-        raise UsageError(f"{where}: more than {MOST_BYTES} bytes; such a file is a few kilobytes of TOML")
+def _document(raw: bytes, where: str, most: int) -> Document:
+    if len(raw) > most:
+        usual = "kilobytes" if most == MOST_BYTES else "megabytes"
+        raise UsageError(f"{where}: more than {most} bytes; such a file is a few {usual} of TOML")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

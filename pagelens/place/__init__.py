@@ -1,0 +1,1 @@
+"""Two-level memory: which objects of a program lie in the fast one."""

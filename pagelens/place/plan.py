@@ -1,0 +1,201 @@
+"""The plan of a placement: a TOML file that `pagelens place` writes and `pagelens run --plan` reads.
+
+docs/plan-format.md describes it. A site is the tracer's call site as text (tracer/call_sites.hpp): the return
+addresses of the program's own frames, innermost first, in a form that holds under another load address and,
+as far as symbols allow, after another compilation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import tomlkit
+from pydantic import Field, field_validator, model_validator
+
+from pagelens.errors import UsageError
+from pagelens.files import write_whole
+from pagelens.machine.detect.found import size_text
+from pagelens.machine.quantities import Bytes, Table
+from pagelens.machine.toml_file import parse_toml, read_bytes
+
+MOST_FRAMES = 16  # of a site: call_site_depth of tracer/call_sites.hpp
+MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB
+_KIND = "--plan"
+_EXAMPLE = "docs/plan-format.md"
+_FRAME = re.compile(r"(?P<module>[^!]+?)(?:!(?P<symbol>.+))?\+0x(?P<offset>[0-9a-f]{1,16})")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A return address: in a function, or without a symbol in a file's own addresses."""
+
+    module: str  # name of the file
+    symbol: str | None  # as in the file's symbol table, of the function that made the call
+    offset: int  # bytes from the function's first, or from the file's address 0
+
+    def __str__(self) -> str:
+        """`hydro!_ZN4Mesh8allocateEv+0x1c`, or `hydro+0x1169`."""
+        place = self.module if self.symbol is None else f"{self.module}!{self.symbol}"
+        return f"{place}+{self.offset:#x}"
+
+
+def parse_frame(text: str) -> Frame:
+    """The frame that a text means. Raises ValueError."""
+    match = _FRAME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r:.80} is no frame; write module!symbol+0xOFFSET or module+0xADDRESS")
+    return Frame(match["module"], match["symbol"], int(match["offset"], 16))
+
+
+@dataclass(frozen=True, slots=True)
+class StaticVariable:
+    """A variable of static storage by its symbol."""
+
+    module: str  # name of the file
+    symbol: str  # as in the file's symbol table
+
+    def __str__(self) -> str:
+        """`hydro!table`."""
+        return f"{self.module}!{self.symbol}"
+
+
+def parse_variable(text: str) -> StaticVariable:
+    """The variable that a text means. Raises ValueError."""
+    module, mark, symbol = text.partition("!")
+    if not (module and mark and symbol):
+        raise ValueError(f"{text!r:.80} is no variable; write module!symbol")
+    return StaticVariable(module, symbol)
+
+
+class PlannedModule(Table):
+    """A file that call sites or variables lie in."""
+
+    name: str = Field(min_length=1, description="of the file, without its folder")
+    build_id: str = Field(pattern=r"^([0-9a-f]{2})*$", description="GNU build id in hex; empty without one")
+
+
+class PlannedObject(Table):
+    """What is allocated at a call site, or a variable, and where it is to lie."""
+
+    name: str = Field(min_length=1, description="for people")
+    site: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_FRAMES,
+        description="return addresses of the program's own frames, innermost first: "
+        "module!symbol+0xOFFSET, or module+0xADDRESS without a symbol",
+    )
+    variable: str | None = Field(
+        default=None, description="instead of a site, a variable of static storage: module!symbol"
+    )
+    bytes: Bytes = Field(description="at the peak, of one process; decides between sites that are one")
+    tier: Literal["fast", "slow"]
+    share: float = Field(
+        default=1.0, gt=0, le=1, description="of each block's pages, the first ones, that lie in that tier"
+    )
+    phases: list[str] = Field(default=[], description="in which it is to lie there; information only")
+
+    @field_validator("site")
+    @classmethod
+    def _are_frames(cls, site: list[str] | None) -> list[str] | None:
+        for frame in site or []:
+            parse_frame(frame)
+        return site
+
+    @field_validator("variable")
+    @classmethod
+    def _is_variable(cls, variable: str | None) -> str | None:
+        if variable is not None:
+            parse_variable(variable)
+        return variable
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.site is None) == (self.variable is None):
+            raise ValueError("state exactly one of site and variable")
+        if self.tier == "slow" and self.share != 1:
+            raise ValueError("share is of the fast tier: with tier slow leave it out")
+        return self
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The site's, innermost first; none of a variable."""
+        return [parse_frame(text) for text in self.site or []]
+
+
+class Plan(Table):
+    """Which objects of a program lie where; what is not listed is slow."""
+
+    format: Literal[1]
+    program: str = Field(min_length=1, description="name of the executable")
+    machine: str = Field(description="that it was made for; information")
+    capacity: Bytes = Field(description="of fast memory for one process; no more is used at a time")
+    modules: Annotated[list[PlannedModule], Field(description="files that call sites and variables lie in")]
+    objects: list[PlannedObject] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _once_and_known(self) -> Self:
+        names = Counter(module.name for module in self.modules)
+        if twice := next((name for name, count in names.items() if count > 1), None):
+            raise ValueError(f"module '{twice}' is listed twice; leave one out")
+        seen: set[tuple[str, ...]] = set()
+        for planned in self.objects:
+            key = tuple(planned.site) if planned.site else (planned.variable or "",)
+            if key in seen:
+                raise ValueError(f"'{planned.name}' is planned twice; leave one out")
+            seen.add(key)
+            used = {text.partition("!")[0] if "!" in text else parse_frame(text).module for text in key}
+            if unknown := used - names.keys():
+                raise ValueError(
+                    f"'{planned.name}' lies in '{min(unknown)}', which [[modules]] does not list"
+                )
+        return self
+
+
+def read_plan(path: str | Path) -> Plan:
+    """The plan in a file. Raises UsageError, with the line of what is wrong."""
+    raw = read_bytes(Path(path), _KIND, MOST_BYTES)
+    return parse_toml(Plan, raw, f"{_KIND} {path}", _EXAMPLE, MOST_BYTES)
+
+
+def write_plan(plan: Plan, path: str | Path) -> None:
+    """Writes a plan, whole or not at all. Raises Failure."""
+    final, text = Path(path), plan_text(plan)
+    write_whole(final, lambda partial: partial.write_text(text))
+
+
+def plan_text(plan: Plan) -> str:
+    """The file of a plan. Raises UsageError for one that could not be read again."""
+    document = tomlkit.document()
+    document.add(tomlkit.comment("Written by pagelens place; pagelens run --plan reads it."))
+    document["format"], document["program"], document["machine"] = plan.format, plan.program, plan.machine
+    document["capacity"] = _size(plan.capacity)
+    parts = [tomlkit.dumps(document)]
+    # A table at a time: a document of 10,000 tables takes tomlkit minutes.
+    parts += [_table("modules", module.model_dump()) for module in plan.modules]
+    for planned in plan.objects:
+        stated = planned.model_dump(exclude_none=True, exclude_defaults=True)
+        parts.append(_table("objects", stated | {"bytes": _size(planned.bytes), "share": planned.share}))
+    text = "\n".join(parts)
+    if len(text.encode()) > MOST_BYTES:
+        raise UsageError(
+            f"plan: {len(plan.objects)} objects make more than {MOST_BYTES >> 20} MiB; plan fewer"
+        )
+    return text
+
+
+def _table(name: str, values: dict[str, object]) -> str:
+    array, table = tomlkit.aot(), tomlkit.table()
+    order = [*PlannedObject.model_fields, "build_id"]
+    for key in sorted(values, key=order.index):
+        table[key] = values[key]
+    array.append(table)
+    return tomlkit.dumps({name: array})
+
+
+def _size(size: int) -> str:
+    return size_text(size).replace(" ", "")

@@ -1,0 +1,168 @@
+"""Plans of a placement as files: what is written is read again, and what is wrong is one line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagelens.errors import UsageError
+from pagelens.place.plan import (
+    Frame,
+    Plan,
+    PlannedModule,
+    PlannedObject,
+    parse_frame,
+    parse_variable,
+    plan_text,
+    read_plan,
+    write_plan,
+)
+
+TEXT = """
+format = 1
+program = "hydro"
+machine = "cori-knl-flat"
+capacity = "1GiB"
+[[modules]]
+name = "hydro"
+build_id = "ab12"
+[[objects]]
+name = "Mesh::allocate (hydro.cpp:120)"
+site = ["hydro!_ZN4Mesh8allocateEv+0x1c", "hydro!main+0x40", "hydro+0x1169"]
+bytes = "1.2GiB"
+tier = "fast"
+[[objects]]
+name = "table (hydro)"
+variable = "hydro!table"
+bytes = "3MB"
+tier = "fast"
+share = 0.5
+phases = ["solve"]
+"""
+
+
+def read(text: str, folder: Path) -> Plan:
+    (folder / "plan.toml").write_text(text)
+    return read_plan(folder / "plan.toml")
+
+
+def test_the_format_of_the_document_is_read(tmp_path: Path) -> None:
+    plan = read(TEXT, tmp_path)
+    mesh, table = plan.objects
+    assert (plan.capacity, mesh.bytes, mesh.share, table.share) == (1 << 30, round(1.2 * (1 << 30)), 1.0, 0.5)
+    assert mesh.frames == [
+        Frame("hydro", "_ZN4Mesh8allocateEv", 0x1C),
+        Frame("hydro", "main", 0x40),
+        Frame("hydro", None, 0x1169),
+    ]
+    assert table.variable is not None
+    assert parse_variable(table.variable).symbol == "table"
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
+OBJECTS = st.builds(
+    lambda name, frames, variable, size, share, fast, phases: PlannedObject.model_construct(
+        name=name,
+        site=None if variable else [str(frame) for frame in frames],
+        variable="app!" + name if variable else None,
+        bytes=size,
+        tier="fast" if fast else "slow",
+        share=share if fast else 1.0,
+        phases=phases,
+    ),
+    NAMES,
+    st.lists(
+        st.builds(
+            Frame,
+            st.sampled_from(["app", "libstdc++.so.6.0.30", "a b"]),
+            st.none() | st.sampled_from(["main", "_ZN1aC2Ev", "f@@V1+0x3", "a!b"]),
+            st.integers(0, 2**64 - 1),
+        ),
+        min_size=1,
+        max_size=16,
+    ),
+    st.booleans(),
+    st.integers(1, 1 << 44),
+    st.floats(0, 1, exclude_min=True),
+    st.booleans(),
+    st.lists(NAMES, max_size=2),
+)
+
+
+@given(
+    st.lists(OBJECTS, max_size=4, unique_by=lambda o: o.variable or tuple(o.site or [])),
+    st.integers(1, 1 << 44),
+)
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, objects: list[PlannedObject], capacity: int
+) -> None:
+    modules = [PlannedModule(name=name, build_id="") for name in ("app", "libstdc++.so.6.0.30", "a b")]
+    plan = Plan(format=1, program="app", machine="m", capacity=f"{capacity} B", modules=modules)  # type: ignore[arg-type]
+    plan = plan.model_copy(update={"objects": objects})
+    path = tmp_path_factory.getbasetemp() / "plan.toml"
+    write_plan(plan, path)
+    assert read_plan(path) == plan
+
+
+def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
+    one = read(TEXT, tmp_path).objects[0]
+    frames = [f"hydro!{'_ZN4Mesh8allocateEv' * 3}{i}+0x1c" for i in range(15)]
+    objects = [one.model_copy(update={"site": [f"hydro+{i:#x}", *frames]}) for i in range(10_000)]
+    plan = read(TEXT, tmp_path).model_copy(update={"objects": objects})
+    write_plan(plan, tmp_path / "large.toml")
+    assert read_plan(tmp_path / "large.toml") == plan
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("format = 1", "format = 2", [":2: 'format' (is 2)", "1"]),
+        ("format = 1", "format = ", [":2: not TOML"]),
+        ('capacity = "1GiB"', 'capacity = "0GiB"', [":5: 'capacity' (is '0GiB')", "greater than 0"]),
+        ('capacity = "1GiB"', 'capacity = "1"', [":5: 'capacity'", "has no unit"]),
+        ('capacity = "1GiB"', "", ["'capacity' is missing", "docs/plan-format.md"]),
+        ("share = 0.5", "share = 0.0", ["'objects.1.share' (is 0.0)", "greater than 0"]),
+        ("share = 0.5", "share = 1.5", ["'objects.1.share' (is 1.5)", "less than or equal to 1"]),
+        ("share = 0.5", "shar = 0.5", [":19: unknown key 'objects.1.shar'; did you mean share"]),
+        ('tier = "fast"\nshare', 'tier = "slow"\nshare', ["share is of the fast tier"]),
+        ('tier = "fast"\nshare', 'tier = "quick"\nshare', ["'fast' or 'slow'"]),
+        ("+0x40", "", ["'hydro!main' is no frame; write module!symbol+0xOFFSET"]),
+        ('variable = "hydro!table"', 'variable = "table"', ["'table' is no variable; write module!symbol"]),
+        ('variable = "hydro!table"', "", ["state exactly one of site and variable"]),
+        ('variable = "hydro!table"', 'variable = "libx!table"', ["lies in 'libx', which [[modules]]"]),
+        ('build_id = "ab12"', 'build_id = "xyz"', ["'modules.0.build_id' (is 'xyz')"]),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place(
+    tmp_path: Path, old: str, new: str, says: list[str]
+) -> None:
+    assert old in TEXT
+    with pytest.raises(UsageError) as caught:
+        read(TEXT.replace(old, new, 1), tmp_path)
+    said = str(caught.value)
+    assert len(said.splitlines()) == 1
+    assert said.startswith("--plan ")
+    assert all(word in said for word in says), said
+
+
+def test_an_object_planned_twice_and_a_file_that_is_none(tmp_path: Path) -> None:
+    twice = TEXT + TEXT[TEXT.index("[[objects]]") :]
+    with pytest.raises(UsageError, match=r"'Mesh::allocate \(hydro.cpp:120\)' is planned twice"):
+        read(twice, tmp_path)
+    with pytest.raises(UsageError, match="--plan: cannot read"):
+        read_plan(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "main", "a!+0x1", "a!b+1", "a!b+0xfffffffffffffffff", "!b+0x1", "a+0X1"]
+)
+def test_what_is_no_frame(text: str) -> None:
+    with pytest.raises(ValueError, match="no frame"):
+        parse_frame(text)
+
+
+def test_the_text_is_for_people(tmp_path: Path) -> None:
+    text = plan_text(read(TEXT, tmp_path))
+    assert text.startswith("# Written by pagelens place; pagelens run --plan reads it.\nformat = 1\n")
+    assert '[[objects]]\nname = "table (hydro)"\nvariable = "hydro!table"\nbytes = "3000000B"\n' in text
