@@ -46,11 +46,12 @@ struct range {
 
 struct wish {
     size_t size, alignment, period, offset, index;
+    enum shelf shelf;
 };
 
 struct counts counts;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct range* bins[BINS];
+static struct range* bins[SHELVES][BINS];
 static struct range* buckets[BUCKETS];
 static uint64_t indices[MOST_INDEX / 64];
 static size_t span_bytes, idle_spans;
@@ -102,6 +103,11 @@ static void delist(struct range** list, struct range* range) {
     *(range->previous ? &range->previous->next : list) = range->next;
 }
 
+/* Of free ranges. */
+static struct range** bin_for(const struct range* range) {
+    return &bins[range->span->shelf][bin_of(range->bytes)];
+}
+
 static struct range** bucket_of(const void* block) {
     return &buckets[((uintptr_t)block >> 6) * UINT64_C(0x9e3779b97f4a7c15) >> 50];
 }
@@ -126,10 +132,17 @@ static void index_give(size_t index) {
     if (index != 0) indices[(index - 1) / 64] &= ~(UINT64_C(1) << (index - 1) % 64);
 }
 
+/* Who asks for whole pages may protect, discard or unmap some of them. */
+static enum shelf shelf_for(size_t alignment) {
+    return alignment >= GRAIN && settings.pages <= PAGES_2M ? SHELF_CUT : SHELF_ANY;
+}
+
 /* The lowest offset that no live block has: what is freed and asked for again finds its old place.
  */
 static struct wish wish_for(size_t size, size_t alignment) {
-    struct wish wish = {.size = size, .alignment = alignment < GRAIN ? GRAIN : alignment};
+    struct wish wish = {.size = size,
+                        .alignment = alignment < GRAIN ? GRAIN : alignment,
+                        .shelf = shelf_for(alignment)};
     wish.period = stagger_period(settings.period, size);
     if (alignment > STAGGER_LINE && wish.period <= alignment) wish.period = 0;
     if (wish.period == 0 || (wish.index = index_take()) == 0) {
@@ -156,9 +169,8 @@ static bool fits(const struct wish* wish, const struct range* range) {
  * again, as time steps do, has the same again. */
 static struct range* find(const struct wish* wish) {
     for (size_t bin = bin_of(wish->size); bin < BINS; bin++) {
-        struct range* lowest = NULL;
-        size_t tries = 0;
-        for (struct range* range = bins[bin]; range && tries < TRIES; range = range->next, tries++)
+        struct range *lowest = NULL, *range = bins[wish->shelf][bin];
+        for (size_t tries = 0; range && tries < TRIES; range = range->next, tries++)
             if ((lowest == NULL || range->start < lowest->start) && fits(wish, range))
                 lowest = range;
         if (lowest != NULL) return lowest;
@@ -168,7 +180,7 @@ static struct range* find(const struct wish* wish) {
 
 static void set_free(struct range* range) {
     range->block = NULL;
-    enlist(&bins[bin_of(range->bytes)], range);
+    enlist(bin_for(range), range);
     if (range->bytes == range->span->bytes) {
         range->span->idle = range;
         idle_spans++;
@@ -176,7 +188,7 @@ static void set_free(struct range* range) {
 }
 
 static void set_used(struct range* range) {
-    delist(&bins[bin_of(range->bytes)], range);
+    delist(bin_for(range), range);
     if (range->span->idle) {
         range->span->idle = NULL;
         idle_spans--;
@@ -298,7 +310,7 @@ static struct range* add_span(const struct wish* wish) {
     struct range* range = record_take();
     if (range == NULL) return NULL;
     blocks_unlock();
-    const size_t bytes = span_size(wish->size + slack);
+    const size_t bytes = span_size(wish->size + slack, wish->shelf);
     blocks_lock();
     struct span *span, *surplus;
     while ((surplus = excess(bytes)) != NULL) {
@@ -312,8 +324,10 @@ static struct range* add_span(const struct wish* wish) {
         return NULL;
     }
     span_bytes += bytes;
+    span->shelf = wish->shelf;
     struct span filling = {.start = span->start,
-                           .bytes = bytes}; /* a fork sees it when it is whole */
+                           .bytes = bytes,
+                           .shelf = wish->shelf}; /* a fork sees it when it is whole */
     blocks_unlock();
     const bool filled = span_fill(&filling);
     blocks_lock();

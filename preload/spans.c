@@ -53,17 +53,22 @@ struct span* spans_first(void) { return first; }
 
 static size_t page_bytes(enum page_kind kind) { return kind == PAGES_1G ? GIB(1) : MIB(2); }
 
-bool spans_are_filled(void) {
-    return settings.cache != 0 || (settings.pages <= PAGES_2M && pool_pages(MIB(2)) > 0);
+/* The best kind of pages that a shelf may have. */
+static enum page_kind best_kind(enum shelf shelf) {
+    return shelf == SHELF_CUT && settings.pages < PAGES_THP ? PAGES_THP : settings.pages;
+}
+
+bool spans_are_filled(enum shelf shelf) {
+    return settings.cache != 0 || (best_kind(shelf) <= PAGES_2M && pool_pages(MIB(2)) > 0);
 }
 
 /* Where pages that nobody touches cost nothing, small blocks share a wide span, so that little is
  * left between them. */
-size_t span_size(size_t bytes) {
+size_t span_size(size_t bytes, enum shelf shelf) {
     if (bytes > TERRITORY_BYTES) return 0;
-    if (settings.pages == PAGES_1G && pool_pages(GIB(1)) >= round_up(bytes, GIB(1)) >> 30)
+    if (best_kind(shelf) == PAGES_1G && pool_pages(GIB(1)) >= round_up(bytes, GIB(1)) >> 30)
         return round_up(bytes, GIB(1));
-    return round_up(bytes < SHARED_SPAN && !spans_are_filled() ? SHARED_SPAN : bytes, MIB(2));
+    return round_up(bytes < SHARED_SPAN && !spans_are_filled(shelf) ? SHARED_SPAN : bytes, MIB(2));
 }
 
 /* Address space from `at` on, if nobody has it. */
@@ -145,7 +150,7 @@ static size_t map_pool(uintptr_t at, size_t bytes, enum page_kind kind) {
 static bool fill(struct span* span) {
     uintptr_t at = span->start;
     const uintptr_t end = at + span->bytes;
-    for (enum page_kind kind = settings.pages; kind < PAGES_THP; kind++) {
+    for (enum page_kind kind = best_kind(span->shelf); kind < PAGES_THP; kind++) {
         span->part[kind] = map_pool(at, end - at, kind);
         at += span->part[kind];
     }

@@ -21,10 +21,18 @@ extern struct territory territory; /* until territory_open() all addresses */
 
 struct placed; /* frames.c */
 
+/* What blocks a span is for. */
+enum shelf {
+    SHELF_ANY,
+    SHELF_CUT, /* whose pages the program may treat one by one: none of the pool */
+    SHELVES
+};
+
 struct span {
     struct span *before, *after; /* by address */
     uintptr_t start;
     size_t bytes;
+    enum shelf shelf;
     size_t part[PAGE_KINDS]; /* bytes on pages of each kind, which lie in this order */
     struct range* idle;      /* the one range, where nothing of the span is in use */
     struct placed* placed;   /* its frames, where they were chosen */
@@ -36,18 +44,18 @@ uintptr_t territory_start(void);
 void territory_open(void);
 
 /* Whether new spans have frames for all their pages at once: those of the pool, and chosen ones. */
-bool spans_are_filled(void);
+bool spans_are_filled(enum shelf shelf);
 
 /* Bytes that a span for `bytes` has: at least as many, in whole pages of 1 GiB or 2 MiB. */
-size_t span_size(size_t bytes);
+size_t span_size(size_t bytes, enum shelf shelf);
 
 /* These three with the lock of blocks.c. */
 struct span* span_reserve(size_t bytes); /* address space only; NULL without any */
 void span_unlink(struct span* span);     /* its memory is the caller's to unmap */
 struct span* spans_first(void);
 
-/* Puts memory between `start` and `bytes` of a reserved span, and says which; false if there is
- * none. Without the lock, hence on notes of the caller's own. */
+/* Puts memory for its shelf between `start` and `bytes` of a reserved span, and says which; false
+ * if there is none. Without the lock, hence on notes of the caller's own. */
 bool span_fill(struct span* span);
 
 static inline size_t span_pool_bytes(const struct span* span) {

@@ -122,7 +122,7 @@ static size_t more_for_growth(size_t size) {
     const size_t quarter = size / 4;
     if (quarter <= MOST_FILLED) return quarter;
     const int state = cancelling_off();
-    const bool filled = spans_are_filled();
+    const bool filled = spans_are_filled(SHELF_ANY);
     cancelling_back(state);
     return filled ? MOST_FILLED : quarter;
 }

@@ -1,7 +1,8 @@
 /*
  * Threads that allocate and free blocks of all sizes at random, hand them to each other, and look
- * whether what they wrote is still there: blocks THREADS STEPS [FORKS]. Prints a checksum that
- * depends on the arguments only. With FORKS, children verify and change all blocks meanwhile.
+ * whether what they wrote is still there: blocks THREADS STEPS [FORKS [SECONDS]]. Prints a checksum
+ * that depends on the first two only. With FORKS, children verify and change all blocks meanwhile;
+ * with SECONDS, all of it is done again, in the same memory, until as many are over.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SLOTS = 12, STRIDE = 997 };
@@ -176,12 +178,7 @@ static void fork_children(long forks) {
     for (int i = 0; i < COUNT; i++) give(&blocks[i]);
 }
 
-int main(int words, char** word) {
-    const long threads = words > 1 ? atol(word[1]) : 4;
-    steps = words > 2 ? atol(word[2]) : 1000;
-    if (getenv("PAGELENS_RUN")) large = 1 << 20;
-    pthread_t* all = calloc((size_t)threads + 1, sizeof *all);
-    const long forks = words > 3 ? atol(word[3]) : 0;
+static uint64_t round_of(pthread_t* all, long threads, long forks) {
     if (forks) fork_children(forks); /* of a process with one thread */
     uint64_t sum = 0, first = 0;
     shared = take(&first); /* so that who takes it never gets none */
@@ -194,6 +191,19 @@ int main(int words, char** word) {
         sum += (uintptr_t)of_thread;
     }
     give(&shared);
+    return sum;
+}
+
+int main(int words, char** word) {
+    const long threads = words > 1 ? atol(word[1]) : 4;
+    steps = words > 2 ? atol(word[2]) : 1000;
+    if (getenv("PAGELENS_RUN")) large = 1 << 20;
+    pthread_t* all = calloc((size_t)threads + 1, sizeof *all);
+    const long forks = words > 3 ? atol(word[3]) : 0;
+    const time_t end = time(NULL) + (words > 4 ? atol(word[4]) : 0);
+    const uint64_t sum = round_of(all, threads, forks);
+    while (time(NULL) < end)
+        if (round_of(all, threads, forks) != sum) fail("a round did something else");
     free(all);
     printf("%llu bytes\n", (unsigned long long)sum);
     return 0;

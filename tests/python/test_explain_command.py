@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from small_program import MACHINE, SWEEPS
 
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure
@@ -23,37 +24,6 @@ from pagelens.output_directory import LOCK, claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-# A small machine: 64 MiB of cache, 4 cores; so that a run takes a second.
-MACHINE = """
-schema = 1
-name = "small"
-title = "Small node (4 cores), fast memory as a direct-mapped cache"
-mode = "cache"
-[cores]
-count = { value = 4, assumed = "test" }
-frequency = { value = "1.4 GHz", assumed = "test" }
-instructions_per_cycle = { value = 2.0, assumed = "test" }
-outstanding_lines = { value = 36, assumed = "test" }
-[l1]
-size = { value = "32 KiB", assumed = "test" }
-ways = { value = 8, assumed = "test" }
-shared_by = { value = 1, assumed = "test" }
-[l2]
-size = { value = "1 MiB", assumed = "test" }
-ways = { value = 16, assumed = "test" }
-shared_by = { value = 2, assumed = "test" }
-[memory_side_cache]
-ways = { value = 1, assumed = "test" }
-miss_latency = { value = "270 ns", assumed = "test" }
-[fast_memory]
-size = { value = "64 MiB", assumed = "test" }
-bandwidth = { value = "35 GB/s", assumed = "test" }
-latency = { value = "180 ns", assumed = "test" }
-[ddr]
-size = { value = "384 MiB", assumed = "test" }
-bandwidth = { value = "9 GB/s", assumed = "test" }
-latency = { value = "147 ns", assumed = "test" }
-"""
 DECLARED = (
     "--workload",
     "stream-triad",
@@ -102,19 +72,7 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing(explain: Run, tmp_
 def test_a_program_is_traced_and_then_explained_again_from_its_trace(
     explain: Run, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    program = compile_c("""
-        #include <stdio.h>
-        #include <stdlib.h>
-        int main(void) {
-            enum { n = 1 << 20 };
-            double* field = malloc(n * sizeof *field);
-            double sum = 0;
-            for (int sweep = 0; sweep < 3; ++sweep)
-                for (int i = 0; i < n; ++i) sum += field[i] = i + sweep;
-            printf("sum %g\\n", sum);
-            return 0;
-        }
-    """)
+    program = compile_c(SWEEPS)
     options = ("--nodes", "2", "--policies", "aged,contiguous", "--output", "out")
     traced = explain(*options, "--", program)
     assert traced.returncode == 0, traced.stderr

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from preloaded import ALLOCATIONS, OWN_ALLOCATOR, THREADS, programs_as_they_come
 from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
-from test_interposer import ALLOCATIONS, THREADS
 
 import pagelens.run.command
 from pagelens.conflicts.process import in_virtual_machine
@@ -35,7 +35,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def same_with_and_without(command: list[str | Path], settings: str, env: dict[str, str] | None = None) -> str:
     """What a program prints, which the library must not change."""
     plain, preloaded = run(command, None, env), run(command, settings, env)
-    assert (preloaded.returncode, preloaded.stdout) == (plain.returncode, plain.stdout)
+    assert (preloaded.returncode, preloaded.stdout) == (plain.returncode, plain.stdout), preloaded.stderr
     assert plain.returncode == 0
     lines = [line for line in preloaded.stderr.splitlines() if not line.startswith("pagelens run: ")]
     assert lines == plain.stderr.splitlines()
@@ -70,16 +70,7 @@ def test_programs_of_the_field_print_the_same(examples: Path, settings: str) -> 
         same_with_and_without([examples / program, *arguments], settings)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["/usr/bin/sort", "/etc/passwd"],
-        ["/bin/sh", "-c", "echo a; (echo b | cat); exec ls /"],
-        ["/usr/bin/python3", "-c", "import json, threading; a = bytearray(1 << 22); print(len(a))"],
-        ["/usr/bin/g++", "--version"],
-    ],
-    ids=["sort", "sh", "python", "g++"],
-)
+@programs_as_they_come
 def test_programs_as_they_come(command: list[str | Path]) -> None:
     same_with_and_without(command, "pages=thp,period=4096,large=4096")
 
@@ -99,21 +90,8 @@ def test_another_allocator_gives_the_small_blocks(
 
 
 def test_a_program_with_its_own_allocator_keeps_it(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
-    program = compile_c("""
-        #include <stddef.h>
-        #include <stdio.h>
-        static char memory[8 << 20] __attribute__((aligned(16)));
-        static size_t used;
-        void *malloc(size_t n) { void *p = memory + used; used += (n + 15) & ~(size_t)15; return p; }
-        void free(void *p) { (void)p; }
-        void *calloc(size_t n, size_t m) { return malloc(n * m); }
-        void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
-        int main(void) {
-            char *p = malloc(4 << 20);
-            printf("%d\\n", p >= memory && p < memory + sizeof memory);
-        }
-    """)
-    assert same_with_and_without([program], OPTIONS["thp"]) == "1\n"
+    program = compile_c(OWN_ALLOCATOR)
+    assert same_with_and_without([program], OPTIONS["thp"]) == "1 1\n"
     assert reported([program], OPTIONS["thp"], tmp_path)["blocks"] == 0
 
 
@@ -417,6 +395,46 @@ def test_room_for_growth_is_bounded_where_it_is_memory(
     with pool(pooled):
         done = run([program], f"pages={pages}")
     assert done.stdout.split() == ["16", "32" if pooled else "64"]
+
+
+def test_blocks_of_whole_pages_may_be_protected_page_by_page(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """As by guard pages and the write barriers of garbage collectors."""
+    program = compile_c("""
+        #include <malloc.h>
+        #include <setjmp.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        enum { PAGE = 4096, BYTES = 3 << 20 };
+        static sigjmp_buf back;
+        static void caught(int number) { siglongjmp(back, number); }
+        static void *block(int how) {
+            void *at = 0;
+            if (how == 0 && posix_memalign(&at, 1 << 16, BYTES)) return 0;
+            return how == 0 ? at : how == 1 ? aligned_alloc(PAGE, BYTES) : how == 2 ? memalign(PAGE, BYTES)
+                 : how == 3 ? valloc(BYTES) : pvalloc(BYTES);
+        }
+        int main(void) {
+            signal(SIGSEGV, caught);
+            for (int i = 0; i < 15; i++) {
+                char *at = memset(block(i % 5), 1, BYTES);
+                const int guarded = mprotect(at + 300 * PAGE, PAGE, PROT_NONE);
+                int faults = 0;
+                if (sigsetjmp(back, 1) == 0) at[300 * PAGE] = 2; else faults = 1;
+                const int dropped = madvise(at + 100 * PAGE, PAGE, MADV_DONTNEED);
+                printf("%d %d %d %d %d\\n", guarded, faults, dropped, at[100 * PAGE], at[101 * PAGE]);
+                mprotect(at + 300 * PAGE, PAGE, PROT_READ | PROT_WRITE);
+                free(at);
+            }
+        }
+    """)
+    with pool(8):
+        assert same_with_and_without([program], "pages=2m") == "0 1 0 0 1\n" * 15
+        assert reported([program], "pages=2m", tmp_path)["peak_bytes_on"]["2m"] == 0
 
 
 # Holds blocks, and says of a cache of so many bytes how many of their pages share a slot, of how many.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_explain_command import MACHINE
+from small_program import MACHINE, SWEEPS
 
 from pagelens.explain.model import Remedy
 from pagelens.machine import load_machine
@@ -117,22 +117,10 @@ def test_what_there_is_is_read_from_proc_and_sys(tmp_path: Path) -> None:
 def test_the_program_is_explained_and_then_run(
     pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    program = compile_c("""
-        #include <stdio.h>
-        #include <stdlib.h>
-        int main(void) {
-            enum { n = 1 << 20 };
-            double* field = malloc(n * sizeof *field);
-            double sum = 0;
-            for (int sweep = 0; sweep < 3; ++sweep)
-                for (int i = 0; i < n; ++i) sum += field[i] = i + sweep;
-            printf("sum %g, library %d\\n", sum, getenv("PAGELENS_RUN") != NULL);
-            return 5;
-        }
-    """)
+    program = compile_c(SWEEPS)
     (tmp_path / "small.toml").write_text(MACHINE)
     words = ("--machine", "small.toml", "--nodes", "2", "--policies", "aged,2m,aged+zonesort", "-o", "out")
-    done = pagelens("explain", *words, "--apply", "--", program)
+    done = pagelens("explain", *words, "--apply", "--", program, "5")
     assert done.returncode == 5  # the program's own
     *_, last = done.stdout.splitlines()
     *_, said = done.stderr.splitlines()
