@@ -63,7 +63,7 @@ def main() -> None:
                 with_tracer.append(own)
                 cpu.append(whole)
             opened = _core.Trace(str(trace))
-            summary, survey = opened.summary, opened.survey()
+            summary, survey = opened.summary, opened.survey(0)
             own = min(with_tracer)
             accesses = summary.accesses / own / 1e6
             writer = min(cpu) - own

@@ -82,7 +82,9 @@ void register_program(nb::module_& m) {
     nb::class_<CompiledTrace, Program>(m, "CompiledTrace")
         .def_prop_ro("ops", &CompiledTrace::ops, "Number of ops; 16 bytes each in memory.")
         .def_prop_ro("lines", &CompiledTrace::lines, "Lines that all ops of lines name.")
-        .def_prop_ro("warnings", &CompiledTrace::warnings);
+        .def_prop_ro("warnings", &CompiledTrace::warnings)
+        .def_prop_ro("interval_phases", &CompiledTrace::interval_phases,
+                     "The marked phase of each interval; empty without intervals.");
 }
 
 void register_padding(nb::module_& m) {
@@ -162,7 +164,16 @@ void register_survey(nb::module_& m) {
                 return view_ranges(nb::cast<const Survey&>(self).large_blocks, self);
             },
             "Blocks and variables of 1 MiB and more by address: uint64 [:, 2], first page and "
-            "count.");
+            "count.")
+        .def_prop_ro(
+            "live_bytes",
+            [](nb::handle_t<Survey> self) {
+                const auto& survey = nb::cast<const Survey&>(self);
+                const std::size_t objects = survey.objects.size();
+                return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
+                    survey.live_bytes.data(), {survey.live_bytes.size() / objects, objects}, self);
+            },
+            "uint64 [moment, object]: the most bytes live at a time within a moment.");
 }
 
 }  // namespace
@@ -212,27 +223,35 @@ void register_accesses(nb::module_& m) {
             },
             "ranges"_a,
             "Variables (address, bytes) to be objects; before any survey or compilation.")
-        .def("survey",
-             [](const TraceReader& t) {
-                 const nb::gil_scoped_release released;
-                 return survey(t, check_signals);
-             })
+        .def(
+            "survey",
+            [](const TraceReader& t, std::uint64_t moment_instructions) {
+                const nb::gil_scoped_release released;
+                return survey(t, check_signals, moment_instructions);
+            },
+            "moment_instructions"_a,
+            "So many instructions of all threads are a moment of live_bytes; 0: none is kept.")
         .def(
             "compile",
             [](const TraceReader& t,
                const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
                    private_caches,
-               unsigned bits, bool in_order, const Padding& padding) {
-                CompileOptions options{
-                    {}, bits, in_order ? LineOrder::all : LineOrder::by_set, padding};
+               unsigned bits, bool in_order, const Padding& padding,
+               std::uint64_t interval_instructions) {
+                CompileOptions options{{},
+                                       bits,
+                                       in_order ? LineOrder::all : LineOrder::by_set,
+                                       padding,
+                                       interval_instructions};
                 for (const auto& [sets, ways, threads] : private_caches)
                     options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
                 return compile(t, options, check_signals);
             },
-            "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a,
+            "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a, "interval_instructions"_a,
             "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
-            "order, not only those of a set. Raises ValueError if a cache does not fit.");
+            "order, not only those of a set; interval_instructions: of all threads, each so many "
+            "are a phase (0: the marked ones are). Raises ValueError if a cache does not fit.");
 }
 
 }  // namespace pagelens

@@ -3,16 +3,19 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "bindings/arrays.hpp"
 #include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
+#include "core/replay/object_lines.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -148,6 +151,22 @@ void register_node_replay(nb::module_& m) {
         },
         "program"_a,
         "[phase] lines that memory reads and writes for one copy below infinite caches.");
+    m.def(
+        "lines_by_object",
+        [](const Program& program) {
+            ObjectLines lines;
+            {
+                nb::gil_scoped_release release;
+                lines = lines_by_object(program);
+            }
+            return std::tuple(moved(std::move(lines.cleared)), moved(std::move(lines.used)),
+                              moved(std::move(lines.in_sequence)), moved(std::move(lines.threads)));
+        },
+        "program"_a,
+        "Of one copy. uint64 [phase * objects + object]: lines that the kernel clears, with the "
+        "object that each page was first written for; uint64 [object]: lines fetched or stored "
+        "past "
+        "the caches, and of these those in sequence; uint32 [object]: threads that used it.");
     m.def(
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,

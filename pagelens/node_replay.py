@@ -101,7 +101,9 @@ def cached_lines(machine: Machine) -> tuple[int, int]:
     return second // LINE_BYTES, third // LINE_BYTES
 
 
-def excerpts(machine: Machine, lines: Sequence[int]) -> Excerpts:
+def excerpts(
+    machine: Machine, lines: Sequence[int], stretches_of_small: int = STRETCHES_OF_SMALL
+) -> Excerpts:
     """Which parts of each phase are simulated, where 0 is everything; `lines`: that it moves, of all ranks.
 
     Stretches keep irrational distances: those of a loop lie at different places of it, and those of phases
@@ -115,7 +117,7 @@ def excerpts(machine: Machine, lines: Sequence[int]) -> Excerpts:
     for number, of_phase in enumerate(lines, start=1):
         small = of_phase < SMALL_SHARE * sum(lines)
         fill = 0 if small else min(int(FILLS * (second + third)), MOST_FILLED)
-        period = int((of_phase - fill) / ((STRETCHES_OF_SMALL if small else STRETCHES) + GOLDEN_RATIO))
+        period = int((of_phase - fill) / ((stretches_of_small if small else STRETCHES) + GOLDEN_RATIO))
         if period <= stretch:
             found.append((0, 0, 0, 0, 0))
         else:
@@ -137,9 +139,12 @@ class Parts:
         return any(period for period, *_ in self.excerpts)
 
 
-def simulated_parts(whole: _core.Program, machine: Machine, ranks: int) -> Parts:
+def simulated_parts(
+    whole: _core.Program, machine: Machine, ranks: int, stretches_of_small: int = STRETCHES_OF_SMALL
+) -> Parts:
     """The parts of `ranks` copies of a program, given with all its lines in order."""
-    chosen = excerpts(machine, [ranks * of_phase for of_phase in _core.lines_by_phase(whole)])
+    lines = [ranks * of_phase for of_phase in _core.lines_by_phase(whole)]
+    chosen = excerpts(machine, lines, stretches_of_small)
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
@@ -180,10 +185,16 @@ class NodeCounts:
 
     counts: Counts
     rows: Sequence[Counts]
-    object_lines: NDArray[np.float64]  # [phase, object] lines of memory read and written
+    object_reads: NDArray[np.float64]  # [phase, object] lines of memory
+    object_writes: NDArray[np.float64]
     simulated: float  # share of the run's lines
     huge_pages: int
     small_fallbacks: int
+
+    @property
+    def object_lines(self) -> NDArray[np.float64]:
+        """[phase, object] lines of memory read and written."""
+        return self.object_reads + self.object_writes
 
     def with_row(self, number: int) -> Counts:
         """All counts, DRAM's of the given twin."""
@@ -226,11 +237,11 @@ def replay_node(
         row["dram_time_s"] = 1e-12 * row.pop("time_ps")
         row["read_latency_s"] = 1e-12 * row.pop("read_latency_ps")
         rows.append(row)
-    objects = np.asarray(found.object_reads, dtype=np.float64) + np.asarray(found.object_writes)
     return NodeCounts(
         counts=counts,
         rows=rows,
-        object_lines=objects * scale[:, None],
+        object_reads=np.asarray(found.object_reads, dtype=np.float64) * scale[:, None],
+        object_writes=np.asarray(found.object_writes, dtype=np.float64) * scale[:, None],
         simulated=float(lines[:, 1].sum() / max(1.0, lines[:, 0].sum())),
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,

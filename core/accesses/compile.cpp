@@ -50,9 +50,9 @@ class OpsInMemory final : public CompiledTrace {
     std::vector<VirtualPage> virtual_pages;
     std::vector<FilePages> file_ranges;
     unsigned object_count = 0;
-    std::vector<std::string> phase_names;
+    std::vector<unsigned> phases_of_intervals;
     unsigned thread_count = 1;
-    std::vector<std::uint64_t> instruction_counts;
+    std::vector<std::uint64_t> instruction_counts;  // [phase or interval * threads + thread]
     std::uint64_t line_count = 0;
     std::vector<std::string> texts;
 
@@ -63,7 +63,7 @@ class OpsInMemory final : public CompiledTrace {
     [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_ranges; }
     [[nodiscard]] unsigned objects() const override { return object_count; }
     [[nodiscard]] unsigned phases() const override {
-        return static_cast<unsigned>(phase_names.size());
+        return static_cast<unsigned>(instruction_counts.size() / thread_count);
     }
     [[nodiscard]] unsigned threads() const override { return thread_count; }
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
@@ -72,6 +72,9 @@ class OpsInMemory final : public CompiledTrace {
     [[nodiscard]] std::uint64_t ops() const override { return list.size(); }
     [[nodiscard]] std::uint64_t lines() const override { return line_count; }
     [[nodiscard]] const std::vector<std::string>& warnings() const override { return texts; }
+    [[nodiscard]] const std::vector<unsigned>& interval_phases() const override {
+        return phases_of_intervals;
+    }
 
   private:
     class BlockCursor final : public Cursor {
@@ -142,11 +145,13 @@ class Compiler {
         : walk_(reader),
           padding_(options.padding),
           addresses_(options.page_bits),
-          runs_(result_->list, options.order) {
+          runs_(result_->list, options.order),
+          interval_(options.interval_instructions) {
         result_->thread_count = std::max(1u, static_cast<unsigned>(reader.threads().size()));
-        result_->phase_names = walk_.phases();
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
-        result_->instruction_counts.resize(result_->phase_names.size() * result_->thread_count);
+        const std::size_t phases = interval_ != 0 ? 1 : walk_.phases().size();
+        result_->instruction_counts.resize(phases * result_->thread_count);
+        if (interval_ != 0) result_->phases_of_intervals = {0};
         result_->file_ranges = file_pages(reader.modules(), padding_);
         for (const PrivateCache& cache : options.private_caches) {
             levels_.push_back({cache, {}});
@@ -195,8 +200,12 @@ class Compiler {
     }
 
     void phase(unsigned phase, unsigned thread) {
-        phase_ = phase;
-        runs_.barrier(make_op(OpKind::phase, phase, 0, 0, thread));
+        if (interval_ == 0)
+            begin(phase, thread);
+        else if (executed_ >= interval_ / fewest_of_interval)
+            begin_interval(phase, thread);
+        else
+            result_->phases_of_intervals.back() = phase;
     }
 
     void birth(ObjectIndex, std::uint64_t, std::uint64_t) {}
@@ -205,9 +214,27 @@ class Compiler {
 
     void progress(unsigned thread, std::uint64_t instructions) {
         result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;
+        executed_ += instructions;
+        if (interval_ != 0 && executed_ >= interval_)
+            begin_interval(result_->phases_of_intervals.back(), thread);
     }
 
   private:
+    static constexpr std::uint64_t fewest_of_interval = 8;  // of its instructions, one in so many
+
+    void begin(unsigned phase, unsigned thread) {
+        phase_ = phase;
+        runs_.barrier(make_op(OpKind::phase, phase, 0, 0, thread));
+    }
+
+    void begin_interval(unsigned phase, unsigned thread) {
+        executed_ = 0;
+        result_->phases_of_intervals.push_back(phase);
+        result_->instruction_counts.resize(result_->instruction_counts.size() +
+                                           result_->thread_count);
+        begin(phase_ + 1, thread);
+    }
+
     // One level of private caches; each is made when a thread first needs it.
     struct Level {
         PrivateCache options;
@@ -310,7 +337,9 @@ class Compiler {
     PageRuns<OpList> runs_;
     std::vector<Level> levels_;
     std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
-    unsigned phase_ = 0;
+    const std::uint64_t interval_;
+    std::uint64_t executed_ = 0;  // instructions of this interval
+    unsigned phase_ = 0;          // or interval
 };
 
 void check(const TraceHeader& header, const CompileOptions& options) {

@@ -30,6 +30,9 @@ struct CompileOptions {
     unsigned page_bits = 12;  // of the pages that placement will use; at most 30
     LineOrder order = LineOrder::by_set;
     Padding padding = {};  // by whole pages: what bits 6 to 11 index does not notice
+    // Cut the run into intervals of so many instructions of all threads, and where a marked phase
+    // begins (unless the interval has just begun); each is a phase of the program then. 0: no cuts.
+    std::uint64_t interval_instructions = 0;
 };
 
 // Does the trace hold what an L1 of this shape needs? True as well where nothing was filtered.
@@ -41,6 +44,8 @@ class CompiledTrace : public Program {
     [[nodiscard]] virtual std::uint64_t ops() const = 0;
     [[nodiscard]] virtual std::uint64_t lines() const = 0;  // of all ops, by kinds of lines
     [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
+    // The marked phase that each interval lies in; empty without intervals.
+    [[nodiscard]] virtual const std::vector<unsigned>& interval_phases() const = 0;
 };
 
 // Throws std::invalid_argument if a cache's shape is impossible, indexed above the page shift, or

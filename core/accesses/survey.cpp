@@ -11,15 +11,18 @@ namespace {
 
 class Surveyor {
   public:
-    Surveyor(Survey& result, TraceWalk& walk, const std::vector<StaticVariable>& variables)
-        : result_(result), walk_(walk) {
+    Surveyor(Survey& result, TraceWalk& walk, const std::vector<StaticVariable>& variables,
+             std::uint64_t moment_instructions)
+        : result_(result), walk_(walk), moment_(moment_instructions) {
         for (const ObjectOrigin& origin : walk.objects().origins())
             result_.objects.push_back({.origin = origin});
         live_bytes_.resize(result_.objects.size());
+        most_live_ = live_bytes_;
         for (const StaticVariable& variable : variables) keep_large(variable.start, variable.size);
     }
 
     void finish() {
+        if (moment_ != 0) end_moment();
         for (const auto& [begin, end] : large_blocks_ever_)
             result_.large_blocks.push_back(
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
@@ -109,6 +112,8 @@ class Surveyor {
 
     void progress(unsigned thread, std::uint64_t instructions) {
         result_.instructions[thread] += instructions;
+        executed_ += instructions;
+        if (moment_ != 0 && executed_ >= moment_) end_moment();
     }
 
   private:
@@ -152,13 +157,23 @@ class Surveyor {
         SurveyedObject& its = result_.objects[object];
         live_bytes_[object] += bytes;
         its.peak_bytes = std::max(its.peak_bytes, live_bytes_[object]);
+        most_live_[object] = std::max(most_live_[object], live_bytes_[object]);
+    }
+
+    void end_moment() {
+        result_.live_bytes.insert(result_.live_bytes.end(), most_live_.begin(), most_live_.end());
+        most_live_ = live_bytes_;
+        executed_ = 0;
     }
 
     Survey& result_;
     TraceWalk& walk_;
     std::uint64_t resident_ = 0;             // pages
     std::vector<std::uint64_t> live_bytes_;  // of each object
-    std::vector<ObjectIndex> owners_;        // of each resident page without a block
+    std::vector<std::uint64_t> most_live_;   // in this moment
+    const std::uint64_t moment_;
+    std::uint64_t executed_ = 0;       // instructions of this moment
+    std::vector<ObjectIndex> owners_;  // of each resident page without a block
     std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
     std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own
     std::map<std::uint64_t, std::uint64_t> large_blocks_ever_;  // of large_block_bytes; begin, end
@@ -166,12 +181,12 @@ class Surveyor {
 
 }  // namespace
 
-Survey survey(const TraceReader& reader, const Poll& poll) {
+Survey survey(const TraceReader& reader, const Poll& poll, std::uint64_t moment_instructions) {
     Survey result;
     result.instructions.resize(reader.threads().size());
     TraceWalk walk(reader);
     result.phases = walk.phases();
-    Surveyor surveyor(result, walk, reader.variables());
+    Surveyor surveyor(result, walk, reader.variables(), moment_instructions);
     walk.run(surveyor, poll);
     surveyor.finish();
     for (const SurveyedObject& object : result.objects) {

@@ -39,8 +39,12 @@ struct Survey {
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;
     std::vector<std::string> warnings;  // of the events; the reader has its own
+    // [moment * objects.size() + object]: the most bytes live at a time within a moment of the run.
+    std::vector<std::uint64_t> live_bytes;
 };
 
-Survey survey(const TraceReader& reader, const Poll& poll = {});
+// `moment_instructions`, of all threads, are a moment of live_bytes; 0: none is kept.
+Survey survey(const TraceReader& reader, const Poll& poll = {},
+              std::uint64_t moment_instructions = 0);
 
 }  // namespace pagelens

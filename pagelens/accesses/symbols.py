@@ -84,6 +84,12 @@ class Variable:
     module: str  # name of the file
     address: int
     size: int
+    symbol: str  # as the file has it
+
+    @property
+    def key(self) -> str:
+        """`app!table`."""
+        return f"{self.module}!{self.symbol}"
 
 
 class Symbolizer:
@@ -109,6 +115,22 @@ class Symbolizer:
     def locate(self, return_address: int) -> tuple[Location, ...]:
         """The functions that made the call which returns here, innermost inlined first; never empty."""
         return self._locations(return_address - 1)  # the call lies before the address it returns to
+
+    def key(self, return_address: int) -> str:
+        """`app!main+0x1c`, with the symbol as the file has it, or `app+0x1169` where it has none.
+
+        Equal for every run of the same file, wherever it is mapped.
+        """
+        call = return_address - 1
+        module = self._module(call)
+        if module is None:
+            return f"?+{return_address:#x}"
+        name, offset = PurePosixPath(module.path).name, return_address - module.base
+        file = self._file(module)
+        symbol = file.function_at(offset - 1) if file is not None else None
+        if symbol is None:
+            return f"{name}+{offset:#x}"
+        return f"{name}!{symbol.name}+{offset - symbol.address:#x}"
 
     def name(self, return_addresses: Sequence[int]) -> str:
         """The name of one call site."""
@@ -147,7 +169,7 @@ class Symbolizer:
         """Variables of static storage with at least `least_bytes` bytes, by address; not of runtimes."""
         own = [(PurePosixPath(module.path).name, module) for module in self._modules]
         found = [
-            Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size)
+            Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size, symbol.name)
             for name, module in own
             if not _RUNTIME.match(name) and (file := self._file(module)) is not None
             for symbol in file.variables(least_bytes)
@@ -161,8 +183,11 @@ class Symbolizer:
         first = next((i for i, place in enumerate(own) if not place.is_wrapper), None)
         return own[first:] if first is not None else own or everything or [Location("?", 0)]
 
+    def _module(self, address: int) -> LoadedModule | None:
+        return next((m for m in self._modules if m.start <= address < m.start + m.size), None)
+
     def _look_up(self, address: int) -> tuple[Location, ...]:
-        module = next((m for m in self._modules if m.start <= address < m.start + m.size), None)
+        module = self._module(address)
         if module is None:
             return (Location("?", address),)
         name = PurePosixPath(module.path).name

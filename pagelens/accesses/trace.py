@@ -6,15 +6,20 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from pagelens import _core
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
-from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
 
+
+MOMENTS = 1024  # of a run, about: what lives within one is taken to live together
+LIKELY_INSTRUCTIONS = 1 << 30
 
 TRACE_MAGIC = b"\x89PLTR\r\n\x1a"  # core/accesses/trace_format.hpp
 
@@ -52,7 +57,7 @@ class TraceWorkload(Workload):
         self.warnings = [*trace.warnings]
         names = _Names(trace, self.warnings.append)
         trace.set_variables([(known.address, known.size) for known in names.variables])
-        self.survey = trace.survey()
+        self.survey = trace.survey(_instructions_of_moment(trace))
         self.name = PurePosixPath(trace.program).name or path.stem
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
@@ -70,6 +75,23 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+        """Cut by instructions, and where marked phases begin."""
+        instructions = sum(self.survey.instructions)
+        program = self._compile(
+            machine,
+            (machine.l1,),
+            machine.l1.highest_index_bit + 1,
+            True,
+            self._padding(0),
+            max(1, instructions // intervals),
+        )
+        return Timeline(
+            program,
+            [self.phases[number] for number in program.interval_phases],
+            self.survey.live_bytes.astype(np.float64),
+        )
+
     def _offset_unit(self, machine: Machine) -> int:
         """What the filter hid stays hidden where the sets of the family that the L1 is of stay the same."""
         l1 = (machine.l1.sets, machine.l1.ways.value)
@@ -83,7 +105,8 @@ class TraceWorkload(Workload):
         page_bits: int,
         in_order: bool,
         padding: _core.Padding,
-    ) -> _core.Program:
+        interval_instructions: int = 0,
+    ) -> _core.CompiledTrace:
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
@@ -91,7 +114,7 @@ class TraceWorkload(Workload):
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
         shares = [_share(cache, self.threads) for cache in caches]
-        return self.trace.compile(shares, page_bits, in_order, padding)
+        return self.trace.compile(shares, page_bits, in_order, padding, interval_instructions)
 
 
 def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:
@@ -116,6 +139,12 @@ def _shape(shape: tuple[int, int]) -> str:
     return f"{shape[0]} sets x {shape[1]} ways"
 
 
+def _instructions_of_moment(trace: _core.Trace) -> int:
+    """Of a trace whose end was lost, as if it had been traced to its default budget."""
+    instructions = trace.summary.instructions if trace.summary is not None else LIKELY_INSTRUCTIONS
+    return max(1, instructions // MOMENTS)
+
+
 def _share_seen(summary: _core.TraceSummary | None) -> float | None:
     """Share of the run's instructions that were traced, if the tracer knew the whole."""
     if summary is None or not summary.total_instructions:
@@ -135,6 +164,7 @@ class _Names:
                 site: tuple(str(place) for address in addresses for place in symbols.locate(address))
                 for site, addresses in sites.items()
             }
+            self._keys = {site: tuple(map(symbols.key, addresses)) for site, addresses in sites.items()}
             self.variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
 
     def objects(self, survey: _core.Survey) -> list[ObjectInfo]:
@@ -148,6 +178,8 @@ class _Names:
                 lines=found.lines_fetched,
                 stored=found.lines_stored,
                 births=found.births,
+                site=self._keys[found.id] if found.kind == "call_site" else (),
+                variable=self.variables[found.id].key if found.kind == "variable" else "",
             )
             for index, found in enumerate(survey.objects)
         ]

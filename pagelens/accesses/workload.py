@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pagelens._core import Padding, Program
 from pagelens.errors import UsageError
 from pagelens.machine.quantities import FRAME_BYTES
@@ -25,6 +28,25 @@ class ObjectInfo:
     lines: int = 0  # fetched by this program past the filter; 0 if it is declared
     stored: int = 0  # lines made dirty
     births: int = 0  # blocks allocated
+    # Where a plan finds it (docs/plan-format.md): the call site's return addresses, innermost first, as
+    # `app!main+0x1c`, or the variable. Neither: a program's stack, what it maps itself, its modules.
+    site: tuple[str, ...] = ()
+    variable: str = ""
+    declared: bool = False  # an array of declared loops
+
+    @property
+    def placeable(self) -> bool:
+        """Whether it can be given a memory of its own."""
+        return bool(self.site or self.variable or self.declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A program cut into intervals of its run, and what is live in its course."""
+
+    program: Program  # whose phases are the intervals
+    interval_phases: list[str]  # the phase that each interval lies in
+    live_bytes: NDArray[np.float64]  # [moment, object] the most at a time within a moment
 
 
 class Workload(ABC):
@@ -90,6 +112,13 @@ class Workload(ABC):
         self.check_offset(machine, offset_bytes)
         page_bits = machine.l1.highest_index_bit + 1  # a frame's at least: 64 sets and more
         return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
+
+    @abstractmethod
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+        """The run in its course: about so many intervals, fewer or more where loops are declared.
+
+        Its program is as of `lines_in_order`, with the intervals as phases.
+        """
 
     def _padding(self, offset_bytes: int) -> Padding:
         return Padding(self.large_blocks[1:] if offset_bytes else [], offset_bytes // FRAME_BYTES)

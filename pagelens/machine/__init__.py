@@ -11,10 +11,17 @@ from pagelens.machine.reader import (
     read_machine_file,
 )
 from pagelens.machine.schema import Machine, PrivateCache
-from pagelens.machine.time import TRANSLATION_COUNTS, Times, cache_mode_times, memory_of_job, node_times
+from pagelens.machine.time import (
+    TRANSLATION_COUNTS,
+    Times,
+    cache_mode_times,
+    memory_of_job,
+    node_times,
+    tiered_times,
+)
 
 __all__ = [
     "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
     "cache_mode_times", "list_machines", "load_machine", "machine_directory", "memory_of_job", "node_times",
-    "parse_machine", "read_machine_file",
+    "parse_machine", "read_machine_file", "tiered_times",
 ]  # fmt: skip

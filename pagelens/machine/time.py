@@ -94,22 +94,56 @@ def node_times(
     chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
     assert chosen is not None
     reads = _column(counts, "dram_reads")
-    traffic = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
-    banks = machine.dram is not None and memory == "ddr"
+    transfer = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
+    if machine.dram is not None and memory == "ddr":
+        transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
+    transfers = {"fast memory" if memory == "fast_memory" else "DDR": transfer}
+    return _beyond_caches(
+        machine, counts, cores_used, frequency_factor, reads * chosen.latency.value, transfers
+    )
+
+
+def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
+    """Times when a job's memory lies in both memories, each line in one of them.
+
+    Columns as in `node_times`, of memory fast_reads, fast_writes, slow_reads, slow_writes. The memories work
+    at the same time, each at its bandwidth; every resource is an affine function of these four.
+    """
+    fast, slow = machine.fast_memory, machine.ddr
+    assert fast is not None
+    reads = {memory: _column(counts, f"{memory}_reads") for memory in ("fast", "slow")}
+    waiting = reads["fast"] * fast.latency.value + reads["slow"] * slow.latency.value
+    transfers = {
+        "fast memory": LINE_BYTES * (reads["fast"] + _column(counts, "fast_writes")) / fast.bandwidth.value,
+        "DDR": LINE_BYTES * (reads["slow"] + _column(counts, "slow_writes")) / slow.bandwidth.value,
+    }
+    return _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
+
+
+def _beyond_caches(
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    frequency_factor: Floats | float,
+    waiting: Floats,
+    transfers: Mapping[str, Floats],
+) -> Times:
+    """Of cores that wait for lines of memory (`waiting` seconds of one line at a time), of L3 and for
+    translations, while memories take `transfers` seconds.
+    """
     issue = _issue_time(machine, counts, cores_used) / frequency_factor
     walking = _walk_time(machine, counts)
-    waiting = reads * chosen.latency.value + walking + _second_level_time(machine, counts)
+    waiting = waiting + walking + _second_level_time(machine, counts)
     if machine.l3 is not None:
         waiting += (_column(counts, "l3_hits") + _column(counts, "core_forwards")) * machine.l3.latency.value
-    transfer = np.maximum(_column(counts, "dram_time_s"), traffic) if banks else traffic
     resources = {
         "issue": issue,
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
-        "fast memory" if memory == "fast_memory" else "DDR": transfer,
+        **transfers,
         **_walkers(machine, walking, cores_used),
         **_l2(machine, counts, cores_used),
     }
-    return _times(resources, issue + transfer)
+    return _times(resources, issue + np.add.reduce(list(transfers.values())))
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:

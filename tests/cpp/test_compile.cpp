@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -577,4 +578,105 @@ TEST_CASE("survey: the footprint is the most pages written at one time") {
     REQUIRE(found.first_writes.size() >= 3);
     CHECK(found.first_writes[0].first == 7000);
     CHECK(found.first_writes[0].count == 10);
+}
+
+TEST_CASE("compile: intervals cut the run and change nothing else") {
+    std::mt19937_64 random(8);
+    for (int round = 0; round < 20; ++round) {
+        std::vector<Thread> threads;
+        for (std::uint64_t n = 1 + random() % 3; n > 0; --n)
+            threads.push_back(random_thread(random, 1500));
+        const TemporaryFile file;
+        write(file.path, threads);
+        const TraceReader reader(file.path);
+        const CompileOptions whole{{{{64, 4}, 1}}, 12};
+        CompileOptions cut = whole;
+        cut.interval_instructions = (1 + random() % 200) * 10 * stamp_grain;
+        const auto phases = compile(reader, whole), intervals = compile(reader, cut);
+        const auto without_phases = [](const Program& program) {
+            std::vector<Step> steps = expand(program);
+            std::erase_if(steps, [](const Step& s) { return std::get<0>(s) == OpKind::phase; });
+            return by_index(steps);
+        };
+        CHECK(without_phases(*intervals) == without_phases(*phases));
+        CHECK(intervals->phases() == intervals->interval_phases().size());
+        const auto of_phase = phases->instructions(), of_interval = intervals->instructions();
+        CHECK(std::accumulate(of_phase.begin(), of_phase.end(), std::uint64_t{0}) ==
+              std::accumulate(of_interval.begin(), of_interval.end(), std::uint64_t{0}));
+        const unsigned count = intervals->threads();
+        for (unsigned i = 0; i + 1 < intervals->phases(); ++i) {
+            const auto own = of_interval.subspan(i * count, count);
+            const std::uint64_t executed =
+                std::accumulate(own.begin(), own.end(), std::uint64_t{0});
+            CHECK(executed >= cut.interval_instructions / 8);
+            CHECK(executed <= cut.interval_instructions + 100 * stamp_grain);  // one batch more
+        }
+        // Ops of phases count the intervals, and the marked phases are met in their order.
+        std::vector<std::uint64_t> begun;
+        for (const Step& step : expand(*intervals))
+            if (std::get<0>(step) == OpKind::phase) begun.push_back(std::get<1>(step));
+        std::vector<std::uint64_t> ascending(intervals->phases() - 1);
+        std::iota(ascending.begin(), ascending.end(), 1u);
+        CHECK(begun == ascending);
+        CHECK(phases->interval_phases().empty());
+    }
+}
+
+TEST_CASE("compile: a marked phase begins an interval") {
+    const auto line = [](std::uint64_t instructions) {
+        return Stamped{instructions, {EventKind::read, first_page * 64, 0, 0}};
+    };
+    const auto mark = [](std::uint64_t instructions, std::uint64_t phase) {
+        return Stamped{instructions, {EventKind::phase, 0, instructions, phase}};
+    };
+    constexpr std::uint64_t grain = stamp_grain;
+    const TemporaryFile file;
+    // Eight grains an interval: the first phase comes after three, the second at once after it.
+    write(file.path, {{line(0), mark(3 * grain, 1), line(3 * grain), mark(12 * grain, 2),
+                       line(12 * grain), line(13 * grain)}});
+    const auto program =
+        compile(TraceReader(file.path), {{}, 12, LineOrder::by_set, {}, 8 * grain});
+    CHECK(program->interval_phases() == std::vector<unsigned>{0, 1, 2});
+}
+
+TEST_CASE("survey: live bytes of moments reach each object's peak") {
+    std::mt19937_64 random(9);
+    for (int round = 0; round < 20; ++round) {
+        const TemporaryFile file;
+        write(file.path, {random_thread(random, 2000), random_thread(random, 1000)});
+        const TraceReader reader(file.path);
+        const Survey whole = survey(reader);
+        CHECK(whole.live_bytes.empty());
+        const Survey found = survey(reader, {}, (1 + random() % 100) * 10 * stamp_grain);
+        const std::size_t objects = found.objects.size();
+        REQUIRE(found.live_bytes.size() % objects == 0);
+        for (std::size_t object = 0; object < objects; ++object) {
+            std::uint64_t most = 0;
+            for (std::size_t i = object; i < found.live_bytes.size(); i += objects)
+                most = std::max(most, found.live_bytes[i]);
+            CHECK(most == whole.objects[object].peak_bytes);
+        }
+    }
+}
+
+TEST_CASE("survey: temporaries that come one after the other are live at different moments") {
+    constexpr std::uint64_t page = 4096, grain = stamp_grain;
+    const TemporaryFile file;
+    write(file.path, {{{0, {EventKind::birth, 5000 * page, 8 * page, 1}},
+                       {grain, {EventKind::death, 5000 * page, 0, 0}},
+                       {2 * grain, {EventKind::read, first_page * 64, 0, 0}},
+                       {2 * grain, {EventKind::birth, 6000 * page, 4 * page, 2}},
+                       {3 * grain, {EventKind::read, first_page * 64 + 1, 0, 0}}}});
+    const Survey found = survey(TraceReader(file.path), {}, grain);
+    const std::size_t objects = found.objects.size();
+    const std::size_t moments = found.live_bytes.size() / objects;
+    bool first = false, second = false;
+    for (std::size_t i = 0; i < moments; ++i) {
+        const std::uint64_t* live = &found.live_bytes[i * objects];
+        first |= live[first_site] == 8 * page;
+        second |= live[first_site + 1] == 4 * page;
+        CHECK((live[first_site] == 0 || live[first_site + 1] == 0));
+    }
+    CHECK(first);
+    CHECK(second);
 }

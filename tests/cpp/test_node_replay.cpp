@@ -6,6 +6,7 @@
 
 #include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
+#include "core/replay/object_lines.hpp"
 #include "tests/cpp/reference_replay.hpp"
 
 using namespace pagelens;
@@ -456,4 +457,41 @@ TEST_CASE("lines by phase, and what is refused") {
         CHECK_THROWS_AS(replay_node(program, *placement, model, {1, excerpts}, run_on),
                         std::invalid_argument);
     }
+}
+
+TEST_CASE("lines by object: pages are cleared for their first writer, again when they come again") {
+    const std::vector<Op> ops{make_op(OpKind::map_write, 0, 0, 2),
+                              make_op(OpKind::map_write, 0, 0, 1),  // is there already
+                              make_op(OpKind::fetch, 0, 0b11, 1),
+                              make_op(OpKind::write_back, 0, 0b1, 1),
+                              make_op(OpKind::unmap, 0, 1),
+                              make_op(OpKind::phase, 1, 0),
+                              make_op(OpKind::map_write, 0, 0, 1),
+                              make_op(OpKind::stream_store, 0, 0b111, 2)};
+    const ListedProgram program(ops, {VirtualPage(1)}, 3, 2, 1);
+    const ObjectLines lines = lines_by_object(program);
+    CHECK(lines.cleared == std::vector<std::uint64_t>{0, 0, 64, 0, 64, 0});
+    CHECK(lines.used == std::vector<std::uint64_t>{0, 2, 3});
+    CHECK(lines.threads == std::vector<std::uint32_t>{0, 1, 1});
+}
+
+TEST_CASE("lines by object: in sequence is what comes near the last four places of a thread") {
+    const auto fetch = [](std::uint32_t page, unsigned line, unsigned thread = 0) {
+        return make_op(OpKind::fetch, page, 1ull << line, 0, thread);
+    };
+    const std::vector<VirtualPage> pages{VirtualPage(10), VirtualPage(11), VirtualPage(50),
+                                         VirtualPage(70), VirtualPage(90)};
+    const auto in_sequence = [&](std::vector<Op> ops) {
+        return lines_by_object(ListedProgram(std::move(ops), pages, 1, 1, 2)).in_sequence[0];
+    };
+    CHECK(in_sequence({fetch(0, 5)}) == 0);
+    CHECK(in_sequence({fetch(0, 5), fetch(0, 7)}) == 1);
+    CHECK(in_sequence({fetch(0, 5), fetch(0, 8)}) == 0);
+    CHECK(in_sequence({fetch(0, 5), fetch(0, 3)}) == 1);
+    CHECK(in_sequence({fetch(0, 63), fetch(1, 0)}) == 1);            // pages are neighbours
+    CHECK(in_sequence({fetch(0, 5), fetch(0, 6, 1)}) == 0);          // another thread
+    CHECK(in_sequence({make_op(OpKind::fetch, 0, 0b111, 0)}) == 2);  // lines of one op
+    CHECK(in_sequence({fetch(0, 5), fetch(2, 0), fetch(3, 0), fetch(4, 0), fetch(0, 6)}) == 1);
+    CHECK(in_sequence({fetch(0, 5), fetch(2, 0), fetch(3, 0), fetch(4, 0), fetch(4, 9),
+                       fetch(0, 6)}) == 0);  // the fifth place takes the first one's
 }

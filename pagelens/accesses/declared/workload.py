@@ -1,11 +1,16 @@
 """Declared loops as a workload."""
 
 import hashlib
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.declared.loops import Loops, Stream, Sweep
-from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 
@@ -23,13 +28,38 @@ class DeclaredWorkload(Workload):
         pages = [max(threads, round(array.bytes / FRAME_BYTES)) for array in loops.arrays]
         self.footprint_bytes = sum(pages) * FRAME_BYTES
         self.objects = [ObjectInfo(0, "[kernel: page clearing]")] + [
-            ObjectInfo(index, array.name, bytes=count * FRAME_BYTES)
+            ObjectInfo(index, array.name, bytes=count * FRAME_BYTES, declared=True)
             for index, (array, count) in enumerate(zip(loops.arrays, pages, strict=True), start=1)
         ]
         ends = accumulate(pages)
         least = _core.large_block_bytes // FRAME_BYTES
         self.large_blocks = [end - count for end, count in zip(ends, pages, strict=True) if count >= least]
         self._loops, self._pages = loops, pages
+
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+        """Each time that a loop runs is an interval and a moment."""
+        run = [
+            sweep
+            for phase, loops in groupby(self._loops.sweeps, key=lambda sweep: sweep.phase)
+            for sweep in [*loops] * self._loops.repeats.get(phase, 1)
+        ]
+        alone = tuple(replace(sweep, phase=f"{sweep.phase} {number}") for number, sweep in enumerate(run))
+        by_loop = DeclaredWorkload(self.name, Loops(self._loops.arrays, alone), self.threads)
+        return Timeline(
+            by_loop.lines_in_order(machine), [sweep.phase for sweep in run], self._live_bytes(run)
+        )
+
+    def _live_bytes(self, run: Sequence[Sweep]) -> NDArray[np.float64]:
+        """[loop, object], from the loop that touches an array first to the one that gives it back."""
+        index = {array.name: number for number, array in enumerate(self._loops.arrays, start=1)}
+        size = np.array([known.bytes for known in self.objects], dtype=np.float64)
+        live = np.zeros((len(run), len(size)))
+        now: set[int] = set()
+        for number, sweep in enumerate(run):
+            now |= {index[stream.array] for stream in sweep.streams}
+            live[number, sorted(now)] = size[sorted(now)]
+            now -= {index[name] for name in sweep.unmaps}
+        return live
 
     def _compile(
         self,

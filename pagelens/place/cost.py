@@ -1,0 +1,79 @@
+"""The time of a placement: in every interval the largest of the machine's resources, each affine in shares.
+
+The resources are those of `pagelens.machine.time.tiered_times`; what a line costs each of them is found by
+asking that model for one line, so that there is one model only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.machine import tiered_times
+from pagelens.place.profile import Profile
+
+Floats = NDArray[np.float64]
+_LINES = ("fast_reads", "fast_writes", "slow_reads", "slow_writes")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of every resource r in interval i, with all in slow memory, and what lines there gain."""
+
+    resources: tuple[str, ...]
+    slow: Floats  # [r, i]
+    per_read: Floats  # [r] seconds more if a line is read from fast memory instead of slow
+    per_write: Floats  # [r]
+    reads: Floats  # [i, o]
+    writes: Floats
+
+    @classmethod
+    def of(cls, profile: Profile) -> "Cost":
+        """Of a profile's machine."""
+        zero = np.zeros(len(profile.phases))
+
+        def resources(**lines: Floats) -> Mapping[str, Floats]:
+            counts = {**profile.counts, **dict.fromkeys(_LINES, zero), **lines}
+            return tiered_times(profile.machine, counts, profile.cores_used).resources
+
+        none = resources()
+        names = tuple(none)
+
+        def per_line(name: str) -> Floats:
+            one = resources(**{name: np.ones_like(zero)})
+            return np.array([(one[resource] - none[resource])[0] for resource in names])
+
+        each = {name: per_line(name) for name in _LINES}
+        reads, writes = profile.reads.sum(axis=1), profile.writes.sum(axis=1)
+        slow = np.array([none[name] for name in names])
+        slow = slow + np.outer(each["slow_reads"], reads) + np.outer(each["slow_writes"], writes)
+        return cls(
+            names,
+            slow,
+            each["fast_reads"] - each["slow_reads"],
+            each["fast_writes"] - each["slow_writes"],
+            profile.reads,
+            profile.writes,
+        )
+
+    def by_resource(self, shares: Floats) -> Floats:
+        """[r, i] seconds; `shares` [o] in 0..1 of each object in fast memory, or [i, o] if they change."""
+        reads, writes = (self.reads * shares).sum(axis=1), (self.writes * shares).sum(axis=1)
+        return np.asarray(self.slow + np.outer(self.per_read, reads) + np.outer(self.per_write, writes))
+
+    def by_interval(self, shares: Floats) -> Floats:
+        """[i] seconds."""
+        return np.asarray(self.by_resource(shares).max(axis=0))
+
+    def seconds(self, shares: Floats) -> float:
+        """Of the whole run."""
+        return float(self.by_interval(shares).sum())
+
+    def seconds_of_many(self, shares: Floats) -> Floats:
+        """[n] of placements [n, o], as `seconds` of each."""
+        reads, writes = self.reads @ shares.T, self.writes @ shares.T  # [i, n]
+        times = np.full(reads.shape, -np.inf)
+        for slow, read, write in zip(self.slow, self.per_read, self.per_write, strict=True):
+            np.maximum(times, slow[:, None] + read * reads + write * writes, out=times)
+        return np.asarray(times.sum(axis=0))

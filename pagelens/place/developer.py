@@ -1,0 +1,64 @@
+"""A developer's list: names of objects, one a line, in the order in which they are to lie in fast memory.
+
+A name is a call site's or variable's as reports show it, a part of one between word boundaries
+(`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`); `#` begins a comment.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pagelens.accesses.workload import ObjectInfo
+from pagelens.errors import UsageError
+from pagelens.names import nearest
+
+MOST_BYTES = 1 << 20  # of a list
+
+
+def read_list(path: Path) -> list[str]:
+    """The names of a list. Raises UsageError if it cannot be read or has none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--list: {path}: {error.strerror}; name a file of names, one a line") from None
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"--list: {path} has more than {MOST_BYTES} bytes; name a file of names, one a line")
+    try:
+        lines = text.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--list: {path} is not text (byte {error.start}); write names, one a line"
+        ) from None
+    names = [name for line in lines if (name := line.partition("#")[0].strip())]
+    if not names:
+        raise UsageError(f"--list: {path} names nothing; write names of objects, one a line")
+    return names
+
+
+def listed_objects(names: Sequence[str], objects: Sequence[ObjectInfo]) -> list[int]:
+    """Indices of the objects that the names mean, in the list's order, each once.
+
+    Raises UsageError for a name that means none, with the nearest.
+    """
+    placeable = [known for known in objects if known.placeable]
+    found: dict[int, None] = {}
+    for name in names:
+        meant = [known.index for known in placeable if _means(name, known.name)]
+        if not meant:
+            near = nearest(name, [known.name for known in placeable])
+            offer = f"; did you mean '{near}'?" if near else ""
+            raise UsageError(
+                f"--list: '{name}' is no object of the program{offer} (`pagelens place` without it names all)"
+            )
+        found.update(dict.fromkeys(meant))
+    return list(found)
+
+
+def _means(name: str, whole: str) -> bool:
+    return (
+        name == whole
+        or fnmatchcase(whole, name)
+        or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", whole) is not None
+    )

@@ -1,0 +1,120 @@
+"""What a program asks of memory, object by object, in the course of its run; for a machine's caches.
+
+One replay: the program's lines go through the private caches and the L3 of one group of cores, on frames in
+a row. What is left are the lines of memory, each with its object, in intervals of the run. Where an object
+lies does not change them, so that every placement is evaluated from these counts (docs/place.md).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.frames import Node, policies
+from pagelens.machine import Machine
+from pagelens.node_replay import Counts, node_model, replay_node, simulated_parts
+
+Floats = NDArray[np.float64]
+
+INTERVALS = 96  # of a run, about; resources overlap within one, and not across
+STRETCHES_OF_INTERVAL = 2  # of an interval that is long enough; there are many intervals
+KERNEL = 0  # the object that pages are cleared for where nothing else is known
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Lines of memory are of all ranks, bytes of one rank; [i] are intervals, [m] moments, [o] objects."""
+
+    name: str
+    machine: Machine
+    ranks: int
+    cores_used: int
+    objects: Sequence[ObjectInfo]
+    can_be_placed: NDArray[np.bool_]  # [o]
+    phases: Sequence[str]  # [i] that the interval lies in
+    counts: Counts  # [i] by name: instructions, and all but lines of memory that `tiered_times` reads
+    reads: Floats  # [i, o] lines that memory reads
+    writes: Floats  # [i, o] and writes
+    accesses: Floats  # [o] lines below L1 of one rank
+    in_sequence: Floats  # [o] share of these near where the thread used the object last: a prefetcher's
+    threads: NDArray[np.uint32]  # [o] of a rank, that use it
+    live_bytes: Floats  # [m, o] no moment has everywhere at most what another has
+    simulated: float  # share of the lines, by `pagelens.node_replay.excerpts`
+
+    @property
+    def bytes(self) -> Floats:
+        """[o] the most that ever live at a time."""
+        return np.asarray(self.live_bytes.max(axis=0))
+
+    @property
+    def footprint_bytes(self) -> float:
+        """The most that all objects that can be placed have at a time."""
+        return float(self.live_bytes[:, self.can_be_placed].sum(axis=1).max())
+
+    @property
+    def traffic(self) -> Floats:
+        """[o] lines that memory reads and writes."""
+        return np.asarray((self.reads + self.writes).sum(axis=0))
+
+
+def profile(workload: Workload, machine: Machine, ranks: int) -> Profile:
+    """Of `ranks` copies of the workload."""
+    course = workload.timeline(machine, INTERVALS)
+    program = course.program
+    simulated_ranks = _ranks_of_a_group(machine, ranks, workload.threads)
+    parts = simulated_parts(program, machine, simulated_ranks, STRETCHES_OF_INTERVAL)
+    found = replay_node(
+        parts,
+        policies["contiguous"].place(machine, Node(machine, 0, 0)),
+        node_model(machine, rows=(), in_stretches=parts.in_stretches),
+        ranks=simulated_ranks,
+    )
+    scale = ranks / simulated_ranks
+    of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
+    cleared, used, in_sequence, threads = _core.lines_by_object(program)
+    writes = scale * found.object_writes
+    writes[:, KERNEL] = 0  # they are the cleared lines, of whichever object the page is
+    counts = {name: scale * values for name, values in found.counts.items()}
+    return Profile(
+        name=workload.name,
+        machine=machine,
+        ranks=ranks,
+        cores_used=min(machine.cores.count.value, ranks * workload.threads),
+        objects=workload.objects,
+        can_be_placed=np.array([known.placeable for known in workload.objects]),
+        phases=course.interval_phases,
+        counts=counts | {"instructions": ranks * of_threads.sum(axis=1)},
+        reads=scale * found.object_reads,
+        writes=writes + ranks * cleared.reshape(writes.shape).astype(np.float64),
+        accesses=used.astype(np.float64),
+        in_sequence=in_sequence / np.maximum(used, 1),
+        threads=threads,
+        live_bytes=without_dominated(course.live_bytes),
+        simulated=found.simulated,
+    )
+
+
+def _ranks_of_a_group(machine: Machine, ranks: int, threads: int) -> int:
+    """That fill the cores of one L3, without one of one L2: all others have caches and lines like theirs."""
+    group = machine.l2.shared_by.value
+    if machine.l3 is not None:
+        shared_by = machine.l3.shared_by
+        group = shared_by.value if shared_by is not None else machine.cores.count.value
+    return max(1, min(ranks, math.ceil(group / threads)))
+
+
+def without_dominated(live_bytes: Floats) -> Floats:
+    """[m, o] without the moments that ask for nothing more than another one."""
+    runs = np.array([row for row, _ in groupby(map(tuple, live_bytes))])
+    rows = np.unique(runs, axis=0)
+    rows = rows[np.argsort(-rows.sum(axis=1), kind="stable")]  # nothing dominates what has more in all
+    kept: list[Floats] = []
+    for row in rows:
+        if not any((row <= other).all() for other in kept):
+            kept.append(row)
+    return np.array(kept)
