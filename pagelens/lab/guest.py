@@ -185,7 +185,7 @@ class Guest:
             *("-accel", "tcg,thread=single"),  # one thread: caches need no locks, runs repeat better
             *("-seed", "1"),  # what the guest's kernel takes for random
             *self._hardware.options(),
-            *("-kernel", str(self.kernel.image), "-initrd", str(archive)),
+            *("-kernel", str(self.kernel.decompressed or self.kernel.image), "-initrd", str(archive)),
             *("-append", f"{_KERNEL_OPTIONS} {self._append}".strip()),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console"),

@@ -63,9 +63,11 @@ def test_the_plugin_says_the_frames_that_pagemap_says() -> None:
 
 
 def test_a_panic_is_told_with_the_consoles_last_lines() -> None:
+    """Of a bzImage that is named, which decompresses itself."""
+    image = str(find_kernel("6.1").image)
     with (
         pytest.raises(GuestFailure, match="kernel stopped: Kernel panic") as caught,
-        Guest(memory="512MiB", append="rdinit=/nothing init=/nothing"),
+        Guest(image, memory="512MiB", append="rdinit=/nothing init=/nothing"),
     ):
         pass
     first, *console = str(caught.value).splitlines()
