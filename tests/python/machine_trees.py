@@ -6,7 +6,11 @@ committed.
 """
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+
+from hypothesis import strategies as st
 
 from pagelens.audit import Audit, find, read_audit
 from pagelens.audit.command import to_json
@@ -25,6 +29,33 @@ def read_tree(name: str) -> dict[str, bytes]:
         path, _, content = part.partition("\n")
         is_hex = path.startswith("hex ")
         files[path.removeprefix("hex ")] = bytes.fromhex(content) if is_hex else f"{content}\n".encode()
+    return files
+
+
+GARBAGE = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [b"", b"0", b"-1", b"9" * 40, b"0-99999999", b"nan", b"1024G", b"\xff\xfe", b"999999999999K"]
+    ),
+    st.integers(0, 1 << 70).map(lambda number: str(number).encode()),
+)
+
+
+@st.composite
+def damaged_trees(draw: st.DrawFn, names: Sequence[str], most: int) -> dict[str, bytes]:
+    """One of these trees with damage to at most so many files: gone, or garbage, or garbage in one field."""
+    files = read_tree(draw(st.sampled_from(names)))
+    for path in draw(st.lists(st.sampled_from(sorted(files)), min_size=1, max_size=most)):
+        match draw(st.integers(0, 2)):
+            case 0:
+                files.pop(path, None)
+            case 1:
+                files[path] = draw(GARBAGE)
+            case _:
+                content = files.get(path, b"")
+                if fields := list(re.finditer(rb"[0-9]+|: .*", content)):
+                    at = draw(st.sampled_from(fields))
+                    files[path] = content[: at.start()] + draw(GARBAGE) + content[at.end() :]
     return files
 
 

@@ -1,7 +1,6 @@
 """`pagelens audit`: what is read of captured and damaged trees, and what is found in it."""
 
 import json
-import re
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine_trees import NAMES, TREES, audit_text, audited, lay_out, read_tree
-from test_machine_detect import GARBAGE
+from machine_trees import NAMES, TREES, audit_text, audited, damaged_trees, lay_out, read_tree
 
 from pagelens.audit import Audit, Severity, find
 from pagelens.audit.command import FailOn, status
@@ -259,22 +257,9 @@ def test_a_machine_that_is_named_is_taken_for_it(tmp_path: Path) -> None:
     assert any(code == "free-lists" for _, code in codes(audit))
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from(AUDITED), st.data())
-def test_a_damaged_tree_is_audited_all_the_same(name: str, data: st.DataObject) -> None:
-    files = read_tree(name)
-    for path in data.draw(st.lists(st.sampled_from(sorted(files)), min_size=1, max_size=8)):
-        match data.draw(st.integers(0, 2)):
-            case 0:
-                files.pop(path, None)
-            case 1:
-                files[path] = data.draw(GARBAGE)
-            case _:  # one number of it
-                content = files.get(path, b"")
-                numbers = list(re.finditer(rb"[0-9]+|: .*", content))
-                if numbers:
-                    at = data.draw(st.sampled_from(numbers))
-                    files[path] = content[: at.start()] + data.draw(GARBAGE) + content[at.end() :]
+@settings(max_examples=30)
+@given(damaged_trees(AUDITED, most=8))
+def test_a_damaged_tree_is_audited_all_the_same(files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         audit = audited(lay_out(files, Path(folder)))
         json.loads(audit_text(audit))
