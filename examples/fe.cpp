@@ -42,10 +42,12 @@ Corners corners(const Mesh& mesh, int i, int j, int k) {
     return result;
 }
 
-// Integral of grad N_a . grad N_b over a brick of the given edges, by 2 x 2 x 2 Gauss points.
-ElementMatrix stiffness(const Point& edges) {
-    ElementMatrix matrix{};
-    const double weight = edges[0] * edges[1] * edges[2] / 8;
+// Integrals of dN_a/dx_d dN_b/dx_d over the unit cube, a matrix a direction, by 2 x 2 x 2 Gauss
+// points.
+using Integrals = std::array<ElementMatrix, 3>;
+
+Integrals on_unit_cube() {
+    Integrals integrals{};
     for (int q = 0; q < 8; ++q) {
         std::array<Point, 8> gradients;
         for (int c = 0; c < 8; ++c) {
@@ -54,16 +56,31 @@ ElementMatrix stiffness(const Point& edges) {
                 const double at = 0.5 + ((q >> d & 1) != 0 ? 0.5 : -0.5) / std::sqrt(3.0);
                 const bool upper = (c >> d & 1) != 0;
                 factor[d] = upper ? at : 1 - at;
-                slope[d] = (upper ? 1 : -1) / edges[d];
+                slope[d] = upper ? 1 : -1;
             }
             gradients[c] = {slope[0] * factor[1] * factor[2], factor[0] * slope[1] * factor[2],
                             factor[0] * factor[1] * slope[2]};
         }
-        for (int a = 0; a < 8; ++a) {
-            for (int b = 0; b < 8; ++b) {
-                for (int d = 0; d < 3; ++d)
-                    matrix[a][b] += weight * gradients[a][d] * gradients[b][d];
+        for (int d = 0; d < 3; ++d) {
+            for (int a = 0; a < 8; ++a) {
+                for (int b = 0; b < 8; ++b)
+                    integrals[d][a][b] += gradients[a][d] * gradients[b][d] / 8;
             }
+        }
+    }
+    return integrals;
+}
+
+// Integral of grad N_a . grad N_b over a brick of the given edges: the unit cube's, stretched.
+ElementMatrix stiffness(const Integrals& unit, const Point& edges) {
+    ElementMatrix matrix;
+    const double volume = edges[0] * edges[1] * edges[2];
+    const Point weight = {volume / (edges[0] * edges[0]), volume / (edges[1] * edges[1]),
+                          volume / (edges[2] * edges[2])};
+    for (int a = 0; a < 8; ++a) {
+        for (int b = 0; b < 8; ++b) {
+            matrix[a][b] =
+                weight[0] * unit[0][a][b] + weight[1] * unit[1][a][b] + weight[2] * unit[2][a][b];
         }
     }
     return matrix;
@@ -95,13 +112,14 @@ SparseMatrix structure(const Mesh& mesh) {
 }
 
 void assemble(const Mesh& mesh, SparseMatrix& a) {
+    const Integrals unit = on_unit_cube();
     for (int k = 0; k < mesh.side; ++k) {
         for (int j = 0; j < mesh.side; ++j) {
             for (int i = 0; i < mesh.side; ++i) {
                 const ElementMatrix local =
-                    stiffness({mesh.coordinate(i + 1) - mesh.coordinate(i),
-                               mesh.coordinate(j + 1) - mesh.coordinate(j),
-                               mesh.coordinate(k + 1) - mesh.coordinate(k)});
+                    stiffness(unit, {mesh.coordinate(i + 1) - mesh.coordinate(i),
+                                     mesh.coordinate(j + 1) - mesh.coordinate(j),
+                                     mesh.coordinate(k + 1) - mesh.coordinate(k)});
                 const Corners nodes = corners(mesh, i, j, k);
                 for (int r = 0; r < 8; ++r) {
                     const auto first = a.columns.begin() + a.starts[nodes[r]];

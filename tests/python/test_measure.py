@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -53,10 +54,10 @@ def setup_of(run: Callable[[_probes.Memory], np.ndarray], **other: object) -> Se
 
 
 def test_each_trial_is_visited_twice_with_another_between() -> None:
-    seen: list[int] = []
+    seen: list[_probes.Memory] = []  # not their addresses, which a later one may have again
 
     def run(memory: _probes.Memory) -> np.ndarray:
-        seen.append(memory.address)
+        seen.append(memory)
         return np.array([1.0])
 
     trials = list(run_trials(setup_of(run), lambda: False))
@@ -67,10 +68,10 @@ def test_each_trial_is_visited_twice_with_another_between() -> None:
 
 
 def test_without_room_for_two_the_visits_follow_each_other() -> None:
-    seen: list[int] = []
+    seen: list[_probes.Memory] = []  # not their addresses, which a later one may have again
 
     def run(memory: _probes.Memory) -> np.ndarray:
-        seen.append(memory.address)
+        seen.append(memory)
         return np.array([1.0])
 
     list(run_trials(setup_of(run, overlapped=False), lambda: False))
@@ -253,7 +254,9 @@ def test_counters_by_name() -> None:
 
     def touch() -> np.ndarray:
         os.sched_setaffinity(0, [CPU])
-        return np.ones(4 << 20)  # populating by madvise would not count as faults
+        with mmap.mmap(-1, 1 << 20) as fresh:  # malloc may have memory that was touched before
+            fresh.write(b"x" * len(fresh))
+        return np.ones(1)
 
     before = os.sched_getaffinity(0)
     try:

@@ -29,12 +29,12 @@ _Key = tuple[str, int, str]  # mix, bytes, policy
 
 def run(work: Work) -> Findings:
     """The same nodes at every size, with and without zonesort."""
-    nodes, few = work.pick(256, 6), work.pick(64, 3)
+    nodes, few = work.pick(256, 3), work.pick(64, 2)
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
         (PUBLISHED_BYTES, (OURS,), few),
         (TENTH_MORE, (WITHOUT, INTEL), nodes),
-        *((size, (WITHOUT, INTEL), work.pick(24, 2)) for size in FOOTPRINTS),
+        *((size, (WITHOUT, INTEL), work.pick(24, 1)) for size in FOOTPRINTS),
     )
     parts = [(MIX, node, [cell[:2] for cell in cells if node < cell[2]]) for node in range(nodes)]
     of_others: list[tuple[int, tuple[str, ...]]] = [

@@ -48,7 +48,7 @@ class Check:
 
 def run(work: Work) -> Findings:
     """Nodes of three mixes, each over as many jobs; those of Cori's mix once more with the rule."""
-    nodes, jobs = work.pick(20, 2), work.pick(8, 3)
+    nodes, jobs = work.pick(20, 2), work.pick(8, 2)
     lives = [_Life(mix, node, False) for mix in MIXES for node in range(nodes)]
     lives += [_Life(MIXES[0], node, True) for node in range(nodes)]
     machine = load_machine(MACHINE)
