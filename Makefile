@@ -66,7 +66,7 @@ demo: $(STAMPS)/package $(STAMPS)/debian-run examples
 test: test-cpp test-python
 
 test-cpp: build/tests/build.ninja
-	@cmake --build build/tests
+	@cmake --build build/tests --target pagelens_tests  # what it runs, not what the package has
 	@build/tests/tests/cpp/pagelens_tests
 
 test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
