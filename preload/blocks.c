@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "preload/budget.h"
 #include "preload/counts.h"
 #include "preload/frames.h"
 #include "preload/records.h"
@@ -47,6 +48,7 @@ struct range {
 struct wish {
     size_t size, alignment, period, offset, index;
     enum shelf shelf;
+    struct planned_wish planned; /* of its shelf */
 };
 
 struct counts counts;
@@ -160,7 +162,17 @@ static uintptr_t place(const struct wish* wish, uintptr_t start) {
     return start + ((wish->offset - start) & (wish->period - 1));
 }
 
+/* A span that the object had is the same again only with the same pages bound. */
+static bool suits_planned(const struct wish* wish, const struct range* range) {
+    const struct span* span = range->span;
+    const uintptr_t page = place(wish, range->start) & ~(uintptr_t)(GRAIN - 1);
+    return span->idle == range && span->object == wish->planned.object &&
+           span->fast_bytes == wish->planned.fast_bytes && span->fast_start == page &&
+           round_up(place(wish, range->start) + wish->size, GRAIN) == span->start + span->bytes;
+}
+
 static bool fits(const struct wish* wish, const struct range* range) {
+    if (wish->shelf == SHELF_PLANNED && !suits_planned(wish, range)) return false;
     const uintptr_t end = range->start + range->bytes, at = place(wish, range->start);
     return at < end && end - at >= wish->size;
 }
@@ -278,6 +290,7 @@ static void retire(struct span* span) {
     span_unlink(span);
     span_bytes -= span->bytes;
     for (int kind = 0; kind < PAGE_KINDS; kind++) counts.mapped[kind] -= span->part[kind];
+    budget_give(span->fast_bytes);
     frames_forget(span);
 }
 
@@ -328,6 +341,10 @@ static struct range* add_span(const struct wish* wish) {
     struct span filling = {.start = span->start,
                            .bytes = bytes,
                            .shelf = wish->shelf}; /* a fork sees it when it is whole */
+    if (wish->shelf == SHELF_PLANNED) {
+        filling.fast_start = place(wish, span->start) & ~(uintptr_t)(GRAIN - 1);
+        filling.fast_bytes = wish->planned.fast_bytes;
+    }
     blocks_unlock();
     const bool filled = span_fill(&filling);
     blocks_lock();
@@ -341,37 +358,102 @@ static struct range* add_span(const struct wish* wish) {
     }
     memcpy(span->part, filling.part, sizeof span->part);
     span->placed = filling.placed;
+    span->object = wish->planned.object;
+    span->fast_start = filling.fast_start;
+    span->fast_bytes = filling.fast_bytes;
     for (int kind = 0; kind < PAGE_KINDS; kind++) counts.mapped[kind] += span->part[kind];
     *range = (struct range){.start = span->start, .bytes = bytes, .span = span, .clean = true};
     set_free(range);
     return range;
 }
 
-void* blocks_take(size_t size, size_t alignment, bool zeroed) {
-    const int saved_errno = errno;
-    void* block = NULL;
+/* A block as wished, from what there is, or if it may from a new span. */
+static void* take(struct wish* wish, bool zeroed, bool anew) {
     bool clean = false;
-    if (!forking && size <= territory.bytes / 2 && alignment <= GIB(1)) {
-        blocks_lock();
-        const struct wish wish = wish_for(size, alignment);
-        struct range* range = find(&wish);
-        if (range == NULL) {
-            const int state = cancelling_off();
-            range = add_span(&wish);
-            cancelling_back(state);
-        }
-        if (range != NULL) {
-            clean = range->clean;
-            block = carve(range, &wish);
-        } else {
-            index_give(wish.index);
-            counts.refused++;
-        }
-        blocks_unlock();
+    void* block = NULL;
+    struct range* range = find(wish);
+    if (range == NULL && anew) {
+        const int state = cancelling_off();
+        range = add_span(wish);
+        cancelling_back(state);
     }
-    if (block != NULL && zeroed && !clean) memset(block, 0, size);
+    if (range != NULL) {
+        clean = range->clean;
+        block = carve(range, wish);
+    } else {
+        index_give(wish->index);
+        counts.refused += wish->shelf != SHELF_PLANNED;
+    }
+    blocks_unlock();
+    if (block != NULL && zeroed && !clean) memset(block, 0, wish->size);
+    return block;
+}
+
+static bool possible(size_t size, size_t alignment) {
+    return !forking && size <= territory.bytes / 2 && alignment <= GIB(1);
+}
+
+void* blocks_take(size_t size, size_t alignment, bool zeroed) {
+    if (!possible(size, alignment)) return NULL;
+    const int saved_errno = errno;
+    blocks_lock();
+    struct wish wish = wish_for(size, alignment);
+    void* block = take(&wish, zeroed, true);
     errno = saved_errno;
     return block;
+}
+
+static void* take_planned(size_t size, size_t alignment, bool zeroed,
+                          const struct planned_wish* planned, bool anew) {
+    if (!possible(size, alignment)) return NULL;
+    blocks_lock();
+    struct wish wish = wish_for(size, alignment);
+    wish.shelf = SHELF_PLANNED;
+    wish.planned = *planned;
+    return take(&wish, zeroed, anew);
+}
+
+void* blocks_take_planned(size_t size, size_t alignment, bool zeroed,
+                          const struct planned_wish* planned) {
+    return take_planned(size, alignment, zeroed, planned, true);
+}
+
+void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
+                        const struct planned_wish* planned) {
+    return take_planned(size, alignment, zeroed, planned, false);
+}
+
+void blocks_release_planned(void) {
+    if (forking) return;
+    blocks_lock();
+    for (struct span* span = spans_first(); span;) {
+        if (span->idle == NULL || span->shelf != SHELF_PLANNED) {
+            span = span->after;
+            continue;
+        }
+        retire(span);
+        blocks_unlock();
+        drop(span);
+        blocks_lock();
+        span = spans_first(); /* it may all be different now */
+    }
+    blocks_unlock();
+}
+
+static struct planned_block planned_block_of(const struct range* range) {
+    const struct span* span = range->span;
+    const uintptr_t end = range->start + range->bytes, fast = span->fast_start + span->fast_bytes;
+    return (struct planned_block){span->object, range->start, range->bytes,
+                                  fast < end ? fast : end};
+}
+
+void blocks_each_planned(void (*say)(const struct planned_block* block)) {
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct range* range = buckets[i]; range; range = range->next)
+            if (range->span->shelf == SHELF_PLANNED) {
+                const struct planned_block block = planned_block_of(range);
+                say(&block);
+            }
 }
 
 size_t blocks_usable(const void* block) {
@@ -387,6 +469,13 @@ bool blocks_give(void* block) {
     struct span* surplus = NULL;
     blocks_lock();
     struct range* range = range_of(block);
+    if (range != NULL && range->span->shelf == SHELF_PLANNED) {
+        const struct planned_block gone = planned_block_of(range);
+        blocks_unlock(); /* the kernel is asked where it lay; the block is the caller's until then
+                          */
+        planned_gone(&gone);
+        blocks_lock();
+    }
     if (range != NULL) {
         delist(bucket_of(block), range);
         index_give(range->index);
@@ -419,7 +508,9 @@ bool blocks_resize(void* block, size_t size) {
     struct range* range = range_of(block);
     const uintptr_t end = range ? round_up((uintptr_t)block + size, GRAIN) : 0;
     bool done = false;
-    if (range != NULL && size <= territory.bytes / 2) {
+    if (range != NULL && range->span->shelf == SHELF_PLANNED) {
+        done = end <= range->start + range->bytes; /* its pages are counted when it goes */
+    } else if (range != NULL && size <= territory.bytes / 2) {
         const size_t before = range->bytes;
         struct range* next = range->after;
         if (end > range->start + range->bytes && next && !next->block &&

@@ -5,8 +5,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "preload/planned.h"
+
 /* NULL: there is no memory, or not here. `alignment` is a power of two, or 0. */
 void* blocks_take(size_t size, size_t alignment, bool zeroed);
+
+/* The same for an object of the plan: a span of its own, with so many bytes from the block's first
+ * page on bound to the fast nodes. */
+struct planned_wish {
+    uint32_t object;
+    size_t fast_bytes; /* whole pages */
+};
+void* blocks_take_planned(size_t size, size_t alignment, bool zeroed,
+                          const struct planned_wish* planned);
+
+/* The same in a span that the object had and is kept for it; NULL: there is none that is so. */
+void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
+                        const struct planned_wish* planned);
+
+/* What is kept so goes. */
+void blocks_release_planned(void);
+
+/* Says all such blocks. With the lock. */
+void blocks_each_planned(void (*say)(const struct planned_block* block));
 
 /* 0 where it is no block. */
 size_t blocks_usable(const void* block);

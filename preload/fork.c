@@ -21,6 +21,7 @@
 #include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/frames.h"
+#include "preload/pools.h"
 #include "preload/spans.h"
 #include "preload/system.h"
 
@@ -72,6 +73,7 @@ static void move_to_copy(struct span* span) {
 static void before(void) {
     const int saved_errno = errno;
     const int state = cancelling_off();
+    pools_fork_begins();
     blocks_fork_begins();
     frames_lock();
     cancelling = state;
@@ -102,6 +104,7 @@ static void in_parent(void) {
     const int state = cancelling;
     frames_unlock();
     blocks_fork_ends();
+    pools_fork_ends(false);
     cancelling_back(state);
     errno = saved_errno;
 }
@@ -113,6 +116,7 @@ static void in_child(void) {
     for (struct span* span = spans_first(); span; span = span->after)
         if (span->copy != NULL) move_to_copy(span);
     blocks_fork_ends_in_child();
+    pools_fork_ends(true);
     cancelling_back(cancelling);
     errno = saved_errno;
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,31 +13,19 @@
 #include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/frames.h"
+#include "preload/plan.h"
+#include "preload/planned.h"
+#include "preload/planned_report.h"
 #include "preload/spans.h"
 #include "preload/system.h"
+#include "preload/text.h"
 #include "preload/transparent.h"
-
-enum { ROOM = 16 << 10 };
 
 static pid_t prepared_by;
 
 void report_prepared(void) {
     prepared_by = getpid();
     if (settings.report) errors_kept();
-}
-
-struct text {
-    char bytes[ROOM];
-    size_t length;
-};
-
-static void __attribute__((format(printf, 2, 3))) add(struct text* text, const char* format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int more = vsnprintf(text->bytes + text->length, ROOM - text->length, format, arguments);
-    va_end(arguments);
-    if (more > 0) text->length += (size_t)more;
-    if (text->length >= ROOM) text->length = ROOM - 1; /* what is too long is cut */
 }
 
 /* Where launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm. */
@@ -74,25 +61,6 @@ static bool expand(char* into, size_t room) {
     return true;
 }
 
-/* As "1.2 GiB". */
-struct shown {
-    char text[16];
-};
-static struct shown size_shown(size_t bytes) {
-    static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    struct shown shown;
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit < 4) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(shown.text, sizeof shown.text, "%.*f %s", value < 9.95 && unit > 0, value,
-             units[unit]);
-    return shown;
-}
-#define SHOW(bytes) size_shown(bytes).text
-
 static const char* const kinds_shown[PAGE_KINDS] = {
     "on 1 GiB pages of the pool", "on 2 MiB pages of the pool",
     "on transparent huge pages where there are", "on pages as they come"};
@@ -103,27 +71,29 @@ static double share(size_t pages) {
 }
 
 static void in_words(struct text* text) {
-    add(text, "pagelens run: %s (process %d%s%s): %zu large blocks, of %s and more",
-        program_invocation_short_name, (int)getpid(), rank() ? ", rank " : "", rank() ? rank() : "",
-        counts.blocks, SHOW(settings.large));
+    text_add(text, "pagelens run: %s (process %d%s%s): %zu large blocks, of %s and more",
+             program_invocation_short_name, (int)getpid(), rank() ? ", rank " : "",
+             rank() ? rank() : "", counts.blocks, SHOW(settings.large));
     if (counts.blocks > 0)
-        add(text, "; at the peak %zu with %s", counts.peak_blocks, SHOW(counts.peak_bytes));
-    add(text, "\n");
+        text_add(text, "; at the peak %zu with %s", counts.peak_blocks, SHOW(counts.peak_bytes));
+    text_add(text, "\n");
     for (int kind = 0; kind < PAGE_KINDS; kind++)
         if (counts.peak_mapped[kind] > 0)
-            add(text, "  %s %s\n", SHOW(counts.peak_mapped[kind]), kinds_shown[kind]);
+            text_add(text, "  %s %s\n", SHOW(counts.peak_mapped[kind]), kinds_shown[kind]);
     if (counts.seen > 0)
-        add(text, "  transparent huge pages: %.0f%% of the %s that were in use\n",
-            100.0 * (double)counts.seen_huge / (double)counts.seen, SHOW(counts.seen));
+        text_add(text, "  transparent huge pages: %.0f%% of the %s that were in use\n",
+                 100.0 * (double)counts.seen_huge / (double)counts.seen, SHOW(counts.seen));
     if (counts.mappings > 0)
-        add(text,
+        text_add(
+            text,
             "  %zu mappings of the program's own, %s, on transparent huge pages where there are\n",
             counts.mappings, SHOW(counts.mapping_bytes));
     if (settings.period > 0)
-        add(text, "  staggered: %zu blocks, by up to %s of a period of %s\n", counts.staggered,
-            SHOW(counts.most_offset), SHOW(settings.period));
+        text_add(text, "  staggered: %zu blocks, by up to %s of a period of %s\n", counts.staggered,
+                 SHOW(counts.most_offset), SHOW(settings.period));
     if (frames_result.pages > 0)
-        add(text,
+        text_add(
+            text,
             "  conflict share: %.1f%%, %.1f%% with the frames that came first; of %s in a cache of "
             "%s%s\n"
             "  frames: %zu exchanged, %zu looked at, in %.1f s\n",
@@ -131,64 +101,60 @@ static void in_words(struct text* text) {
             SHOW(frames_result.pages << 12), SHOW(settings.cache),
             settings.guest ? " (frames of a virtual machine: the host's decide)" : "",
             frames_result.exchanged, frames_result.tried, 1e-9 * (double)frames_result.nanoseconds);
+    planned_in_words(text);
     if (counts.peak_bytes > 0)
-        add(text, "  outside of blocks, at the peak: %s\n", SHOW(counts.peak_gaps));
+        text_add(text, "  outside of blocks, at the peak: %s\n", SHOW(counts.peak_gaps));
     if (counts.refused > 0)
-        add(text, "  %zu blocks left to the program's allocator\n", counts.refused);
+        text_add(text, "  %zu blocks left to the program's allocator\n", counts.refused);
     if (counts.forks > 0)
-        add(text, "  forks: %zu, for which %s on pages of the pool were copied\n", counts.forks,
-            SHOW(counts.copied));
-}
-
-static void add_string(struct text* text, const char* string) {
-    add(text, "\"");
-    for (; *string; string++)
-        if (*string == '"' || *string == '\\' || (unsigned char)*string < ' ')
-            add(text, "\\u%04x", (unsigned char)*string);
-        else
-            add(text, "%c", *string);
-    add(text, "\"");
+        text_add(text, "  forks: %zu, for which %s on pages of the pool were copied\n",
+                 counts.forks, SHOW(counts.copied));
 }
 
 static void add_bytes_by_kind(struct text* text, const char* name, const size_t* bytes) {
-    add(text, ", \"%s\": {", name);
+    text_add(text, ", \"%s\": {", name);
     for (int kind = 0; kind < PAGE_KINDS; kind++)
-        add(text, "%s\"%s\": %zu", kind ? ", " : "", page_kind_name((enum page_kind)kind),
-            bytes[kind]);
-    add(text, "}");
+        text_add(text, "%s\"%s\": %zu", kind ? ", " : "", page_kind_name((enum page_kind)kind),
+                 bytes[kind]);
+    text_add(text, "}");
 }
 
 static void in_json(struct text* text) {
-    add(text, "{\"schema\": \"pagelens run\", \"version\": 1, \"program\": ");
-    add_string(text, program_invocation_name);
-    add(text, ", \"process\": %d, \"rank\": %s", (int)getpid(), rank() ? rank() : "null");
-    add(text, ", \"pages\": \"%s\", \"large_bytes\": %zu", page_kind_name(settings.pages),
-        settings.large);
-    add(text, ", \"blocks\": %zu, \"bytes\": %zu", counts.blocks, counts.bytes);
-    add(text, ", \"peak_blocks\": %zu, \"peak_bytes\": %zu", counts.peak_blocks, counts.peak_bytes);
+    text_add(text, "{\"schema\": \"pagelens run\", \"version\": 1, \"program\": ");
+    text_add_string(text, program_invocation_name);
+    text_add(text, ", \"process\": %d, \"rank\": %s", (int)getpid(), rank() ? rank() : "null");
+    text_add(text, ", \"pages\": \"%s\", \"large_bytes\": %zu", page_kind_name(settings.pages),
+             settings.large);
+    text_add(text, ", \"blocks\": %zu, \"bytes\": %zu", counts.blocks, counts.bytes);
+    text_add(text, ", \"peak_blocks\": %zu, \"peak_bytes\": %zu", counts.peak_blocks,
+             counts.peak_bytes);
     add_bytes_by_kind(text, "peak_bytes_on", counts.peak_mapped);
-    add(text, ", \"peak_bytes_outside_blocks\": %zu", counts.peak_gaps);
-    add(text, ", \"transparent\": {\"seen_bytes\": %zu, \"huge_bytes\": %zu}", counts.seen,
-        counts.seen_huge);
-    add(text, ", \"mappings\": {\"count\": %zu, \"bytes\": %zu}", counts.mappings,
-        counts.mapping_bytes);
-    add(text, ", \"stagger\": {\"period_bytes\": %zu, \"blocks\": %zu, \"most_bytes\": %zu}",
-        settings.period, counts.staggered, counts.most_offset);
-    add(text, ", \"frames\": {\"cache_bytes\": %" PRIu64 ", \"frames_of\": \"%s\", \"pages\": %zu",
-        settings.cache, settings.guest ? "guest" : "machine", frames_result.pages);
-    add(text, ", \"sharing_first\": %zu, \"sharing\": %zu, \"looked_at\": %zu, \"exchanged\": %zu",
-        frames_result.sharing_first, frames_result.sharing, frames_result.tried,
-        frames_result.exchanged);
-    add(text, ", \"seconds\": %.6f}", 1e-9 * (double)frames_result.nanoseconds);
-    add(text, ", \"refused_blocks\": %zu", counts.refused);
-    add(text, ", \"forks\": {\"count\": %zu, \"copied_bytes\": %zu}", counts.forks, counts.copied);
-    add(text, ", \"said\": [");
+    text_add(text, ", \"peak_bytes_outside_blocks\": %zu", counts.peak_gaps);
+    text_add(text, ", \"transparent\": {\"seen_bytes\": %zu, \"huge_bytes\": %zu}", counts.seen,
+             counts.seen_huge);
+    text_add(text, ", \"mappings\": {\"count\": %zu, \"bytes\": %zu}", counts.mappings,
+             counts.mapping_bytes);
+    text_add(text, ", \"stagger\": {\"period_bytes\": %zu, \"blocks\": %zu, \"most_bytes\": %zu}",
+             settings.period, counts.staggered, counts.most_offset);
+    text_add(text,
+             ", \"frames\": {\"cache_bytes\": %" PRIu64 ", \"frames_of\": \"%s\", \"pages\": %zu",
+             settings.cache, settings.guest ? "guest" : "machine", frames_result.pages);
+    text_add(text,
+             ", \"sharing_first\": %zu, \"sharing\": %zu, \"looked_at\": %zu, \"exchanged\": %zu",
+             frames_result.sharing_first, frames_result.sharing, frames_result.tried,
+             frames_result.exchanged);
+    text_add(text, ", \"seconds\": %.6f}", 1e-9 * (double)frames_result.nanoseconds);
+    text_add(text, ", \"refused_blocks\": %zu", counts.refused);
+    text_add(text, ", \"forks\": {\"count\": %zu, \"copied_bytes\": %zu}", counts.forks,
+             counts.copied);
+    planned_in_json(text);
+    text_add(text, ", \"said\": [");
     const char* said;
     for (size_t i = 0; (said = said_line(i)) != NULL; i++) {
-        if (i > 0) add(text, ", ");
-        add_string(text, said);
+        if (i > 0) text_add(text, ", ");
+        text_add_string(text, said);
     }
-    add(text, "]}\n");
+    text_add(text, "]}\n");
 }
 
 static bool write_all(int file, const struct text* text) {
@@ -223,11 +189,13 @@ static void write_report(const struct text* text) {
 /* Processes that a program runs beside its own work say nothing, unless they had large blocks. */
 __attribute__((destructor)) static void report(void) {
     if (!settings.report || prepared_by != getpid()) return;
-    if (settings.main != 0 && settings.main != getpid() && counts.blocks == 0) return;
+    if (settings.main != 0 && settings.main != getpid() && counts.blocks == 0 && !plan_active)
+        return;
     static struct text text;
     const int state = cancelling_off();
     blocks_lock();
     for (const struct span* span = spans_first(); span; span = span->after) transparent_look(span);
+    if (plan_active) planned_look_at_all();
     blocks_unlock();
     (settings.json ? in_json : in_words)(&text);
     write_report(&text);

@@ -8,6 +8,8 @@
 #include <sys/personality.h>
 
 #include "preload/frames.h"
+#include "preload/nodes.h"
+#include "preload/plan.h"
 #include "preload/records.h"
 #include "preload/system.h"
 
@@ -49,13 +51,16 @@ void territory_open(void) {
     territory.bytes = TERRITORY_BYTES - (territory.base - TERRITORY);
 }
 
+uintptr_t territory_pools(void) { return territory.base + territory.bytes - TERRITORY_BYTES / 8; }
+size_t territory_pools_bytes(void) { return TERRITORY_BYTES / 8; }
+
 struct span* spans_first(void) { return first; }
 
 static size_t page_bytes(enum page_kind kind) { return kind == PAGES_1G ? GIB(1) : MIB(2); }
 
 /* The best kind of pages that a shelf may have. */
 static enum page_kind best_kind(enum shelf shelf) {
-    return shelf == SHELF_CUT && settings.pages < PAGES_THP ? PAGES_THP : settings.pages;
+    return shelf != SHELF_ANY && settings.pages < PAGES_THP ? PAGES_THP : settings.pages;
 }
 
 bool spans_are_filled(enum shelf shelf) {
@@ -66,6 +71,7 @@ bool spans_are_filled(enum shelf shelf) {
  * left between them. */
 size_t span_size(size_t bytes, enum shelf shelf) {
     if (bytes > TERRITORY_BYTES) return 0;
+    if (shelf == SHELF_PLANNED) return round_up(bytes, 4096);
     if (best_kind(shelf) == PAGES_1G && pool_pages(GIB(1)) >= round_up(bytes, GIB(1)) >> 30)
         return round_up(bytes, GIB(1));
     return round_up(bytes < SHARED_SPAN && !spans_are_filled(shelf) ? SHARED_SPAN : bytes, MIB(2));
@@ -88,7 +94,7 @@ static uintptr_t claim_behind(const struct span* before, size_t bytes) {
     const struct span* next = before ? before->after : first;
     /* The first GiB is the bootstrap pool's. */
     const uintptr_t start = before ? before->start + before->bytes : territory.base + GIB(1);
-    const uintptr_t end = next ? next->start : territory.base + territory.bytes;
+    const uintptr_t end = next ? next->start : territory_pools();
     uintptr_t at = round_up(start, step);
     errno = EEXIST;
     for (int i = 0; i < FOREIGN_TRIES && at < end && end - at >= bytes; i++, at += GIB(1)) {
@@ -169,8 +175,16 @@ static bool fill(struct span* span) {
     return true;
 }
 
+/* Before any of its pages is there. Without such a policy it is memory all the same. */
+static void bind_planned(const struct span* span) {
+    if (span->fast_bytes > 0 &&
+        !nodes_prefer(span->fast_start, span->fast_bytes, plan_header()->fast, false))
+        say_once("objects cannot be put on the fast node (%s)", strerror(errno));
+}
+
 bool span_fill(struct span* span) {
     if (!fill(span)) return false;
+    if (span->shelf == SHELF_PLANNED) bind_planned(span);
     frames_choose(span);
     return true;
 }

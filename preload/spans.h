@@ -24,7 +24,8 @@ struct placed; /* frames.c */
 /* What blocks a span is for. */
 enum shelf {
     SHELF_ANY,
-    SHELF_CUT, /* whose pages the program may treat one by one: none of the pool */
+    SHELF_CUT,     /* whose pages the program may treat one by one: none of the pool */
+    SHELF_PLANNED, /* one block of an object of the plan, and the pages for it */
     SHELVES
 };
 
@@ -37,11 +38,18 @@ struct span {
     struct range* idle;      /* the one range, where nothing of the span is in use */
     struct placed* placed;   /* its frames, where they were chosen */
     void* copy;              /* of the pool's pages, while the process forks */
+    uint32_t object;         /* of the plan, on its shelf; */
+    uintptr_t fast_start;    /* from there on so many bytes are bound to the fast nodes */
+    size_t fast_bytes;
 };
 
 /* Where the territory lies: the same in every call. */
 uintptr_t territory_start(void);
 void territory_open(void);
+
+/* The part of it that is not for spans: pools.c. */
+uintptr_t territory_pools(void);
+size_t territory_pools_bytes(void);
 
 /* Whether new spans have frames for all their pages at once: those of the pool, and chosen ones. */
 bool spans_are_filled(enum shelf shelf);

@@ -16,9 +16,13 @@
 #include "hooks/bootstrap_pool.h"
 #include "hooks/next_functions.h"
 #include "preload/blocks.h"
+#include "preload/callers.h"
 #include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/fork.h"
+#include "preload/plan.h"
+#include "preload/planned.h"
+#include "preload/pools.h"
 #include "preload/report.h"
 #include "preload/spans.h"
 #include "preload/system.h"
@@ -30,6 +34,12 @@ enum { PAGE_BYTES = 4096, MOST_FILLED = 32 << 20 };
 /* Sizes below go to the next allocator at once; none until that is known. */
 static size_t small;
 static bool active; /* the settings are sound */
+/* With a plan, sizes below this one do so where the caller is known not to be in it. */
+static size_t small_elsewhere;
+
+static inline bool not_ours(size_t size, struct caller caller) {
+    return LIKELY(size < small) || (size < small_elsewhere && callers_none(caller));
+}
 
 /* Whether an address may be ours; every one may until the territory is open. */
 static inline bool may_be_ours(const void* block) {
@@ -55,38 +65,61 @@ static void* from_pool(size_t alignment, size_t size) {
     return pool() ? pool_take(pool(), alignment, size) : NULL;
 }
 
-static bool is_large(size_t size) { return active && size >= small && size <= PTRDIFF_MAX; }
+/* As the plan says; NULL: it says nothing of this caller's blocks. */
+static inline void* planned(size_t size, size_t alignment, bool zeroed, struct caller caller) {
+    if (!plan_active || !active || callers_none(caller)) return NULL;
+    const uint32_t object = callers_object();
+    return object ? planned_take(object - 1, size, alignment, zeroed) : NULL;
+}
+
+static bool is_large(size_t size) {
+    return active && size >= settings.large && size <= PTRDIFF_MAX;
+}
 
 static bool power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
-/* A large block, aligned as the caller says; NULL: the next allocator is to give it. */
-static void* large(size_t size, size_t alignment, bool zeroed) {
-    return is_large(size) && power_of_two(alignment) ? blocks_take(size, alignment, zeroed) : NULL;
+/* A block of the plan, or a large one; NULL: the next allocator is to give it. */
+static void* ours(size_t size, size_t alignment, bool zeroed, struct caller caller) {
+    if (size > PTRDIFF_MAX || !power_of_two(alignment)) return NULL;
+    void* block = planned(size, alignment, zeroed, caller);
+    return block == NULL && is_large(size) ? blocks_take(size, alignment, zeroed) : block;
 }
 
-static __attribute__((noinline)) void* malloc_slowly(size_t size) {
+static __attribute__((noinline)) void* malloc_slowly(size_t size, struct caller caller) {
     if (!usable()) return from_pool(0, size);
-    void* block = large(size, 1, false);
+    void* block = ours(size, 1, false, caller);
     return block ? block : real.malloc(size);
 }
 
 EXPORT void* malloc(size_t size) {
-    if (LIKELY(size < small)) return real.malloc(size);
-    return malloc_slowly(size);
+    if (not_ours(size, CALLER)) return real.malloc(size);
+    return malloc_slowly(size, CALLER);
 }
 
 EXPORT void* calloc(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX; /* its refusal is calloc's */
-    if (LIKELY(bytes < small)) return real.calloc(count, size);
+    if (not_ours(bytes, CALLER)) return real.calloc(count, size);
     if (!usable()) return from_pool(0, bytes);
-    void* block = large(bytes, 1, true);
+    void* block = ours(bytes, 1, true, CALLER);
     return block ? block : real.calloc(count, size);
+}
+
+static bool give_ours(void* block) {
+    const size_t pooled = plan_active ? pools_usable(block) : 0;
+    if (pooled == 0) return blocks_give(block);
+    return pools_give(block);
+}
+
+/* Bytes of a block of ours; 0 where it is none. */
+static size_t usable_ours(const void* block) {
+    const size_t pooled = plan_active ? pools_usable(block) : 0;
+    return pooled ? pooled : blocks_usable(block);
 }
 
 static __attribute__((noinline)) void free_slowly(void* block) {
     if (block == NULL || in_pool(block)) return;
-    if (active && blocks_give(block)) return;
+    if (active && give_ours(block)) return;
     if (usable()) real.free(block);
 }
 
@@ -102,14 +135,21 @@ static void* copied(void* block, const void* old, size_t old_size, size_t size) 
     return block ? memcpy(block, old, old_size < size ? old_size : size) : NULL;
 }
 
-static void* realloc_pool_block(void* old, size_t size) {
-    return copied(malloc(size), old, pool_block_size(old), size); /* the pool takes nothing back */
+static void* allocate(size_t size, struct caller caller) {
+    return size < small ? real.malloc(size) : malloc_slowly(size, caller);
 }
 
-/* Of a block of the next allocator: it moves to ours when it becomes large. */
-static void* realloc_next(void* old, size_t size) {
+static void* realloc_pool_block(void* old, size_t size, struct caller caller) {
+    /* the pool takes nothing back */
+    return copied(allocate(size, caller), old, pool_block_size(old), size);
+}
+
+/* Of a block of the next allocator: it moves to ours when it becomes large, or is planned. */
+static void* realloc_next(void* old, size_t size, struct caller caller) {
     const size_t had = real.malloc_usable_size(old);
-    void* block = had < small ? large(size, 1, false) : NULL; /* else refused before, or not ours */
+    void* block = size > 0 && size <= PTRDIFF_MAX ? planned(size, 1, false, caller) : NULL;
+    if (block == NULL && is_large(size) && had < settings.large) /* else refused before */
+        block = blocks_take(size, 1, false);
     if (block == NULL) return real.realloc(old, size);
     copied(block, old, had, size);
     real.free(old);
@@ -127,32 +167,41 @@ static size_t more_for_growth(size_t size) {
     return filled ? MOST_FILLED : quarter;
 }
 
+/* Whether the block can stay where it is. One of a pool, unless it becomes much smaller. */
+static bool resized(void* block, size_t had, size_t size) {
+    if (plan_active && pools_usable(block) > 0) return size <= had && size >= had / 2;
+    return blocks_resize(block, size);
+}
+
 /* Of a block of ours with `had` bytes. */
-static void* realloc_ours(void* old, size_t had, size_t size) {
+static void* realloc_ours(void* old, size_t had, size_t size, struct caller caller) {
     if (size == 0) {
-        blocks_give(old);
+        give_ours(old);
         return NULL;
     }
-    if (blocks_resize(old, size)) return old;
-    void* block = size <= PTRDIFF_MAX ? large(size + more_for_growth(size), 1, false) : NULL;
-    if (block == NULL) block = malloc(size);
+    if (resized(old, had, size)) return old;
+    void* block = size <= PTRDIFF_MAX ? planned(size, 1, false, caller) : NULL;
+    if (block == NULL && is_large(size))
+        block = blocks_take(size + more_for_growth(size), 1, false);
+    if (block == NULL) block = real.malloc(size);
     if (copied(block, old, had, size) == NULL) return NULL;
-    blocks_give(old);
+    give_ours(old);
     return block;
 }
 
-static __attribute__((noinline)) void* realloc_slowly(void* old, size_t size) {
-    if (old == NULL) return malloc(size);
-    if (in_pool(old)) return realloc_pool_block(old, size);
+static __attribute__((noinline)) void* realloc_slowly(void* old, size_t size,
+                                                      struct caller caller) {
+    if (old == NULL) return allocate(size, caller);
+    if (in_pool(old)) return realloc_pool_block(old, size, caller);
     if (!usable()) return from_pool(0, size);
-    const size_t had = active && may_be_ours(old) ? blocks_usable(old) : 0;
-    if (had > 0) return realloc_ours(old, had, size);
-    return is_large(size) ? realloc_next(old, size) : real.realloc(old, size);
+    const size_t had = active && may_be_ours(old) ? usable_ours(old) : 0;
+    if (had > 0) return realloc_ours(old, had, size, caller);
+    return realloc_next(old, size, caller);
 }
 
 EXPORT void* realloc(void* old, size_t size) {
-    if (LIKELY(size < small && !may_be_ours(old))) return real.realloc(old, size);
-    return realloc_slowly(old, size);
+    if (LIKELY(!may_be_ours(old)) && not_ours(size, CALLER)) return real.realloc(old, size);
+    return realloc_slowly(old, size, CALLER);
 }
 
 EXPORT void* reallocarray(void* old, size_t count, size_t size) {
@@ -161,24 +210,25 @@ EXPORT void* reallocarray(void* old, size_t count, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
-    return realloc(old, bytes);
+    if (LIKELY(!may_be_ours(old)) && not_ours(bytes, CALLER)) return real.realloc(old, bytes);
+    return realloc_slowly(old, bytes, CALLER);
 }
 
 EXPORT void* aligned_alloc(size_t alignment, size_t size) {
     if (!usable()) return from_pool(alignment, size);
-    void* block = large(size, alignment, false);
+    void* block = ours(size, alignment, false, CALLER);
     return block ? block : real.aligned_alloc(alignment, size);
 }
 
 EXPORT void* memalign(size_t alignment, size_t size) {
     if (!usable()) return from_pool(alignment, size);
-    void* block = large(size, alignment, false);
+    void* block = ours(size, alignment, false, CALLER);
     return block ? block : real.memalign(alignment, size);
 }
 
 EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
     if (!usable()) return (*result = from_pool(alignment, size)) == NULL ? ENOMEM : 0;
-    void* block = alignment % sizeof(void*) == 0 ? large(size, alignment, false) : NULL;
+    void* block = alignment % sizeof(void*) == 0 ? ours(size, alignment, false, CALLER) : NULL;
     if (block == NULL) return real.posix_memalign(result, alignment, size);
     *result = block;
     return 0;
@@ -186,13 +236,14 @@ EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
 
 EXPORT void* valloc(size_t size) {
     if (!usable()) return NULL;
-    void* block = large(size, PAGE_BYTES, false);
+    void* block = ours(size, PAGE_BYTES, false, CALLER);
     return block ? block : real.valloc(size);
 }
 
 EXPORT void* pvalloc(size_t size) {
     if (!usable()) return NULL;
-    void* block = size <= PTRDIFF_MAX ? large(round_up(size, PAGE_BYTES), PAGE_BYTES, false) : NULL;
+    void* block =
+        size <= PTRDIFF_MAX ? ours(round_up(size, PAGE_BYTES), PAGE_BYTES, false, CALLER) : NULL;
     return block ? block : real.pvalloc(size);
 }
 
@@ -200,7 +251,7 @@ EXPORT size_t malloc_usable_size(void* block) {
     if (may_be_ours(block)) {
         if (block == NULL) return 0;
         if (in_pool(block)) return pool_block_size(block);
-        const size_t bytes = active ? blocks_usable(block) : 0;
+        const size_t bytes = active ? usable_ours(block) : 0;
         if (bytes > 0) return bytes;
         if (!usable()) return 0;
     }
@@ -212,7 +263,7 @@ EXPORT size_t malloc_usable_size(void* block) {
 static bool suits(const void* hint, size_t size, int protection, int flags) {
     const int wanted = MAP_PRIVATE | MAP_ANONYMOUS;
     return active && settings.pages != PAGES_4K && hint == NULL && size >= MIB(2) &&
-           size >= small && size <= PTRDIFF_MAX && (protection & PROT_WRITE) &&
+           size >= settings.large && size <= PTRDIFF_MAX && (protection & PROT_WRITE) &&
            (flags & ~MAP_POPULATE) == wanted;
 }
 
@@ -273,6 +324,10 @@ __attribute__((constructor)) static void begin(void) {
         say_once("PAGELENS_RUN: %s; the program runs as without it", wrong);
     }
     active = wrong == NULL;
-    small = active ? settings.large : SIZE_MAX;
+    const char* plan = getenv("PAGELENS_PLAN");
+    if (active && plan != NULL) plan_open(plan);
+    if (plan_active) planned_begin();
+    small_elsewhere = plan_active ? settings.large : 0;
+    small = plan_active ? 0 : active ? settings.large : SIZE_MAX;
     errno = saved_errno;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hooks/runtime_libraries.h"
 #include "tracer/elf_image.hpp"
 
 namespace pagelens {
@@ -35,37 +36,10 @@ std::optional<FileMapping> parse_mapping(const std::string& text) {
 }  // namespace
 
 ModuleRole role_of(const std::string& path) {
-    // By the stem of the file's name: libc.so.6, libc-2.31.so, libstdc++.so.6.0.30, ...
-    static constexpr std::string_view runtimes[] = {"ld-linux-x86-64",
-                                                    "ld-musl-x86_64",
-                                                    "ld",
-                                                    "libc",
-                                                    "libm",
-                                                    "libpthread",
-                                                    "libgcc_s",
-                                                    "libstdc++",
-                                                    "libc++",
-                                                    "libc++abi",
-                                                    "libgfortran",
-                                                    "libquadmath",
-                                                    "libgomp",
-                                                    "libomp",
-                                                    "libiomp5",
-                                                    "libjemalloc",
-                                                    "libtcmalloc",
-                                                    "libtcmalloc_minimal",
-                                                    "libmimalloc",
-                                                    "libtbbmalloc"};
     const std::string_view whole = path;
     const std::string_view name = whole.substr(whole.rfind('/') + 1);  // npos + 1 is 0
     if (name.starts_with("libpagelens_hooks.")) return ModuleRole::hooks;
-    for (const std::string_view stem : runtimes) {
-        if (!name.starts_with(stem)) continue;
-        const std::string_view rest = name.substr(stem.size());
-        const bool versioned =
-            rest.size() > 1 && rest[0] == '-' && rest[1] >= '0' && rest[1] <= '9';
-        if (rest.starts_with(".so") || versioned) return ModuleRole::runtime;
-    }
+    if (is_runtime_library(path.c_str())) return ModuleRole::runtime;
     return ModuleRole::program;
 }
 

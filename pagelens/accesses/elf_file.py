@@ -71,6 +71,12 @@ class ElfFile:
                 return symbol
         return None
 
+    def functions(self) -> Iterator[Symbol]:
+        """All function symbols, by address."""
+        table, names = self._functions
+        for row in table:
+            yield self._symbol(row, names)
+
     def variables(self, least_bytes: int) -> Iterator[Symbol]:
         """Variables of static storage with at least `least_bytes` bytes, by address."""
         table, names = self._symbols(_OBJECT)

@@ -32,6 +32,8 @@ EXAMPLES = """Examples:
   mpirun -n 4 pagelens run --pages 2m --output run.%r.json --json -- ./app args
 
   sudo pagelens run --pages 2m --frames best --cache 16GiB --report -- ./app args
+
+  pagelens run --plan plan.toml --pages thp --report -- ./app args
 """
 
 app = Typer(add_completion=False)
@@ -73,6 +75,20 @@ def run(
     cache: Annotated[
         str | None, Option(metavar="SIZE", help="Of --frames, instead of the machine's, as 16GiB.")
     ] = None,
+    plan: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Put objects in fast memory as `pagelens place` has planned it."),
+    ] = None,
+    fast_node: Annotated[
+        int | None,
+        Option(
+            metavar="N", min=0, help="Of --plan: the NUMA node that is fast, where the kernel does not say."
+        ),
+    ] = None,
+    slow_node: Annotated[
+        int | None,
+        Option(metavar="N", min=0, help="Of --plan: the node for all that is not planned; else as it comes."),
+    ] = None,
     large: Annotated[
         str, Option(metavar="SIZE", help="From this size on a block is large.")
     ] = format_binary_size(LARGE).replace(" ", ""),
@@ -87,14 +103,20 @@ def run(
 ) -> None:
     """Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.
 
-    Its output, exit status and signals are its own. What cannot be had is said in one line, and the program
-    runs without it.
+    Or with its objects in two-level memory, as planned. Its output, exit status and signals are its own. What
+    cannot be had is said in one line, and the program runs without it.
     """
-    if pages is None and not stagger and frames is None:
-        raise UsageError("nothing to do: give --pages 2m, 1g or thp, --stagger or --frames best")
+    if pages is None and not stagger and frames is None and plan is None:
+        raise UsageError("nothing to do: give --pages 2m, 1g or thp, --stagger, --frames best or --plan FILE")
+    if plan is not None and frames is not None:
+        raise UsageError(
+            "--plan and --frames best: fast memory is a cache or memory of its own; give one of them"
+        )
     for option, value, needed, given in (
         ("--period", period, "--stagger", stagger),
         ("--cache", cache, "--frames best", frames is not None),
+        ("--fast-node", fast_node, "--plan", plan is not None),
+        ("--slow-node", slow_node, "--plan", plan is not None),
     ):
         if value is not None and not given:
             raise UsageError(f"{option} {value}: is of {needed}, which is not given; add it or leave it out")
@@ -112,6 +134,11 @@ def run(
         if frames is not None:
             guest = derived.in_virtual_machine()
             cache_bytes = derived.machine_cache(machine) if cache_bytes is None else cache_bytes
+    handed = None
+    if plan is not None:
+        from pagelens.run.planned import hand_over  # likewise
+
+        handed = hand_over(plan, path, fast_node, slow_node)
     settings = Preload(
         pages=pages,
         large=large_bytes,
@@ -121,6 +148,7 @@ def run(
         report=report or json or bool(output),
         json=json,
         output=output,
+        plan=handed,
     )
     start(path, command, settings)
 

@@ -15,6 +15,7 @@ SMALL_BYTES, HUGE_BYTES = 4096, 2 << 20  # of pages
 MOST_CACHE = 1 << 40
 LEAST_PERIOD, MOST_PERIOD = 128, 1 << 30
 
+_PLAN = "PAGELENS_PLAN"
 # Small blocks are in glibc's heap, which since 2.35 is put on transparent huge pages at this word.
 _TUNABLES, _TUNABLE, _ADVISED = "GLIBC_TUNABLES", "glibc.malloc.hugetlb", "1"
 
@@ -44,6 +45,7 @@ class Preload:
     report: bool = False
     json: bool = False
     output: str = ""  # where the report goes; empty: stderr
+    plan: Path | None = None  # pagelens/run/handed_plan.py
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """The program's environment; this process is to become the program. Raises Failure."""
@@ -60,12 +62,13 @@ class Preload:
             settings["report"] = os.path.abspath(self.output) if self.output else ""
         changed = {
             "PAGELENS_RUN": ",".join(f"{key}={value}" for key, value in settings.items()),
+            _PLAN: str(self.plan) if self.plan else "",
             "LD_PRELOAD": ":".join(filter(None, [str(library()), before.get("LD_PRELOAD", "")])),
         }
         tunables = before.get(_TUNABLES, "")
         if self.pages is not None and _TUNABLE not in tunables:
             changed[_TUNABLES] = ":".join(filter(None, [tunables, f"{_TUNABLE}={_ADVISED}"]))
-        return {**before, **changed}
+        return {name: value for name, value in {**before, **changed}.items() if value or name != _PLAN}
 
 
 def library() -> Path:

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,18 @@ def obstacles(path: Path) -> Iterator[str]:
                 yield f"{name} is linked statically, and loads no library; link it dynamically"
     except (OSError, ELFError):
         return  # not to be looked into: the kernel will say
+
+
+def shared_libraries(program: Path) -> list[Path]:
+    """What the loader will load with a program, by ldd; nothing where it cannot say."""
+    try:
+        listed = subprocess.run(
+            ["ldd", program], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        ).stdout
+    except OSError:
+        return []
+    words = ((line.partition("=>")[2] or line).split(" (")[0].strip() for line in listed.splitlines())
+    return [Path(word) for word in words if word.startswith("/")]
 
 
 def _has_rights_of_its_own(path: Path) -> bool:

@@ -1,0 +1,73 @@
+"""`pagelens run --plan`: from a plan to what the preload library is handed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pagelens.accesses.program import interpreter, locate
+from pagelens.errors import UsageError
+from pagelens.machine.detect.system import System
+from pagelens.place.plan import Plan, read_plan
+from pagelens.run.handed_plan import handed_plan, keep
+from pagelens.run.program import shared_libraries, tell
+from pagelens.run.sites import locate_plan
+from pagelens.run.tiers import Tiers, chosen_tiers, find_tiers
+from pagelens.units import format_binary_size
+
+_WITHOUT = "the program runs without the plan"
+
+
+def hand_over(
+    plan_path: Path, program: Path, fast_node: int | None, slow_node: int | None, system: System | None = None
+) -> Path | None:
+    """The file for the library; None, and a line on stderr, where nothing of the plan can be had here.
+
+    Raises UsageError for a plan that is none, or for more fast memory than there is, and Failure.
+    """
+    plan = read_plan(plan_path)
+    tiers = _tiers(system or System(), fast_node, slow_node)
+    if tiers is None:
+        tell(
+            "--plan: no NUMA node here is known to be faster than the others; --fast-node N names one; "
+            f"{_WITHOUT}"
+        )
+        return None
+    if tiers.fast_bytes is not None and plan.capacity > tiers.fast_bytes:
+        nodes = ", ".join(map(str, tiers.fast))
+        raise UsageError(
+            f"--plan {plan_path}: capacity {format_binary_size(plan.capacity)}: node {nodes} has "
+            f"{format_binary_size(tiers.fast_bytes)}; plan for at most that much"
+        )
+    located = locate_plan(plan, module_paths(plan, program))
+    for line in located.said:
+        tell(f"--plan: {line}")
+    if not located.sites and not located.variables:
+        tell(f"--plan: nothing of it is in {program.name} (it is of {plan.program}); {_WITHOUT}")
+        return None
+    if any(planned.phases for planned in plan.objects):
+        tell("--plan: objects lie where they are planned in all phases; moves between them are not made")
+    return keep(handed_plan(plan, located, tiers))
+
+
+def module_paths(plan: Plan, program: Path) -> Mapping[str, Path]:
+    """Which files the plan's modules are when the program runs: it, and libraries that it is linked to."""
+    executable = program
+    if os.access(program, os.R_OK) and (words := interpreter(program)):
+        executable = locate(words[0])
+    found = {plan.program: executable.resolve()}
+    if any(module.name != plan.program for module in plan.modules):
+        for library in shared_libraries(executable):
+            found.setdefault(library.name, library.resolve())
+            found.setdefault(library.resolve().name, library.resolve())
+    return found
+
+
+def _tiers(system: System, fast_node: int | None, slow_node: int | None) -> Tiers | None:
+    if fast_node is not None:
+        return chosen_tiers(system, fast_node, slow_node)
+    found = find_tiers(system)
+    if found is None or slow_node is None:
+        return found
+    return Tiers(found.fast, chosen_tiers(system, slow_node, None).fast, found.fast_bytes)

@@ -1,0 +1,78 @@
+"""Which NUMA nodes are the fast memory: what the kernel says of them (HMAT), or what the user does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pagelens.errors import UsageError
+from pagelens.machine.detect.memory import Node, read_nodes
+from pagelens.machine.detect.processor import read_processor
+from pagelens.machine.detect.system import System
+
+MOST_NODE = 1023  # CONFIG_NODES_SHIFT is at most 10
+_MCDRAM = {0x57, 0x85}  # models of Intel's family 6 whose nodes without processors are MCDRAM: KNL, KNM
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Nodes by their numbers."""
+
+    fast: tuple[int, ...]
+    slow: tuple[int, ...]  # empty: where memory comes from without a word is slow
+    fast_bytes: int | None  # of all fast nodes together; None: nobody says
+
+
+def find_tiers(system: System) -> Tiers | None:
+    """The fast nodes, and the slow ones where memory would otherwise come from fast ones.
+
+    Nodes with processors are compared with those without, by the bandwidth of each. None where there is only
+    one kind, or where nothing says which is faster.
+    """
+    nodes = [node for node in read_nodes(system) if _number(node) is not None]
+    near, far = [node for node in nodes if node.cpus], [node for node in nodes if not node.cpus]
+    if not near or not far:
+        return None
+    rates = _mean_rate(near), _mean_rate(far)
+    if rates[0] is None or rates[1] is None:
+        return _tiers(far, []) if _has_mcdram(system) else None
+    if rates[0] == rates[1]:
+        return None
+    return _tiers(far, []) if rates[1] > rates[0] else _tiers(near, far)
+
+
+def chosen_tiers(system: System, fast: int, slow: int | None) -> Tiers:
+    """Those that the user names. Raises UsageError for nodes that are not there."""
+    nodes = {_number(node): node for node in read_nodes(system)}
+    for option, number in (("--fast-node", fast), ("--slow-node", slow)):
+        if number is not None and number not in nodes:
+            known = sorted(number for number in nodes if number is not None)
+            here = ", ".join(map(str, known)) or "the kernel shows none"
+            raise UsageError(f"{option} {number}: no such node with memory; here: {here}")
+    if fast == slow:
+        raise UsageError(f"--slow-node {slow}: is the fast node, too; name another, or leave it out")
+    return _tiers([nodes[fast]], [] if slow is None else [nodes[slow]])
+
+
+def _tiers(fast: Sequence[Node], slow: Sequence[Node]) -> Tiers:
+    numbers = [
+        tuple(number for node in nodes if (number := _number(node)) is not None) for nodes in (fast, slow)
+    ]
+    return Tiers(numbers[0], numbers[1], sum(node.size for node in fast))
+
+
+def _number(node: Node) -> int | None:
+    match = re.fullmatch(r"node([0-9]{1,4})", PurePosixPath(node.path).name)
+    return int(match[1]) if match and int(match[1]) <= MOST_NODE else None
+
+
+def _mean_rate(nodes: Sequence[Node]) -> float | None:
+    rates = [node.bandwidth for node in nodes if node.bandwidth]
+    return sum(rates) / len(rates) if len(rates) == len(nodes) else None
+
+
+def _has_mcdram(system: System) -> bool:
+    processor = read_processor(system)
+    return processor.vendor == "GenuineIntel" and processor.family == 6 and processor.model in _MCDRAM

@@ -1,0 +1,82 @@
+#define _GNU_SOURCE
+#include "preload/callers.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <unwind.h>
+
+#include "preload/plan.h"
+
+enum {
+    MOST_FRAME = 512,  /* bytes of a runtime's frame that are passed over */
+    MOST_DEPTH = 16,   /* frames of a site: pagelens/place/plan.py */
+    MOST_FRAMES = 256, /* that are unwound, runtimes' included */
+};
+
+uint64_t caller_entries[CALLER_ENTRIES];
+
+static uint64_t make(uintptr_t address, enum caller_kind kind, unsigned times, size_t words) {
+    return (uint64_t)address << 16 | words << 6 | (uint64_t)times << 2 | (uint64_t)kind;
+}
+
+static void write_entry(uintptr_t address, uint64_t known) {
+    __atomic_store_n(caller_entry(address), known, __ATOMIC_RELAXED);
+}
+
+/* The unwinder says that a runtime's frame has so many bytes. */
+static void learn(uintptr_t address, ptrdiff_t bytes) {
+    const uint64_t known = caller_known(address);
+    const bool usable = bytes > 0 && bytes <= MOST_FRAME && bytes % 8 == 0;
+    const size_t words = usable ? (size_t)bytes / 8 : 0;
+    unsigned times = 1;
+    if (known != 0 && caller_kind(known) == CALLER_RUNTIME) {
+        if (caller_words(known) != words) { /* it differs from call to call: never believed */
+            write_entry(address, make(address, CALLER_RUNTIME, 0, 0));
+            return;
+        }
+        times = caller_times(known) < 15 ? caller_times(known) + 1 : 15;
+    }
+    write_entry(address, make(address, CALLER_RUNTIME, words ? times : 0, words));
+}
+
+struct walk {
+    const struct plan_step* step; /* NULL: no frame of the program yet */
+    uint32_t object;
+    int depth, frames;
+    uintptr_t runtime; /* the frame before, if it was a runtime's */
+    uintptr_t frame;   /* where it began */
+};
+
+static _Unwind_Reason_Code visit(struct _Unwind_Context* context, void* argument) {
+    struct walk* walk = argument;
+    const uintptr_t address = _Unwind_GetIP(context), frame = _Unwind_GetCFA(context);
+    if (address == 0 || walk->frames++ == MOST_FRAMES) return _URC_END_OF_STACK;
+    const struct where where = plan_where(address);
+    if (where.whose == WHOSE_OURS) return _URC_NO_REASON;
+    if (walk->step == NULL && walk->runtime) learn(walk->runtime, (ptrdiff_t)(frame - walk->frame));
+    walk->runtime = 0;
+    if (where.whose == WHOSE_RUNTIMES) {
+        if (walk->step != NULL) return _URC_END_OF_STACK; /* the site ends where it was called */
+        walk->runtime = address;
+        walk->frame = frame;
+        return _URC_NO_REASON;
+    }
+    const struct plan_step* next = where.planned ? plan_next(walk->step, where.place) : NULL;
+    if (walk->step == NULL)
+        write_entry(address, make(address, next ? CALLER_BEGINS : CALLER_NOTHING, 0, 0));
+    if (next == NULL) return _URC_END_OF_STACK;
+    walk->step = next;
+    if (next->object) walk->object = next->object;
+    return ++walk->depth == MOST_DEPTH || next->count == 0 ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+static _Thread_local bool unwinding __attribute__((tls_model("initial-exec")));
+
+uint32_t callers_object(void) {
+    if (unwinding) return 0; /* the unwinder has asked for memory */
+    unwinding = true;
+    struct walk walk = {0};
+    _Unwind_Backtrace(visit, &walk);
+    unwinding = false;
+    return walk.object;
+}

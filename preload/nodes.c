@@ -1,0 +1,71 @@
+#define _GNU_SOURCE
+#include "preload/nodes.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/plan_file.h"
+
+/* linux/mempolicy.h */
+enum { PREFERRED = 1, PREFERRED_MANY = 5 /* Linux 5.15 */, MOVE = 1 << 1 };
+enum { PAGE = 4096, AT_ONCE = 256, MASK_BITS = NODE_WORDS * 64 + 1 };
+
+/* Calls `set` with a policy for all nodes, or before Linux 5.15 for the first of them. */
+static bool prefer(const uint64_t* nodes, long (*set)(int mode, const uint64_t* mask, void* what),
+                   void* what) {
+    uint64_t one[NODE_WORDS] = {0};
+    int count = 0;
+    for (int word = 0; word < NODE_WORDS; word++) {
+        if (count == 0 && nodes[word]) one[word] = nodes[word] & -nodes[word];
+        count += __builtin_popcountll(nodes[word]);
+    }
+    if (count > 1 && set(PREFERRED_MANY, nodes, what) == 0) return true;
+    return set(PREFERRED, one, what) == 0;
+}
+
+struct memory {
+    uintptr_t start;
+    size_t bytes;
+    unsigned flags;
+};
+
+static long of_memory(int mode, const uint64_t* mask, void* what) {
+    const struct memory* memory = what;
+    return syscall(SYS_mbind, memory->start, memory->bytes, mode, mask, MASK_BITS, memory->flags);
+}
+
+static long of_thread(int mode, const uint64_t* mask, void* what) {
+    (void)what;
+    return syscall(SYS_set_mempolicy, mode, mask, MASK_BITS);
+}
+
+bool nodes_prefer(uintptr_t start, size_t bytes, const uint64_t* nodes, bool move) {
+    struct memory memory = {start, bytes, move ? MOVE : 0};
+    return prefer(nodes, of_memory, &memory);
+}
+
+bool nodes_prefer_always(const uint64_t* nodes) { return prefer(nodes, of_thread, NULL); }
+
+void nodes_look(uintptr_t start, size_t bytes, const uint64_t* nodes, struct nodes_seen* seen) {
+    const int saved_errno = errno;
+    const uintptr_t end = start + bytes;
+    for (uintptr_t at = start & ~(uintptr_t)(PAGE - 1); at < end;) {
+        void* pages[AT_ONCE];
+        int nodes_of[AT_ONCE];
+        unsigned long count = 0;
+        for (; at < end && count < AT_ONCE; at += PAGE) pages[count++] = (void*)at;
+        if (syscall(SYS_move_pages, 0, count, pages, NULL, nodes_of, 0) != 0) break;
+        for (unsigned long i = 0; i < count; i++) {
+            const int node = nodes_of[i];
+            if (node < 0 || node >= NODE_WORDS * 64)
+                seen->absent += PAGE;
+            else if (nodes[node / 64] >> node % 64 & 1)
+                seen->there += PAGE;
+            else
+                seen->elsewhere += PAGE;
+        }
+    }
+    errno = saved_errno;
+}

@@ -1,0 +1,204 @@
+#define _GNU_SOURCE
+#include "preload/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hooks/runtime_libraries.h"
+#include "preload/system.h"
+
+enum { MOST_LOADED = 512 };
+
+bool plan_active;
+
+static const char* file;
+static const struct plan_header* header;
+
+/* A file that the process has loaded when it begins: later ones are not the plan's. */
+struct loaded {
+    uintptr_t start, end, bias;
+    enum whose whose;
+    const struct plan_module* module; /* NULL: not the plan's */
+};
+static struct loaded loaded[MOST_LOADED];
+static size_t loaded_count;
+
+static const void* part(const struct plan_part* of) { return file + of->at; }
+
+static bool fits(const struct plan_part* of, size_t element) {
+    return of->at % 8 == 0 && of->at <= header->bytes &&
+           of->count <= (header->bytes - of->at) / element;
+}
+
+const struct plan_header* plan_header(void) { return header; }
+size_t plan_objects(void) { return header ? header->objects.count : 0; }
+
+const struct plan_object* plan_object(size_t index) {
+    return (const struct plan_object*)part(&header->objects) + index;
+}
+
+static const char* string(uint64_t at) { return (const char*)part(&header->strings) + at; }
+const char* plan_name(const struct plan_object* object) { return string(object->name); }
+
+/* Every number within its bounds: afterwards nothing is asked any more. */
+static bool sound(void) {
+    if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0) return false;
+    if (!fits(&header->modules, sizeof(struct plan_module)) ||
+        !fits(&header->places, sizeof(struct plan_place)) ||
+        !fits(&header->steps, sizeof(struct plan_step)) ||
+        !fits(&header->objects, sizeof(struct plan_object)) ||
+        !fits(&header->variables, sizeof(struct plan_variable)) || !fits(&header->strings, 1))
+        return false;
+    const uint64_t strings = header->strings.count, objects = header->objects.count;
+    if (strings == 0 || *string(strings - 1) != '\0' || header->steps.count == 0) return false;
+    const struct plan_module* module = part(&header->modules);
+    for (uint64_t i = 0; i < header->modules.count; i++, module++)
+        if (module->path >= strings || module->first > header->places.count ||
+            module->places > header->places.count - module->first)
+            return false;
+    const struct plan_step* step = part(&header->steps);
+    for (uint64_t i = 0; i < header->steps.count; i++, step++)
+        if (step->object > objects || step->first > header->steps.count ||
+            step->count > header->steps.count - step->first || (step->count && step->first <= i))
+            return false;
+    for (uint64_t i = 0; i < objects; i++)
+        if (plan_object(i)->name >= strings ||
+            !(plan_object(i)->share >= 0 && plan_object(i)->share <= 1))
+            return false;
+    const struct plan_variable* variable = part(&header->variables);
+    for (uint64_t i = 0; i < header->variables.count; i++, variable++)
+        if (variable->module >= header->modules.count || variable->object >= objects) return false;
+    return true;
+}
+
+static bool map_file(const char* path) {
+    const int from = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat found;
+    const bool there = from >= 0 && fstat(from, &found) == 0;
+    const size_t bytes = there && found.st_size > 0 ? (size_t)found.st_size : 0;
+    void* at = MAP_FAILED;
+    if (bytes >= sizeof(struct plan_header))
+        at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, from, 0);
+    const int why = there ? 0 : errno;
+    if (from >= 0) close(from);
+    if (at == MAP_FAILED) {
+        say_once("the plan %s cannot be read (%s); the program runs without it", path,
+                 why ? strerror(why) : "it is none");
+        return false;
+    }
+    file = at;
+    header = at;
+    if (header->bytes == bytes && sound()) return true;
+    munmap(at, bytes);
+    header = NULL;
+    say_once("the plan %s is damaged; the program runs without it", path);
+    return false;
+}
+
+static const struct plan_module* module_of(const char* path) {
+    struct stat one, other;
+    if (stat(path, &one) != 0) return NULL;
+    const struct plan_module* modules = part(&header->modules);
+    for (uint64_t i = 0; i < header->modules.count; i++)
+        if (stat(string(modules[i].path), &other) == 0 && one.st_dev == other.st_dev &&
+            one.st_ino == other.st_ino)
+            return &modules[i];
+    return NULL;
+}
+
+static int add_loaded(struct dl_phdr_info* info, size_t size, void* nothing) {
+    (void)size;
+    (void)nothing;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD) continue;
+        const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (start < low) low = start;
+        if (start + segment->p_memsz > high) high = start + segment->p_memsz;
+    }
+    if (low >= high || loaded_count == MOST_LOADED) return 0;
+    const bool is_ours = (uintptr_t)add_loaded - low < high - low;
+    const char* path = *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
+    const bool is_runtimes = *info->dlpi_name && is_runtime_library(path);
+    const enum whose whose = is_ours ? WHOSE_OURS : is_runtimes ? WHOSE_RUNTIMES : WHOSE_PROGRAMS;
+    loaded[loaded_count++] = (struct loaded){low, high, info->dlpi_addr, whose,
+                                             whose == WHOSE_PROGRAMS ? module_of(path) : NULL};
+    return 0;
+}
+
+static const struct loaded* loaded_of(const struct plan_module* module) {
+    for (size_t i = 0; i < loaded_count; i++)
+        if (loaded[i].module == module) return &loaded[i];
+    return NULL;
+}
+
+void plan_open(const char* path) {
+    const int saved_errno = errno;
+    if (map_file(path)) {
+        dl_iterate_phdr(add_loaded, NULL);
+        for (size_t i = 0; i < loaded_count; i++) plan_active |= loaded[i].module != NULL;
+    }
+    errno = saved_errno;
+}
+
+/* Of a place among those of a file, in its own terms. */
+static struct where where_in(const struct plan_module* module, uint64_t address) {
+    const struct plan_place* places =
+        (const struct plan_place*)part(&header->places) + module->first;
+    uint64_t low = 0, high = module->places;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (places[middle].low <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || address >= places[low - 1].high) return (struct where){.whose = WHOSE_PROGRAMS};
+    return (struct where){WHOSE_PROGRAMS, true, (uint32_t)places[low - 1].number};
+}
+
+struct where plan_where(uintptr_t return_address) {
+    for (size_t i = 0; i < loaded_count; i++) {
+        const struct loaded* in = &loaded[i];
+        /* An address may be the first behind its function: the call lies before it. */
+        if (return_address - 1 - in->start >= in->end - in->start) continue;
+        if (in->module == NULL) return (struct where){.whose = in->whose};
+        return where_in(in->module, return_address - in->bias);
+    }
+    return (struct where){.whose = WHOSE_PROGRAMS};
+}
+
+const struct plan_step* plan_next(const struct plan_step* from, uint32_t place) {
+    const struct plan_step* steps = part(&header->steps);
+    if (from == NULL) from = steps;
+    uint64_t low = from->first, high = low + from->count;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (steps[middle].place == place) return &steps[middle];
+        if (steps[middle].place < place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+bool plan_variable_loaded(size_t i, struct loaded_variable* variable) {
+    const struct plan_variable* found = part(&header->variables);
+    for (uint64_t at = 0; at < header->variables.count; at++) {
+        const struct plan_module* module =
+            (const struct plan_module*)part(&header->modules) + found[at].module;
+        const struct loaded* in = loaded_of(module);
+        if (in == NULL || i-- > 0) continue;
+        *variable = (struct loaded_variable){in->bias + found[at].address, found[at].bytes,
+                                             found[at].object};
+        return true;
+    }
+    return false;
+}

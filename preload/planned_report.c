@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include "preload/planned_report.h"
+
+#include "preload/plan.h"
+#include "preload/planned.h"
+
+enum { SHOWN = 12 };
+
+static size_t seen_bytes(const struct nodes_seen* seen) { return seen->there + seen->elsewhere; }
+
+/* Shows one object of those that had blocks: those with most bytes come first. */
+static void show(struct text* text, size_t index) {
+    const struct planned_counts* counts = planned_counts(index);
+    const struct planned_counts all = *counts;
+    const size_t touched = seen_bytes(&all.to_be_fast) + seen_bytes(&all.others);
+    text_add(text, "  %s: %zu blocks, %s at the peak", plan_name(plan_object(index)), all.blocks,
+             SHOW(all.peak_bytes));
+    if (touched > 0)
+        text_add(text, "; %.0f%% of its pages were to be fast, %.0f%% were",
+                 100.0 * (double)seen_bytes(&all.to_be_fast) / (double)touched,
+                 100.0 * (double)(all.to_be_fast.there + all.others.there) / (double)touched);
+    if (all.short_bytes > 0)
+        text_add(text, "; %s found no room in the capacity", SHOW(all.short_bytes));
+    text_add(text, "\n");
+}
+
+/* Which comes next behind one with so many bytes and this index; plan_objects(): none does. */
+static size_t next_largest(size_t bytes, size_t after) {
+    size_t best = plan_objects(), most = 0;
+    for (size_t i = 0; i < plan_objects(); i++) {
+        const struct planned_counts* counts = planned_counts(i);
+        const bool behind =
+            counts->peak_bytes < bytes || (counts->peak_bytes == bytes && i > after);
+        if (counts->blocks == 0 || !behind || (best < plan_objects() && counts->peak_bytes <= most))
+            continue;
+        best = i;
+        most = counts->peak_bytes;
+    }
+    return best;
+}
+
+void planned_in_words(struct text* text) {
+    if (!plan_active) return;
+    size_t with_blocks = 0, shown = 0;
+    for (size_t i = 0; i < plan_objects(); i++) with_blocks += planned_counts(i)->blocks > 0;
+    text_add(text, "  plan: %zu of %zu objects had blocks; at the peak %s of %s of fast memory\n",
+             with_blocks, plan_objects(), SHOW(planned_peak()), SHOW(plan_header()->capacity));
+    size_t bytes = (size_t)-1, index = 0;
+    while (shown++ < SHOWN && (index = next_largest(bytes, index)) < plan_objects()) {
+        bytes = planned_counts(index)->peak_bytes;
+        show(text, index);
+    }
+    if (with_blocks > SHOWN)
+        text_add(text, "  and %zu more: --json has all\n", with_blocks - SHOWN);
+}
+
+static void add_seen(struct text* text, const char* name, const struct nodes_seen* seen) {
+    text_add(text, ", \"%s\": {\"fast_bytes\": %zu, \"slow_bytes\": %zu, \"untouched_bytes\": %zu}",
+             name, seen->there, seen->elsewhere, seen->absent);
+}
+
+void planned_in_json(struct text* text) {
+    text_add(text, ", \"plan\": ");
+    if (!plan_active) {
+        text_add(text, "null");
+        return;
+    }
+    text_add(text, "{\"capacity_bytes\": %zu, \"peak_fast_bytes\": %zu, \"objects\": [",
+             (size_t)plan_header()->capacity, planned_peak());
+    for (size_t i = 0; i < plan_objects(); i++) {
+        const struct planned_counts* counts = planned_counts(i);
+        text_add(text, "%s{\"name\": ", i ? ", " : "");
+        text_add_string(text, plan_name(plan_object(i)));
+        text_add(text, ", \"share\": %.6g, \"blocks\": %zu, \"pooled_blocks\": %zu, \"bytes\": %zu",
+                 plan_object(i)->share, counts->blocks, counts->small, counts->bytes);
+        text_add(text, ", \"peak_bytes\": %zu, \"short_bytes\": %zu, \"looked_at\": %zu",
+                 counts->peak_bytes, counts->short_bytes, counts->looked);
+        add_seen(text, "to_be_fast", &counts->to_be_fast);
+        add_seen(text, "others", &counts->others);
+        text_add(text, "}");
+    }
+    text_add(text, "]}");
+}

@@ -1,0 +1,155 @@
+/*
+ * Objects of two-level memory, each allocated by a function of its name: planned WORD... does what
+ * the words say, and prints for each where its memory is to lie as /proc/self/numa_maps has it.
+ */
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <string>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#define OBJECT extern "C" __attribute__((noinline, noclone))
+
+static const std::size_t page = 4096, mesh_bytes = 1 << 20;
+double table[1 << 16];  // 512 KiB
+static volatile int zero;
+
+OBJECT char* take_mesh() { return static_cast<char*>(std::malloc(mesh_bytes + zero)); }
+OBJECT char* take_zeroed() { return static_cast<char*>(std::calloc(mesh_bytes + zero, 1)); }
+OBJECT char* take_new() { return new char[mesh_bytes + zero]; }
+OBJECT char* take_aligned() { return static_cast<char*>(std::aligned_alloc(1 << 16, mesh_bytes)); }
+OBJECT char* take_row(std::size_t bytes) { return static_cast<char*>(std::malloc(bytes + zero)); }
+OBJECT char* take_new_row(std::size_t bytes) { return new char[bytes + zero]; }
+OBJECT char* grow(char* old, std::size_t bytes) {
+    char* now = static_cast<char*>(std::realloc(old, bytes + zero));
+    return now + zero;
+}
+OBJECT char* wrapper() { return take_mesh() + zero; }
+OBJECT char* take_in_first() { return wrapper() + zero; }
+OBJECT char* take_in_second() { return wrapper() + zero; }
+OBJECT char* take_other() { return static_cast<char*>(std::malloc(mesh_bytes + zero)); }
+
+/* The policy that numa_maps has for the mapping of an address. */
+static std::string policy(const void* address) {
+    std::ifstream maps("/proc/self/numa_maps");
+    std::string line, found = "?";
+    while (std::getline(maps, line)) {
+        std::istringstream words(line);
+        std::uintptr_t start = 0;
+        std::string what;
+        words >> std::hex >> start >> what;
+        if (start <= reinterpret_cast<std::uintptr_t>(address)) found = what;
+    }
+    return found;
+}
+
+/* "12 x prefer:1, 244 x default": of the pages that begin in a block. */
+static void say(const std::string& name, const char* block, std::size_t bytes) {
+    std::memset(const_cast<char*>(block), 1, bytes);
+    const auto first = (reinterpret_cast<std::uintptr_t>(block) + page - 1) & ~(page - 1);
+    std::string before, line;
+    std::size_t count = 0;
+    const auto flush = [&] {
+        if (count) line += (line.empty() ? "" : ", ") + std::to_string(count) + " x " + before;
+    };
+    std::vector<std::string> nodes;
+    for (std::uintptr_t at = first; at < reinterpret_cast<std::uintptr_t>(block) + bytes; at += page) {
+        void* asked = reinterpret_cast<void*>(at);
+        int node = -1;
+        syscall(SYS_move_pages, 0, 1, &asked, nullptr, &node, 0);
+        const std::string now = policy(asked) + " on " + std::to_string(node);
+        if (now != before) flush(), before = now, count = 0;
+        ++count;
+    }
+    flush();
+    std::printf("%s: %s\n", name.c_str(), line.c_str());
+    std::fflush(stdout);
+}
+
+static void say_rows(const std::string& name, char* (*take)(std::size_t)) {
+    std::size_t fast = 0, wrong = 0;
+    std::vector<std::pair<char*, std::size_t>> rows;
+    std::uint32_t state = 1;
+    for (int i = 0; i < 4000; ++i) {
+        state = state * 1664525 + 1013904223;
+        const std::size_t bytes = 1 + (state >> 8) % (i % 50 ? 300 : 60000);
+        char* row = take(bytes);
+        std::memset(row, i, bytes);
+        rows.emplace_back(row, bytes);
+        if (i % 3 == 0) {
+            const std::size_t at = (state >> 4) % rows.size();
+            if (take == take_row)
+                std::free(rows[at].first);
+            else
+                delete[] rows[at].first;
+            rows[at].first = take(rows[at].second);
+            std::memset(rows[at].first, static_cast<int>(at), rows[at].second);
+        }
+    }
+    std::size_t seen = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        for (std::size_t at = 0; at < rows[i].second; ++at)
+            wrong += rows[i].first[at] != static_cast<char>(i);
+        if (i % 40 == 0) fast += policy(rows[i].first).find("prefer") == 0, ++seen;
+    }
+    std::printf("%s: %zu of %zu fast, %zu wrong\n", name.c_str(), fast, seen, wrong);
+    std::fflush(stdout);
+}
+
+int main(int words, char** word) {
+    for (int i = 1; i < words; ++i) {
+        const std::string name = word[i];
+        if (name == "mesh") say(name, take_mesh(), mesh_bytes);
+        if (name == "zeroed") say(name, take_zeroed(), mesh_bytes);
+        if (name == "new") say(name, take_new(), mesh_bytes);
+        if (name == "aligned") say(name, take_aligned(), mesh_bytes);
+        if (name == "first") say(name, take_in_first(), mesh_bytes);
+        if (name == "second") say(name, take_in_second(), mesh_bytes);
+        if (name == "other") say(name, take_other(), mesh_bytes);
+        if (name == "grown") {
+            char* small = static_cast<char*>(std::malloc(100));
+            say(name, grow(small, mesh_bytes), mesh_bytes);
+        }
+        if (name == "table") say(name, reinterpret_cast<char*>(table), sizeof table);
+        if (name == "rows") say_rows(name, take_row);
+        if (name == "new-rows") say_rows(name, take_new_row);
+        if (name == "steps")  // as time steps have them
+            for (int step = 0; step < 100; ++step) {
+                char* mesh = take_mesh();
+                std::memset(mesh, step, mesh_bytes);
+                std::free(mesh);
+            }
+        if (name == "fork") {
+            char* mesh = take_mesh();
+            std::memset(mesh, 7, mesh_bytes);
+            if (fork() == 0) {
+                say("child", take_mesh(), mesh_bytes);
+                _exit(mesh[mesh_bytes - 1] - 7);
+            }
+            int status = 1;
+            wait(&status);
+            std::printf("fork: %d\n", status);
+        }
+        if (name == "threads") {
+            std::vector<std::thread> threads;
+            for (int t = 0; t < 8; ++t)
+                threads.emplace_back([] {
+                    for (int n = 0; n < 20000; ++n) {
+                        char* row = take_row(1 + n % 500);
+                        row[0] = 1;
+                        std::free(row);
+                    }
+                });
+            for (std::thread& thread : threads) thread.join();
+            std::puts("threads: done");
+        }
+    }
+}

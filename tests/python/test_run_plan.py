@@ -1,0 +1,348 @@
+"""`pagelens run --plan` on this machine's node 0: what is bound to it, whatever else the machine has.
+
+That pages really lie on one of two nodes is seen in a guest: test_lab_plan.py.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine_trees import lay_out, read_tree
+from plan_programs import MIB, plan_of, planned, planned_variable, returns
+from run_library import LIBRARY, PROGRAMS, build
+
+from pagelens.machine.detect.system import System
+from pagelens.place.plan import Plan, PlannedObject, write_plan
+from pagelens.run.tiers import Tiers, find_tiers
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+MESH = MIB >> 12  # pages
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each object is allocated by a function of its name."""
+    return build(PROGRAMS / "planned.cpp", tmp_path_factory.mktemp("planned") / "planned", compiler="g++")
+
+
+@pytest.fixture
+def run_planned(pagelens: Run, tmp_path: Path) -> Callable[..., tuple[dict[str, str], dict[str, Any], str]]:
+    """Runs the program by a plan: what it says of its objects, its report's plan, and stderr."""
+
+    def run(
+        plan: Plan, program: Path, *words: str, options: tuple[str, ...] = ()
+    ) -> tuple[dict[str, str], dict[str, Any], str]:
+        write_plan(plan, tmp_path / "plan.toml")
+        some = ("run", "--plan", "plan.toml", "--fast-node", "0", "--json", "-o", "report.json", *options)
+        done = pagelens(*some, "--", program, *words, env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+        assert done.returncode == 0, done.stderr
+        said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        report = json.loads((tmp_path / "report.json").read_text())
+        return said, report["plan"], done.stderr
+
+    return run
+
+
+def bound(line: str) -> list[tuple[int, bool]]:
+    """Runs of pages: how many, and whether they are bound."""
+    return [(int(count), policy != "default") for count, policy in re.findall(r"(\d+) x (\S+) on 0", line)]
+
+
+def test_blocks_of_all_functions_lie_where_planned_and_no_others(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    names = {"mesh": "take_mesh", "zeroed": "take_zeroed", "new": "take_new", "aligned": "take_aligned",
+             "grown": "grow"}  # fmt: skip
+    objects = [planned(name, *returns(program, function)[:1]) for name, function in names.items()]
+    said, plan, stderr = run_planned(plan_of(program, *objects), program, *names, "other")
+    for name in names:
+        pages = sum(count for count, _ in bound(said[name]))
+        assert bound(said[name]) == [(pages, True)], (name, said[name])
+        assert pages >= MESH
+    assert bound(said["other"]) == [(MESH, False)]
+    assert stderr == ""
+    assert [one["blocks"] for one in plan["objects"]] == [1] * len(names)
+    assert plan["peak_fast_bytes"] == len(names) * MIB
+    for one in plan["objects"]:
+        assert one["to_be_fast"] == {"fast_bytes": MIB, "slow_bytes": 0, "untouched_bytes": 0}
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
+def test_of_a_share_the_first_pages_are_bound(
+    run_planned: Callable[..., Any], program: Path, share: float
+) -> None:
+    mesh = planned("mesh", *returns(program, "take_mesh"), share=share)
+    table = planned_variable("table", f"{program.name}!table", share=share)
+    said, plan, _ = run_planned(plan_of(program, mesh, table), program, "mesh", "table")
+    pages = round(share * MESH)
+    assert bound(said["mesh"]) == [(pages, True), (MESH - pages, False)]
+    (first, is_bound), (_, other) = bound(said["table"])
+    assert first == pytest.approx(share * 128, abs=1.5)  # without what it shares with its neighbours
+    assert (is_bound, other) == (True, False)
+    assert plan["objects"][0]["others"]["fast_bytes"] == (MESH - pages) << 12  # of this machine's one node
+
+
+def test_a_site_is_told_from_another_by_who_calls(run_planned: Callable[..., Any], program: Path) -> None:
+    (innermost,), (wrapping,) = returns(program, "take_mesh"), returns(program, "wrapper")
+    (second,) = returns(program, "take_in_second")
+    said, plan, _ = run_planned(
+        plan_of(program, planned("second", innermost, wrapping, second)), program, "first", "second", "mesh"
+    )
+    assert bound(said["second"]) == [(MESH, True)]
+    assert bound(said["first"]) == bound(said["mesh"]) == [(MESH, False)]
+    # All blocks of the function, but those of one caller.
+    slow = planned("first", innermost, wrapping, *returns(program, "take_in_first"), tier="slow")
+    said, plan, _ = run_planned(
+        plan_of(program, planned("all", innermost), slow), program, "first", "second", "mesh"
+    )
+    assert bound(said["second"]) == bound(said["mesh"]) == [(MESH, True)]
+    assert bound(said["first"]) == [(MESH, False)]
+    assert [one["blocks"] for one in plan["objects"]] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "pages", [(), ("--pages", "thp"), ("--pages", "2m"), ("--stagger", "--period", "4KiB")]
+)
+def test_small_blocks_are_pooled_and_keep_what_is_written(
+    run_planned: Callable[..., Any], program: Path, pages: tuple[str, ...]
+) -> None:
+    rows = planned("rows", *returns(program, "take_row"))
+    new = planned("new-rows", *returns(program, "take_new_row"), share=0.5)
+    mesh = planned("mesh", *returns(program, "take_mesh"), share=0.5)
+    words = ("rows", "new-rows", "threads", "fork", "mesh", "steps")
+    said, plan, stderr = run_planned(plan_of(program, rows, new, mesh), program, *words, options=pages)
+    assert said["rows"] == "100 of 100 fast, 0 wrong"
+    fast = int(said["new-rows"].split()[0])
+    assert 30 <= fast <= 70  # every other block
+    assert said["new-rows"].endswith("0 wrong")
+    assert (said["threads"], said["fork"]) == ("done", "0")
+    for line in (said["child"], said["mesh"]):
+        (first, is_bound), (second, other) = bound(line)
+        assert (first + second, is_bound, other) == (MESH, True, False)
+        assert first - MESH // 2 in ((-1, 0) if "--stagger" in pages else (0,))  # it may begin within a page
+    by_name = {one["name"]: one for one in plan["objects"]}
+    assert by_name["rows"]["pooled_blocks"] == by_name["rows"]["blocks"] == 4000 + 1334 + 160_000
+    assert by_name["rows"]["short_bytes"] == 0
+    assert by_name["mesh"]["blocks"] == 102  # and the child's are the child's
+    assert by_name["mesh"]["peak_bytes"] <= 3 * MIB
+    assert "2 MiB are free" not in stderr  # planned blocks ask for nothing of the pool
+
+
+def test_no_more_than_the_capacity_is_used_at_a_time(run_planned: Callable[..., Any], program: Path) -> None:
+    plan = plan_of(
+        program,
+        planned("mesh", *returns(program, "take_mesh")),
+        planned("rows", *returns(program, "take_row")),
+        capacity=MIB + (MIB >> 1),
+    )
+    said, report, _ = run_planned(plan, program, "mesh", "first", "steps", "rows")
+    assert bound(said["mesh"]) == [(MESH, True)]
+    assert bound(said["first"]) == [(MESH // 2, True), (MESH // 2, False)]
+    assert said["rows"] == "0 of 100 fast, 0 wrong"
+    assert report["peak_fast_bytes"] == plan.capacity
+    mesh, rows = report["objects"]
+    assert mesh["short_bytes"] == MIB // 2 + 100 * MIB
+    assert rows["blocks"] == 0
+    assert rows["short_bytes"] > 0
+
+
+def test_what_time_steps_free_is_there_for_the_next_ones(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    objects = (planned("mesh", *returns(program, "take_mesh")), planned("new", *returns(program, "take_new")))
+    said, report, _ = run_planned(plan_of(program, *objects, capacity=MIB), program, "steps", "new")
+    assert bound(said["new"])[-1] == (MESH, True)  # what the steps kept has made room
+    assert [one["short_bytes"] for one in report["objects"]] == [0, 0]
+
+
+def test_another_build_is_found_by_its_symbols(run_planned: Callable[..., Any], program: Path) -> None:
+    inner = f"{program.name}!take_mesh+0x999"
+    objects = (
+        planned("mesh", inner, f"{program.name}!main+0x7", size=5),
+        planned("larger", inner, f"{program.name}!main+0x70", share=0.5, size=7),
+        planned("gone", f"{program.name}!take_gone+0x1"),
+        planned("nameless", f"{program.name}+0x1234"),
+        planned("clone", f"{program.name}!take_other.constprop.0+0x4"),
+        planned_variable("no table", f"{program.name}!no_table"),
+    )
+    said, report, stderr = run_planned(
+        plan_of(program, *objects, build_id="ab12"), program, "mesh", "other", "new"
+    )
+    assert bound(said["mesh"]) == [(MESH // 2, True), (MESH // 2, False)]
+    assert bound(said["other"]) == [(MESH, True)]
+    assert bound(said["new"])[-1] == (MESH, False)
+    assert [one["blocks"] for one in report["objects"]] == [0, 1, 0, 0, 1, 0]
+    assert stderr.splitlines() == [
+        "pagelens run: --plan: planned is another build than the plan's; "
+        "its sites are found by symbols alone",
+        "pagelens run: --plan: not in the program: planned!take_gone, planned!+0x1234, planned!no_table; "
+        "3 objects ('gone', ...) are left slow",
+        "pagelens run: --plan: 1 sites are those of another in this build ('mesh' as 'larger'); "
+        "the one of most bytes decides",
+    ]
+
+
+def test_a_library_of_the_program_has_its_sites_too(run_planned: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mesh.c").write_text(
+        "#include <stdlib.h>\nchar *mesh(void) { char *volatile block = malloc(1 << 20); return block; }\n"
+    )
+    (tmp_path / "app.c").write_text("""
+        #include <stdio.h>
+        #include <string.h>
+        char *mesh(void);
+        int main(void) { char *block = mesh(); memset(block, 1, 1 << 20); return block[5] - 1; }
+    """)
+    library = build(tmp_path / "mesh.c", tmp_path / "libmesh.so.1", "-shared", "-fPIC")
+    linked = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    app = build(tmp_path / "app.c", tmp_path / "app", *linked)
+    site = planned("mesh", *returns(library, "mesh"), *returns(app, "main", "mesh"))
+    plan = plan_of(app, site)
+    both = plan.model_copy(update={"modules": [*plan.modules, *plan_of(library).modules]})
+    _, report, stderr = run_planned(both, app)
+    assert stderr == ""
+    assert report["objects"][0]["to_be_fast"]["fast_bytes"] == MIB
+
+
+def test_ten_thousand_sites_are_run(run_planned: Callable[..., Any], program: Path) -> None:
+    last = returns(program, "take_mesh")
+    main = returns(program, "main")
+    objects = [planned(f"object {i}", f"{program.name}+{i:#x}", *main[:15]) for i in range(10_000)]
+    plan = plan_of(program, *objects, planned("mesh", *last))
+    said, report, _ = run_planned(plan, program, "mesh", "new")
+    assert bound(said["mesh"]) == [(MESH, True)]
+    assert len(report["objects"]) == 10_001
+    assert report["objects"][-1]["blocks"] == 1
+
+
+def test_the_report_in_words(pagelens: Run, program: Path, tmp_path: Path) -> None:
+    write_plan(
+        plan_of(program, planned("mesh", *returns(program, "take_mesh"), share=0.5)), tmp_path / "p.toml"
+    )
+    done = pagelens("run", "--plan", "p.toml", "--fast-node", "0", "--report", "--", program, "mesh")
+    lines = done.stderr.splitlines()
+    assert "  plan: 1 of 1 objects had blocks; at the peak 512 KiB of 64 MiB of fast memory" in lines
+    assert (
+        "  mesh: 1 blocks, 1.0 MiB at the peak; 50% of its pages were to be fast, 100% were" in lines
+    )  # this machine has one node
+
+
+LINES = {
+    "no node": ([], "no NUMA node here is known to be faster than the others; --fast-node N names one"),
+    "not of it": (
+        ["--fast-node", "0"],
+        "nothing of it is in true (it is of planned); the program runs without",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_what_cannot_be_had_is_a_line_and_the_program_runs(
+    pagelens: Run, program: Path, tmp_path: Path, case: str
+) -> None:
+    if case == "no node" and find_tiers(System()) is not None:
+        pytest.skip("this machine has a fast node")
+    words, says = LINES[case]
+    plan = plan_of(program, planned("mesh", *returns(program, "take_mesh")), build_id="00")
+    write_plan(plan, tmp_path / "plan.toml")
+    what = ["/bin/true"] if case == "not of it" else ["/bin/echo", "done"]
+    done = pagelens("run", "--plan", "plan.toml", *words, "--", *what)
+    assert (done.returncode, done.stdout) == (0, "" if case == "not of it" else "done\n")
+    assert says in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--plan none.toml --fast-node 0", ["--plan", "none.toml", "cannot read"]),
+        ("--plan plan.toml --fast-node 999", ["--fast-node 999", "no such node", "here: 0"]),
+        ("--plan plan.toml --fast-node 0 --slow-node 0", ["--slow-node 0", "is the fast node, too"]),
+        ("--pages thp --fast-node 0", ["--fast-node 0", "is of --plan"]),
+        ("--pages thp --slow-node 0", ["--slow-node 0", "is of --plan"]),
+        ("--plan plan.toml --frames best --cache 4MiB", ["--plan and --frames best"]),
+        ("--plan large.toml --fast-node 0", ["capacity 8 TiB", "node 0 has", "plan for at most that much"]),
+        ("--plan bad.toml --fast-node 0", ["bad.toml:1", "unknown key 'formt'", "did you mean format"]),
+    ],
+)
+def test_wrong_words_are_one_line(
+    in_process: Run, program: Path, tmp_path: Path, words: str, says: list[str]
+) -> None:
+    plan = plan_of(program, planned("mesh", *returns(program, "take_mesh")))
+    write_plan(plan, tmp_path / "plan.toml")
+    write_plan(plan.model_copy(update={"capacity": 8 << 40}), tmp_path / "large.toml")
+    (tmp_path / "bad.toml").write_text("formt = 1\n")
+    done = in_process("run", *words.split(), "--", program)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert all(word in done.stderr for word in says), done.stderr
+
+
+def test_a_damaged_file_is_a_line_and_the_program_runs(
+    run_planned: Callable[..., Any], program: Path, tmp_path: Path
+) -> None:
+    """As the library finds it: cut at every place, and with every byte of its tables changed."""
+    run_planned(plan_of(program, planned("mesh", *returns(program, "take_mesh"))), program)
+    (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
+    good, lines = handed.read_bytes(), 0
+    damaged = [good[:cut] for cut in range(0, len(good), 40)]
+    damaged += [good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :] for at in range(0, len(good), 7)]
+    for content in damaged:
+        handed.write_bytes(content)
+        done = subprocess.run(
+            [program, "mesh"],
+            env={"LD_PRELOAD": str(LIBRARY), "PAGELENS_RUN": "pages=4k", "PAGELENS_PLAN": str(handed)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("mesh: ")
+        lines += "is damaged; the program runs without it" in done.stderr
+    assert lines > len(good) // 40
+
+
+def trees(tmp_path: Path, name: str, **changed: str) -> Tiers | None:
+    files = read_tree(name) | {path: text.encode() for path, text in changed.items()}
+    return find_tiers(lay_out(files, tmp_path))
+
+
+def test_the_fast_node_is_what_the_kernel_says(tmp_path: Path) -> None:
+    knl = trees(tmp_path / "knl", "knl-flat")
+    assert knl == Tiers((1,), (), 16514780 << 10)
+    cxl = trees(tmp_path / "cxl", "genoa-cxl")
+    assert cxl is not None
+    assert (cxl.fast, cxl.slow) == ((0,), (1,))  # memory on CXL is slower than the processors' own
+    for name in ("guest-genoa", "knl-cache", "two-socket-8160"):
+        assert trees(tmp_path / name, name) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "tiers"),
+    [((100, 400), ((1,), ())), ((400, 100), ((0,), (1,))), ((100, 100), None), ((100, None), None)],
+)
+def test_of_a_made_tree_the_faster_kind_is_fast(
+    tmp_path: Path, rates: tuple[int, int | None], tiers: tuple[tuple[int, ...], tuple[int, ...]] | None
+) -> None:
+    files = {}
+    for node, (rate, cpus) in enumerate(zip(rates, ("0-3", ""), strict=True)):
+        folder = f"sys/devices/system/node/node{node}"
+        files[f"{folder}/meminfo"] = f"Node {node} MemTotal:       16777216 kB\n".encode()
+        files[f"{folder}/cpulist"] = f"{cpus}\n".encode()
+        if rate is not None:
+            files[f"{folder}/access0/initiators/read_bandwidth"] = f"{rate}\n".encode()
+    found = find_tiers(lay_out(files, tmp_path))
+    assert found == (None if tiers is None else Tiers(*tiers, 16 << 30))
+
+
+def test_objects_of_the_plan_are_of_the_model() -> None:
+    """What these tests construct without checks is what a file states."""
+    assert PlannedObject(
+        name="x",
+        site=["a!b+0x1"],
+        bytes="1MiB",
+        tier="fast",
+        phases=[],  # type: ignore[arg-type]
+    ) == planned("x", "a!b+0x1")
