@@ -13,6 +13,7 @@
 #include "core/frames/philox.hpp"
 #include "probes/clock.hpp"
 #include "probes/failure.hpp"
+#include "probes/stop.hpp"
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
@@ -122,6 +123,7 @@ DgemmResult dgemm(const Memory& memory, std::size_t n, std::size_t offset_bytes,
     const bool threads_set = set_threads(blas, cpus.size());
     std::vector<double> seconds(repeats);
     for (double& each : seconds) {
+        check_stop();
         const std::int64_t begin = now_ns();
         multiply();
         each = static_cast<double>(now_ns() - begin) * 1e-9;

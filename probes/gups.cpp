@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "probes/stop.hpp"
+
 namespace pagelens::probes {
 namespace {
 
@@ -26,6 +28,7 @@ std::uint64_t squared(std::uint64_t r) {
 }
 
 constexpr std::size_t registers = 128;
+constexpr std::uint64_t rounds_between_looks = 1 << 13;  // a million updates, some 10 ms
 
 // Calls update(number) for all: by a register for each of 128 parts of the sequence as HPCC's code
 // has it, for of one register alone each word lies at twice the place of the word before. The words
@@ -37,6 +40,7 @@ void run(std::span<const std::uint64_t> table, std::uint64_t first, std::uint64_
     std::array<std::uint64_t, registers> now, after;
     for (std::size_t r = 0; r < registers; ++r) now[r] = gups_number(first + r * rounds + 1);
     for (std::uint64_t round = 0; round < rounds; ++round) {
+        if (round % rounds_between_looks == 0 && stop_requested()) return;
         for (std::size_t r = 0; r < registers; ++r) after[r] = next(now[r]);
         for (std::size_t r = 0; r < registers; ++r) {
             __builtin_prefetch(&table[after[r] & (table.size() - 1)], 1);
@@ -118,6 +122,7 @@ GupsResult gups(const Memory& memory, std::size_t table_bytes, std::uint64_t upd
         for (std::size_t i = begin; i < end; ++i) wrong += table[i] != i;
         errors += wrong;
     });
+    check_stop();
     const bool official =
         of_half_the_memory(table_bytes) && updates == 4 * words && errors <= words / 100;
     return {times.slowest()[0], updates, errors, official};

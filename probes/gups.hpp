@@ -48,7 +48,7 @@ Member::Part gups_part(const Member& member, std::uint64_t updates);
 
 // Makes the updates first + 1 .. first + updates of the sequence (a multiple of 128), 128 numbers
 // at a time; the table's size is a power of two. Where several threads update it, `exact` ones are
-// atomic; others may lose an update, as HPCC's do.
+// atomic; others may lose an update, as HPCC's do. Ends early where a stop is requested.
 void gups_update(std::span<std::uint64_t> table, std::uint64_t first, std::uint64_t updates,
                  bool exact);
 

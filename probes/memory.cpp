@@ -10,6 +10,7 @@
 
 #include "probes/failure.hpp"
 #include "probes/frames.hpp"
+#include "probes/stop.hpp"
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
@@ -44,6 +45,7 @@ Memory::Memory(std::size_t bytes, Pages pages, std::span<const int> cpus,
                 if (failed != 0) error = failed;
             }
         });
+        check_stop();
         if (error != 0) {
             throw Failure(error, "pages: only part of " + std::to_string(bytes) +
                                      " bytes could be had on these processors' NUMA nodes");

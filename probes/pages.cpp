@@ -15,6 +15,7 @@
 
 #include "probes/available.hpp"
 #include "probes/failure.hpp"
+#include "probes/stop.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // linux/mman.h from 5.14 on
@@ -25,6 +26,7 @@ namespace {
 
 constexpr std::size_t small_bytes = 4096, large_bytes = std::size_t{2} << 20,
                       huge_bytes = std::size_t{1} << 30;
+constexpr std::size_t populated_at_once = huge_bytes;  // then it is asked whether to stop
 
 std::string pool_of(Pages pages) {
     return "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(unit_bytes(pages) / 1024) + "kB/";
@@ -109,8 +111,14 @@ Mapping map_pages(std::size_t bytes, Pages pages) {
 }
 
 int populate(std::byte* address, std::size_t bytes, Pages pages) {
-    if (bytes == 0 || madvise(address, bytes, MADV_POPULATE_WRITE) == 0) return 0;
-    return errno == EINVAL ? write_to_each(address, bytes, pages) : errno;
+    for (std::size_t at = 0; at < bytes; at += populated_at_once) {
+        if (stop_requested()) return ECANCELED;
+        const std::size_t part = std::min(populated_at_once, bytes - at);
+        if (madvise(address + at, part, MADV_POPULATE_WRITE) == 0) continue;
+        const int error = errno == EINVAL ? write_to_each(address + at, part, pages) : errno;
+        if (error != 0) return error;
+    }
+    return 0;
 }
 
 int write_to_each(std::byte* address, std::size_t bytes, Pages pages) {

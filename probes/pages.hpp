@@ -37,6 +37,7 @@ Mapping map_pages(std::size_t bytes, Pages pages);
 
 // Has the kernel give frames to all pages of the range (whole pages), for the calling thread's NUMA
 // node. The errno, or 0: a pool that is empty for this thread is an error here, not a signal later.
+// ECANCELED: a stop was requested (probes/stop.hpp), and part of the pages have none.
 int populate(std::byte* address, std::size_t bytes, Pages pages);
 
 // What populate does on a kernel before 5.14, which has no MADV_POPULATE_WRITE: reads a zero into

@@ -11,6 +11,7 @@
 
 #include "probes/clock.hpp"
 #include "probes/failure.hpp"
+#include "probes/stop.hpp"
 
 namespace pagelens::probes {
 
@@ -134,14 +135,19 @@ Times timed(std::span<const int> cpus, std::size_t repeats,
             const std::function<void(const Member&)>& work) {
     if (repeats == 0) throw std::invalid_argument("repeats: 0; at least 1");
     Times times(cpus.size(), repeats);
+    // The first thread decides for all, before they meet: the repetition before which they leave.
+    std::atomic<std::size_t> last{repeats};
     run_pinned(cpus, [&](const Member& member) {
         for (std::size_t repeat = 0; repeat < repeats; ++repeat) {
+            if (member.index == 0 && stop_requested()) last = repeat;
             member.barrier.wait();
+            if (repeat >= last) return;
             const std::int64_t begin = now_ns();
             work(member);
             times.set(member.index, repeat, begin, now_ns());
         }
     });
+    check_stop();
     return times;
 }
 

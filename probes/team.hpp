@@ -78,7 +78,8 @@ class Times {
 };
 
 // Repeats work(member) in pinned threads; before each repetition all threads meet.
-// std::invalid_argument as run_pinned, and where repeats is 0.
+// std::invalid_argument as run_pinned, and where repeats is 0. Stopped (probes/stop.hpp): soon
+// after it was asked for, between repetitions.
 Times timed(std::span<const int> cpus, std::size_t repeats,
             const std::function<void(const Member&)>& work);
 

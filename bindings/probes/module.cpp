@@ -4,6 +4,7 @@
 
 #include "bindings/probes/register.hpp"
 #include "probes/failure.hpp"
+#include "probes/stop.hpp"
 
 namespace {
 
@@ -30,6 +31,11 @@ NB_MODULE(_probes, m) {
         "OSError with its errno; both say what to do in one line. A Memory serves one call at a "
         "time: others wait. `most_...` and `least_...` are the limits of arguments. Times are "
         "seconds by CLOCK_MONOTONIC_RAW.";
+    nanobind::exception<pagelens::probes::Stopped>(m, "Stopped");
+    m.def(
+        "request_stop", &pagelens::probes::request_stop, nanobind::arg("stop"),
+        "While true, calls in other threads end soon, and later ones at once, by Stopped: between "
+        "repetitions, while memory is populated, or in the midst of random updates.");
     pagelens::register_probe_memory(m);
     pagelens::register_stream(m);
     pagelens::register_latency(m);

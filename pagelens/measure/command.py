@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -307,9 +308,20 @@ def _room(plan: Plan, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]
     return overlapped, min(_BALLAST * size, left) if stir else 0
 
 
+class _Stop(Event):
+    """Ends kernels, too, and the mapping of memory, soon after it is set."""
+
+    def set(self) -> None:
+        super().set()
+        _probes.request_stop(True)
+
+
 def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:
-    """Whole trials, and whether Ctrl-C ended them."""
-    stop = Event()
+    """Whole trials, and whether Ctrl-C ended them.
+
+    They are made by a thread of their own: while a kernel runs in the main one, no signal would be handled.
+    """
+    stop = _Stop()
     done: list[Trial] = []
     total = setup.trials * len(setup.pages)
     at_a_time = (2 if setup.overlapped else 1) * setup.memory_bytes
@@ -319,10 +331,16 @@ def _run(setup: Setup, quiet: bool) -> tuple[list[Trial], bool]:
         ctrl_c_sets(stop, signal.SIGTERM),  # a job that is cancelled gives its pools back, too
         reserved(setup.pages, at_a_time, wished),
         progress_bar(quiet, "trials") as progress,
+        ThreadPoolExecutor(1, thread_name_prefix="pagelens-trials") as thread,
     ):
-        for trial in run_trials(setup, stop.is_set):
-            done.append(trial)
-            progress(len(done), total)
+
+        def run() -> None:
+            for trial in run_trials(setup, stop.is_set):
+                done.append(trial)
+                progress(len(done), total)
+
+        _probes.request_stop(False)
+        thread.submit(run).result()
         stopped = stop.is_set()
     if not done:
         raise Interrupted("stopped before the first trial was complete")

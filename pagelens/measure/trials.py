@@ -83,10 +83,6 @@ class Setup:
     counted: Callable[[Callable[[], Floats]], tuple[Floats, Counters]]  # runs it with the counters on
 
 
-class _Stopped(Exception):
-    """In the middle of a trial."""
-
-
 class _Run:
     """What the trials of a run share."""
 
@@ -110,7 +106,7 @@ class _Run:
 
     def _timed(self, point: Point, memory: _probes.Memory) -> tuple[Floats, Counters]:
         if self.stopped():
-            raise _Stopped
+            raise _probes.Stopped
         try:
             return self.setup.counted(partial(point.run, memory))
         except (ValueError, OSError) as error:
@@ -153,7 +149,7 @@ def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
 
 
 def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
-    """Each as it is complete; ends early, with whole trials only, once `stopped` says so."""
+    """Each as it is complete; ends early, with whole trials only, once `stopped` says so, or a kernel."""
     run = _Run(setup, stopped)
     open_trials: list[_Open] = []
     frames: dict[str, list[NDArray[np.uint64]]] = {page.name: [] for page in setup.pages}
@@ -170,7 +166,7 @@ def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
         for trial in open_trials:
             trial.visit()
             yield open_trials.pop(0).close()
-    except _Stopped:
+    except _probes.Stopped:
         return
     finally:
         for trial in open_trials:

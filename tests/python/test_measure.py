@@ -406,6 +406,41 @@ def test_blocks_within_pages_are_not_predicted_and_it_is_said(
         assert any("a --block in multiples of 4KiB, such as 976KiB" in note for note in found["notes"])
 
 
+IN_A_POINT = """
+import os, signal, sys
+from pagelens import _probes
+from pagelens.cli import main
+
+real, calls = _probes.gups, []
+
+
+def gups(memory, table, updates, cpus):
+    calls.append(table)
+    if len(calls) > 3:  # one trial is complete, and the visit that begins would take for ever
+        os.kill(os.getpid(), signal.SIGINT)
+        updates = 1 << 60
+    return real(memory, table, updates, cpus)
+
+
+_probes.gups = gups
+words = "gups --table 64KiB --trials 5 --repeats 1 --retries 0 -o out".split()
+sys.argv = ["pagelens", "measure", *words]
+main()
+"""
+
+
+def test_ctrl_c_in_the_midst_of_a_point_leaves_whole_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IN_A_POINT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "stopped after 1 of 5 trials, which are kept" in done.stderr
+    found = json.loads((tmp_path / "out/measure.json").read_text())
+    assert found["interrupted"]
+    assert len(found["trials"]) == 1
+    assert pl.read_parquet(tmp_path / "out/visits.parquet").height == 2
+    assert not list(tmp_path.rglob("*.partial"))
+
+
 @pytest.mark.skipif(not ROOT, reason="changes to another user")
 def test_without_rights(tmp_path: Path) -> None:
     """As in a container: no frames, no pools, nothing but the measurement."""

@@ -4,6 +4,8 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from pagelens import _probes
 from pagelens._probes import Isa, Memory, Order, Pages, Stores, StreamKernel
 
-CPUS = sorted(os.sched_getaffinity(0))[:1]
+ALL = sorted(os.sched_getaffinity(0))
+CPUS = ALL[:1]
 MIB = 1 << 20
 
 
@@ -109,3 +112,35 @@ def test_results_come_as_arrays(memory: Memory):
     assert sums.seconds.shape == (3, len(CPUS))
     assert _probes.latency(memory, MIB, 64, 100, 2, CPUS[0], 1).ok
     assert not _probes.gups(memory, MIB, 1024, CPUS).official
+
+
+@pytest.fixture
+def stop() -> Iterator[Callable[[bool], None]]:
+    yield _probes.request_stop
+    _probes.request_stop(False)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda memory: _probes.gups(memory, MIB, 1 << 60, ALL),  # for years
+        lambda memory: _probes.l2sum(memory, 4096, 4096, 1000, 20_000_000, ALL, Isa.sse2),  # for hours
+    ],
+    ids=["random updates", "repetitions"],
+)
+def test_another_thread_stops_a_kernel(
+    memory: Memory, work: Callable[[Memory], object], stop: Callable[[bool], None]
+):
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(work, memory)
+        stop(True)
+        with pytest.raises(_probes.Stopped):
+            done.result()
+    stop(False)
+    assert _probes.gups(memory, MIB, 128, ALL).updates == 128
+
+
+def test_no_memory_is_populated_where_a_stop_is_asked_for(stop: Callable[[bool], None]):
+    stop(True)
+    with pytest.raises(_probes.Stopped):
+        Memory(MIB, Pages.small, ALL, [0])
