@@ -37,7 +37,7 @@ EXAMPLES = """Examples:
 
   pagelens measure stream --trials 50
 
-  pagelens measure stream --n 2000000 --offset 0:32768:512 --kernels triad --trials 5
+  pagelens measure stream --n 2000896 --offset 0:32768:512 --kernels triad --trials 5
 
   pagelens measure latency --page-size 4k,2m
 
@@ -219,6 +219,10 @@ def measure(
         done, interrupted = _run(setup, quiet)
         notes += [*plan.remarks(), *_notes(done, counters)]
         wanted = predict if predict is not None else len(plan.points) <= MOST_PREDICTED
+        if predict is None and not wanted and done[0].frames.size:
+            notes.append(
+                f"Not predicted: {len(plan.points)} points, each a replay a trial; --predict asks for it."
+            )
         models = _models(plan, notes) if wanted and done[0].frames.size and not interrupted else []
         if None in models and plan.unpredicted:
             notes.append(f"Not predicted: {plan.unpredicted}.")

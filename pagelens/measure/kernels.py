@@ -86,7 +86,8 @@ class Plan:
 
 def stream(s: Settings) -> Plan:
     """STREAM's kernels at each OFFSET."""
-    n = s.n or max(2_000_000, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
+    # In whole pages, as the model wants them; STREAM's own least is 2,000,000.
+    n = s.n or max(2_000_896, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
     if n < 512:
         raise UsageError(f"--n {n}: at least 512 doubles an array")
     offsets = _numbers(s.offset or "0", "--offset", lambda text: _whole(text, "--offset"))

@@ -18,6 +18,7 @@ from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.measure.kernels import Model
 from pagelens.measure.pages import PageSize
+from pagelens.units import format_binary_size
 
 _NAME = "measured"
 _SPARE = 1 << 16  # frames above the highest one that was given: page tables lie there
@@ -35,9 +36,10 @@ def predicted_seconds(
     """
     highest = max(int(of_trial.max()) for of_trial in frames)
     if machine.dram is not None and (highest + 1) * FRAME_BYTES > machine.dram.size:
+        own, end = (format_binary_size(size) for size in (machine.dram.size, (highest + 1) * FRAME_BYTES))
         raise UsageError(
-            f"--machine {machine.name}: frame {highest:#x} lies beyond the memory that its banks are of; "
-            "if it is this machine, bind to its first socket (numactl --membind=0)"
+            f"--machine {machine.name}: its banks are of one socket's {own}, and frames lie up to {end}; to "
+            "stay on the first socket: numactl --cpunodebind=0 --membind=0 pagelens measure ..."
         )
     order = page.bytes.bit_length() - 1 - 12
     small = [of_trial.astype(np.uint32) for of_trial in frames]

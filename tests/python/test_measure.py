@@ -208,7 +208,9 @@ def test_predicted_on_the_frames_of_a_trial() -> None:
     model = Model(workload, "sum", 1.0)
     fast, slow = predicted_seconds(machine, model, SMALL, [spread, crowded], 1)
     assert slow > 1.2 * fast
-    with pytest.raises(UsageError, match="beyond the memory that its banks are of"):
+    with pytest.raises(
+        UsageError, match=r"its banks are of one socket.* frames lie up to 1 TiB; .* numactl --cpunodebind=0"
+    ):
         predicted_seconds(machine, model, SMALL, [spread + (1 << 28)], 1)
 
 
@@ -336,6 +338,20 @@ def test_the_command(
         pages = frames.filter(pl.col("trial") == 0)["pages"].sum()
         assert pages * 4096 >= found["memory_bytes"]
     assert (tmp_path / f"pagelens-out/measure-{kernel}/figure.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel shows frames to root only")
+def test_a_long_sweep_is_predicted_where_it_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ("--trials", "1", "--repeats", "1", "--retries", "0", "--json")
+    words = ("stream", "--n", "1024", "--offset", "0:8704:512", "--kernels", "copy", *quick)
+    for named, expected in (((), True), (("--no-predict",), False)):
+        status, out, err = run_here(capfd, monkeypatch, *words, *named)
+        assert status == 0, err
+        note = "Not predicted: 18 points, each a replay a trial; --predict asks for it."
+        assert (note in json.loads(out)["notes"]) == expected
 
 
 def test_dgemm_by_the_installed_blas(
@@ -507,4 +523,5 @@ def test_each_kernel_has_its_settings() -> None:
     assert set(KERNELS) == {"stream", "latency", "gups", "l2sum", "dgemm", "cg", "conflict"}
     assert parse_page_sizes("2m, 4K,2m") == [PAGE_SIZES["2m"], PAGE_SIZES["4k"]]
     plan = KERNELS["stream"][0](BARE)
+    assert None not in plan.models()  # by default all can be predicted
     assert plan.figure(16e9, np.array([2.0])).tolist() == [8.0]
