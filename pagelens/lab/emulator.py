@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -31,11 +32,14 @@ class Hardware:
     nodes: int = 1  # NUMA nodes, each with an equal share of memory and processors
     cpus: int = 1  # at least one a node
     cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
+    fast_bytes: int = 0  # of the memory, in a last node without processors, which the firmware calls faster
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 8:
             raise UsageError(f"--numa {self.nodes}: from 1 to 8 nodes")
-        if self.memory_bytes < FEWEST_BYTES or self.memory_bytes % (_ALIGNMENT * self.nodes):
+        if self.fast_bytes and (self.fast_bytes % _ALIGNMENT or self.cache_bytes):
+            raise UsageError("fast node: a multiple of 2 MiB, and no memory-side cache beside it")
+        if self._slow_bytes < FEWEST_BYTES or self._slow_bytes % (_ALIGNMENT * self.nodes):
             least = f"{FEWEST_BYTES >> 20}MiB"
             raise UsageError(
                 f"--memory {self.memory_bytes >> 20}MiB: at least {least}, a multiple of 2 MiB for each node"
@@ -44,8 +48,19 @@ class Hardware:
     @property
     def node_begins(self) -> list[int]:
         """The first frame of each node."""
-        share = self.memory_bytes // self.nodes
-        return [self._address(node * share) // _FRAME_BYTES for node in range(self.nodes)]
+        return [
+            self._address(place) // _FRAME_BYTES
+            for place in itertools.accumulate(self._sizes[:-1], initial=0)
+        ]
+
+    @property
+    def _slow_bytes(self) -> int:
+        return self.memory_bytes - self.fast_bytes
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Bytes of each node."""
+        return [self._slow_bytes // self.nodes] * self.nodes + ([self.fast_bytes] if self.fast_bytes else [])
 
     @property
     def frames_end(self) -> int:
@@ -59,18 +74,30 @@ class Hardware:
     def options(self) -> list[str]:
         """What QEMU has to be told of it."""
         cpus = max(self.cpus, self.nodes)
-        machine = "pc,usb=off,hmat=on" if self.cache_bytes else "pc,usb=off"
+        machine = "pc,usb=off,hmat=on" if self.cache_bytes or self.fast_bytes else "pc,usb=off"
         words = ["-machine", machine, "-cpu", _CPU, "-smp", f"{cpus},sockets={cpus}"]
         words += ["-m", f"{self.memory_bytes >> 20}M"]
-        if self.nodes == 1 and not self.cache_bytes:
+        if self.nodes == 1 and not self.cache_bytes and not self.fast_bytes:
             return words
-        for node in range(self.nodes):
-            size = (self.memory_bytes // self.nodes) >> 20
+        for node, size in enumerate(self._sizes):
             first, last = (cpus * at // self.nodes for at in (node, node + 1))
-            words += ["-object", f"memory-backend-ram,id=memory{node},size={size}M"]
-            words += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last - 1}"]
+            near = f"cpus={first}-{last - 1}" if node < self.nodes else "initiator=0"
+            words += ["-object", f"memory-backend-ram,id=memory{node},size={size >> 20}M"]
+            words += ["-numa", f"node,nodeid={node},memdev=memory{node},{near}"]
+        if self.fast_bytes:
+            words += [word for node in range(self.nodes) for word in self._speed_options(node)]
         if self.cache_bytes:
             words += [word for node in range(self.nodes) for word in self._cache_options(node)]
+        return words
+
+    def _speed_options(self, initiator: int) -> list[str]:
+        """What a node's processors have of each memory, in ACPI's HMAT; QEMU times nothing by it."""
+        words = []
+        for target in range(len(self._sizes)):
+            path = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory"
+            rate = "400G" if target == self.nodes else "100G"
+            words += ["-numa", f"{path},data-type=access-latency,latency=100"]
+            words += ["-numa", f"{path},data-type=access-bandwidth,bandwidth={rate}"]
         return words
 
     def _cache_options(self, node: int) -> list[str]:

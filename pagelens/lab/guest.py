@@ -64,7 +64,8 @@ class Guest:
     `files` are put into the guest's root by absolute name: bytes, text, or a file of this machine; an
     Initramfs is taken with all it holds. `append` is added to the kernel's command line, `plugin` is QEMU's
     option of that name; `described_cache` is what the firmware says of the memory-side cache in front of each
-    node, in bytes; a command may take `limit_s` of the emulator's processor time. Raises UsageError, or
+    node, in bytes; `fast` bytes of the memory are in a last node without processors, which the firmware calls
+    the fastest; a command may take `limit_s` of the emulator's processor time. Raises UsageError, or
     GuestFailure with the console's last lines if the guest does not come up.
     """
 
@@ -77,6 +78,7 @@ class Guest:
         nodes: int = 1,
         cpus: int = 1,
         described_cache: int = 0,
+        fast: int = 0,
         plugin: str | None = None,
         watch: Callable[[int], Watch] = Watch,
         limit_s: float = LIMIT_S,
@@ -84,7 +86,7 @@ class Guest:
         self.kernel = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
         self.memory_bytes = parse_size(memory, "--memory") if isinstance(memory, str) else memory
         self.release = ""  # as the running kernel says it
-        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache)
+        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast)
         self._append = append
         self._plugin = plugin
         self._watch_by_pid = watch

@@ -2,6 +2,9 @@
  * Objects of two-level memory, each allocated by a function of its name: planned WORD... does what
  * the words say, and prints for each where its memory is to lie as /proc/self/numa_maps has it.
  */
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,10 +13,7 @@
 #include <new>
 #include <sstream>
 #include <string>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #define OBJECT extern "C" __attribute__((noinline, noclone))
@@ -61,7 +61,8 @@ static void say(const std::string& name, const char* block, std::size_t bytes) {
         if (count) line += (line.empty() ? "" : ", ") + std::to_string(count) + " x " + before;
     };
     std::vector<std::string> nodes;
-    for (std::uintptr_t at = first; at < reinterpret_cast<std::uintptr_t>(block) + bytes; at += page) {
+    for (std::uintptr_t at = first; at < reinterpret_cast<std::uintptr_t>(block) + bytes;
+         at += page) {
         void* asked = reinterpret_cast<void*>(at);
         int node = -1;
         syscall(SYS_move_pages, 0, 1, &asked, nullptr, &node, 0);

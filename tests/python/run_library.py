@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_programs import plan_of, planned
 
 from pagelens import _core
+from pagelens.run.handed_plan import handed_plan
+from pagelens.run.sites import locate_plan
+from pagelens.run.tiers import Tiers
 
 LIBRARY = Path(_core.__file__).parent / "lib" / "libpagelens_run.so"
 PROGRAMS = Path(__file__).parent.parent / "programs"
@@ -27,6 +31,9 @@ OPTIONS = {
     "frames": "cache=33554432",
     "thp-frames": "pages=thp,cache=33554432",
 }
+
+# Functions of blocks.c, as far as the compiler leaves them, and which share of their blocks is fast.
+BLOCKS_PLAN = {"take": 0.5, "work": 0.7, "resize": 1.0, "fork_children": 1.0, "main": 0.3}
 
 _POOL = Path("/proc/sys/vm/nr_hugepages")
 _POOL_LOCK = Path("/tmp/pagelens-hugepages.lock")  # one test of this machine at a time
@@ -53,6 +60,17 @@ def reported(command: list[str | Path], settings: str, tmp_path: Path, **more: A
     report = json.loads(path.read_text())
     assert report["schema"] == "pagelens run"
     return dict(report)
+
+
+def plan_for_blocks(program: Path, path: Path, capacity: int) -> dict[str, str]:
+    """The environment that has the library place the blocks of blocks.c on node 0."""
+    objects = [
+        planned(name, f"{program.name}!{name}+0x1", share=share) for name, share in BLOCKS_PLAN.items()
+    ]
+    plan = plan_of(program, *objects, capacity=capacity, build_id="00")  # by symbols
+    located = locate_plan(plan, {program.name: program})
+    path.write_bytes(handed_plan(plan, located, Tiers((0,), (), None)))
+    return {"PAGELENS_PLAN": str(path)}
 
 
 @contextmanager

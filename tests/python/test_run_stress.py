@@ -1,12 +1,13 @@
 """The library of `pagelens run` under 64 threads, and under the sanitizers: run by `make test-long`."""
 
+import json
 import os
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from run_library import OPTIONS, PROGRAMS, build, pool, run
+from run_library import OPTIONS, PROGRAMS, build, plan_for_blocks, pool, run
 
 ROOT = PROGRAMS.parent.parent
 
@@ -39,22 +40,44 @@ def test_64_threads_for_a_minute(tmp_path: Path, settings: str, pages: int) -> N
     assert done.stdout == plain.stdout
 
 
+@pytest.mark.parametrize("settings", ["large=131072", "pages=thp,large=16384", "pages=2m,period=4096"])
+@pytest.mark.parametrize("capacity", [8 << 20, 1 << 30], ids=["short", "ample"])
+def test_64_threads_for_a_minute_by_a_plan(tmp_path: Path, settings: str, capacity: int) -> None:
+    program = build(PROGRAMS / "blocks.c", tmp_path / "blocks")
+    command: list[str | Path] = [program, "64", "1000", "2"]
+    env = plan_for_blocks(program, tmp_path / "handed", capacity)
+    plain = run(command, None, timeout=900)
+    report = tmp_path / "report.json"
+    done = run([*command, "60"], f"{settings},json=1,report={report}", env, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    plan = json.loads(report.read_text())["plan"]
+    assert plan["peak_fast_bytes"] <= capacity
+    assert sum(one["pooled_blocks"] for one in plan["objects"]) > 1000
+    assert sum(one["blocks"] - one["pooled_blocks"] for one in plan["objects"]) > 1000
+
+
 @pytest.mark.parametrize(
     ("sanitizer", "flags"),
     [("address,undefined", ("-fno-sanitize-recover=undefined",)), ("thread", TSAN_TERRITORY)],
     ids=["address", "thread"],
 )
 def test_sanitizers_find_nothing(tmp_path: Path, sanitizer: str, flags: tuple[str, ...]) -> None:
-    sources = [*sorted((ROOT / "preload").glob("*.c")), PROGRAMS / "blocks.c"]
     renamed = [f"-D{name}=run_{name}" for name in WRAPPED]
     words = ["gcc", "-O1", "-g", f"-fsanitize={sanitizer}", *flags, *renamed, f"-I{ROOT}", "-pthread", "-w"]
-    subprocess.run([*words, "-o", tmp_path / "blocks", *sources, "-ldl"], check=True)
+    program, library = tmp_path / "blocks", tmp_path / "libpagelens_run.so"
+    sources = sorted((ROOT / "preload").glob("*.c"))
+    subprocess.run([*words, "-shared", "-fPIC", "-o", library, *sources, "-ldl"], check=True)
+    linked = [PROGRAMS / "blocks.c", library, f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*words, "-o", program, *linked], check=True)
+    plans = [plan_for_blocks(program, tmp_path / f"{size}.plan", size << 20) for size in (4, 1024)]
+    runs = [(settings, {}) for settings in OPTIONS.values()] + [("large=65536", plan) for plan in plans]
     with pool(100):
-        for settings in OPTIONS.values():
+        for settings, plan in runs:
             done = subprocess.run(
-                [tmp_path / "blocks", "8", "60", "2"],
+                [program, "8", "60", "2"],
                 # A child of a process with threads ends without them, which is no leak.
-                env={**os.environ, "PAGELENS_RUN": settings, "TSAN_OPTIONS": "report_thread_leaks=0"},
+                env={**os.environ, "PAGELENS_RUN": settings, "TSAN_OPTIONS": "report_thread_leaks=0", **plan},
                 capture_output=True,
                 text=True,
                 check=False,

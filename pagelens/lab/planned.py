@@ -1,0 +1,46 @@
+"""A program in a guest with its objects placed by a plan: `pagelens run --plan` where there is no Python.
+
+    words = add_planned(root, "/app/solver", program, plan, Tiers(fast=(1,), slow=(), fast_bytes=None))
+    with Guest(files=root, fast=256 << 20, memory="1GiB") as guest:
+        guest.run(*words, "argument")
+
+What `words` begins with is all that makes it a planned run: without them the same program runs as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pagelens.lab.initramfs import Initramfs
+from pagelens.place.plan import Plan
+from pagelens.run.handed_plan import handed_plan
+from pagelens.run.planned import module_paths
+from pagelens.run.preload import Preload, library
+from pagelens.run.sites import locate_plan
+from pagelens.run.tiers import Tiers
+
+PLAN = "/lab/plan"  # in the guest
+
+
+def add_planned(
+    root: Initramfs, name: str, program: Path, plan: Plan, tiers: Tiers, report: str = ""
+) -> list[str]:
+    """Puts the program under `name`, the library and the plan into a guest's root; what runs it there.
+
+    `report` is a file of the guest for the library's report as JSON. Raises UsageError, Failure.
+    """
+    root.add_program(name, program)
+    preloaded = library()
+    root.add(str(preloaded), preloaded)
+    here = module_paths(plan, program)
+    located = locate_plan(plan, here)
+    # The executable has another name there, libraries have the loader's, which are not resolved.
+    executable = here[plan.program]
+    located.paths = [Path(name) if path == executable else path for path in located.paths]
+    root.add(PLAN, handed_plan(plan, located, tiers))
+    settings = Preload(report=bool(report), json=bool(report), output=report, plan=Path(PLAN))
+    changed = settings.environment({})
+    changed["PAGELENS_RUN"] = ",".join(
+        part for part in changed["PAGELENS_RUN"].split(",") if not part.startswith("main=")
+    )
+    return ["env", *(f"{key}={value}" for key, value in changed.items()), name]

@@ -1,0 +1,129 @@
+"""Plans on a real kernel with two nodes: page by page, planned objects lie where they were to."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from plan_programs import MIB, plan_of, planned, planned_variable, returns
+from run_library import PROGRAMS, build
+
+from pagelens.errors import UsageError
+from pagelens.lab.guest import Guest
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.planned import add_planned
+from pagelens.machine.detect.system import System
+from pagelens.place.plan import Plan
+from pagelens.run.tiers import Tiers, find_tiers
+
+FAST, SLOW = 1, 0
+FAST_BYTES = 64 * MIB
+NAMES = ("mesh", "zeroed", "new", "aligned", "grown")
+FUNCTIONS = ("take_mesh", "take_zeroed", "take_new", "take_aligned", "grow")
+SHARES = (1.0, 0.5, 0.25, 1.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(PROGRAMS / "planned.cpp", tmp_path_factory.mktemp("planned") / "planned", compiler="g++")
+
+
+def whole_plan(program: Path) -> Plan:
+    blocks = [
+        planned(name, returns(program, function)[0], share=share)
+        for name, function, share in zip(NAMES, FUNCTIONS, SHARES, strict=True)
+    ]
+    rows = planned("rows", *returns(program, "take_row"))
+    return plan_of(program, *blocks, rows, planned_variable("table", f"{program.name}!table", share=0.5))
+
+
+@pytest.fixture(scope="module", params=["6.1", "6.12"])
+def guest(program: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Guest, list[str]]]:
+    root = Initramfs()
+    words = add_planned(
+        root, "/app/planned", program, whole_plan(program), Tiers((FAST,), (), None), "/report"
+    )
+    with Guest(request.param, 512 * MIB + FAST_BYTES, root, fast=FAST_BYTES) as running:
+        yield running, words
+
+
+def placed(line: str) -> list[tuple[int, int]]:
+    """Runs of pages: how many, and on which node."""
+    runs: list[tuple[int, int]] = []
+    for count, node in re.findall(r"(\d+) x \S+ on (-?\d+)", line):
+        if runs and runs[-1][1] == int(node):
+            runs[-1] = (runs[-1][0] + int(count), int(node))
+        else:
+            runs.append((int(count), int(node)))
+    return runs
+
+
+def test_each_page_lies_on_the_planned_node(guest: tuple[Guest, list[str]]) -> None:
+    running, words = guest
+    printed = running.run(*words, *NAMES, "table", "other", "rows", "fork", "threads").checked()
+    said = dict(line.split(": ", 1) for line in printed.splitlines())
+    for name, share in zip(NAMES, SHARES, strict=True):
+        runs = placed(said[name])
+        pages = sum(count for count, _ in runs)
+        fast = round(share * pages)
+        assert runs == [(fast, FAST), (pages - fast, SLOW)][: 1 + (share < 1)], (name, said[name])
+    (first, node), (_, other) = placed(said["table"])
+    assert first == pytest.approx(64, abs=1.5)
+    assert (node, other) == (FAST, SLOW)
+    assert placed(said["other"]) == [(256, SLOW)]
+    assert said["rows"] == "100 of 100 fast, 0 wrong"
+    assert placed(said["child"]) == [(256, FAST)]
+    report = json.loads(running.get("/report"))
+    assert report["said"] == []
+    objects = {one["name"]: one for one in report["plan"]["objects"]}
+    for name, share in zip(NAMES, SHARES, strict=True):
+        one = objects[name]
+        assert one["to_be_fast"]["slow_bytes"] == one["others"]["fast_bytes"] == 0
+        touched = one["to_be_fast"]["fast_bytes"] + one["others"]["slow_bytes"]
+        assert one["to_be_fast"]["fast_bytes"] == pytest.approx(share * touched, abs=4096)
+    assert objects["rows"]["to_be_fast"]["fast_bytes"] > 0
+    assert objects["rows"]["to_be_fast"]["slow_bytes"] == 0
+
+
+def test_without_the_plan_all_is_slow(guest: tuple[Guest, list[str]]) -> None:
+    running, words = guest
+    said = running.run(words[-1], "mesh", "table").checked().splitlines()
+    assert [placed(line) for line in said] == [[(256, SLOW)], [(128, SLOW)]]
+
+
+def test_when_the_fast_node_is_full_the_slow_one_gives_its_pages(guest: tuple[Guest, list[str]]) -> None:
+    """The capacity says there is room, but others have it."""
+    running, words = guest
+    free = int(running.shell("grep MemFree /sys/devices/system/node/node1/meminfo").output.split()[3]) << 10
+    fill = f"mkdir -p /full && mount -t tmpfs -o mpol=prefer:{FAST},size={free + 8 * MIB} full /full"
+    running.shell(f"{fill} && dd if=/dev/zero of=/full/x bs=64k 2>/dev/null; true")
+    try:
+        said = running.run(*words, "mesh", "steps").checked().splitlines()
+        runs = placed(said[0])
+        assert sum(count for count, node in runs if node == SLOW) > 128
+        report = json.loads(running.get("/report"))
+        (mesh,) = (one for one in report["plan"]["objects"] if one["name"] == "mesh")
+        assert mesh["to_be_fast"]["slow_bytes"] > 128 << 12  # and the report says so
+    finally:
+        running.shell("umount /full")
+
+
+def test_the_kernel_says_which_node_is_fast(guest: tuple[Guest, list[str]], tmp_path: Path) -> None:
+    """As the firmware describes it (HMAT), read from the guest's /sys as on any machine."""
+    running, _ = guest
+    names = ("cpulist", "meminfo", "access0/initiators/read_bandwidth", "access0/initiators/read_latency")
+    for node in (SLOW, FAST):
+        for name in names:
+            path = f"sys/devices/system/node/node{node}/{name}"
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_bytes(running.get(f"/{path}"))
+    found = find_tiers(System(tmp_path))
+    assert found is not None
+    assert (found.fast, found.slow) == ((FAST,), ())
+    assert found.fast_bytes == pytest.approx(FAST_BYTES, rel=0.1)
+
+
+def test_a_fast_node_beside_a_cache_in_front_of_memory_is_refused() -> None:
+    with pytest.raises(UsageError, match="fast node: a multiple of 2 MiB, and no memory-side cache"):
+        Guest(memory=512 * MIB, fast=FAST_BYTES, described_cache=64 * MIB)
