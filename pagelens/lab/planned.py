@@ -16,6 +16,7 @@ from pagelens.place.plan import Plan
 from pagelens.run.handed_plan import handed_plan
 from pagelens.run.planned import module_paths
 from pagelens.run.preload import Preload, library
+from pagelens.run.program import shared_libraries
 from pagelens.run.sites import locate_plan
 from pagelens.run.tiers import Tiers
 
@@ -32,15 +33,24 @@ def add_planned(
     root.add_program(name, program)
     preloaded = library()
     root.add(str(preloaded), preloaded)
-    here = module_paths(plan, program)
-    located = locate_plan(plan, here)
-    # The executable has another name there, libraries have the loader's, which are not resolved.
-    executable = here[plan.program]
-    located.paths = [Path(name) if path == executable else path for path in located.paths]
-    root.add(PLAN, handed_plan(plan, located, tiers))
+    root.add(PLAN, plan_for_guest(name, program, plan, tiers))
     settings = Preload(report=bool(report), json=bool(report), output=report, plan=Path(PLAN))
     changed = settings.environment({})
     changed["PAGELENS_RUN"] = ",".join(
         part for part in changed["PAGELENS_RUN"].split(",") if not part.startswith("main=")
     )
     return ["env", *(f"{key}={value}" for key, value in changed.items()), name]
+
+
+def plan_for_guest(name: str, program: Path, plan: Plan, tiers: Tiers) -> bytes:
+    """What the library is handed, with the names that files have in the guest."""
+    here = module_paths(plan, program)
+    located = locate_plan(plan, here)
+    # The executable has another name there; libraries have the loader's, which also lead to their files.
+    executable = here[plan.program]
+    loader = {library.resolve(): library for library in shared_libraries(executable)}
+    located.paths = [
+        Path(name) if path == executable else loader.get(path, path) if path else None
+        for path in located.paths
+    ]
+    return handed_plan(plan, located, tiers)

@@ -12,7 +12,7 @@ from run_library import PROGRAMS, build
 from pagelens.errors import UsageError
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
-from pagelens.lab.planned import add_planned
+from pagelens.lab.planned import add_planned, plan_for_guest
 from pagelens.machine.detect.system import System
 from pagelens.place.plan import Plan
 from pagelens.run.tiers import Tiers, find_tiers
@@ -90,6 +90,18 @@ def test_without_the_plan_all_is_slow(guest: tuple[Guest, list[str]]) -> None:
     running, words = guest
     said = running.run(words[-1], "mesh", "table").checked().splitlines()
     assert [placed(line) for line in said] == [[(256, SLOW)], [(128, SLOW)]]
+
+
+def test_what_is_not_planned_lies_on_the_slow_node_that_is_named(
+    guest: tuple[Guest, list[str]], program: Path
+) -> None:
+    """As beside memory on CXL: here the node with the processors is taken for the fast one."""
+    running, words = guest
+    tiers = Tiers((SLOW,), (FAST,), None)  # the other way round
+    running.put("/lab/other-plan", plan_for_guest("/app/planned", program, whole_plan(program), tiers))
+    again = [word.replace("/lab/plan", "/lab/other-plan") for word in words]
+    said = running.run(*again, "mesh", "zeroed", "other").checked().splitlines()
+    assert [placed(line) for line in said] == [[(256, SLOW)], [(128, SLOW), (128, FAST)], [(256, FAST)]]
 
 
 def test_when_the_fast_node_is_full_the_slow_one_gives_its_pages(guest: tuple[Guest, list[str]]) -> None:
