@@ -13,7 +13,7 @@ enum {
     MOST_FRAMES = 256, /* that are unwound, runtimes' included */
 };
 
-uint64_t caller_entries[CALLER_ENTRIES];
+uint64_t caller_entries[CALLER_ENTRIES], caller_usual;
 
 static uint64_t make(uintptr_t address, enum caller_kind kind, unsigned times, size_t words) {
     return (uint64_t)address << 16 | words << 6 | (uint64_t)times << 2 | (uint64_t)kind;
@@ -32,11 +32,19 @@ static void learn(uintptr_t address, ptrdiff_t bytes) {
     if (known != 0 && caller_kind(known) == CALLER_RUNTIME) {
         if (caller_words(known) != words) { /* it differs from call to call: never believed */
             write_entry(address, make(address, CALLER_RUNTIME, 0, 0));
+            if (__atomic_load_n(&caller_usual, __ATOMIC_RELAXED) >> 16 == address)
+                __atomic_store_n(&caller_usual, 0, __ATOMIC_RELAXED);
             return;
         }
         times = caller_times(known) < 15 ? caller_times(known) + 1 : 15;
     }
-    write_entry(address, make(address, CALLER_RUNTIME, words ? times : 0, words));
+    const uint64_t now = make(address, CALLER_RUNTIME, words ? times : 0, words);
+    write_entry(address, now);
+    if (caller_times(now) == CALLER_SURE) {
+        uint64_t none = 0;
+        __atomic_compare_exchange_n(&caller_usual, &none, now, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    }
 }
 
 struct walk {
