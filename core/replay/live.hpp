@@ -2,7 +2,8 @@
 //
 // The same models and rules as in compilation and replay: a miss fetches first and then writes its
 // victim back; a line that comes dirty from above is not fetched; a non-temporal store takes the
-// line out of the private caches. Nothing is sampled and nothing is scaled.
+// line out of the private caches. Nothing is sampled and nothing is scaled. What passes the last of
+// the caches is counted by the NUMA node whose memory it is.
 #pragma once
 
 #include <array>
@@ -27,6 +28,17 @@ struct LiveMachine {
     std::uint32_t ways = 1;
     std::vector<std::uint32_t> node_begins = {0};  // the first frame of each node, ascending
     std::uint32_t frames = 0;                      // all lie below this one
+};
+
+// Lines of a node's memory, behind all caches.
+struct NodeLines {
+    std::uint64_t reads = 0, writes = 0;
+    bool operator==(const NodeLines&) const = default;
+    NodeLines& operator+=(const NodeLines& other) {
+        reads += other.reads;
+        writes += other.writes;
+        return *this;
+    }
 };
 
 class LiveCaches {
@@ -54,6 +66,7 @@ class LiveCaches {
         }
         l2_.assign((machine.cores + shared - 1) / shared,
                    SetAssociativeCache(machine.l2_sets, machine.l2_ways));
+        nodes_.resize(machine.node_begins.size());
         if (machine.slots == 0) return;
         for (std::size_t node = 0; node < machine.node_begins.size(); ++node) {
             memory_side_.emplace_back(sets, machine.ways);
@@ -110,10 +123,13 @@ class LiveCaches {
 
     // Counted since the last reset; the caches keep what they hold.
     [[nodiscard]] const Counts& counts() const { return counts_; }
+    // Likewise, of each node.
+    [[nodiscard]] const std::vector<NodeLines>& nodes() const { return nodes_; }
     // Likewise; one that crosses lines is one.
     [[nodiscard]] std::uint64_t accesses() const { return all_accesses() - accesses_before_; }
     void reset_counts() {
         counts_ = {};
+        nodes_.assign(nodes_.size(), {});
         accesses_before_ = all_accesses();
     }
 
@@ -159,15 +175,23 @@ class LiveCaches {
 
     void at_memory(std::uint64_t line, bool write) {
         ++count(write ? Component::msc_writes : Component::msc_reads);
-        if (memory_side_.empty()) return;
         const auto frame = static_cast<std::uint32_t>(line / lines_per_page);
-        MemorySideCache& cache = memory_side_[node_of(frame)];
+        const std::size_t node = node_of(frame);
+        if (memory_side_.empty()) {
+            ++(write ? nodes_[node].writes : nodes_[node].reads);
+            return;
+        }
+        MemorySideCache& cache = memory_side_[node];
         const RowResult result = cache.access(frame % cache.sets(), frame / cache.sets(),
                                               1ull << line % lines_per_page, write);
         if (result.missed == 0) return;
         ++count(Component::msc_misses);
+        ++nodes_[node].reads;
         if (!write) ++count(Component::msc_read_misses);
-        if (result.dirty != 0) ++count(Component::ddr_writes);
+        if (result.dirty != 0) {
+            ++count(Component::ddr_writes);
+            ++nodes_[node].writes;  // what it held is of the same node
+        }
         if (cache.victims() != 0) ++count(Component::conflict_evictions);
     }
 
@@ -191,6 +215,7 @@ class LiveCaches {
     std::vector<MemorySideCache> memory_side_;
     std::uint64_t streamed_ = ~std::uint64_t{0};
     Counts counts_{};
+    std::vector<NodeLines> nodes_;
     std::uint64_t passed_ = 0;  // accesses that were not hidden
     std::uint64_t accesses_before_ = 0;
 };

@@ -15,6 +15,7 @@ from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
 from pagelens.lab.compare import QUICK_RATIOS, RATIOS, VARIANTS, Comparison, Row, compare
 from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
+from pagelens.lab.emulator import NodeSpeed
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
 from pagelens.lab.run import PAGES, Request, Result, StepDone, run
@@ -22,7 +23,7 @@ from pagelens.lab.table import compared_row, render_run, step_lines
 from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
 from pagelens.machine import load_machine
 from pagelens.names import nearest
-from pagelens.units import parse_size
+from pagelens.units import parse_rate, parse_size, parse_time
 
 EXAMPLES = """Examples:
 
@@ -45,7 +46,7 @@ _VARIANTS = {variant.key: variant for variant in VARIANTS}
 
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="The guest's memory, as 4GiB.")]
 Cache = Annotated[
-    str, typer.Option(metavar="SIZE", help="The memory-side cache; with --numa of all nodes together.")
+    str, typer.Option(metavar="SIZE", help="The memory-side cache, of all nodes together. 0B: none.")
 ]
 KernelName = Annotated[
     str, typer.Option("--kernel", metavar="NAME", help="Debian's 6.1 or 6.12 (fetched once), or a bzImage.")
@@ -79,8 +80,12 @@ def run_command(
     machine: MachineName = _MACHINE,
     ways: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Of the memory-side cache.")] = 1,
     numa: Annotated[
-        int, typer.Option(min=1, max=8, metavar="N", help="NUMA nodes, a cache in front of each.")
-    ] = 1,
+        str,
+        typer.Option(
+            metavar="NODES",
+            help="Their number, or what the firmware says of each: 400GB/s:100ns,80GB/s:150ns.",
+        ),
+    ] = "1",
     cpus: Annotated[
         int, typer.Option(min=1, max=16, metavar="N", help="Processors; at least one a node.")
     ] = 1,
@@ -108,6 +113,7 @@ def run_command(
     """
     if pages not in PAGES:
         raise UsageError(f"--pages {pages}: one of {', '.join(PAGES)}")
+    nodes, speeds = _nodes(numa)
     request = Request(
         command=command,
         machine=load_machine(machine),
@@ -116,7 +122,8 @@ def run_command(
         history=history,
         kernel=kernel,
         ways=ways,
-        nodes=numa,
+        nodes=nodes,
+        speeds=speeds,
         cpus=cpus,
         pages=pages,
         pool_bytes=parse_size(pool, "--pool"),
@@ -257,6 +264,26 @@ def compare_command(
         write_whole(output, lambda path: path.write_text(page))
 
 
+def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
+    """Of "2", or of "400GB/s:100ns,80GB/s:150ns"."""
+    if text.isdecimal():
+        if not 1 <= len(text) <= 3 or int(text) == 0:
+            raise UsageError(f"--numa {text}: from 1 to 8 nodes")
+        return int(text), []
+    speeds = []
+    for part in text.split(","):
+        rate, colon, time = part.partition(":")
+        if not colon:
+            raise UsageError(
+                f"--numa {part!r}: a number of nodes, or BANDWIDTH:LATENCY of each, with commas between"
+            )
+        speed = NodeSpeed(parse_rate(rate, "--numa"), parse_time(time, "--numa"))
+        if not 1e6 <= speed.bandwidth <= 1e15 or not 1e-9 <= speed.latency <= 60e-6:
+            raise UsageError(f"--numa {part!r}: from 1MB/s to 1000TB/s, and from 1ns to 60us")
+        speeds.append(speed)
+    return len(speeds), speeds
+
+
 def _require_writable(output: Path) -> None:
     """Told before the guests run, not after."""
     folder = output.absolute().parent
@@ -301,6 +328,7 @@ def _as_json(result: Result) -> dict[str, Any]:
         "memory_bytes": request.memory_bytes,
         "cache_bytes": request.cache_bytes,
         "nodes": request.nodes,
+        "speeds": [dataclasses.asdict(speed) for speed in request.speeds],
         "pages": request.pages,
         "seed": request.seed,
         "steps": [dataclasses.asdict(step) for step in result.steps],

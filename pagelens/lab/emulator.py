@@ -6,6 +6,7 @@ import itertools
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,19 @@ _CPU = "max,-erms,-fsrm"
 # QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more goes on at 4 GiB, from its third GiB on.
 _MOST_WITHOUT_HOLE, _HOLE = 0xE0000000, 3 << 30
 _FRAME_BYTES = 4096
+_HMAT_BITS = 16  # of an entry of ACPI's Heterogeneous Memory Attribute Table
 _ALIGNMENT = 2 << 20  # of a node's memory: the kernel's own granularity of memory maps
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpeed:
+    """Of a node's memory, as the firmware states it for all processors. The emulator is no slower for it."""
+
+    bandwidth: float  # bytes a second; the firmware's unit is 10^6 of them
+    latency: float  # seconds; the firmware's unit is 1 ns
+
+
+_ORDINARY, _FAST = NodeSpeed(100e9, 100e-9), NodeSpeed(400e9, 100e-9)  # where nothing is stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class Hardware:
     cpus: int = 1  # at least one a node
     cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
     fast_bytes: int = 0  # of the memory, in a last node without processors, which the firmware calls faster
+    speeds: Sequence[NodeSpeed] = ()  # of each node, that the firmware describes
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 8:
@@ -44,6 +58,7 @@ class Hardware:
             raise UsageError(
                 f"--memory {self.memory_bytes >> 20}MiB: at least {least}, a multiple of 2 MiB for each node"
             )
+        assert len(self.speeds) in (0, len(self._sizes))
 
     @property
     def node_begins(self) -> list[int]:
@@ -74,41 +89,48 @@ class Hardware:
     def options(self) -> list[str]:
         """What QEMU has to be told of it."""
         cpus = max(self.cpus, self.nodes)
-        machine = "pc,usb=off,hmat=on" if self.cache_bytes or self.fast_bytes else "pc,usb=off"
+        described = bool(self.cache_bytes or self.fast_bytes or self.speeds)  # in ACPI's HMAT
+        machine = "pc,usb=off,hmat=on" if described else "pc,usb=off"
         words = ["-machine", machine, "-cpu", _CPU, "-smp", f"{cpus},sockets={cpus}"]
         words += ["-m", f"{self.memory_bytes >> 20}M"]
-        if self.nodes == 1 and not self.cache_bytes and not self.fast_bytes:
+        if self.nodes == 1 and not described:
             return words
         for node, size in enumerate(self._sizes):
             first, last = (cpus * at // self.nodes for at in (node, node + 1))
             near = f"cpus={first}-{last - 1}" if node < self.nodes else "initiator=0"
             words += ["-object", f"memory-backend-ram,id=memory{node},size={size >> 20}M"]
             words += ["-numa", f"node,nodeid={node},memdev=memory{node},{near}"]
-        if self.fast_bytes:
-            words += [word for node in range(self.nodes) for word in self._speed_options(node)]
+        if described:
+            for node, told in enumerate(self._speeds_told()):
+                words += self._speed_options(node, *told)
         if self.cache_bytes:
             words += [word for node in range(self.nodes) for word in self._cache_options(node)]
         return words
 
-    def _speed_options(self, initiator: int) -> list[str]:
-        """What a node's processors have of each memory, in ACPI's HMAT; QEMU times nothing by it."""
+    def _speeds_told(self) -> list[tuple[int, int]]:
+        """Of each node, MB/s and ns as HMAT can have them: the largest in 16 bits, the others in its unit.
+
+        It has to state some beside a cache, too.
+        """
+        fast = [_FAST] if self.fast_bytes else []
+        speeds = self.speeds or [*[_ORDINARY] * self.nodes, *fast]
+        rates, times = [round(s.bandwidth / 1e6) for s in speeds], [round(s.latency * 1e9) for s in speeds]
+        unit = 1 << max(0, max(rates).bit_length() - _HMAT_BITS)
+        return [(max(1, rate // unit) * unit, time) for rate, time in zip(rates, times, strict=True)]
+
+    def _speed_options(self, node: int, rate: int, time: int) -> list[str]:
+        """From all processors alike; QEMU's M is one MB/s of the table, and it times nothing by it."""
         words = []
-        for target in range(len(self._sizes)):
-            path = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory"
-            rate = "400G" if target == self.nodes else "100G"
-            words += ["-numa", f"{path},data-type=access-latency,latency=100"]
-            words += ["-numa", f"{path},data-type=access-bandwidth,bandwidth={rate}"]
+        for initiator in range(self.nodes):
+            path = f"hmat-lb,initiator={initiator},target={node},hierarchy=memory"
+            words += ["-numa", f"{path},data-type=access-latency,latency={time}"]
+            words += ["-numa", f"{path},data-type=access-bandwidth,bandwidth={rate}M"]
         return words
 
     def _cache_options(self, node: int) -> list[str]:
-        """A direct-mapped cache in ACPI's HMAT, which must also state some latency and bandwidth."""
-        path = f"hmat-lb,initiator={node},target={node},hierarchy=memory"
+        """A direct-mapped cache."""
         cache = f"hmat-cache,node-id={node},size={self.cache_bytes},level=1,line=64"
-        return [
-            *("-numa", f"{path},data-type=access-latency,latency=100"),
-            *("-numa", f"{path},data-type=access-bandwidth,bandwidth=100G"),
-            *("-numa", f"{cache},associativity=direct,policy=write-back"),
-        ]
+        return ["-numa", f"{cache},associativity=direct,policy=write-back"]
 
 
 @cache

@@ -16,14 +16,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import Hardware, built, find_qemu
+from pagelens.lab.emulator import Hardware, NodeSpeed, built, find_qemu
 from pagelens.lab.initramfs import Content, Initramfs, base_initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.watch import Watch
@@ -64,9 +64,10 @@ class Guest:
     `files` are put into the guest's root by absolute name: bytes, text, or a file of this machine; an
     Initramfs is taken with all it holds. `append` is added to the kernel's command line, `plugin` is QEMU's
     option of that name; `described_cache` is what the firmware says of the memory-side cache in front of each
-    node, in bytes; `fast` bytes of the memory are in a last node without processors, which the firmware calls
-    the fastest; a command may take `limit_s` of the emulator's processor time. Raises UsageError, or
-    GuestFailure with the console's last lines if the guest does not come up.
+    node, in bytes, and `speeds` what it says of each node's memory; `fast` bytes of the memory are in a last
+    node without processors, which it calls the fastest; a command may take `limit_s` of the emulator's
+    processor time. Raises UsageError, or GuestFailure with the console's last lines if the guest does not
+    come up.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Guest:
         cpus: int = 1,
         described_cache: int = 0,
         fast: int = 0,
+        speeds: Sequence[NodeSpeed] = (),
         plugin: str | None = None,
         watch: Callable[[int], Watch] = Watch,
         limit_s: float = LIMIT_S,
@@ -86,7 +88,7 @@ class Guest:
         self.kernel = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
         self.memory_bytes = parse_size(memory, "--memory") if isinstance(memory, str) else memory
         self.release = ""  # as the running kernel says it
-        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast)
+        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast, speeds)
         self._append = append
         self._plugin = plugin
         self._watch_by_pid = watch

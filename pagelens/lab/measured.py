@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,15 @@ Frames = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MemorySide:
-    """The memory-side cache: of `slots` pages on each node, `ways` of them to a set."""
+    """The memory-side cache: of `slots` pages on each node (0: there is none), `ways` of them to a set."""
 
     slots: int
     ways: int = 1
 
     def conflicts(self, frames: Frames, node_begins: Sequence[int] = (0,)) -> int:
         """How many of these frames share their slot with another of them (decision 4), one way or more."""
+        if self.slots == 0:
+            return 0
         node = np.searchsorted(np.asarray(node_begins), frames, side="right") - 1
         _, inverse, counts = np.unique(
             node * self.slots + frames % self.slots, return_inverse=True, return_counts=True
@@ -45,11 +47,23 @@ class MemorySide:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLines:
+    """Lines of 64 bytes of a NUMA node's memory, behind all caches."""
+
+    reads: int
+    writes: int
+
+    def __add__(self, other: NodeLines) -> NodeLines:
+        return NodeLines(self.reads + other.reads, self.writes + other.writes)
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
-    """What was counted from one marker to the next: columns as in `Ensemble.placements`."""
+    """What was counted from one marker to the next: columns as in `Ensemble.placements`, and of each node."""
 
     name: str
-    counts: Mapping[str, int]
+    counts: dict[str, int]
+    nodes: Sequence[NodeLines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,8 @@ class MeasuredGuest(Guest):
             append=f"{_OPTIONS} {append}",
             nodes=hardware.nodes,
             cpus=hardware.cpus,
+            fast=hardware.fast_bytes,
+            speeds=hardware.speeds,
             plugin=self._plugin_option(),
             limit_s=limit_s,
         )
@@ -110,7 +126,7 @@ class MeasuredGuest(Guest):
         reports = self.reports()
         if done.status in (125, 126, 127) and not reports:
             raise UsageError(f"{command[0]} does not run in the guest: {done.output.strip()}")
-        phases = [Phase(report.pop("phase"), report) for report in reports if "phase" in report]
+        phases = [_phase(report) for report in reports if "phase" in report]
         return Job(done.status, done.output, phases, *self._frames_of_job())
 
     def _frames_of_job(self) -> tuple[Frames, Frames]:
@@ -148,6 +164,11 @@ class MeasuredGuest(Guest):
             "frames": self.hardware.frames_end,
         }
         return ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
+
+
+def _phase(report: dict[str, Any]) -> Phase:
+    name, nodes = report.pop("phase"), report.pop("nodes")
+    return Phase(name, report, [NodeLines(**node) for node in nodes])
 
 
 def frames_and_parts(data: bytes, frames_end: int) -> tuple[Frames, Frames]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +11,12 @@ from typing import Self
 
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import Hardware, find_qemu
+from pagelens.lab.emulator import Hardware, NodeSpeed, find_qemu
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.history import Plan, PlannedStep, Planner
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
-from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, Phase
+from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, NodeLines, Phase
 from pagelens.lab.nodes import GuestNode
 from pagelens.lab.state import add_state_module
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
@@ -30,7 +30,7 @@ _HUGE = {"2MiB": ("2M", 2 << 20), "1GiB": ("1G", 1 << 30)}  # name on the kernel
 _KILLED = 137  # a shell's status for SIGKILL, which the kernel sends when memory is out
 _BUDDYINFO = re.compile(r"Node (\d+), zone +(\w+) +([\d ]+)")
 
-Counts = Mapping[str, int]
+Counts = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Request:
     kernel: str = DEFAULT_KERNEL
     ways: int = 1
     nodes: int = 1
+    speeds: Sequence[NodeSpeed] = ()  # of each node's memory, that the firmware states
     cpus: int = 1
     pages: str = "4KiB"
     pool_bytes: int = 0  # of huge pages set aside at boot, with `pages` 2MiB or 1GiB
@@ -59,12 +60,15 @@ class Counted:
 
     name: str
     counts: Counts
-    time_s: float  # modelled
-    serial_time_s: float
+    nodes: Sequence[NodeLines]  # of each NUMA node
+    time_s: float | None  # modelled; None without a memory-side cache: which memory is which is not known
+    serial_time_s: float | None
 
     @property
     def hit_share(self) -> float:
-        """Of the lines read and written at the memory-side cache, those it had."""
+        """Of the lines read and written at the memory-side cache, those it had; 0 where there is none."""
+        if self.time_s is None:
+            return 0.0
         accesses = self.counts["msc_reads"] + self.counts["msc_writes"]
         return 1 - self.counts["msc_misses"] / accesses if accesses else 1.0
 
@@ -114,14 +118,24 @@ class ProgramLab:
         find_qemu()  # before anything is fetched for it
         self.request = request
         machine, kernel = request.machine, find_kernel(request.kernel)
-        if machine.memory_side_cache is None:
+        if machine.memory_side_cache is None and request.cache_bytes:
+            name = machine.name
             raise UsageError(
-                f"--machine {machine.name}: it has no memory-side cache; choose one in cache mode"
+                f"--machine {name}: no memory-side cache; choose one in cache mode, or --cache 0B"
             )
         self._program = find_program(request.command)
         self.plan = Planner(request.memory_bytes, machine.ddr.size.value, request.seed).plan(request.history)
+        for step in self.plan.steps:
+            if step.text.startswith("zonesort") and not request.cache_bytes:
+                raise UsageError(f"--cache 0B: {step.text} sorts for a cache; name the size of one")
+        if self.plan.boot.fake and not request.cache_bytes:
+            raise UsageError("--cache 0B: fake nodes are as large as a cache; name the size of one")
         nodes = max(request.nodes, self.plan.boot.numas)
-        hardware = Hardware(request.memory_bytes, nodes, request.cpus)
+        if request.speeds and nodes != len(request.speeds):
+            raise UsageError(
+                f"--numa: states {len(request.speeds)} nodes, and boot has numas={nodes}; state one count"
+            )
+        hardware = Hardware(request.memory_bytes, nodes, request.cpus, speeds=request.speeds)
         memory_side = _memory_side(request, hardware)
         root = _root(request, self._program, self.plan, kernel)
         if pictured:
@@ -213,25 +227,44 @@ def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) 
     if not job.phases:
         raise Failure(f"{request.command[0]} began, but the guest reported nothing of it")
     cores = max(request.cpus, guest.hardware.nodes)
-    whole: dict[str, int] = {}
-    for phase in job.phases:
-        for name, count in phase.counts.items():
-            whole[name] = whole.get(name, 0) + count
     conflicts = guest.memory_side.conflicts(job.frames, guest.hardware.node_begins)
-    total = _counted(Phase(job.phases[0].name, whole), guest.machine, cores)
-    regions = [_counted(phase, guest.machine, cores) for phase in job.phases if "/" in phase.name]
+    cached = guest.memory_side.slots > 0
+    total = _counted(_whole(job.phases), guest.machine if cached else None, cores)
+    regions = [
+        _counted(phase, guest.machine if cached else None, cores) for phase in job.phases if "/" in phase.name
+    ]
     share = conflicts / job.frames.size if job.frames.size else 0.0
     pages, parts = int(job.frames.size), job.huge_parts.tolist()
     return ProgramRun(job.status, output, pages, parts, share, total, regions)
 
 
-def _counted(phase: Phase, machine: Machine, cores: int) -> Counted:
-    counts = {**phase.counts, "ddr_reads": phase.counts["msc_misses"]}
+def _whole(phases: Sequence[Phase]) -> Phase:
+    """All of a program: what is in its regions, and what is outside of them."""
+    counts: dict[str, int] = {}
+    for phase in phases:
+        for name, count in phase.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    nodes = [sum(of_node, NodeLines(0, 0)) for of_node in zip(*(p.nodes for p in phases), strict=True)]
+    return Phase(phases[0].name, counts, nodes)
+
+
+def _counted(phase: Phase, machine: Machine | None, cores: int) -> Counted:
+    """With the times of a machine in cache mode, if there is such a cache."""
+    name = phase.name.rpartition("/")[2]
+    if machine is None:
+        counts = phase.counts | {
+            "ddr_reads": phase.counts["msc_reads"],
+            "ddr_writes": phase.counts["msc_writes"],
+        }
+        return Counted(name, counts, phase.nodes, None, None)
+    counts = phase.counts | {"ddr_reads": phase.counts["msc_misses"]}
     times = cache_mode_times(machine, counts | dict.fromkeys(TRANSLATION_COUNTS, 0), cores)  # no TLBs here
-    return Counted(phase.name.rpartition("/")[2], counts, float(times.time_s), float(times.serial_time_s))
+    return Counted(name, counts, phase.nodes, float(times.time_s), float(times.serial_time_s))
 
 
 def _memory_side(request: Request, hardware: Hardware) -> MemorySide:
+    if request.cache_bytes == 0:
+        return MemorySide(0)
     unit = (4 << 20) * hardware.nodes * request.ways
     if request.cache_bytes < unit or request.cache_bytes % unit:
         raise UsageError(

@@ -19,6 +19,8 @@ def step_lines(step: StepDone) -> Iterator[str]:
         return
     for counted in (step.run.total, *step.run.regions):
         yield f"  {_line(counted)}"
+        if len(counted.nodes) > 1:
+            yield f"  {'':<20} {_by_node(counted)}"
     yield (
         f"  conflict share {step.run.conflict_share:.1%} of {step.run.resident_pages} resident pages; "
         f"status {step.run.status}"
@@ -30,17 +32,22 @@ def render_run(result: Result) -> str:
     request = result.request
     lines = [
         "",
-        f"Linux {result.release}, {format_binary_size(request.memory_bytes)} of memory behind "
-        f"{format_binary_size(request.cache_bytes)} of memory-side cache; {request.machine.title}",
+        f"Linux {result.release}, {format_binary_size(request.memory_bytes)} of memory"
+        + (
+            f" behind {format_binary_size(request.cache_bytes)} of memory-side cache"
+            if request.cache_bytes
+            else ""
+        )
+        + f"; {request.machine.title}",
         f"{'run':<4}{'conflict':>9}{'hits':>8}{'write-backs':>13}{'from DDR':>10}{'time (modelled)':>17}",
     ]
     runs = [step.run for step in result.steps if step.run]
     for number, run in enumerate(runs, 1):
         counts = run.total.counts
         lines.append(
-            f"{number:<4}{run.conflict_share:>9.1%}{run.total.hit_share:>8.1%}"
+            f"{number:<4}{run.conflict_share:>9.1%}{_hits(run.total):>8}"
             f"{format_count(counts['ddr_writes']):>13}{format_count(counts['ddr_reads']):>10}"
-            f"{format_time(run.total.time_s):>17}"
+            f"{_time(run.total):>17}"
         )
     lines.append("Counted: all that the guest did while the program ran, in lines of 64 bytes.")
     return "\n".join(lines) + "\n"
@@ -60,7 +67,24 @@ def compared_row(row: Compared) -> str:
 def _line(counted: Counted) -> str:
     counts = counted.counts
     return (
-        f"{counted.name:<20} hits {counted.hit_share:6.1%}  reads {format_count(counts['msc_reads']):>7}  "
+        f"{counted.name:<20} hits {_hits(counted):>6}  reads {format_count(counts['msc_reads']):>7}  "
         f"writes {format_count(counts['msc_writes']):>7}  from DDR {format_count(counts['ddr_reads']):>7}  "
-        f"write-backs {format_count(counts['ddr_writes']):>7}  {format_time(counted.time_s)}"
+        f"write-backs {format_count(counts['ddr_writes']):>7}  {_time(counted)}"
     )
+
+
+def _hits(counted: Counted) -> str:
+    return "-" if counted.time_s is None else f"{counted.hit_share:.1%}"
+
+
+def _time(counted: Counted) -> str:
+    return "-" if counted.time_s is None else format_time(counted.time_s)
+
+
+def _by_node(counted: Counted) -> str:
+    """Lines of each node's memory."""
+    parts = (
+        f"node {number}: {format_count(node.reads)} read, {format_count(node.writes)} written"
+        for number, node in enumerate(counted.nodes)
+    )
+    return "; ".join(parts)

@@ -2,6 +2,7 @@
 // side.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <random>
@@ -31,9 +32,10 @@ std::uint64_t& at(LiveCaches::Counts& counts, Component component) {
 // The same rules, by physical line throughout.
 class Reference {
   public:
-    explicit Reference(unsigned l1_ways) : l1_{{64, l1_ways}, {64, l1_ways}} {}
+    Reference(unsigned l1_ways, bool cached) : l1_{{64, l1_ways}, {64, l1_ways}}, cached_(cached) {}
 
     LiveCaches::Counts counts{};
+    std::vector<NodeLines> nodes = std::vector<NodeLines>(2);
 
     void access(unsigned core, std::uint64_t line, bool write) {
         const auto here = l1_[core].access(line, write);
@@ -66,6 +68,10 @@ class Reference {
     void at_memory(std::uint64_t line, bool write) {
         ++at(counts, write ? Component::msc_writes : Component::msc_reads);
         const std::uint64_t frame = line / 64, node = frame < 64 ? 0 : 1;
+        if (!cached_) {
+            (write ? nodes[node].writes : nodes[node].reads) += 1;
+            return;
+        }
         const std::uint64_t slot = (node * small.slots + frame % small.slots) * 64 + line % 64;
         const auto held = slots_.find(slot);
         const bool hit = held != slots_.end() && held->second.number == line;
@@ -75,12 +81,14 @@ class Reference {
             if (!write) ++at(counts, Component::msc_read_misses);
             if (held != slots_.end()) ++at(counts, Component::conflict_evictions);
             if (dirty) ++at(counts, Component::ddr_writes);
+            nodes[node] += {1, dirty};
         }
         slots_[slot] = {line, write || (hit && dirty)};
     }
 
     reference::LruCache l1_[2];
     reference::LruCache l2_{64, 4};
+    bool cached_;
     std::map<std::uint64_t, reference::Line> slots_;
 };
 
@@ -102,8 +110,9 @@ TEST_CASE("live caches count what the obvious ones do, whatever the translation"
         std::mt19937_64 random(l1_ways);
         LiveMachine machine = small;
         machine.l1_ways = l1_ways;
+        if (l1_ways == 3) machine.slots = 0;  // no cache before memory
         LiveCaches caches(machine);
-        Reference reference(l1_ways);
+        Reference reference(l1_ways, machine.slots != 0);
         std::uint64_t streamed = ~0ull, hidden = 0, passed = 0;
         for (int i = 0; i < 100'000; ++i) {
             // Often one of few pages, so that lines are used again while they are the latest ones.
@@ -133,6 +142,8 @@ TEST_CASE("live caches count what the obvious ones do, whatever the translation"
             if (at % 64 + size > 64) reference.access(core, line + 1, write);
         }
         CHECK(caches.counts() == reference.counts);
+        CHECK(caches.nodes() == reference.nodes);
+        CHECK(std::min(caches.nodes()[0].writes, caches.nodes()[1].writes) > 1000);
         CHECK(hidden > passed / 20);
         CHECK(caches.accesses() == passed + hidden);
     }

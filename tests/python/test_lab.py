@@ -83,7 +83,7 @@ def test_the_model_does_what_the_kernel_does(histories: Sequence[str], pagelens:
         (["--cache", "3MiB"], "--cache 3MiB: a multiple of 4 MiB"),
         (["--cache", "4MiB"], "too small for this memory"),
         (["--pages", "3MiB"], "--pages 3MiB: one of 4KiB, thp, 2MiB, 1GiB"),
-        (["--machine", "cori-knl-flat"], "has no memory-side cache"),
+        (["--machine", "cori-knl-flat"], "no memory-side cache; choose one in cache mode, or --cache 0B"),
         (["--history", "age; run"], "has to say how many jobs"),
         (["--history", "shuffle; run"], "boot(shuffle=on)"),
         (["--history", "frobnicate"], "unknown"),

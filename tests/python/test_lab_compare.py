@@ -136,7 +136,7 @@ def test_a_quick_comparison(
 
 
 def comparison(ours: float) -> Comparison:
-    counted = Counted("run", {"msc_reads": 3, "msc_writes": 1, "msc_misses": 1}, 1.0, 2.0)
+    counted = Counted("run", {"msc_reads": 3, "msc_writes": 1, "msc_misses": 1}, [], 1.0, 2.0)
     shares = {INTEL: 0.25, OURS: ours}
     rows = [
         Row(

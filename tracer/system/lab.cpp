@@ -114,7 +114,13 @@ void Lab::end() {
         for (std::size_t i = 0; i < components; ++i) {
             results_ << ", \"" << component_names[i] << "\": " << phase.counts[i];
         }
-        results_ << "}\n";
+        results_ << ", \"nodes\": [";
+        for (const char* separator = ""; const NodeLines& node : phase.nodes) {
+            results_ << separator << "{\"reads\": " << node.reads << ", \"writes\": " << node.writes
+                     << '}';
+            separator = ", ";
+        }
+        results_ << "]}\n";
     }
     results_.flush();
     keep(used_);
@@ -146,6 +152,8 @@ void Lab::settle() {
     if (phases_.try_emplace(name).second) order_.push_back(name);
     Phase& phase = phases_[name];
     for (std::size_t i = 0; i < components; ++i) phase.counts[i] += caches.counts()[i];
+    phase.nodes.resize(caches.nodes().size());
+    for (std::size_t i = 0; i < phase.nodes.size(); ++i) phase.nodes[i] += caches.nodes()[i];
     phase.instructions += instructions;
     phase.accesses += caches.accesses();
     caches.reset_counts();

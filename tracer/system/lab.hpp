@@ -54,6 +54,7 @@ class Lab {
   private:
     struct Phase {
         LiveCaches::Counts counts{};
+        std::vector<NodeLines> nodes;
         std::uint64_t instructions = 0, accesses = 0;
     };
     void settle();  // what was counted since the last time belongs to the innermost region
