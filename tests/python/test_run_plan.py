@@ -346,3 +346,57 @@ def test_objects_of_the_plan_are_of_the_model() -> None:
         tier="fast",
         phases=[],  # type: ignore[arg-type]
     ) == planned("x", "a!b+0x1")
+
+
+# Runs a program in which the kernel refuses mbind, set_mempolicy and move_pages, as containers' filters do.
+REFUSING = """
+    #include <errno.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <stddef.h>
+    #include <sys/prctl.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #define REFUSE(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), \\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+    int main(int words, char **word) {
+        struct sock_filter code[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            REFUSE(SYS_mbind), REFUSE(SYS_set_mempolicy), REFUSE(SYS_move_pages),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        struct sock_fprog filter = {sizeof code / sizeof *code, code};
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 77;
+        execv(word[1], word + 1);
+        return 78;
+    }
+"""
+
+
+def test_what_the_kernel_refuses_is_a_line_each_and_the_program_runs(
+    run_planned: Callable[..., Any], program: Path, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    plan = plan_of(
+        program,
+        planned("mesh", *returns(program, "take_mesh")),
+        planned("rows", *returns(program, "take_row")),
+        planned_variable("table", f"{program.name}!table"),
+    )
+    run_planned(plan, program)
+    (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
+    done = subprocess.run(
+        [compile_c(REFUSING), program, "mesh", "rows", "steps", "threads", "fork"],
+        env={"LD_PRELOAD": str(LIBRARY), "PAGELENS_RUN": "pages=4k,report=", "PAGELENS_PLAN": str(handed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip("this kernel has no filters")
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert said["rows"] == "0 of 100 fast, 0 wrong"
+    assert (said["threads"], said["fork"]) == ("done", "0")
+    refused = [line for line in done.stderr.splitlines() if "(Operation not permitted)" in line]
+    assert len(refused) == len(set(refused)) == 3
+    assert not re.search(r"\\d% were", done.stderr)  # nobody says where pages lie, so the report does not
