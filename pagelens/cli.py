@@ -22,6 +22,10 @@ COMMANDS = {
         "pagelens.explain.command",
         "Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain.",
     ),
+    "place": (
+        "pagelens.place.command",
+        "Decide which objects of a program lie in fast memory, and write a plan that puts them there.",
+    ),
     "trace-info": (
         "pagelens.accesses.trace_info",
         "Show what a trace holds: footprint, lines, objects, pages.",

@@ -167,7 +167,9 @@ class NodeReplay {
         const bool simulated = enter(std::uint64_t{lines_per_page} * options_.ranks);
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
             owners_[frame] = page_clearing;
-            if (simulated) push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
+            if (!simulated) return;
+            push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
+            cleared_.push_back(frame);
         });
         if (tables_.empty()) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
@@ -208,6 +210,7 @@ class NodeReplay {
         before_ = std::move(now);
         tlb_counters_ = {};
         traffic_.clear();
+        cleared_.clear();
     }
 
     void through_caches(std::uint32_t group) {
@@ -277,6 +280,10 @@ class NodeReplay {
             const std::uint16_t object = owners_[access.line() / lines_per_page];
             ++(access.write() ? sums.object_writes : sums.object_reads)[object];
         }
+        for (const std::uint32_t frame : cleared_) {  // its owner may be another by now
+            sums.object_writes[owners_[frame]] -= lines_per_page;
+            sums.object_writes[page_clearing] += lines_per_page;
+        }
     }
 
     const Program& program_;
@@ -294,6 +301,7 @@ class NodeReplay {
     Part part_ = Part::counted;
     std::uint64_t pending_ = 0;  // lines of runs_
     MemoryTraffic traffic_;
+    std::vector<std::uint32_t> cleared_;                // frames, since the last flush
     std::vector<std::vector<std::uint64_t>> requests_;  // [core]
     std::vector<std::span<const std::uint64_t>> spans_;
     Stock before_;

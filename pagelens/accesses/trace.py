@@ -12,7 +12,7 @@ from pagelens import _core
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
 from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
 from pagelens.errors import Failure, UsageError
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
+from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
@@ -75,16 +75,13 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
-    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int, in_order: bool = True) -> Timeline:
         """Cut by instructions, and where marked phases begin."""
         instructions = sum(self.survey.instructions)
+        bits = machine.l1.highest_index_bit + 1 if in_order else FRAME_BITS
+        caches = (machine.l1,) if in_order else machine.caches_below(bits)
         program = self._compile(
-            machine,
-            (machine.l1,),
-            machine.l1.highest_index_bit + 1,
-            True,
-            self._padding(0),
-            max(1, instructions // intervals),
+            machine, caches, bits, in_order, self._padding(0), max(1, instructions // intervals)
         )
         return Timeline(
             program,

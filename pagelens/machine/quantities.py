@@ -18,7 +18,8 @@ from pagelens.units import (
 )
 
 LINE_BYTES = 64
-FRAME_BYTES = 4096
+FRAME_BITS = 12
+FRAME_BYTES = 1 << FRAME_BITS
 
 T = TypeVar("T")
 

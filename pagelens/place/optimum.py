@@ -6,15 +6,19 @@
                 sum over o of live_bytes[m, o] x[o] <= capacity                every moment
                 x[o] in [0, 1], in {0, 1} where an object is not divided
 
-Objects that are given away free their bytes for those of later moments: temporaries share the fast memory.
+Objects that are given back free their bytes for those of later moments: temporaries share the fast memory.
+Moments enter by need: those that a solution breaks, until none is broken. First the program is solved with
+all objects divided. Where that divides none that must not be it is the optimum; else few such are left, and
+up to `MOST_EXACT` objects the integers are searched, with more they are rounded down and refilled. The gap is
+what is left to the bound.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array, csr_array, hstack, vstack
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
 
 from pagelens.errors import Failure
 from pagelens.place.cost import Cost
@@ -22,9 +26,12 @@ from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 
-GAP = 1e-4  # of the least time: what the solver may leave, as a share
-SECONDS = 60.0  # it may take; the placement is the best found until then
-LEAST_DIVIDED = 128 << 10  # bytes of a block that is mapped by itself, so that a part of it can lie elsewhere
+GAP = 1e-4  # of the least time: what the search of integers may leave, as a share
+SECONDS = 20.0  # that it may take; then the placement is the best found
+MOST_EXACT = 500  # objects whose integers are searched
+LEAST_DIVIDED = 128 << 10  # bytes of an object: of less no part is put elsewhere
+_FIRST_MOMENTS, _MORE_MOMENTS = 32, 64
+_ROUNDING = 1e-6  # of a share or a capacity: the solver's tolerance
 
 
 @dataclass(frozen=True)
@@ -36,78 +43,149 @@ class Optimum:
 
 
 def divided(profile: Profile) -> NDArray[np.bool_]:
-    """[o] whether a share of an object can lie in fast memory: of large blocks, by pages."""
-    blocks = np.array([max(1, known.births) for known in profile.objects])
-    return np.asarray(profile.bytes / blocks >= LEAST_DIVIDED)
+    """[o] whether a share of an object can lie in fast memory: of large blocks by pages, else by blocks."""
+    return np.asarray(profile.bytes >= LEAST_DIVIDED)
 
 
-def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECONDS) -> Optimum:
-    """The best static placement; `capacity` in bytes of one rank.
-
-    Raises Failure if the solver finds none, which every all-zero placement would be.
-    """
+def optimum(profile: Profile, cost: Cost, capacity: float) -> Optimum:
+    """The best static placement; `capacity` in bytes of one rank. Raises Failure if the solver fails."""
     chosen = np.flatnonzero(profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0))
     shares = np.zeros(len(profile.objects))
     if not len(chosen) or capacity <= 0:
         return Optimum(shares, 0.0)
-    solved = _solve(profile, cost, capacity, chosen, seconds)
-    shares[chosen] = np.clip(solved.shares, 0, 1)
-    return Optimum(_within(profile, shares, capacity), solved.gap)
-
-
-def _solve(
-    profile: Profile, cost: Cost, capacity: float, chosen: NDArray[np.intp], seconds: float
-) -> Optimum:
-    """Variables: shares of `chosen`, then P, Q and t of every interval. Times are in those of all slow."""
-    intervals = cost.slow.shape[1]
-    unit = float(cost.slow.max(axis=0).sum())
-    reads, writes = cost.reads[:, chosen], cost.writes[:, chosen]
-    scales = [max(1.0, float(lines.sum(axis=1).max())) for lines in (reads, writes)]
-    eye, none = csr_array(np.eye(intervals)), csr_array((intervals, intervals))
-    sums = [
-        hstack([csr_array(reads / scales[0]), -eye, none, none]),
-        hstack([csr_array(writes / scales[1]), none, -eye, none]),
-    ]
-    no_shares = csr_array((intervals, len(chosen)))
-    bounds = [
-        hstack([no_shares, -eye * (read * scales[0] / unit), -eye * (write * scales[1] / unit), eye])
-        for read, write in zip(cost.per_read, cost.per_write, strict=True)
-    ]
-    # Moments that ask for less of the chosen objects than others need no row.
-    live = np.unique(profile.live_bytes[:, chosen] / capacity, axis=0)
-    live = live[live.sum(axis=1) > 1]
-    rows = csr_array(live) if len(live) else csr_array((0, len(chosen)))
-    constraints = [
-        LinearConstraint(vstack(sums).tocsr(), 0, 0),
-        LinearConstraint(vstack(bounds).tocsr(), (cost.slow / unit).ravel(), np.inf),
-    ]
-    if len(live):
-        padding = coo_array((len(live), 3 * intervals))
-        constraints.append(LinearConstraint(hstack([rows, padding]).tocsr(), -np.inf, 1))
+    problem = _Problem(profile, cost, capacity, chosen)
+    relaxed, bound = problem.relaxed()
     whole = ~divided(profile)[chosen]
-    variables = len(chosen) + 3 * intervals
-    # Where memory costs no time, fast memory is left to others.
-    thrift = 1e-9 * profile.bytes[chosen] / profile.bytes[chosen].sum()
-    found = milp(
-        np.concatenate([thrift, np.zeros(2 * intervals), np.ones(intervals)]),
-        integrality=np.concatenate([whole, np.zeros(3 * intervals)]),
-        bounds=Bounds(
-            np.zeros(variables), np.concatenate([np.ones(len(chosen)), np.full(3 * intervals, np.inf)])
-        ),
-        constraints=constraints,
-        options={"mip_rel_gap": GAP, "time_limit": seconds},
-    )
-    if found.x is None:
-        raise Failure(f"no placement was found within {seconds:g} s: {found.message}; name fewer objects")
-    return Optimum(found.x[: len(chosen)], float(found.mip_gap or 0.0))
+    broken = whole & (np.minimum(relaxed, 1 - relaxed) > _ROUNDING)
+    found = relaxed
+    if broken.any():
+        found = problem.refilled(np.where(whole, np.floor(relaxed + _ROUNDING), relaxed), relaxed)
+        if len(chosen) <= MOST_EXACT:
+            searched, bound = problem.searched(whole, bound)
+            found = min((found, searched), key=problem.seconds)
+    shares[chosen] = problem.within(found, whole)
+    least = cost.seconds(shares)
+    return Optimum(shares, max(0.0, least - bound) / least if least else 0.0)
 
 
-def _within(profile: Profile, shares: Floats, capacity: float) -> Floats:
-    """The shares without the solver's last rounding errors: no moment has more than the capacity."""
-    most = float((profile.live_bytes @ shares).max(initial=0.0))
-    divisible = divided(profile)
-    if most <= capacity or not divisible.any():
+class _Problem:
+    """Variables: shares of the objects chosen, then P, Q and t of every interval; times in all-slow's."""
+
+    def __init__(self, profile: Profile, cost: Cost, capacity: float, chosen: NDArray[np.intp]) -> None:
+        self._cost, self._chosen, self._objects = cost, chosen, len(profile.objects)
+        self.live = np.unique(profile.live_bytes[:, chosen] / capacity, axis=0)
+        self.live = self.live[self.live.sum(axis=1) > 1]
+        intervals, objects = cost.slow.shape[1], len(chosen)
+        self._count = objects
+        self._unit = float(cost.slow.max(axis=0).sum())
+        reads, writes = cost.reads[:, chosen], cost.writes[:, chosen]
+        units = [max(1.0, float(lines.sum(axis=1).max())) for lines in (reads, writes)]
+        eye, none = eye_array(intervals), csr_array((intervals, intervals))
+        self._sums = vstack(
+            [
+                hstack([csr_array(reads / units[0]), -eye, none, none]),
+                hstack([csr_array(writes / units[1]), none, -eye, none]),
+            ]
+        ).tocsc()
+        moved = (cost.per_read != 0) | (cost.per_write != 0)
+        no_shares = csr_array((intervals, objects))
+        self._resources = vstack(
+            [
+                hstack(
+                    [
+                        no_shares,
+                        eye * (read * units[0] / self._unit),
+                        eye * (write * units[1] / self._unit),
+                        -eye,
+                    ]
+                )
+                for read, write in zip(cost.per_read[moved], cost.per_write[moved], strict=True)
+            ]
+        ).tocsc()
+        self._slow = -(cost.slow[moved] / self._unit).ravel()
+        floor = cost.slow[~moved].max(axis=0, initial=0.0) / self._unit
+        self._least = np.concatenate([np.zeros(objects + 2 * intervals), floor])
+        self._most = np.concatenate([np.ones(objects), np.full(3 * intervals, np.inf)])
+        # Where memory costs no time, fast memory is left to others.
+        bytes_ = profile.bytes[chosen]
+        thrift = 1e-9 * bytes_ / bytes_.sum()
+        self._goal = np.concatenate([thrift, np.zeros(2 * intervals), np.ones(intervals)])
+        self._rows = sorted({*np.linspace(0, len(self.live) - 1, _FIRST_MOMENTS).astype(int).tolist()})
+        self._rows = self._rows if len(self.live) else []
+
+    def seconds(self, shares: Floats) -> float:
+        """Of the shares of the objects chosen."""
+        everything = np.zeros(self._objects)
+        everything[self._chosen] = shares
+        return self._cost.seconds(everything)
+
+    def relaxed(self) -> tuple[Floats, float]:
+        """The shares if every object could be divided, and their seconds: a bound for all others."""
+        while True:
+            found = linprog(
+                self._goal,
+                A_ub=vstack([self._resources, self._moments()]).tocsc(),
+                b_ub=np.concatenate([self._slow, np.ones(len(self._rows))]),
+                A_eq=self._sums,
+                b_eq=np.zeros(self._sums.shape[0]),
+                bounds=np.column_stack([self._least, self._most]),
+                method="highs-ipm" if self._count > MOST_EXACT else "highs",
+            )
+            if found.x is None:
+                raise Failure(f"the placement's linear program was not solved: {found.message}")
+            shares = np.clip(found.x[: self._count], 0, 1)
+            if not self._add_broken(shares):
+                thrift = float(self._goal[: self._count] @ shares)
+                return shares, float(found.fun - thrift) * self._unit
+
+    def searched(self, whole: NDArray[np.bool_], bound: float) -> tuple[Floats, float]:
+        """The best shares with some objects undivided that were found in time, and the bound then."""
+        integral = np.concatenate([whole, np.zeros(len(self._least) - self._count)])
+        while True:
+            found = milp(
+                self._goal,
+                integrality=integral,
+                bounds=Bounds(self._least, self._most),
+                constraints=[
+                    LinearConstraint(self._sums, 0, 0),
+                    LinearConstraint(self._resources, -np.inf, self._slow),
+                    LinearConstraint(self._moments().tocsr(), -np.inf, 1),
+                ],
+                options={"mip_rel_gap": GAP, "time_limit": SECONDS},
+            )
+            if found.x is None:
+                return np.zeros(self._count), bound
+            shares = np.clip(found.x[: self._count], 0, 1)
+            if not self._add_broken(shares):
+                return shares, max(bound, float(found.mip_dual_bound or 0.0) * self._unit * (1 - 1e-8))
+
+    def refilled(self, shares: Floats, wanted: Floats) -> Floats:
+        """With whole objects more, those first of which most was wanted, as far as they fit."""
+        shares = shares.copy()
+        used = self.live @ shares
+        for number in np.argsort(-wanted, kind="stable"):
+            if wanted[number] > shares[number] and len(self.live):
+                more = used + (1 - shares[number]) * self.live[:, number]
+                if more.max() <= 1:
+                    used, shares[number] = more, 1.0
         return shares
-    shares = shares.copy()
-    shares[divisible] *= 1 - 2 * (most / capacity - 1)
-    return shares
+
+    def within(self, shares: Floats, whole: NDArray[np.bool_]) -> Floats:
+        """Without the solver's last rounding errors: whole objects whole, no moment above the capacity."""
+        shares = np.where(whole, np.round(shares), shares)
+        over = float((self.live @ shares).max(initial=0.0)) - 1
+        if over > 0:
+            shares = np.where(whole, shares, shares * (1 - 2 * over - 1e-12))
+        return shares
+
+    def _moments(self) -> csc_array:
+        rows = csr_array(self.live[self._rows])
+        return hstack([rows, csr_array((len(self._rows), len(self._least) - self._count))]).tocsc()
+
+    def _add_broken(self, shares: Floats) -> bool:
+        """Adds the moments that the shares break most; says whether there was one."""
+        used = self.live @ shares
+        broken = np.flatnonzero(used > 1 + _ROUNDING)
+        broken = np.setdiff1d(broken, self._rows)
+        self._rows += broken[np.argsort(-used[broken])][:_MORE_MOMENTS].tolist()
+        return len(broken) > 0

@@ -32,7 +32,7 @@ Policy = Callable[[Profile, float], Floats]
 
 
 def fill(profile: Profile, order: Iterable[int], capacity: float) -> Floats:
-    """Objects in that order, each as far as it fits; one that cannot be divided and does not fit is passed over."""
+    """Objects in that order, each as far as it fits; an undivided one that does not fit is passed over."""
     shares = np.zeros(len(profile.objects))
     free = np.full(len(profile.live_bytes), float(capacity))
     divisible = divided(profile)

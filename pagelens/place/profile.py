@@ -43,7 +43,8 @@ class Profile:
     accesses: Floats  # [o] lines below L1 of one rank
     in_sequence: Floats  # [o] share of these near where the thread used the object last: a prefetcher's
     threads: NDArray[np.uint32]  # [o] of a rank, that use it
-    live_bytes: Floats  # [m, o] no moment has everywhere at most what another has
+    course: Floats  # [m, o] bytes live at every moment of the run
+    live_bytes: Floats  # [m, o] the same without moments that ask for nothing more than another
     simulated: float  # share of the lines, by `pagelens.node_replay.excerpts`
 
     @property
@@ -55,6 +56,11 @@ class Profile:
     def footprint_bytes(self) -> float:
         """The most that all objects that can be placed have at a time."""
         return float(self.live_bytes[:, self.can_be_placed].sum(axis=1).max())
+
+    @property
+    def lifetime(self) -> Floats:
+        """[o] share of the run's moments at which it lives."""
+        return np.asarray((self.course > 0).mean(axis=0))
 
     @property
     def traffic(self) -> Floats:
@@ -94,6 +100,7 @@ def profile(workload: Workload, machine: Machine, ranks: int) -> Profile:
         accesses=used.astype(np.float64),
         in_sequence=in_sequence / np.maximum(used, 1),
         threads=threads,
+        course=course.live_bytes,
         live_bytes=without_dominated(course.live_bytes),
         simulated=found.simulated,
     )

@@ -129,6 +129,7 @@ class PlainNode {
                     const std::uint32_t frame = take(rank, MigrateType::movable).raw();
                     frames_[{op.page, rank}] = frame;
                     owners_[frame] = 0;
+                    cleared_.push_back(frame);
                     for (unsigned line = 0; line < 64; ++line)
                         use(frame, line, core(rank), AccessKind::stream_store);
                     phase.lines += 64;
@@ -206,6 +207,11 @@ class PlainNode {
             requests[access.core()].push_back(line * 64 | (access.write() ? Dram::write_bit : 0));
             ++(access.write() ? phase.object_writes : phase.object_reads)[owners_[line / 64]];
         }
+        for (const std::uint32_t frame : cleared_) {  // the kernel's, whoever used the page later
+            phase.object_writes[owners_[frame]] -= 64;
+            phase.object_writes[0] += 64;
+        }
+        cleared_.clear();
         for (std::size_t i = 0; i < drams_.size() && !traffic.empty(); ++i) {
             const auto before = drams_[i].counts();
             const DramTotals totals = drams_[i].totals();
@@ -236,6 +242,7 @@ class PlainNode {
     std::vector<Dram> drams_;
     std::vector<NodePhase> phases_;
     std::vector<LineAccess> lines_;
+    std::vector<std::uint32_t> cleared_;  // frames, in this phase
     std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> frames_;
     std::map<std::uint64_t, std::uint16_t> owners_;
     WalkReads reads_;
@@ -494,4 +501,17 @@ TEST_CASE("lines by object: in sequence is what comes near the last four places 
     CHECK(in_sequence({fetch(0, 5), fetch(2, 0), fetch(3, 0), fetch(4, 0), fetch(0, 6)}) == 1);
     CHECK(in_sequence({fetch(0, 5), fetch(2, 0), fetch(3, 0), fetch(4, 0), fetch(4, 9),
                        fetch(0, 6)}) == 0);  // the fifth place takes the first one's
+}
+
+TEST_CASE("node replay: what the kernel clears is its own, whoever uses the page next") {
+    const std::vector<Op> ops{make_op(OpKind::map_write, 0, 0, 1),
+                              make_op(OpKind::stream_store, 0, 0b111, 1)};
+    const ListedProgram program(ops, {VirtualPage(1)}, 2, 1, 1);
+    const auto placement = place_by_kernel(bare(), small_order);
+    HierarchyModel caches;
+    caches.cores = 1;
+    caches.l2.geometry = {1u << 10, 16, Replacement::lru, true};
+    const NodeCounters node =
+        replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
+    CHECK(node.phases[0].object_writes == std::vector<std::uint64_t>{64, 3});
 }

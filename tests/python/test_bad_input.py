@@ -67,6 +67,18 @@ CASES = [
     Case("a workload larger than memory",
          "explain --machine cori-knl-cache --workload stream-triad --size 200GB", 2,
          ["--size: 200 GB", "103 GB", "at most 96 GiB"]),
+    Case("a machine with one memory to place on", "place {triad} --machine skx-8160", 2,
+         ["--machine", "skx-8160", "one memory", "cori-knl-flat"]),
+    Case("a fast memory that is a cache", "place {triad} --machine cori-knl-cache", 2, ["cache mode"]),
+    Case("no capacity", "place {triad} --machine cori-knl-flat --capacity 0B", 2, ["--capacity", "16 GiB"]),
+    Case("no share as capacity", "place {triad} --machine cori-knl-flat --capacity 0%", 2,
+         ["--capacity", "above 0%"]),
+    Case("more capacity than fast memory", "place {triad} --machine cori-knl-flat --capacity 17GiB", 2,
+         ["--capacity", "17GiB", "16 GiB"]),
+    Case("a list that is not there", "place {triad} --machine cori-knl-flat --list none.txt", 2,
+         ["--list", "none.txt"]),
+    Case("a list of nothing known", "place {triad} --machine cori-knl-flat --list {list}", 2,
+         ["--list", "no-such-array"]),
     Case("more ranks than memory holds", "explain {triad} --nodes 1 --ranks 4000", 2, ["ranks"]),
 ]  # fmt: skip
 
@@ -76,11 +88,12 @@ def inputs(
     tmp_path_factory: pytest.TempPathFactory, examples: Path, pagelens_command: Path
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("inputs")
-    names = ("plain", "arm", "folder", "text.trace", "empty.trace", "triad.trace")
+    names = ("plain", "arm", "folder", "list", "text.trace", "empty.trace", "triad.trace")
     paths = {name.removesuffix(".trace"): folder / name for name in names}
     paths["plain"].write_text("just text\n")
     paths["text"].write_text("just text\n" * 100)
     paths["empty"].write_text("")
+    paths["list"].write_text("no-such-array\n")
     paths["folder"].mkdir()
     # An ELF header for AArch64 (machine 183): 64-bit, little endian, an executable of version 1.
     header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, *[0] * 10)

@@ -1,0 +1,218 @@
+"""From a profile to the report: every policy at the capacity and over a sweep of capacities."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.place.cache_mode import CacheMode
+from pagelens.place.cost import Cost
+from pagelens.place.optimum import optimum
+from pagelens.place.phases import Phases, find_phases
+from pagelens.place.policies import (
+    ALL_FAST,
+    ALL_SLOW,
+    DEVELOPER,
+    METRICS,
+    OURS,
+    TITLES,
+    fill,
+)
+from pagelens.place.profile import Profile
+from pagelens.place.report import CacheModeRow, ObjectRow, PhaseRow, PlaceReport, PolicyRow
+
+Floats = NDArray[np.float64]
+
+SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the footprint
+TOGETHER = 0.05  # of a phase's lines: objects with less are not named
+
+
+@dataclass(frozen=True)
+class Placed:
+    """All policies at one capacity (bytes of one rank): shares [o] by name; the optimum's gap."""
+
+    capacity: float
+    shares: Mapping[str, Floats]
+    gap: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A profile with everything that is evaluated on it."""
+
+    profile: Profile
+    cost: Cost
+    phases: Phases
+    at_capacity: Placed
+    sweep: Sequence[Placed]
+
+    def gain(self, seconds: float) -> float:
+        """As a share of what all in fast memory gains; 0 where that gains nothing."""
+        slow, fast = self.all_slow_s, self.all_fast_s
+        return (slow - seconds) / (slow - fast) if slow > fast else 0.0
+
+    @property
+    def all_slow_s(self) -> float:
+        """Nothing in fast memory."""
+        return self.cost.seconds(np.zeros(len(self.profile.objects)))
+
+    @property
+    def all_fast_s(self) -> float:
+        """Everything, whatever the capacity."""
+        return self.cost.seconds(np.ones(len(self.profile.objects)))
+
+
+def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) -> Analysis:
+    """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
+    cost = Cost.of(profile)
+    capacities = [share * profile.footprint_bytes for share in SWEEP]
+    return Analysis(
+        profile=profile,
+        cost=cost,
+        phases=find_phases(profile),
+        at_capacity=place(profile, cost, capacity, developer),
+        sweep=[place(profile, cost, each, developer) for each in capacities],
+    )
+
+
+def place(profile: Profile, cost: Cost, capacity: float, developer: Sequence[int] | None = None) -> Placed:
+    """Every policy at one capacity. Ours is the solver's, or another one's where that is no slower."""
+    shares = {name: policy(profile, capacity) for name, policy in METRICS.items()}
+    if developer is not None:
+        shares[DEVELOPER] = fill(profile, developer, capacity)
+    best = optimum(profile, cost, capacity)
+    candidates = [best.shares, *shares.values()]
+    least = min(candidates, key=cost.seconds)
+    return Placed(capacity, {**shares, OURS: least}, best.gap)
+
+
+def report(
+    analysis: Analysis, command: str, cache_modes: Sequence[CacheMode], notes: Sequence[str], plan: str
+) -> PlaceReport:
+    """What is shown of an analysis."""
+    profile = analysis.profile
+    return PlaceReport(
+        program=profile.name,
+        command=command,
+        machine=profile.machine.name,
+        machine_title=profile.machine.title,
+        ranks=profile.ranks,
+        footprint_bytes=round(profile.footprint_bytes),
+        capacity_bytes=round(analysis.at_capacity.capacity),
+        simulated=profile.simulated,
+        all_slow_s=analysis.all_slow_s,
+        all_fast_s=analysis.all_fast_s,
+        optimum_gap=analysis.at_capacity.gap,
+        policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity)],
+        sweep=[row for placed in analysis.sweep for row in _rows(analysis, placed)],
+        cache_mode=[
+            CacheModeRow(
+                bytes=each.bytes,
+                in_a_row_s=each.in_a_row_s,
+                at_random_s=each.at_random_s,
+                gain_in_a_row=analysis.gain(each.in_a_row_s),
+                gain_at_random=analysis.gain(each.at_random_s),
+            )
+            for each in cache_modes
+        ],
+        phases=_phases(analysis),
+        objects=_objects(analysis),
+        notes=[*notes],
+        plan=plan,
+    )
+
+
+def _bounds(analysis: Analysis) -> list[PolicyRow]:
+    objects = len(analysis.profile.objects)
+    bounds = {ALL_SLOW: np.zeros(objects), ALL_FAST: np.ones(objects)}
+    return _rows(analysis, Placed(analysis.at_capacity.capacity, bounds, 0.0))
+
+
+def _rows(analysis: Analysis, placed: Placed) -> list[PolicyRow]:
+    live = analysis.profile.live_bytes
+    rows = []
+    for name, shares in placed.shares.items():
+        seconds = analysis.cost.seconds(shares)
+        rows.append(
+            PolicyRow(
+                policy=name,
+                title=TITLES[name],
+                capacity_bytes=round(placed.capacity),
+                time_s=seconds,
+                speedup=analysis.all_slow_s / seconds if seconds else 1.0,
+                gain=analysis.gain(seconds),
+                fast_bytes=round(float((live @ shares).max(initial=0.0))),
+            )
+        )
+    return rows
+
+
+def _phases(analysis: Analysis) -> list[PhaseRow]:
+    profile, cost = analysis.profile, analysis.cost
+    objects = len(profile.objects)
+    times = {
+        "all_slow_s": cost.by_interval(np.zeros(objects)),
+        "all_fast_s": cost.by_interval(np.ones(objects)),
+        "optimum_s": cost.by_interval(analysis.at_capacity.shares[OURS]),
+    }
+    lines = profile.reads + profile.writes
+    rows = []
+    for number, name in enumerate(analysis.phases.names):
+        inside = analysis.phases.of_interval == number
+        own = lines[inside].sum(axis=0)
+        shares = own / max(1.0, own.sum())
+        chosen = [o for o in np.argsort(-shares, kind="stable") if shares[o] >= TOGETHER]
+        rows.append(
+            PhaseRow(
+                phase=name,
+                **{key: float(values[inside].sum()) for key, values in times.items()},
+                bound_by=cost.resources[int(np.argmax(_decided(cost)[:, inside].sum(axis=1)))],
+                objects={profile.objects[o].name: float(shares[o]) for o in chosen},
+            )
+        )
+    return rows
+
+
+def _decided(cost: Cost) -> Floats:
+    """[r, i] seconds of an interval at the resource that decides it, all slow."""
+    return np.where(cost.slow == cost.slow.max(axis=0), cost.slow, 0.0)
+
+
+def _objects(analysis: Analysis) -> list[ObjectRow]:
+    profile, cost = analysis.profile, analysis.cost
+    lines = profile.reads + profile.writes
+    by_phase = np.array(
+        [
+            lines[analysis.phases.of_interval == number].sum(axis=0)
+            for number in range(len(analysis.phases.names))
+        ]
+    )
+    total = np.maximum(lines.sum(axis=0), 1)
+    # Of the lines of an object: in intervals that are decided by each resource.
+    decided = (_decided(cost) > 0).astype(float) @ lines
+    best = analysis.at_capacity.shares[OURS]
+    order = [
+        o for o in np.argsort(-lines.sum(axis=0), kind="stable") if lines[:, o].any() or profile.bytes[o]
+    ]
+    return [
+        ObjectRow(
+            name=profile.objects[o].name,
+            can_be_placed=bool(profile.can_be_placed[o]),
+            bytes=round(float(profile.bytes[o])),
+            blocks=profile.objects[o].births,
+            lifetime=float(profile.lifetime[o]),
+            reads=round(float(profile.reads[:, o].sum())),
+            writes=round(float(profile.writes[:, o].sum())),
+            in_sequence=float(profile.in_sequence[o]),
+            threads=int(profile.threads[o]),
+            bound_by=cost.resources[int(np.argmax(decided[:, o]))],
+            fast_share=float(best[o]),
+            phases={
+                name: float(by_phase[number, o] / total[o])
+                for number, name in enumerate(analysis.phases.names)
+                if by_phase[number, o] > 0
+            },
+        )
+        for o in order
+    ]

@@ -1,0 +1,89 @@
+"""The fast memory as a direct-mapped cache of the slow one: what needs no plan, beside every plan.
+
+The machine's cache mode where a file of it exists; else the same memories with the cache put between them. It
+is as large as the largest power of two that the capacity holds. Two nodes bound what it does: frames in a
+row, as after a boot, and frames at random, as on a node with a long history (docs/frames.md).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagelens.accesses.workload import Workload
+from pagelens.frames import Node, policies
+from pagelens.machine import Machine, cache_mode_times
+from pagelens.machine.memories import Memory, MemorySideCache, Ways
+from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, Seconds, Sourced
+from pagelens.machine.time import TRANSLATION_COUNTS
+from pagelens.place.profile import INTERVALS
+from pagelens.replay import by_phase, replay
+
+LEAST_BYTES = 4 << 20  # of a memory-side cache: what its slots need (pagelens/machine/schema.py)
+MOST_ON_A_SLOT = 63  # times the cache that memory may have
+ROUNDED = 64 << 20  # bytes: memory is a multiple of it
+
+
+@dataclass(frozen=True)
+class CacheMode:
+    """Seconds of the run with a cache of `bytes`, of all ranks."""
+
+    bytes: int
+    in_a_row_s: float
+    at_random_s: float
+
+
+def cache_modes(
+    workload: Workload, machine: Machine, ranks: int, capacities: Iterable[float]
+) -> Iterator[CacheMode]:
+    """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated."""
+    sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
+    program = workload.timeline(machine, INTERVALS, in_order=False).program
+    of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
+    instructions = ranks * of_threads.sum(axis=1)
+    cores = min(machine.cores.count.value, ranks * workload.threads)
+    # By address every page ever used has a frame of its own.
+    job = ranks * len(program.pages) * FRAME_BYTES
+
+    def seconds(cached: Machine, policy: str) -> float:
+        placement = policies[policy].place(cached, Node(cached, 0, 0))
+        counters = replay(program, cached, placement, FRAME_BITS, ranks=ranks, seed=0, node=0)
+        counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
+        walks = dict.fromkeys(TRANSLATION_COUNTS, np.zeros(program.phases))  # left out
+        columns = {**walks, **counts, "instructions": instructions}
+        return float(cache_mode_times(cached, columns, cores).time_s.sum())
+
+    for size in sizes:
+        memory = max(2 * size, -(-job * 5 // 4 // ROUNDED) * ROUNDED)
+        if size >= LEAST_BYTES and memory <= MOST_ON_A_SLOT * size:
+            cached = _in_cache_mode(machine, size, memory)
+            yield CacheMode(size, seconds(cached, "contiguous"), seconds(cached, "random"))
+
+
+def _in_cache_mode(machine: Machine, size: int, memory: int) -> Machine:
+    """With a cache of `size` bytes before a slow memory of `memory` bytes."""
+    fast, slow = machine.fast_memory, machine.ddr
+    assert fast is not None
+    cache = MemorySideCache(
+        ways=Sourced[Ways](value=1, assumed="as KNL's and Xeon Max's"),
+        miss_latency=Sourced[Seconds].model_validate(
+            {
+                "value": f"{1e9 * (fast.latency.value + slow.latency.value):.3f} ns",
+                "assumed": "the cache is probed before memory is asked",
+            }
+        ),
+    )
+
+    def sized(what: Memory, size_bytes: int) -> Memory:
+        stated = what.size.model_copy(update={"value": size_bytes})
+        return what.model_copy(update={"size": stated})
+
+    return machine.model_copy(
+        update={
+            "mode": "cache",
+            "memory_side_cache": cache,
+            "fast_memory": sized(fast, size),
+            "ddr": sized(slow, memory),
+            "dram": None,
+        }
+    )

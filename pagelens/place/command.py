@@ -1,0 +1,235 @@
+"""`pagelens place`: which objects of a program lie in fast memory, and a plan that puts them there."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option, Typer
+
+from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.accesses.workload import Workload
+from pagelens.errors import UsageError
+from pagelens.explain.command import (
+    Accesses,
+    FollowExec,
+    FromFunction,
+    MachineName,
+    Output,
+    Quiet,
+    Ranks,
+    Region,
+    Size,
+    Skip,
+    Target,
+    WorkloadName,
+)
+from pagelens.explain.machine import choose_machine
+from pagelens.explain.source import Source, declare, trace_or_open
+from pagelens.files import write_whole
+from pagelens.machine import Machine
+from pagelens.place.analysis import SWEEP, Analysis, analyse, report
+from pagelens.place.cache_mode import CacheMode, cache_modes
+from pagelens.place.developer import listed_objects, read_list
+from pagelens.place.plan import write_plan
+from pagelens.place.plans import plan_of
+from pagelens.place.policies import OURS
+from pagelens.place.profile import Profile, profile
+from pagelens.place.report import PlaceReport
+from pagelens.place.terminal import render_terminal
+from pagelens.units import format_size, parse_size
+
+EXAMPLES = """Examples:
+
+  pagelens place --machine cori-knl-flat -- ./app args
+
+  pagelens place --machine xeon-max-flat --capacity 50% --list developer.txt app.trace
+
+  pagelens run --plan pagelens-out/app/plan.toml --report -- ./app args
+"""
+PLAN = "plan.toml"
+
+Capacity = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE",
+        help="Fast memory of the node, as 4GiB, or a share of what the program has, as 50%; without it, all "
+        "that the machine has.",
+    ),
+]
+List = Annotated[
+    Path | None,
+    Option(
+        "--list",
+        metavar="FILE",
+        help="A developer's list to compare with: names of objects, one a line, the first first.",
+    ),
+]
+Json = Annotated[bool, Option("--json", help="Print the report as JSON (docs/place.md).")]
+
+app = Typer(add_completion=False)
+
+
+@app.command(epilog=EXAMPLES)
+def place_command(
+    target: Target = None,
+    workload: WorkloadName = None,
+    size: Size = None,
+    machine: MachineName = None,
+    ranks: Ranks = None,
+    capacity: Capacity = None,
+    list_: List = None,
+    output: Output = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    accesses: Accesses = DEFAULT_BUDGET,
+    skip: Skip = 0,
+    from_function: FromFunction = None,
+    follow_exec: FollowExec = False,
+    region: Region = None,
+) -> None:
+    """Decide which objects of a program lie in fast memory, and write a plan for `pagelens run --plan`."""
+    taken = choose_machine(machine)
+    two_level = _with_two_memories(taken.machine)
+    names = read_list(list_) if list_ is not None else None
+    _check_capacity(capacity, two_level)
+    if workload is not None:
+        if target:
+            raise UsageError("a program or trace: cannot stand beside --workload; leave one out")
+        found = declare(workload, size, two_level, ranks, output)
+    elif target:
+        if size is not None:
+            raise UsageError("--size: cannot stand beside a program or trace; leave one out")
+        request = TraceRequest(
+            target,
+            "",
+            accesses=accesses,
+            skip=skip,
+            from_function=from_function,
+            region=region,
+            follow_exec=follow_exec,
+        )
+        found = trace_or_open(target, two_level, ranks, None, output, request, quiet)
+    else:
+        raise UsageError(
+            "nothing to place; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
+        )
+    with found as source:
+        shown = _place(source, capacity, names)
+        drawn = _write(shown, source.directory)
+    if taken.note and not quiet:
+        print(taken.note, file=sys.stderr)
+    if json:
+        print(shown.model_dump_json(indent=1))
+    elif not quiet:
+        print(render_terminal(shown))
+        if shown.plan:
+            print(f"Plan: {shown.plan}")
+        print(f"Figure: {drawn}")
+
+
+def _place(source: Source, capacity: str | None, names: Sequence[str] | None) -> PlaceReport:
+    """Profiles, places, and writes the plan of a traced program."""
+    program, ranks = source.program, source.scaled.ranks
+    profiled = profile(program, source.scaled.machine, ranks)
+    of_rank = _capacity_of_rank(capacity, profiled)
+    developer = listed_objects(names, program.objects) if names is not None else None
+    analysis = analyse(profiled, of_rank, developer)
+    plan = _write_plan(analysis, program, of_rank, source.directory)
+    words = shlex.join(["pagelens", *sys.argv[1:]])
+    return report(analysis, words, _cache_modes(program, analysis), _notes(program, analysis), plan)
+
+
+def _with_two_memories(machine: Machine) -> Machine:
+    """The machine. Raises UsageError where there is nothing to choose."""
+    if machine.mode == "flat":
+        return machine
+    why = "has one memory" if machine.mode == "single" else f"has its fast memory in {machine.mode} mode"
+    raise UsageError(
+        f"--machine: {machine.name} {why}; name one in flat mode, as cori-knl-flat, xeon-max-flat or "
+        "cxl-tiered (`pagelens machines` lists all)"
+    )
+
+
+def _check_capacity(text: str | None, machine: Machine) -> None:
+    """Raises UsageError for a capacity that no program could have on the machine."""
+    assert machine.fast_memory is not None
+    if text is None or text.endswith("%"):
+        _share(text or "100%")
+        return
+    bytes_, most = parse_size(text, "--capacity"), machine.fast_memory.size
+    if not 0 < bytes_ <= most.value:
+        raise UsageError(
+            f"--capacity: {text}: {machine.name} has {most.shown} of fast memory; name 1 B to {most.shown}, "
+            "or a share as 50%"
+        )
+
+
+def _share(text: str) -> float:
+    """Of "50%"."""
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"--capacity: '{text}': a share is above 0% and at most 100%; or name a size, as 4GiB"
+        )
+    return share
+
+
+def _capacity_of_rank(text: str | None, profiled: Profile) -> float:
+    """Bytes of fast memory that one rank has."""
+    fast = profiled.machine.fast_memory
+    assert fast is not None
+    if text is not None and text.endswith("%"):
+        return _share(text) * profiled.footprint_bytes
+    return (parse_size(text, "--capacity") if text is not None else fast.size.value) / profiled.ranks
+
+
+def _cache_modes(program: Workload, analysis: Analysis) -> list[CacheMode]:
+    """At the capacity and over the sweep."""
+    profiled = analysis.profile
+    shares = (analysis.at_capacity.capacity / max(1.0, profiled.footprint_bytes), *SWEEP)
+    whole = profiled.footprint_bytes * profiled.ranks
+    capacities = [min(1.0, share) * whole for share in shares]
+    return list(cache_modes(program, profiled.machine, profiled.ranks, capacities))
+
+
+def _notes(program: Workload, analysis: Analysis) -> list[str]:
+    """What a reader must know to judge the figures."""
+    notes = [*program.warnings]
+    fast = analysis.profile.machine.fast_memory
+    assert fast is not None
+    node = analysis.profile.footprint_bytes * analysis.profile.ranks
+    if node <= fast.size.value and analysis.at_capacity.capacity >= analysis.profile.footprint_bytes:
+        notes.append(
+            f"All {format_size(node)} fit the fast memory; --capacity shows what less of it would do."
+        )
+    if program.share_seen is not None and program.share_seen < 1:
+        notes.append(
+            f"Of what was traced, {program.share_seen:.0%} of the program's instructions; --accesses sets it."
+        )
+    return notes
+
+
+def _write_plan(analysis: Analysis, program: Workload, capacity: float, directory: Path) -> str:
+    """The plan of the optimum; of declared loops there is none: nothing could be run."""
+    if not isinstance(program, TraceWorkload):
+        return ""
+    path = directory / PLAN
+    write_plan(plan_of(analysis.profile, program, analysis.at_capacity.shares[OURS], capacity), path)
+    return str(path)
+
+
+def _write(shown: PlaceReport, directory: Path) -> Path:
+    """place.json and place.svg; returns the figure's path."""
+    from pagelens.place.figure import draw  # matplotlib takes a second
+
+    data = shown.model_dump_json(indent=1)
+    write_whole(directory / "place.json", lambda path: path.write_text(data + "\n"))
+    figure, svg = directory / "place.svg", draw(shown).svg
+    write_whole(figure, lambda path: path.write_text(svg))
+    return figure

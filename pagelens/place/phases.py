@@ -1,0 +1,55 @@
+"""Phases of a run: the marked ones, divided where a program uses other objects than before.
+
+Intervals of a marked phase that move like lines of like objects are one phase, wherever they lie in the run
+(the loops of a time step come again in every step). Average linkage over cosine distances.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from pagelens.place.profile import Profile
+
+LIKE = 0.15  # cosine distance: below it intervals move like lines
+SMALL = 0.02  # of the run's lines: such a phase is counted with the marked phase's largest
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Names, and for each interval the index of its phase."""
+
+    names: Sequence[str]
+    of_interval: NDArray[np.intp]  # [i]
+
+
+def find_phases(profile: Profile) -> Phases:
+    """`solve`, or `steps/1`, `steps/2` where a marked phase has several, in the order of the run."""
+    lines = profile.reads + profile.writes
+    marked = np.array(profile.phases)
+    label = np.zeros(len(marked), dtype=np.intp)
+    names: list[str] = []
+    for phase in dict.fromkeys(profile.phases):
+        intervals = np.flatnonzero(marked == phase)
+        groups = _alike(lines[intervals], SMALL * lines.sum())
+        kinds = list(dict.fromkeys(groups.tolist()))
+        for kind in kinds:
+            label[intervals[groups == kind]] = len(names)
+            names.append(phase if len(kinds) == 1 else f"{phase}/{kinds.index(kind) + 1}")
+    return Phases(names, label)
+
+
+def _alike(lines: NDArray[np.float64], small: float) -> NDArray[np.intp]:
+    """[i] a number for each group of rows of alike direction."""
+    groups = np.zeros(len(lines), dtype=np.intp)
+    moving = np.flatnonzero(lines.sum(axis=1) > 0)
+    if len(moving) > 1:
+        groups[moving] = fcluster(linkage(lines[moving], "average", "cosine"), LIKE, "distance")
+    weights = {kind: float(lines[groups == kind].sum()) for kind in set(groups.tolist())}
+    largest = max(weights, key=weights.__getitem__)
+    for kind, weight in weights.items():
+        if weight < small:
+            groups[groups == kind] = largest
+    return groups

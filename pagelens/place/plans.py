@@ -1,0 +1,48 @@
+"""A placement as a plan: the objects of which something lies in fast memory, as `run --plan` finds them."""
+
+from collections.abc import Mapping, Sequence
+
+from pagelens.accesses.trace import TraceWorkload
+from pagelens.place.plan import MOST_FRAMES, Plan, PlannedObject, parse_frame, parse_variable
+from pagelens.place.profile import Floats, Profile
+
+LEAST_SHARE = 0.005  # of an object: less is not worth a line
+
+
+def plan_of(profile: Profile, workload: TraceWorkload, shares: Floats, capacity: float) -> Plan:
+    """The plan of one rank's placement; `shares` [o], `capacity` in bytes of one rank."""
+    planned: dict[tuple[str, ...], PlannedObject] = {}  # by what it is found by
+    for known in sorted(profile.objects, key=lambda known: -float(profile.traffic[known.index])):
+        key = known.site[:MOST_FRAMES] or (known.variable,)
+        if not known.placeable or shares[known.index] < LEAST_SHARE or key in planned:
+            continue
+        stated = {
+            "name": known.name,
+            "bytes": _size(profile.bytes[known.index]),
+            "tier": "fast",
+            "share": round(float(shares[known.index]), 4),
+        }
+        place = {"variable": known.variable} if known.variable else {"site": list(key)}
+        planned[key] = PlannedObject.model_validate(stated | place)
+    return Plan.model_validate(
+        {
+            "format": 1,
+            "program": workload.name,
+            "machine": profile.machine.name,
+            "capacity": _size(capacity),
+            "modules": _modules(workload, list(planned.values())),
+            "objects": list(planned.values()),
+        }
+    )
+
+
+def _size(size_bytes: float) -> str:
+    return f"{max(1, round(size_bytes))} B"
+
+
+def _modules(workload: TraceWorkload, planned: Sequence[PlannedObject]) -> list[Mapping[str, str]]:
+    """The files that the plan's sites and variables lie in, in the order of their names."""
+    used = {parse_frame(text).module for one in planned for text in one.site or ()}
+    used |= {parse_variable(one.variable).module for one in planned if one.variable}
+    known = {module.path.rpartition("/")[2]: module.build_id.hex() for module in workload.trace.modules}
+    return [{"name": name, "build_id": known.get(name, "")} for name in sorted(used)]

@@ -1,0 +1,84 @@
+"""What `pagelens place` found, as data: `--json` prints it, terminal and figure show it.
+
+Times are modelled seconds of the whole run; gains are shares of what all in fast memory gains over all in
+slow memory (above 1 where both memories at work are faster than the fast one alone).
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PolicyRow(_Frozen):
+    """One policy at one capacity."""
+
+    policy: str
+    title: str
+    capacity_bytes: int  # of one rank
+    time_s: float
+    speedup: float  # over all slow
+    gain: float
+    fast_bytes: int  # of one rank, at the peak
+
+
+class ObjectRow(_Frozen):
+    """One object; lines of memory are of all ranks, bytes of one."""
+
+    name: str
+    can_be_placed: bool
+    bytes: int  # the most that live at a time
+    blocks: int
+    lifetime: float  # share of the run at which it lives
+    reads: int
+    writes: int
+    in_sequence: float  # share of its lines below L1 near where a thread used it last; the rest waits
+    threads: int  # of a rank
+    bound_by: str  # the resource that decides most of the time in which its lines move, all slow
+    fast_share: float  # in the optimum
+    phases: dict[str, float]  # share of its lines
+
+
+class PhaseRow(_Frozen):
+    """One phase: its times, and which objects are used together in it."""
+
+    phase: str
+    all_slow_s: float
+    all_fast_s: float
+    optimum_s: float
+    bound_by: str  # all slow
+    objects: dict[str, float]  # share of its lines, those of 5% and more
+
+
+class CacheModeRow(_Frozen):
+    """Fast memory as a cache; two nodes bound it."""
+
+    bytes: int  # of all ranks
+    in_a_row_s: float
+    at_random_s: float
+    gain_in_a_row: float
+    gain_at_random: float
+
+
+class PlaceReport(_Frozen):
+    """Everything."""
+
+    program: str
+    command: str
+    machine: str
+    machine_title: str
+    ranks: int
+    footprint_bytes: int  # of what can be placed, of one rank, at the peak
+    capacity_bytes: int  # of one rank
+    simulated: float  # share of the lines
+    all_slow_s: float
+    all_fast_s: float
+    optimum_gap: float  # how far the optimum may be from the least time, as a share
+    policies: list[PolicyRow]  # at the capacity
+    sweep: list[PolicyRow]
+    cache_mode: list[CacheModeRow]
+    phases: list[PhaseRow]
+    objects: list[ObjectRow]
+    notes: list[str]
+    plan: str = ""  # the file

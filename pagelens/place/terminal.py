@@ -1,0 +1,113 @@
+"""The report on a terminal: at most 80 columns, the answer first."""
+
+import textwrap
+from collections.abc import Iterator
+
+from pagelens.place.policies import ALL_FAST, OURS
+from pagelens.place.report import PlaceReport, PolicyRow
+from pagelens.units import format_count, format_share, format_size, format_time
+
+WIDTH = 80
+_MOST = 12  # objects shown
+_SHOWN_CAPACITIES = 6  # of the sweep
+
+
+def render_terminal(report: PlaceReport) -> str:
+    """Plain text; every line is at most 80 columns wide."""
+    sections = [_answer(report), _policies(report), _objects(report), _phases(report), _sweep(report)]
+    sections.append(line for note in report.notes for line in textwrap.wrap(note, WIDTH))
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+
+
+def _answer(r: PlaceReport) -> Iterator[str]:
+    ours = next(row for row in r.policies if row.policy == OURS)
+    fast = next(row for row in r.policies if row.policy == ALL_FAST)
+    share = r.capacity_bytes / r.footprint_bytes if r.footprint_bytes else 1.0
+    yield from textwrap.wrap(
+        f"{r.program} on {r.machine_title}: {r.ranks} x {format_size(r.footprint_bytes)}, fast memory for "
+        f"{format_share(min(1.0, share))} of it ({format_size(r.capacity_bytes)} a rank).",
+        WIDTH,
+    )
+    if r.all_slow_s <= r.all_fast_s:
+        yield from textwrap.wrap("Fast memory gains nothing: other resources decide everywhere.", WIDTH)
+        return
+    gap = f" (the solver leaves at most {r.optimum_gap:.2%})" if r.optimum_gap > 1e-4 else ""
+    yield from textwrap.wrap(
+        f"The best static placement takes {format_time(ours.time_s)}, {ours.speedup:.2f}x as fast as all in "
+        f"slow memory: {format_share(ours.gain)} of what all in fast memory gains ({fast.speedup:.2f}x)"
+        f"{gap}. Modelled.",
+        WIDTH,
+    )
+
+
+def _policies(r: PlaceReport) -> Iterator[str]:
+    yield f"{'policy':<18} {'time':>8} {'speed':>6} {'of gain':>7} {'fast':>9}"
+    for row in sorted(r.policies, key=lambda row: row.time_s):
+        yield _policy(row)
+    fitting = [cache for cache in r.cache_mode if cache.bytes <= r.capacity_bytes * r.ranks]
+    for cache in fitting[:1]:
+        for frames, seconds, gain in (
+            ("in a row", cache.in_a_row_s, cache.gain_in_a_row),
+            ("at random", cache.at_random_s, cache.gain_at_random),
+        ):
+            yield (
+                f"{'cache-mode':<18} {format_time(seconds):>8} {r.all_slow_s / seconds:>5.2f}x "
+                f"{100 * gain:>6.0f}% {format_size(cache.bytes / r.ranks):>9}  frames {frames}"
+            )
+
+
+def _policy(row: PolicyRow) -> str:
+    return (
+        f"{row.policy:<18} {format_time(row.time_s):>8} {row.speedup:>5.2f}x {100 * row.gain:>6.0f}% "
+        f"{format_size(row.fast_bytes):>9}"
+    )
+
+
+def _objects(r: PlaceReport) -> Iterator[str]:
+    if not r.objects:
+        return
+    total = sum(known.reads + known.writes for known in r.objects) or 1
+    yield f"{'object':<34} {'bytes':>8} {'lines':>8} {'':>4} {'live':>5} {'in seq':>6} {'in fast':>8}"
+    for known in r.objects[:_MOST]:
+        lines = known.reads + known.writes
+        fast = f"{known.fast_share:.0%}" if known.can_be_placed else "cannot"
+        yield (
+            f"{_cut(known.name, 34):<34} {format_size(known.bytes):>8} {format_count(lines):>8} "
+            f"{format_share(lines / total):>4} {format_share(known.lifetime):>5} "
+            f"{format_share(known.in_sequence):>6} {fast:>8}"
+        )
+    if len(r.objects) > _MOST:
+        yield f"{len(r.objects) - _MOST} objects more in place.json."
+
+
+def _phases(r: PlaceReport) -> Iterator[str]:
+    if len(r.phases) < 2:
+        return
+    yield f"{'phase':<24} {'all slow':>9} {'all fast':>9} {'optimum':>9}  decided by"
+    for phase in r.phases:
+        yield (
+            f"{_cut(phase.phase, 24):<24} {format_time(phase.all_slow_s):>9} "
+            f"{format_time(phase.all_fast_s):>9} {format_time(phase.optimum_s):>9}  {phase.bound_by}"
+        )
+
+
+def _sweep(r: PlaceReport) -> Iterator[str]:
+    """Gains of all policies at some capacities."""
+    if not r.sweep or r.all_slow_s <= r.all_fast_s:
+        return
+    capacities = list(dict.fromkeys(row.capacity_bytes for row in r.sweep))
+    step = max(1, -(-len(capacities) // _SHOWN_CAPACITIES))
+    shown = capacities[::step]
+    if capacities[-1] not in shown:
+        shown.append(capacities[-1])
+    heads = "".join(f"{format_share(c / r.footprint_bytes):>7}" for c in shown)
+    yield "Share of all-fast's gain, with fast memory for so much of the footprint:"
+    yield f"{'':<18}{heads}"
+    for policy in dict.fromkeys(row.policy for row in r.sweep):
+        gains = {row.capacity_bytes: row.gain for row in r.sweep if row.policy == policy}
+        yield f"{policy:<18}" + "".join(f"{100 * gains[c]:>6.0f}%" for c in shown)
+
+
+def _cut(text: str, width: int) -> str:
+    text = text.replace("(anonymous namespace)::", "")
+    return text if len(text) <= width else text[: width - 1] + "…"

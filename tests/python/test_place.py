@@ -1,0 +1,297 @@
+"""Placement on two memories: the optimum against brute force, policies within the capacity."""
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn_profile import MIB, drawn, profile_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagelens.accesses.declared import declared
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.accesses.workload import ObjectInfo
+from pagelens.errors import UsageError
+from pagelens.machine import load_machine, tiered_times
+from pagelens.place.analysis import analyse, place
+from pagelens.place.cache_mode import cache_modes
+from pagelens.place.cost import Cost
+from pagelens.place.developer import listed_objects, read_list
+from pagelens.place.optimum import optimum
+from pagelens.place.phases import find_phases
+from pagelens.place.plan import read_plan
+from pagelens.place.policies import ALL_FAST, OURS
+from pagelens.place.profile import profile, without_dominated
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@given(SEEDS, st.floats(0.05, 1.0))
+@settings(max_examples=40, deadline=None)
+def test_the_optimum_of_whole_objects_is_that_of_all_subsets(seed: int, share: float) -> None:
+    random = np.random.default_rng(seed)
+    drawn_one = drawn(random, objects=7, intervals=4, small=True)
+    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
+    subsets = np.array([(0, *chosen) for chosen in itertools.product((0, 1), repeat=7)], dtype=float)
+    fitting = subsets[(subsets @ drawn_one.live_bytes.T <= capacity).all(axis=1)]
+    least = cost.seconds_of_many(fitting).min()
+    found = optimum(drawn_one, cost, capacity)
+    assert set(found.shares) <= {0.0, 1.0}
+    assert (drawn_one.live_bytes @ found.shares <= capacity).all()
+    assert least <= cost.seconds(found.shares) <= least * (1 + 2e-4)
+
+
+@given(SEEDS, st.floats(0.05, 1.0))
+@settings(max_examples=40, deadline=None)
+def test_no_divided_placement_that_fits_is_faster(seed: int, share: float) -> None:
+    random = np.random.default_rng(seed)
+    drawn_one = drawn(random, objects=5, intervals=3, small=False)
+    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
+    found = optimum(drawn_one, cost, capacity)
+    assert (drawn_one.live_bytes @ found.shares).max() <= capacity * (1 + 1e-12)
+    least = cost.seconds(found.shares)
+    others = random.random((300, 6)) ** random.choice([0.2, 1.0, 5.0], (300, 1))
+    others[:, 0] = 0
+    most = (others @ drawn_one.live_bytes.T).max(axis=1, keepdims=True)
+    others = np.clip(others * np.minimum(1.0, capacity / most), 0, 1)
+    assert cost.seconds_of_many(others).min() >= least * (1 - 2e-4)
+
+
+@given(SEEDS, st.booleans(), st.floats(0.05, 1.0))
+@settings(max_examples=30, deadline=None)
+def test_ours_is_behind_no_policy_and_all_fit_at_every_moment(seed: int, small: bool, share: float) -> None:
+    drawn_one = drawn(np.random.default_rng(seed), objects=9, intervals=5, small=small)
+    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
+    placed = place(drawn_one, cost, capacity, developer=[3, 1, 2])
+    times = {name: cost.seconds(shares) for name, shares in placed.shares.items()}
+    assert all(times[OURS] <= seconds for seconds in times.values())
+    for shares in placed.shares.values():
+        assert (drawn_one.course @ shares).max() <= capacity * (1 + 1e-9)
+        assert shares[0] == 0  # cannot be placed
+        assert ((shares >= 0) & (shares <= 1)).all()
+
+
+@given(SEEDS)
+@settings(max_examples=30, deadline=None)
+def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    drawn_one = drawn(random, objects=4, intervals=6, small=False)
+    shares = random.random(5)
+    lines = {
+        "fast_reads": drawn_one.reads @ shares,
+        "fast_writes": drawn_one.writes @ shares,
+        "slow_reads": drawn_one.reads @ (1 - shares),
+        "slow_writes": drawn_one.writes @ (1 - shares),
+    }
+    model = tiered_times(drawn_one.machine, {**drawn_one.counts, **lines}, drawn_one.cores_used)
+    cost = Cost.of(drawn_one)
+    np.testing.assert_allclose(cost.by_interval(shares), model.time_s, rtol=1e-12)
+    np.testing.assert_allclose(cost.seconds_of_many(shares[None]), model.time_s.sum(), rtol=1e-12)
+    changing = np.tile(shares, (6, 1))
+    np.testing.assert_allclose(cost.by_interval(changing), model.time_s, rtol=1e-12)
+
+
+def test_temporaries_share_the_fast_memory_where_a_sum_of_peaks_would_not_let_them() -> None:
+    lines = np.array([[0.0, 1e7, 1e7]])
+    one_by_one = np.array([[0.0, 8 * MIB, 0.0], [0.0, 0.0, 8 * MIB]])
+    apart = profile_of(lines, 0 * lines, one_by_one)
+    together = profile_of(lines, 0 * lines, one_by_one.sum(axis=0, keepdims=True))
+    shares = optimum(apart, Cost.of(apart), 8 * MIB).shares
+    assert shares.sum() > 1.5  # as much as both memories at work can use
+    assert optimum(together, Cost.of(together), 8 * MIB).shares.sum() == pytest.approx(1, rel=1e-6)
+
+
+def test_both_memories_at_work_are_faster_than_the_fast_one_alone() -> None:
+    lines = np.array([[0.0, 1e8]])
+    known = profile_of(lines, 0 * lines, np.array([[0.0, 64 * MIB]]), machine="xeon-max-flat")
+    fast, slow = known.machine.fast_memory, known.machine.ddr
+    assert fast is not None
+    cost = Cost.of(known)
+    shares = optimum(known, cost, 64 * MIB).shares
+    both = fast.bandwidth.value + slow.bandwidth.value
+    assert shares[1] == pytest.approx(fast.bandwidth.value / both, rel=1e-3)
+    assert cost.seconds(shares) == pytest.approx(64 * 1e8 / both, rel=1e-3)
+    assert cost.seconds(np.ones(2)) == pytest.approx(64 * 1e8 / fast.bandwidth.value, rel=1e-9)
+
+
+@given(SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_moments_without_those_that_others_dominate_allow_the_same(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    course = random.integers(0, 4, (12, 3)).astype(float)
+    kept = without_dominated(course)
+    for shares in random.random((20, 3)):
+        assert (kept @ shares).max() == pytest.approx((course @ shares).max())
+    for number, row in enumerate(kept):
+        others = np.delete(kept, number, axis=0)
+        assert not (row <= others).all(axis=1).any()
+
+
+def test_phases_are_intervals_that_use_like_objects_wherever_they_lie() -> None:
+    step = [[0.0, 9.0, 1.0], [0.0, 1.0, 9.0]]
+    lines = 1e6 * np.array([[0.0, 5.0, 5.0], *step, *step, *step])
+    known = profile_of(lines, 0 * lines, np.ones((1, 3)), phases=["set-up"] + ["steps"] * 6)
+    found = find_phases(known)
+    assert list(found.names) == ["set-up", "steps/1", "steps/2"]
+    assert found.of_interval.tolist() == [0, 1, 2, 1, 2, 1, 2]
+
+
+def test_a_capacity_that_holds_all_gains_what_all_fast_gains_or_more() -> None:
+    known = drawn(np.random.default_rng(5), objects=6, intervals=4, small=False)
+    found = analyse(known, known.footprint_bytes, None)
+    placed = {name: found.cost.seconds(shares) for name, shares in found.at_capacity.shares.items()}
+    assert placed["largest-first"] == pytest.approx(found.all_fast_s, rel=0.05)
+    assert found.gain(placed[OURS]) >= 1
+
+
+# --- profiles of real programs --------------------------------------------------------------------------
+
+TWO_ARRAYS = """
+#include <stdlib.h>
+enum { n = 1 << 19 }; /* 4 MiB */
+static double table[n];
+__attribute__((noinline)) static double* cold(void) { return malloc(4 * n * sizeof(double)); }
+__attribute__((noinline)) static double* hot(void) { return malloc(n * sizeof(double)); }
+int main(void) {
+    double *a = cold(), *b = hot(), sum = 0;
+    for (int i = 0; i < 4 * n; ++i) a[i] = i;
+    for (int i = 0; i < n; ++i) table[i] = i;
+    for (int round = 0; round < 12; ++round)
+        for (int i = 0; i < n; ++i) { b[i] += i; if (round % 3 == 0) sum += table[i]; }
+    return sum + b[7] < 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "arrays.c").write_text(TWO_ARRAYS)
+    app, trace = folder / "arrays", folder / "arrays.trace"
+    subprocess.run(["gcc", "-O1", "-g", "-Wl,--build-id", "-o", app, folder / "arrays.c"], check=True)
+    trace_program(TraceRequest([str(app)], str(trace), accesses=0))
+    return trace
+
+
+def test_a_traced_programs_profile_has_each_objects_lines_of_memory(traced: Path) -> None:
+    workload = open_trace(traced)
+    found = profile(workload, load_machine("cori-knl-flat"), ranks=4)
+    by_name = {known.name.split(" ")[0]: known.index for known in found.objects}
+    hot, cold, table = by_name["hot"], by_name["cold"], by_name["table"]
+    lines = 4 * (4 << 20) / 64  # of 4 ranks
+    # A page is cleared, then swept: reads and write-backs of more than L2 holds.
+    assert found.reads[:, hot].sum() == pytest.approx(12 * lines, rel=0.02)
+    assert found.writes[:, hot].sum() == pytest.approx(13 * lines, rel=0.03)
+    assert found.reads[:, cold].sum() == pytest.approx(4 * lines, rel=0.02)
+    assert found.reads[:, table].sum() == pytest.approx(5 * lines, rel=0.05)
+    assert found.bytes[[hot, cold]].tolist() == pytest.approx([4 << 20, 16 << 20], rel=1e-3)
+    assert found.in_sequence[hot] > 0.99
+    assert found.threads[hot] == 1
+
+
+def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pagelens", "place", "--machine", "cori-knl-flat"]
+    out = tmp_path / "out"
+    run = subprocess.run(
+        [*command, "--capacity", "20%", "--json", "-o", str(out), str(traced)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    report = json.loads(run.stdout)
+    assert json.loads((out / "place.json").read_text()) == report
+    rows = {row["policy"]: row for row in report["policies"]}
+    assert rows[OURS]["time_s"] == min(row["time_s"] for name, row in rows.items() if name != ALL_FAST)
+    assert rows[OURS]["fast_bytes"] <= report["capacity_bytes"]
+    plan = read_plan(out / "plan.toml")
+    first = plan.objects[0]
+    assert first.name.startswith("hot")
+    assert 0.7 < first.share <= 1  # the slow memory works beside the fast one
+    assert first.site is not None
+    assert [text.partition("+")[0] for text in first.site] == ["arrays!hot", "arrays!main"]
+    assert re.fullmatch("[0-9a-f]{40}", plan.modules[0].build_id)
+    assert "<svg" in (out / "place.svg").read_text()
+    shown = subprocess.run(
+        [*command, "-o", str(out), str(traced)], capture_output=True, text=True, check=True
+    )
+    assert all(
+        len(line) <= 80 for line in shown.stdout.splitlines() if not line.startswith(("Plan", "Figure"))
+    )
+    assert "All 84" in shown.stdout or "fit the fast memory" in shown.stdout
+
+
+def test_keys_of_call_sites_hold_wherever_the_program_is_loaded(compile_c: Callable[[str], Path]) -> None:
+    app = compile_c(TWO_ARRAYS)
+    keys = []
+    for number in range(2):
+        trace = app.with_name(f"{number}.trace")
+        trace_program(TraceRequest([str(app)], str(trace), accesses=200_000))
+        keys.append({known.site for known in open_trace(trace).objects if known.site})
+    assert keys[0] == keys[1]
+    assert keys[0]
+
+
+def test_declared_loops_are_placed_loop_by_loop() -> None:
+    machine = load_machine("cori-knl-flat")
+    found = profile(declared("hydro", 64 * MIB, 2), machine, ranks=34)
+    assert "steps" in found.phases
+    names = {known.name: known.index for known in found.objects}
+    before, mass = names["before"], names["mass"]
+    assert 0 < found.lifetime[before] < found.lifetime[mass]
+    assert found.writes[:, names["gradients"]].sum() > found.writes[:, mass].sum()
+
+
+def test_a_larger_cache_of_the_slow_memory_is_no_slower() -> None:
+    machine = load_machine("cori-knl-flat")
+    program = declared("cg", 256 * MIB, 2)
+    modes = list(cache_modes(program, machine, 1, [256 * MIB, 255 * MIB, 65 * MIB, 64 * MIB, 0]))
+    assert [mode.bytes for mode in modes] == [256 * MIB, 128 * MIB, 64 * MIB]
+    assert modes[0].at_random_s <= modes[1].at_random_s <= modes[2].at_random_s
+
+
+# --- lists and errors -----------------------------------------------------------------------------------
+
+OBJECTS = [
+    ObjectInfo(0, "[kernel: page clearing]"),
+    ObjectInfo(1, "Mesh::allocate (hydro.cpp:120)", site=("a+0x1",)),
+    ObjectInfo(2, "Mesh::allocate (hydro.cpp:12)", site=("a+0x2",)),
+    ObjectInfo(3, "table (app)", variable="app!table"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("hydro.cpp:12", [2]),
+        ("hydro.cpp:120", [1]),
+        ("Mesh::allocate", [1, 2]),
+        ("Mesh::*", [1, 2]),
+        ("table", [3]),
+        ("table (app)", [3]),
+    ],
+)
+def test_a_name_of_a_list_means_objects(name: str, meant: list[int]) -> None:
+    assert listed_objects([name], OBJECTS) == meant
+
+
+def test_a_list_keeps_its_order_and_says_what_it_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("table # the hot one\n\n# all of the mesh\nMesh::allocate\ntable\n")
+    assert listed_objects(read_list(path), OBJECTS) == [3, 1, 2]
+    with pytest.raises(UsageError, match=r"--list: 'tabel' is no object .*table \(app\)"):
+        listed_objects(["tabel"], OBJECTS)
+    with pytest.raises(UsageError, match="kernel"):
+        listed_objects(["kernel"], OBJECTS)
+    path.write_text("# nothing\n")
+    with pytest.raises(UsageError, match="names nothing"):
+        read_list(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not text"):
+        read_list(path)
+    with pytest.raises(UsageError, match="No such file"):
+        read_list(tmp_path / "none")
