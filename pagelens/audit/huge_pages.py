@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pagelens.audit.fragmentation import LARGE_ORDER, suitable_blocks
 from pagelens.audit.frame_map import FrameMap, Use
-from pagelens.audit.model import GIGANTIC, LARGE, HugePages, Node, NodePool, Usage, Zone
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL, HugePages, Node, NodePool, Usage, Zone
 from pagelens.machine.detect import System
 
 _POOLS = "/sys/kernel/mm/hugepages"
@@ -68,7 +68,7 @@ class _Supply:
         largest = (
             suitable_blocks(zone.free_blocks, _LARGEST_ORDER) << _LARGEST_ORDER for zone in self._zones
         )
-        return sum(frames * 4096 // size for frames in largest), False
+        return sum(frames * SMALL // size for frames in largest), False
 
     def at_most(self, size: int, now: int) -> int | None:
         """Bounds: what is free or can be dropped, and the ranges, or page blocks, that nothing pins."""

@@ -3,7 +3,7 @@
 import re
 
 from pagelens.audit.frame_map import may_read_flags
-from pagelens.audit.model import Compaction, Kernel, Rights, TransparentHugePages, Usage, Zonesort
+from pagelens.audit.model import SMALL, Compaction, Kernel, Rights, TransparentHugePages, Usage, Zonesort
 from pagelens.audit.numbers import chosen, counters, sizes
 from pagelens.audit.own_pages import frames_visible
 from pagelens.machine.detect import System
@@ -73,7 +73,7 @@ def read_rights(system: System) -> Rights:
 
 def _turnover(counts: dict[str, int], total: int | None) -> float | None:
     frames = _sum(counts, "pgalloc")
-    return frames * 4096 / total if frames is not None and total else None
+    return frames * SMALL / total if frames is not None and total else None
 
 
 def _sum(counts: dict[str, int], prefix: str) -> int | None:

@@ -9,8 +9,6 @@ from pagelens.machine.detect import System
 from pagelens.machine.detect.memory import MOST_BYTES, read_nodes
 
 _TIERS = "/sys/devices/virtual/memory_tiering"
-
-
 _FAST_KINDS = ("MCDRAM", "HBM")
 
 

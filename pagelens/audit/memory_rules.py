@@ -29,7 +29,7 @@ def tiers(audit: Audit) -> Iterator[Finding]:
                 "Programs get it only where they, or numactl, ask for it.",
                 (f"numactl --preferred={node.number} ./app",),
             )
-        elif node.bandwidth and near.bandwidth:
+        elif node.bandwidth and near.bandwidth and node.bandwidth < near.bandwidth:
             numbers = ",".join(str(other.number) for other in local)
             yield Finding(
                 Severity.warning,

@@ -1,6 +1,7 @@
 """Memory of this process, populated at once, and the frames under it (/proc/self/pagemap)."""
 
 import ctypes
+import errno
 import mmap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,7 +80,7 @@ def _populate(region: mmap.mmap, start: int, size: int, pages: str) -> None:
     try:
         region.madvise(_MADV_POPULATE_WRITE, start, size)
     except OSError as error:
-        if error.errno != 22:  # of a kernel before 5.14
+        if error.errno != errno.EINVAL:  # of a kernel before 5.14
             reason = f"{start} B on {pages} pages were all that was to be had ({error.strerror})"
             raise Failure(f"--probe: {reason}; probe less") from None
         for at in range(start, start + size, SMALL):
@@ -91,7 +92,7 @@ def _advise(region: mmap.mmap, advice: int) -> None:
     try:
         region.madvise(advice)
     except OSError as error:
-        if error.errno != 22:
+        if error.errno != errno.EINVAL:
             raise
 
 

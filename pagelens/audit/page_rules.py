@@ -6,7 +6,7 @@ A rule is a function that yields a finding or none; what nothing says is no find
 from collections.abc import Iterator
 
 from pagelens.audit.fragmentation import LARGE_ORDER, free_frames, suitable_blocks
-from pagelens.audit.model import GIGANTIC, LARGE, Audit, Finding, HugePages, Severity
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Finding, HugePages, Severity
 from pagelens.audit.remedy_commands import PREPARE, at_boot
 from pagelens.units import format_binary_size, format_count, format_share
 
@@ -21,7 +21,7 @@ _THP = "/sys/kernel/mm/transparent_hugepage"
 
 def fragmentation(audit: Audit) -> Iterator[Finding]:
     """Free memory in small pieces, or in large ones."""
-    free = sum(free_frames(zone.free_blocks) for zone in audit.zones) * 4096
+    free = sum(free_frames(zone.free_blocks) for zone in audit.zones) * SMALL
     if not free:
         return
     large = sum(suitable_blocks(zone.free_blocks, LARGE_ORDER) for zone in audit.zones) * LARGE

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from pagelens.audit.frame_rules import FILTER_SHARE
 from pagelens.audit.model import Effect, Finding, Placement, Probe, Severity
 from pagelens.units import format_binary_size, format_share
 
@@ -11,7 +12,6 @@ MANY_ROW_CONFLICTS = 4.0  # times what random frames have
 ABOUT = 0.01  # shares that differ by no more are about equal
 WORTHWHILE = 0.8  # of the share now: what leaves more is no remedy
 _CHEAPEST_FIRST = ("2m", "coloured", "aged+zonesort", "1g")  # nothing but a pool; root; a module; a reboot
-FILTER_SHARE = 0.01  # of lines that do not fit into the snoop filter
 
 
 def of_probe(probe: Probe) -> Iterator[Finding]:

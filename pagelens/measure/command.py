@@ -195,7 +195,7 @@ def measure(
     pages = parse_page_sizes(page_size)
     known = choose_machine(machine).machine
     on = _cpus(cpus)
-    plan = make(Settings(on, repeats, seed, _last_level_bytes(known), **given))  # type: ignore[arg-type]
+    plan = make(Settings(on, repeats, seed, _last_level_bytes(on, known), **given))  # type: ignore[arg-type]
     overlapped, ballast = _room(plan, pages, stir)
     notes: list[str] = []
     with (
@@ -277,6 +277,8 @@ def _cpus(text: str | None) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 12:
             raise UsageError(f"--cpus {text!r}: numbers and ranges, such as 0-3,8")
+        if int(last or first) < int(first):
+            raise UsageError(f"--cpus {text!r}: a range begins with its lower number, such as 0-3")
         found.extend(range(int(first), int(last or first) + 1)[: len(allowed) + 1])
     wrong = next((cpu for cpu in found if cpu not in allowed), None)
     if wrong is not None or not found:
@@ -290,9 +292,10 @@ def _ranges(numbers: Sequence[int]) -> str:
     return text if whole else ",".join(map(str, numbers))
 
 
-def _last_level_bytes(machine: Machine) -> int:
-    last = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
-    return max(last, 1 << 20)
+def _last_level_bytes(cpus: Sequence[int], machine: Machine) -> int:
+    """Of all that these processors have, whatever machine is named; of one of its where none is shown."""
+    stated = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
+    return max(_probes.last_level_bytes(list(cpus)) or stated, 1 << 20)
 
 
 def _events(machine: Machine) -> dict[str, list[str]]:

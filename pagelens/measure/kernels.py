@@ -36,7 +36,7 @@ class Settings:
     cpus: Sequence[int]
     repeats: int
     seed: int
-    cache_bytes: int  # of all last-level caches
+    cache_bytes: int  # of all last-level caches that the processors have
     n: int | None = None
     offset: str | None = None
     kernels: str | None = None

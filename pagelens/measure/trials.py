@@ -163,8 +163,8 @@ def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
                 if len(open_trials) == (2 if setup.overlapped else 1):
                     open_trials[0].visit()
                     yield open_trials.pop(0).close()
-        for trial in open_trials:
-            trial.visit()
+        while open_trials:
+            open_trials[0].visit()
             yield open_trials.pop(0).close()
     except _probes.Stopped:
         return

@@ -121,6 +121,13 @@ def test_a_cache_that_only_hwloc_tells_of(tmp_path: Path) -> None:
     assert (node.side_cache.size, node.side_cache.direct_mapped, node.side_cache.line) == (16 << 30, True, 64)
 
 
+def test_memory_without_processors_that_is_as_fast_is_no_slow_tier(tmp_path: Path) -> None:
+    rate = "sys__devices__system__node__node1__access0__initiators__read_bandwidth"
+    for bandwidth, slow in (("459000", True), ("460000", False)):  # node 0 has 460000 MB/s
+        found = codes(audit_of("genoa-cxl", tmp_path / bandwidth, **{rate: bandwidth}))
+        assert (("warning", "slow-tier") in found) == slow
+
+
 def test_large_pages_that_could_be_had(tmp_path: Path) -> None:
     audit = audit_of("two-socket-8160", tmp_path)
     large, gigantic = audit.huge_pages

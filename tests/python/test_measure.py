@@ -396,6 +396,16 @@ def test_what_cannot_be_predicted_is_measured(
     assert "Not predicted: frame 0x614 lies beyond its memory." in found["notes"]
 
 
+def test_the_arrays_are_four_times_the_caches_that_are_there(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all sockets, and not of the machine that frames are held against."""
+    monkeypatch.setattr(_probes, "last_level_bytes", lambda cpus: 1 << 44)
+    status, _, err = run_here(capfd, monkeypatch, "stream", "--machine", "skx-8160", "--kernels", "copy")
+    assert status == 2
+    assert "needs 211 TB" in err  # three arrays of 4 x 2^44 bytes
+
+
 def test_what_is_chosen_where_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The instructions that the processor takes whole, which need not be its widest."""
     monkeypatch.setattr(_probes, "best_isa", lambda: _probes.Isa.sse2)
@@ -498,6 +508,7 @@ def test_without_rights(tmp_path: Path) -> None:
         (("stream", "--offset", "9" * 5000), "a whole number of doubles"),
         (("stream", "--cpus", "4096"), "this process may run on"),
         (("stream", "--cpus", "a"), "numbers and ranges"),
+        (("stream", "--cpus", "3-1,0"), "a range begins with its lower number"),
         (("latency", "--footprint", "12"), "has no unit"),
         (("latency", "--footprint", "64B"), "at least two strides"),
         (("latency", "--stride", "100B"), "a multiple of 64"),
