@@ -18,11 +18,13 @@ from pagelens.lab.compare_table import command_line, markdown, progress_line, re
 from pagelens.lab.emulator import NodeSpeed
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
+from pagelens.lab.planned import Placement, place_on
 from pagelens.lab.run import PAGES, Request, Result, StepDone, run
 from pagelens.lab.table import compared_row, render_run, step_lines
 from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
 from pagelens.machine import load_machine
 from pagelens.names import nearest
+from pagelens.place.plan import read_plan
 from pagelens.units import parse_rate, parse_size, parse_time
 
 EXAMPLES = """Examples:
@@ -102,6 +104,16 @@ def run_command(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Put beside the program, in /app; may be repeated."),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its objects on the nodes as `pagelens place` has planned it."),
+    ] = None,
+    fast_node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else the fastest of --numa.")
+    ] = None,
+    slow_node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else all others.")
+    ] = None,
     seed: Seed = 1,
     limit: Limit = LIMIT_S,
     as_json: Json = False,
@@ -128,6 +140,7 @@ def run_command(
         pages=pages,
         pool_bytes=parse_size(pool, "--pool"),
         files=file or (),
+        placement=_placement(plan, nodes, speeds, fast_node, slow_node),
         seed=seed,
         limit_s=limit,
     )
@@ -282,6 +295,17 @@ def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
             raise UsageError(f"--numa {part!r}: from 1MB/s to 1000TB/s, and from 1ns to 60us")
         speeds.append(speed)
     return len(speeds), speeds
+
+
+def _placement(
+    plan: Path | None, nodes: int, speeds: list[NodeSpeed], fast_node: int | None, slow_node: int | None
+) -> Placement | None:
+    if plan is None:
+        for option, node in (("--fast-node", fast_node), ("--slow-node", slow_node)):
+            if node is not None:
+                raise UsageError(f"{option} {node}: is of --plan, which is not given; add it or leave it out")
+        return None
+    return place_on(read_plan(plan), speeds, nodes, fast_node, slow_node)
 
 
 def _require_writable(output: Path) -> None:

@@ -9,8 +9,12 @@ What `words` begins with is all that makes it a planned run: without them the sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from pagelens.errors import UsageError
+from pagelens.lab.emulator import NodeSpeed
 from pagelens.lab.initramfs import Initramfs
 from pagelens.place.plan import Plan
 from pagelens.run.handed_plan import handed_plan
@@ -20,7 +24,39 @@ from pagelens.run.program import shared_libraries
 from pagelens.run.sites import locate_plan
 from pagelens.run.tiers import Tiers
 
-PLAN = "/lab/plan"  # in the guest
+PLAN, REPORT = "/lab/plan", "/lab/report.json"  # in the guest
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A plan, and the nodes that it is for."""
+
+    plan: Plan
+    tiers: Tiers
+
+
+def place_on(
+    plan: Plan, speeds: Sequence[NodeSpeed], nodes: int, fast_node: int | None, slow_node: int | None
+) -> Placement:
+    """In a guest all nodes have processors: the fastest is fast, what is not planned lies on the others.
+
+    Raises UsageError where nobody says which is the fastest, and for nodes that there are not.
+    """
+    rates = [speed.bandwidth for speed in speeds]
+    if fast_node is None:
+        if not rates or rates.count(max(rates)) != 1:
+            raise UsageError(
+                "--plan: no node is the fastest; state speeds, as --numa 400GB/s:100ns,80GB/s:150ns, "
+                "or --fast-node N"
+            )
+        fast_node = rates.index(max(rates))
+    for option, node in (("--fast-node", fast_node), ("--slow-node", slow_node)):
+        if node is not None and node >= nodes:
+            raise UsageError(f"{option} {node}: the guest has nodes 0 to {nodes - 1}; raise --numa")
+    if slow_node == fast_node:
+        raise UsageError(f"--slow-node {slow_node}: is the fast node, too; name another, or leave it out")
+    others = tuple(node for node in range(nodes) if node != fast_node)
+    return Placement(plan, Tiers((fast_node,), others if slow_node is None else (slow_node,), None))
 
 
 def add_planned(

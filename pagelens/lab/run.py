@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.errors import Failure, UsageError
@@ -18,6 +19,7 @@ from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, NodeLines, Phase
 from pagelens.lab.nodes import GuestNode
+from pagelens.lab.planned import REPORT, Placement, add_planned
 from pagelens.lab.state import add_state_module
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
 from pagelens.machine.memories import MOST_TAGS
@@ -50,6 +52,7 @@ class Request:
     pages: str = "4KiB"
     pool_bytes: int = 0  # of huge pages set aside at boot, with `pages` 2MiB or 1GiB
     files: Sequence[Path] = ()  # put beside the program
+    placement: Placement | None = None  # of its objects on the nodes
     seed: int = 1
     limit_s: float = LIMIT_S  # processor time that a run may take
 
@@ -84,6 +87,7 @@ class ProgramRun:
     conflict_share: float
     total: Counted
     regions: list[Counted]
+    plan: dict[str, Any] | None = None  # where planned objects lay: `plan` of docs/run.md
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class ProgramLab:
             )
         hardware = Hardware(request.memory_bytes, nodes, request.cpus, speeds=request.speeds)
         memory_side = _memory_side(request, hardware)
-        root = _root(request, self._program, self.plan, kernel)
+        root, self._words = _root(request, self._program, self.plan, kernel)
         if pictured:
             add_state_module(root, kernel)
         append = _kernel_options(request, self.plan)
@@ -185,7 +189,7 @@ class ProgramLab:
 
     def _run(self, name: str, output: Callable[[bytes], None]) -> ProgramRun:
         request = self.request
-        words = [f"{_FOLDER}/{self._program.path.name}", *self._program.arguments]
+        words = [*self._words, *self._program.arguments]
         if request.pages in _HUGE:
             words = ["env", f"GLIBC_TUNABLES={_huge_heap(request.pages)}", *words]
         printed = bytearray()
@@ -200,7 +204,16 @@ class ProgramLab:
                 f"{request.command[0]} needs more memory than the guest has; raise --memory "
                 f"{request.memory_bytes >> 20}MiB"
             )
-        return _program_run(job, printed.decode(errors="replace"), self.guest, request)
+        done = _program_run(job, printed.decode(errors="replace"), self.guest, request)
+        return replace(done, plan=self._where_objects_lay()) if request.placement else done
+
+    def _where_objects_lay(self) -> dict[str, Any] | None:
+        """None of a program that ended without a report, as by a signal."""
+        if self.guest.run("test", "-e", REPORT).status != 0:
+            return None
+        report = json.loads(self.guest.get(REPORT))
+        self.guest.run("rm", REPORT).checked()
+        return dict(report["plan"]) if report["plan"] else None
 
 
 def run(request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]) -> Result:
@@ -280,13 +293,19 @@ def _memory_side(request: Request, hardware: Hardware) -> MemorySide:
     return memory_side
 
 
-def _root(request: Request, program: GuestProgram, plan: Plan, kernel: Kernel) -> Initramfs:
-    root = Initramfs()
-    root.add_program(f"{_FOLDER}/{program.path.name}", program.path)
+def _root(request: Request, program: GuestProgram, plan: Plan, kernel: Kernel) -> tuple[Initramfs, list[str]]:
+    """The guest's root, and the words that run the program there."""
+    root, name = Initramfs(), f"{_FOLDER}/{program.path.name}"
+    words = [name]
+    if request.placement is None:
+        root.add_program(name, program.path)
+    else:
+        placement = request.placement
+        words = add_planned(root, name, program.path, placement.plan, placement.tiers, REPORT)
     for file in request.files:
         root.add(f"{_FOLDER}/{file.name}", file)
     plan.add_to(root, kernel)
-    return root
+    return root, words
 
 
 def _pool_pages(request: Request) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pagelens.lab.run import Counted, Result, StepDone
 from pagelens.lab.validate import Compared, shape_distance
@@ -21,6 +22,8 @@ def step_lines(step: StepDone) -> Iterator[str]:
         yield f"  {_line(counted)}"
         if len(counted.nodes) > 1:
             yield f"  {'':<20} {_by_node(counted)}"
+    if step.run.plan is not None:
+        yield f"  {_plan(step.run.plan)}"
     yield (
         f"  conflict share {step.run.conflict_share:.1%} of {step.run.resident_pages} resident pages; "
         f"status {step.run.status}"
@@ -79,6 +82,17 @@ def _hits(counted: Counted) -> str:
 
 def _time(counted: Counted) -> str:
     return "-" if counted.time_s is None else format_time(counted.time_s)
+
+
+def _plan(plan: dict[str, Any]) -> str:
+    """How much of what was to be fast was, of the pages looked at that the program had touched."""
+    objects = [one for one in plan["objects"] if one["blocks"]]
+    fast, slow = (sum(one["to_be_fast"][tier] for one in objects) for tier in ("fast_bytes", "slow_bytes"))
+    share = f"{fast / (fast + slow):.1%}" if fast + slow else "nothing"
+    return (
+        f"plan: {len(objects)} of {len(plan['objects'])} objects had blocks; {share} of what was to be fast "
+        f"was, at most {format_binary_size(plan['peak_fast_bytes'])} at a time"
+    )
 
 
 def _by_node(counted: Counted) -> str:

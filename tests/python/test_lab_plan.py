@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.planned import add_planned, plan_for_guest
 from pagelens.machine.detect.system import System
-from pagelens.place.plan import Plan
+from pagelens.place.plan import Plan, write_plan
 from pagelens.run.tiers import Tiers, find_tiers
 
 FAST, SLOW = 1, 0
@@ -134,6 +135,82 @@ def test_the_kernel_says_which_node_is_fast(guest: tuple[Guest, list[str]], tmp_
     assert found is not None
     assert (found.fast, found.slow) == ((FAST,), ())
     assert found.fast_bytes == pytest.approx(FAST_BYTES, rel=0.1)
+
+
+SWEEPS = """
+    #include <stdlib.h>
+    #include "HOOKS/pagelens.h"
+    enum { COUNT = 16 << 17, PASSES = 3 };
+    static double table[COUNT];
+    __attribute__((noinline)) double *take_a(void) { double *volatile a = malloc(8 * COUNT); return a; }
+    __attribute__((noinline)) double *take_b(void) { double *volatile b = malloc(8 * COUNT); return b; }
+    int main(void) {
+        volatile double *arrays[] = {take_a(), take_b(), table};
+        for (int i = 0; i < COUNT; ++i) arrays[0][i] = arrays[1][i] = arrays[2][i] = i;
+        pagelens_region_begin("sweeps");
+        for (int pass = 0; pass < PASSES; ++pass)
+            for (int array = 0; array < 3; ++array)
+                for (int i = 0; i < COUNT; ++i) (void)arrays[array][i];
+        pagelens_region_end("sweeps");
+        return 0;
+    }
+"""
+
+
+def test_the_traffic_of_each_node_is_what_the_plan_says(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+    compile_c: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    hooks = Path(__file__).parents[2] / "hooks"
+    program = compile_c(SWEEPS.replace("HOOKS", str(hooks)))
+    a = planned("a", *returns(program, "take_a"), share=0.75)
+    table = planned_variable("table", f"{program.name}!table", share=0.5)
+    write_plan(plan_of(program, a, table), tmp_path / "plan.toml")
+    words = ("--memory", "512MiB", "--cache", "0B", "--numa", "80GB/s:150ns,400GB/s:100ns")
+    done = pagelens("lab", "run", *words, "--plan", "plan.toml", "--json", "--", program)
+    assert done.returncode == 0, done.stderr
+    (step,) = json.loads(done.stdout)["steps"]
+    (sweeps,) = step["run"]["regions"]
+    slow, fast = (node["reads"] for node in sweeps["nodes"])
+    array = 3 * (16 * MIB // 64)
+    assert fast == pytest.approx((0.75 + 0.5) * array, rel=0.02)
+    assert slow == pytest.approx((0.25 + 0.5 + 1) * array, rel=0.02)
+    objects = step["run"]["plan"]["objects"]
+    assert [one["to_be_fast"]["fast_bytes"] / (16 * MIB) for one in objects] == pytest.approx(
+        [0.75, 0.5], rel=0.01
+    )
+    assert [one["to_be_fast"]["slow_bytes"] for one in objects] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--numa", "2", "--plan", "plan.toml"], "--plan: no node is the fastest; state speeds"),
+        (
+            ["--numa", "2", "--plan", "plan.toml", "--fast-node", "2"],
+            "--fast-node 2: the guest has nodes 0 to 1",
+        ),
+        (
+            ["--numa", "2", "--plan", "plan.toml", "--fast-node", "1", "--slow-node", "1"],
+            "--slow-node 1: is the fast node, too",
+        ),
+        (["--fast-node", "0"], "--fast-node 0: is of --plan, which is not given"),
+        (["--plan", "gone.toml"], "--plan: cannot read 'gone.toml'"),
+    ],
+)
+def test_bad_input_of_the_command_is_one_line(
+    in_process: Callable[..., subprocess.CompletedProcess[str]],
+    program: Path,
+    tmp_path: Path,
+    words: list[str],
+    message: str,
+) -> None:
+    write_plan(whole_plan(program), tmp_path / "plan.toml")
+    done = in_process("lab", "run", "--cache", "0B", *words, "--", "/bin/true")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_fast_node_beside_a_cache_in_front_of_memory_is_refused() -> None:
