@@ -23,9 +23,10 @@ from pagelens.explain.source import OUTPUT
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.measure.counters import HardwareCounters
-from pagelens.measure.kernels import KERNELS, Model, Plan, Settings
+from pagelens.measure.kernels import KERNELS
 from pagelens.measure.outputs import to_json, write_outputs
 from pagelens.measure.pages import PageSize, parse_page_sizes, reserved
+from pagelens.measure.plan import Model, Plan, Settings
 from pagelens.measure.results import evaluate
 from pagelens.measure.terminal import render
 from pagelens.measure.trials import Setup, Trial, run_trials

@@ -1,16 +1,15 @@
 """What is measured: each kernel as points to time in a trial's memory, and what its figures count."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 
 from pagelens import _probes
 from pagelens.accesses.declared import declared
-from pagelens.accesses.workload import Workload
 from pagelens.errors import Failure, UsageError
 from pagelens.measure.blas import find_blas
+from pagelens.measure.choices import isa_of, numbers, order_of, some, stores_of, whole
+from pagelens.measure.plan import Model, Plan, Settings
 from pagelens.measure.trials import Floats, Point
 from pagelens.units import format_binary_size, parse_size
 
@@ -24,64 +23,6 @@ _UPDATES_A_WORD = 4  # HPCC's rule
 _CONFLICT_BYTES = 2 << 20
 _GRID, _ITERATIONS = 96, 10  # of the conjugate gradients
 _ORDER = 1536  # of the matrices
-_MOST_POINTS = 4096
-
-_Choice = TypeVar("_Choice", _probes.Isa, _probes.Order, _probes.Stores)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the command line says; None where it says nothing."""
-
-    cpus: Sequence[int]
-    repeats: int
-    seed: int
-    cache_bytes: int  # of all last-level caches that the processors have
-    n: int | None = None
-    offset: str | None = None
-    kernels: str | None = None
-    footprint: str | None = None
-    stride: str | None = None
-    table: str | None = None
-    block: str | None = None
-    distance: str | None = None
-    blas: str | None = None
-    isa: str | None = None
-    stores: str | None = None
-    order: str | None = None
-
-
-@dataclass(frozen=True)
-class Model:
-    """A point as a declared workload, for the prediction. `amount`: what its phase does, as a point's."""
-
-    workload: Workload
-    phase: str
-    amount: float
-    offset_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A kernel, ready to be timed."""
-
-    name: str
-    title: str
-    points: Sequence[Point]
-    memory_bytes: int
-    arrays: Sequence[int]  # where they begin, bytes: the threads share out each, for the first touch
-    unit: str
-    rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
-    counted: str  # what a figure counts
-    models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)  # of the points
-    along: str = ""  # the label that is swept, if one is
-    ran: dict[str, str] = field(default_factory=dict)  # what was chosen where nothing was asked for
-    unpredicted: str = ""  # why some points have no model
-    remarks: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False)  # on what ran
-
-    def figure(self, amount: float, seconds: Floats) -> Floats:
-        """In `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
-        return amount / seconds / 1e9 if self.rate else seconds / amount * 1e9
 
 
 def stream(s: Settings) -> Plan:
@@ -90,14 +31,14 @@ def stream(s: Settings) -> Plan:
     n = s.n or max(2_000_896, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
     if n < 512:
         raise UsageError(f"--n {n}: at least 512 doubles an array")
-    offsets = _numbers(s.offset or "0", "--offset", lambda text: _whole(text, "--offset"))
-    names = _some(s.kernels or ",".join(STREAM_KERNELS), STREAM_KERNELS, "--kernels")
-    isa, order = _isa(s.isa), _order(s.order, sweep=len(offsets) > 1)
+    offsets = numbers(s.offset or "0", "--offset", lambda text: whole(text, "--offset"))
+    names = some(s.kernels or ",".join(STREAM_KERNELS), STREAM_KERNELS, "--kernels")
+    isa, order = isa_of(s.isa), order_of(s.order, sweep=len(offsets) > 1)
     points, kinds = [], set[str]()
     for offset in offsets:
         for name in names:
             kernel = getattr(_probes.StreamKernel, name)
-            stores = _stores(s.stores, kernel, n, s.cpus)
+            stores = stores_of(s.stores, kernel, n, s.cpus)
             kinds.add(stores.name)
             labels: dict[str, str | int] = {"kernel": name}
             if len(offsets) > 1:
@@ -130,17 +71,18 @@ def stream(s: Settings) -> Plan:
         return found
 
     return Plan(
-        "stream",
-        f"STREAM, {n} doubles an array, {_threads(s)}, {isa.name}, {' and '.join(sorted(kinds))} stores",
-        points,
-        3 * n * _DOUBLE + 2 * _DOUBLE * max(offsets),
-        [number * _DOUBLE * (n + offsets[0]) for number in range(3)],
-        "GB/s",
-        True,
-        "10^9 bytes that the program reads and writes, as STREAM counts: 16 an element of copy and scale, "
-        "24 of add and triad; what a plain store reads first is not counted. STREAM's arrays and rules, "
-        "this project's loops",
-        models,
+        name="stream",
+        title=f"STREAM, {n} doubles an array, {_threads(s)}, {isa.name}, "
+        f"{' and '.join(sorted(kinds))} stores",
+        points=points,
+        memory_bytes=3 * n * _DOUBLE + 2 * _DOUBLE * max(offsets),
+        arrays=[number * _DOUBLE * (n + offsets[0]) for number in range(3)],
+        unit="GB/s",
+        rate=True,
+        counted="10^9 bytes that the program reads and writes, as STREAM counts: 16 an element of copy and "
+        "scale, 24 of add and triad; what a plain store reads first is not counted. STREAM's arrays and "
+        "rules, this project's loops",
+        models=models,
         along="offset" if len(offsets) > 1 else "",
         ran={"isa": isa.name, "order": order.name, "stores": " ".join(sorted(kinds))},
         unpredicted="arrays begin within pages; take --n and --offset in multiples of 512",
@@ -150,7 +92,7 @@ def stream(s: Settings) -> Plan:
 def latency(s: Settings) -> Plan:
     """A chase of pointers through each footprint."""
     default = ",".join(f"{1 << k}KiB" for k in range(4, 19, 1))
-    sizes = _numbers(s.footprint or default, "--footprint", lambda text: parse_size(text, "--footprint"))
+    sizes = numbers(s.footprint or default, "--footprint", lambda text: parse_size(text, "--footprint"))
     stride = parse_size(s.stride, "--stride") if s.stride else _LINE
     if stride < _LINE or stride % _LINE:
         raise UsageError(f"--stride {stride} bytes: a multiple of {_LINE}")
@@ -169,14 +111,14 @@ def latency(s: Settings) -> Plan:
         points.append(Point({"footprint": format_binary_size(size)}, run, float(_LOADS)))
     what = "every line" if stride == _LINE else f"a line of every {format_binary_size(stride)}"
     return Plan(
-        "latency",
-        f"a chase through {what}, 1 thread",
-        points,
-        max(sizes),
-        [0],
-        "ns",
-        False,
-        "nanoseconds a load that waits for the one before it",
+        name="latency",
+        title=f"a chase through {what}, 1 thread",
+        points=points,
+        memory_bytes=max(sizes),
+        arrays=[0],
+        unit="ns",
+        rate=False,
+        counted="nanoseconds a load that waits for the one before it",
         along="footprint",
     )
 
@@ -204,15 +146,16 @@ def gups(s: Settings) -> Plan:
         ]
 
     return Plan(
-        "gups",
-        f"RandomAccess, a table of {format_binary_size(table)}, {_threads(s)}",
-        [Point({"table": format_binary_size(table)}, run, float(updates))],
-        table,
-        [0],
-        "GUPS",
-        True,
-        "10^9 updates of 8 bytes a second; unofficial unless the table is half of the memory (HPCC's rules)",
-        lambda: [Model(declared("random-access", table, len(s.cpus)), "update", table / _LINE)],
+        name="gups",
+        title=f"RandomAccess, a table of {format_binary_size(table)}, {_threads(s)}",
+        points=[Point({"table": format_binary_size(table)}, run, float(updates))],
+        memory_bytes=table,
+        arrays=[0],
+        unit="GUPS",
+        rate=True,
+        counted="10^9 updates of 8 bytes a second; unofficial unless the table is half of the memory "
+        "(HPCC's rules)",
+        models=lambda: [Model(declared("random-access", table, len(s.cpus)), "update", table / _LINE)],
         remarks=remarks,
     )
 
@@ -223,7 +166,7 @@ def l2sum(s: Settings) -> Plan:
     if block < _LINE or block % _DOUBLE:
         raise UsageError(f"--block {block} bytes: a multiple of 8, at least 64")
     apart = -(-block // _PAGE) * _PAGE
-    isa = _isa(s.isa)
+    isa = isa_of(s.isa)
 
     def run(memory: _probes.Memory) -> Floats:
         done = _probes.l2sum(memory, block, apart, _L2SUM_SWEEPS, s.repeats + 1, list(s.cpus), isa)
@@ -238,15 +181,15 @@ def l2sum(s: Settings) -> Plan:
         return [Model(declared("l2-sum", together, len(s.cpus)), "sum", float(together))]
 
     return Plan(
-        "l2sum",
-        f"sums of {block} bytes a core, {_threads(s)}, {isa.name}",
-        [Point({"block": str(block)}, run, float(block * _L2SUM_SWEEPS * len(s.cpus)))],
-        apart * len(s.cpus),
-        [apart * number for number in range(len(s.cpus))],
-        "GB/s",
-        True,
-        "10^9 bytes read a second by all cores together, until the slowest is done",
-        models,
+        name="l2sum",
+        title=f"sums of {block} bytes a core, {_threads(s)}, {isa.name}",
+        points=[Point({"block": str(block)}, run, float(block * _L2SUM_SWEEPS * len(s.cpus)))],
+        memory_bytes=apart * len(s.cpus),
+        arrays=[apart * number for number in range(len(s.cpus))],
+        unit="GB/s",
+        rate=True,
+        counted="10^9 bytes read a second by all cores together, until the slowest is done",
+        models=models,
         ran={"isa": isa.name},
         unpredicted="blocks end within pages; take a --block in multiples of 4KiB, such as "
         f"{_whole_pages(block) >> 10}KiB",
@@ -256,7 +199,7 @@ def l2sum(s: Settings) -> Plan:
 def conflict(s: Settings) -> Plan:
     """Two streams at each distance."""
     default = ",".join(f"{1 << k}KiB" for k in range(11, 17))
-    distances = _numbers(s.distance or default, "--distance", lambda text: parse_size(text, "--distance"))
+    distances = numbers(s.distance or default, "--distance", lambda text: parse_size(text, "--distance"))
     wrong = next((each for each in distances if each < _CONFLICT_BYTES or each % _LINE), None)
     if wrong is not None:
         raise UsageError(f"--distance {wrong} bytes: a multiple of 64, at least {_CONFLICT_BYTES}")
@@ -271,14 +214,14 @@ def conflict(s: Settings) -> Plan:
 
         points.append(Point({"distance": format_binary_size(distance)}, run, 2.0 * _CONFLICT_BYTES))
     return Plan(
-        "conflict",
-        f"two streams of {format_binary_size(_CONFLICT_BYTES)}, line by line in turn, 1 thread",
-        points,
-        max(distances) + _CONFLICT_BYTES,
-        [0],
-        "GB/s",
-        True,
-        "10^9 bytes read a second",
+        name="conflict",
+        title=f"two streams of {format_binary_size(_CONFLICT_BYTES)}, line by line in turn, 1 thread",
+        points=points,
+        memory_bytes=max(distances) + _CONFLICT_BYTES,
+        arrays=[0],
+        unit="GB/s",
+        rate=True,
+        counted="10^9 bytes read a second",
         along="distance",
     )
 
@@ -300,14 +243,14 @@ def dgemm(s: Settings) -> Plan:
         return [] if all(threads) else [f"{library} was not told how many threads to use: it chose itself."]
 
     return Plan(
-        "dgemm",
-        f"a product of matrices of order {n} by {library}, {_threads(s)}",
-        [Point({"order": n}, run, 2.0 * n**3)],
-        3 * n * n * _DOUBLE,
-        [number * n * n * _DOUBLE for number in range(3)],
-        "GFLOP/s",
-        True,
-        "10^9 multiplications and additions a second: 2 n^3 of a product",
+        name="dgemm",
+        title=f"a product of matrices of order {n} by {library}, {_threads(s)}",
+        points=[Point({"order": n}, run, 2.0 * n**3)],
+        memory_bytes=3 * n * n * _DOUBLE,
+        arrays=[number * n * n * _DOUBLE for number in range(3)],
+        unit="GFLOP/s",
+        rate=True,
+        counted="10^9 multiplications and additions a second: 2 n^3 of a product",
         ran={"library": library},
         remarks=remarks,
     )
@@ -326,14 +269,15 @@ def cg(s: Settings) -> Plan:
         return done.seconds[1:]
 
     return Plan(
-        "cg",
-        f"conjugate gradients on {side} x {side} x {side} points, {_threads(s)}",
-        [Point({"side": side}, run, float(_probes.cg_bytes(side) * _ITERATIONS))],
-        end,
-        begins,
-        "GB/s",
-        True,
-        "10^9 bytes that the loops read and write: 12 an entry of the matrix and 112 a row, an iteration",
+        name="cg",
+        title=f"conjugate gradients on {side} x {side} x {side} points, {_threads(s)}",
+        points=[Point({"side": side}, run, float(_probes.cg_bytes(side) * _ITERATIONS))],
+        memory_bytes=end,
+        arrays=begins,
+        unit="GB/s",
+        rate=True,
+        counted="10^9 bytes that the loops read and write: 12 an entry of the matrix and 112 a row, an "
+        "iteration",
     )
 
 
@@ -357,65 +301,6 @@ def _require(right: bool, kernel: str, what: str) -> None:
         raise Failure(f"measure {kernel}: the answer is wrong ({what}); do not trust this machine's memory")
 
 
-def _numbers(text: str, name: str, parse: Callable[[str], int]) -> list[int]:
-    """Of "0,512" or "0:32768:512" (the last one included)."""
-    found: list[int] = []
-    for part in text.split(","):
-        bounds = [parse(word) for word in part.split(":")]
-        if len(bounds) == 1:
-            found.append(bounds[0])
-        elif len(bounds) == 3 and bounds[2] > 0 and bounds[0] <= bounds[1]:
-            found.extend(range(bounds[0], bounds[1] + 1, bounds[2])[: _MOST_POINTS + 1])
-        else:
-            raise UsageError(f"{name} {part!r}: a number, or FIRST:LAST:STEP with a step above 0")
-    if len(found) > _MOST_POINTS:
-        raise UsageError(f"{name} {text!r}: at most {_MOST_POINTS} points")
-    return list(dict.fromkeys(found))
-
-
-def _whole(text: str, name: str) -> int:
-    if not text.strip().isdecimal() or len(text.strip()) > 12:
-        raise UsageError(f"{name} {text!r}: a whole number of doubles, 0 or more")
-    return int(text)
-
-
 def _whole_pages(size: int) -> int:
     """The nearest whole pages that are no more, at least one; bytes."""
     return max(_PAGE, size // _PAGE * _PAGE)
-
-
-def _some(text: str, known: Sequence[str], name: str) -> list[str]:
-    names = [part.strip().lower() for part in text.split(",")]
-    wrong = next((part for part in names if part not in known), None)
-    if wrong is not None:
-        raise UsageError(f"{name} {wrong!r}: some of {', '.join(known)}, with commas between")
-    return list(dict.fromkeys(names))
-
-
-def _isa(name: str | None) -> _probes.Isa:
-    """The widest that the processor takes whole, unless one is named."""
-    have = {isa.name: isa for isa in _probes.isas()}
-    return _chosen(name, have, "--isa", "this processor has") or _probes.best_isa()
-
-
-def _order(name: str | None, sweep: bool) -> _probes.Order:
-    """Spread is faster; a sweep of OFFSETs is of arrays that are walked in turn, as STREAM walks them."""
-    known = {"in-turn": _probes.Order.in_turn, "spread": _probes.Order.spread}
-    return _chosen(name, known, "--order") or (_probes.Order.in_turn if sweep else _probes.Order.spread)
-
-
-def _stores(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequence[int]) -> _probes.Stores:
-    """Past the caches where the kernel's arrays are larger than these."""
-    known = {"plain": _probes.Stores.plain, "nontemporal": _probes.Stores.nontemporal}
-    return _chosen(name, known, "--stores") or _probes.better_stores(kernel, n, list(cpus))
-
-
-def _chosen(
-    name: str | None, known: Mapping[str, _Choice], option: str, has: str = "one of"
-) -> _Choice | None:
-    """The one named; None where the choice is left to us. Raises UsageError."""
-    if name is None or name == "auto":
-        return None
-    if name not in known:
-        raise UsageError(f"{option} {name!r}: auto, or {has} {', '.join(known)}")
-    return known[name]

@@ -16,8 +16,8 @@ from pagelens.frames import Node, Policy, parse_history
 from pagelens.frames.node import LiveNode
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.measure.kernels import Model
 from pagelens.measure.pages import PageSize
+from pagelens.measure.plan import Model
 from pagelens.units import format_binary_size
 
 _NAME = "measured"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from pagelens.ensemble.run import Progress
 from pagelens.machine import Machine
-from pagelens.measure.kernels import Model, Plan
 from pagelens.measure.load import MOST_FOREIGN, MOST_STOLEN
 from pagelens.measure.pages import PageSize
+from pagelens.measure.plan import Model, Plan
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import Summary, summarise, unusual
 from pagelens.measure.trials import Point, Trial

@@ -21,9 +21,10 @@ from pagelens.cli import main
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine
 from pagelens.measure.counters import HardwareCounters
-from pagelens.measure.kernels import KERNELS, Model, Settings
+from pagelens.measure.kernels import KERNELS
 from pagelens.measure.load import Load, LoadMeter
 from pagelens.measure.pages import PAGE_SIZES, parse_page_sizes, reserved
+from pagelens.measure.plan import Model, Settings
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import map_share, outliers, unusual
 from pagelens.measure.trials import BUSY, Point, Setup, run_trials

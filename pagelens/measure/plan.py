@@ -1,0 +1,62 @@
+"""What is measured, ready to be timed: what the command line says, and what a kernel makes of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pagelens.accesses.workload import Workload
+from pagelens.measure.trials import Floats, Point
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says; None where it says nothing."""
+
+    cpus: Sequence[int]
+    repeats: int
+    seed: int
+    cache_bytes: int  # of all last-level caches that the processors have
+    n: int | None = None
+    offset: str | None = None
+    kernels: str | None = None
+    footprint: str | None = None
+    stride: str | None = None
+    table: str | None = None
+    block: str | None = None
+    distance: str | None = None
+    blas: str | None = None
+    isa: str | None = None
+    stores: str | None = None
+    order: str | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A point as a declared workload, for the prediction. `amount`: what its phase does, as a point's."""
+
+    workload: Workload
+    phase: str
+    amount: float
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A kernel, ready to be timed."""
+
+    name: str
+    title: str
+    points: Sequence[Point]
+    memory_bytes: int
+    arrays: Sequence[int]  # where they begin, bytes: the threads share out each, for the first touch
+    unit: str
+    rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
+    counted: str  # what a figure counts
+    models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)  # of the points
+    along: str = ""  # the label that is swept, if one is
+    ran: dict[str, str] = field(default_factory=dict)  # what was chosen where nothing was asked for
+    unpredicted: str = ""  # why some points have no model
+    remarks: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False)  # on what ran
+
+    def figure(self, amount: float, seconds: Floats) -> Floats:
+        """In `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
+        return amount / seconds / 1e9 if self.rate else seconds / amount * 1e9
