@@ -1,8 +1,9 @@
-"""What the command line names: numbers and sweeps of them, kernels, instructions, orders and stores.
+"""What the command line names: numbers and sweeps of them, kernels, instructions, orders, stores, processors.
 
 All raise UsageError for what is not among them.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -62,6 +63,31 @@ def stores_of(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequ
     """Past the caches where the kernel's arrays are larger than these."""
     known = {"plain": _probes.Stores.plain, "nontemporal": _probes.Stores.nontemporal}
     return _chosen(name, known, "--stores") or _probes.better_stores(kernel, n, list(cpus))
+
+
+def cpus_of(text: str | None) -> list[int]:
+    """The processors named, or all that this process may run on."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if text is None:
+        return allowed
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 12:
+            raise UsageError(f"--cpus {text!r}: numbers and ranges, such as 0-3,8")
+        if int(last or first) < int(first):
+            raise UsageError(f"--cpus {text!r}: a range begins with its lower number, such as 0-3")
+        found.extend(range(int(first), int(last or first) + 1)[: len(allowed) + 1])
+    wrong = next((cpu for cpu in found if cpu not in allowed), None)
+    if wrong is not None or not found:
+        raise UsageError(f"--cpus {text!r}: this process may run on {_ranges(allowed)}")
+    return list(dict.fromkeys(found))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    text = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+    whole = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return text if whole else ",".join(map(str, numbers))
 
 
 def _chosen(

@@ -1,7 +1,6 @@
 """`pagelens measure`: how fast this machine is, as a distribution over page maps."""
 
 import json
-import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +21,23 @@ from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import OUTPUT
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
+from pagelens.measure.choices import cpus_of
 from pagelens.measure.counters import HardwareCounters
 from pagelens.measure.kernels import KERNELS
+from pagelens.measure.options import (
+    Blas,
+    Block,
+    Distance,
+    Footprint,
+    Isa,
+    Kernels,
+    N,
+    Offset,
+    Order,
+    Stores,
+    Stride,
+    Table,
+)
 from pagelens.measure.outputs import to_json, write_outputs
 from pagelens.measure.pages import PageSize, parse_page_sizes, reserved
 from pagelens.measure.plan import Model, Plan, Settings
@@ -52,64 +66,8 @@ docs/measure.md says what each kernel does, what its figures count, and how to r
 MOST_PREDICTED = 16  # points, unless asked for: each is a replay a trial
 _BALLAST = 4  # as large as so many trials: docs/measure.md has what it does
 _LEFT_FREE = 0.1  # of the memory that is available
-_OF_KERNELS = "What a kernel is given"
 
 app = typer.Typer(add_completion=False)
-
-N = Annotated[
-    int | None,
-    Option("--n", min=1, max=1 << 40, metavar="N",
-           help="stream: doubles an array; dgemm: order; cg: points a side.",
-           rich_help_panel=_OF_KERNELS),
-]  # fmt: skip
-Offset = Annotated[
-    str | None,
-    Option(
-        metavar="DOUBLES",
-        help="stream: between arrays: 512, or FIRST:LAST:STEP.",
-        rich_help_panel=_OF_KERNELS,
-    ),
-]
-Kernels = Annotated[
-    str | None, Option(metavar="A,B", help="stream: copy, scale, add, triad.", rich_help_panel=_OF_KERNELS)
-]
-Footprint = Annotated[
-    str | None, Option(metavar="SIZES", help="latency: 64KiB,1MiB,...", rich_help_panel=_OF_KERNELS)
-]
-Stride = Annotated[
-    str | None,
-    Option(
-        metavar="SIZE", help="latency: a line of each; 4KiB shows translation.", rich_help_panel=_OF_KERNELS
-    ),
-]
-Table = Annotated[
-    str | None, Option(metavar="SIZE", help="gups: a power of two.", rich_help_panel=_OF_KERNELS)
-]
-Block = Annotated[
-    str | None, Option(metavar="SIZE", help="l2sum: of each core.", rich_help_panel=_OF_KERNELS)
-]
-Distance = Annotated[
-    str | None, Option(metavar="SIZES", help="conflict: between the streams.", rich_help_panel=_OF_KERNELS)
-]
-Blas = Annotated[
-    str | None, Option(metavar="LIBRARY", help="dgemm: a name or path.", rich_help_panel=_OF_KERNELS)
-]
-Isa = Annotated[
-    str | None, Option(metavar="NAME", help="sse2, avx2, avx512 or auto.", rich_help_panel=_OF_KERNELS)
-]
-Stores = Annotated[
-    str | None,
-    Option(metavar="KIND", help="stream: plain, nontemporal or auto.", rich_help_panel=_OF_KERNELS),
-]
-
-Order = Annotated[
-    str | None,
-    Option(
-        metavar="KIND",
-        help="stream: in-turn as STREAM, spread over each thread's share, or auto.",
-        rich_help_panel=_OF_KERNELS,
-    ),
-]
 
 
 @app.command(epilog=EXAMPLES)
@@ -195,7 +153,7 @@ def measure(
     make = _chosen(kernel, given)
     pages = parse_page_sizes(page_size)
     known = choose_machine(machine).machine
-    on = _cpus(cpus)
+    on = cpus_of(cpus)
     plan = make(Settings(on, repeats, seed, _last_level_bytes(on, known), **given))  # type: ignore[arg-type]
     overlapped, ballast = _room(plan, pages, stir)
     notes: list[str] = []
@@ -266,31 +224,6 @@ def _chosen(kernel: str, given: Mapping[str, object]) -> Callable[[Settings], Pl
         own = ", ".join(f"--{name}" for name in sorted(settings))
         raise UsageError(f"--{wrong}: not of {kernel}, which has {own}")
     return make
-
-
-def _cpus(text: str | None) -> list[int]:
-    """Those named, or all that this process may run on."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if text is None:
-        return allowed
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 12:
-            raise UsageError(f"--cpus {text!r}: numbers and ranges, such as 0-3,8")
-        if int(last or first) < int(first):
-            raise UsageError(f"--cpus {text!r}: a range begins with its lower number, such as 0-3")
-        found.extend(range(int(first), int(last or first) + 1)[: len(allowed) + 1])
-    wrong = next((cpu for cpu in found if cpu not in allowed), None)
-    if wrong is not None or not found:
-        raise UsageError(f"--cpus {text!r}: this process may run on {_ranges(allowed)}")
-    return list(dict.fromkeys(found))
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    text = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
-    whole = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
-    return text if whole else ",".join(map(str, numbers))
 
 
 def _last_level_bytes(cpus: Sequence[int], machine: Machine) -> int:
