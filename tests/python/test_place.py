@@ -295,3 +295,14 @@ def test_a_list_keeps_its_order_and_says_what_it_does_not_know(tmp_path: Path) -
         read_list(path)
     with pytest.raises(UsageError, match="No such file"):
         read_list(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("program", "words"), [("hydro", ["6", "1"]), ("cg", ["8"]), ("fe", ["6"])])
+def test_the_lists_of_the_examples_name_their_objects(
+    program: str, words: list[str], examples: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "app.trace"
+    trace_program(TraceRequest([str(examples / program), *words], str(trace), accesses=0))
+    names = read_list(Path(__file__).parents[2] / "examples" / "lists" / f"{program}.txt")
+    found = listed_objects(names, open_trace(trace).objects)
+    assert len(found) >= len(names)

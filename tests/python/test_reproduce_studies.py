@@ -58,6 +58,11 @@ FAILING = {
         "Regions 1 and 2 gain significantly by fast memory on KNL",
         "Speedup of all data in fast memory on KNL, from instructions and lines of the regions alone",
     },
+    "placement": {
+        "All of the hydro in fast memory over all in slow memory, two sockets",
+        "All of the hydro in fast memory over all in slow memory, KNL flat",
+        "Share of the data that gives 90% of HBM's gain, Sapphire Rapids with HBM",
+    },
     "johnny-cache": {
         "Speed with Linux's frames over that of DRAM alone, from run to run",
         "Typically",

@@ -18,6 +18,7 @@ MODULES = {
     "periodic-sort": "pagelens.reproduce.studies.periodic_sort",
     "intel-colouring": "pagelens.reproduce.studies.intel_colouring",
     "two-level": "pagelens.reproduce.studies.two_level",
+    "placement": "pagelens.reproduce.studies.placement",
     "johnny-cache": "pagelens.reproduce.studies.johnny_cache",
     "xeon-max": "pagelens.reproduce.studies.xeon_max",
 }

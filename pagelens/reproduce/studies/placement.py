@@ -1,0 +1,325 @@
+"""Objects in fast or slow memory: what a developer's list can gain, and what the best placement does.
+
+Three programs on three machines with two memories, from one profile each (docs/place.md). The poster does not
+say which arrays its developer placed, so every list of the hydro's lasting arrays is evaluated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pagelens.accesses.declared import declared
+from pagelens.accesses.declared.hydro import LOOPS
+from pagelens.accesses.workload import Workload
+from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
+from pagelens.machine import Machine, load_machine
+from pagelens.place.analysis import SWEEP, Placed, place
+from pagelens.place.cache_mode import CacheMode, cache_modes
+from pagelens.place.cost import Cost
+from pagelens.place.developer import listed_objects
+from pagelens.place.policies import DEVELOPER, OURS
+from pagelens.place.profile import Floats, Profile, profile
+from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.study import Findings, Study
+from pagelens.reproduce.work import Work
+
+SOCKETS, KNL, MAX = "sandy-bridge-two-socket", "cori-knl-flat", "xeon-max-flat"
+MACHINES = {SOCKETS: "two sockets", KNL: "KNL flat", MAX: "Xeon Max flat"}
+RANKS = {SOCKETS: 8, KNL: 34, MAX: 56}  # of a core each; on KNL of a tile's two
+BYTES = {SOCKETS: 2 << 30, KNL: 4 << 30, MAX: 8 << 30}  # of all ranks (assumed: they fit fast memory)
+PROGRAMS = {"hydro": "hydro (LULESH)", "cg": "cg (HPCG)", "minife": "minife"}
+# Plausible hand choices, and what miniFE's memkind variant puts into fast memory: the matrix.
+LISTS = {
+    "hydro": ("position", "velocity", "force", "nodes"),
+    "cg": ("values", "columns"),
+    "minife": ("values", "columns", "starts"),
+}
+TEMPORARY = ("gradients", "before")  # of the hydro; its other arrays last
+SPEEDUP = {SOCKETS: 0.32, KNL: 0.43}  # of all fast over all slow, figure 1
+BY_LIST = {SOCKETS: 0.03, KNL: 0.01}  # "3% on the dual-socket and less than 1% on the KNL"
+HALF = SWEEP.index(0.5)
+MOST_OF_GAIN = 0.9
+HMPT = (0.60, 0.75)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program on one machine: a placement of every policy for every capacity of the sweep."""
+
+    program: str
+    machine: str
+    profile: Profile
+    cost: Cost
+    sweep: Sequence[Placed]
+    cache: Sequence[CacheMode]
+
+    @property
+    def slow_s(self) -> float:
+        """All in slow memory."""
+        return self.cost.seconds(np.zeros(len(self.profile.objects)))
+
+    @property
+    def fast_s(self) -> float:
+        """All in fast memory."""
+        return self.cost.seconds(np.ones(len(self.profile.objects)))
+
+    def gain(self, seconds: float) -> float:
+        """Share of what all in fast memory gains."""
+        return (self.slow_s - seconds) / (self.slow_s - self.fast_s)
+
+    def gains(self, policy: str) -> list[float]:
+        """Over the sweep."""
+        return [self.gain(self.cost.seconds(placed.shares[policy])) for placed in self.sweep]
+
+    @property
+    def reached_at(self) -> float:
+        """Share of the footprint with which the optimum has most of all fast's gain."""
+        return float(np.interp(MOST_OF_GAIN, self.gains(OURS), SWEEP))
+
+
+def run(work: Work) -> Findings:
+    """Nine profiles, each with its sweep; the lists of the hydro on the poster's machines."""
+    scale = work.pick(1, 8)
+    keys = list(product(PROGRAMS, MACHINES))
+    found = work.map(lambda key: _case(*key, BYTES[key[1]] // scale), keys)
+    cases = dict(zip(keys, found, strict=True))
+    lists = {machine: _all_lists(cases["hydro", machine]) for machine in (SOCKETS, KNL)}
+    rows = (
+        *(_best_case(cases["hydro", machine], machine) for machine in (SOCKETS, KNL)),
+        *(_developer(cases["hydro", machine], lists[machine], machine) for machine in (SOCKETS, KNL)),
+        _hmpt([cases[program, MAX] for program in PROGRAMS]),
+        _half(list(cases.values())),
+        _cache(list(cases.values())),
+    )
+    return Findings(
+        rows,
+        (
+            drawing(
+                "placement-sweep",
+                "What fast memory gains, by its capacity and by policy",
+                "Share of the gain of all data in fast memory; grey: as a cache, random frames to frames in "
+                "a row. Modelled.",
+                lambda: _sweep_figure(cases),
+            ),
+            drawing(
+                "placement-lists",
+                "Every list of the hydro's lasting arrays",
+                "Speedup over all in slow memory, without a limit of capacity. Dashed: published, of a list "
+                "that is not known. Modelled.",
+                lambda: _lists_figure(cases, lists),
+            ),
+            drawing(
+                "placement-regions",
+                "Regions of the hydro's step, KNL: speedup over all in slow memory",
+                "The list without a limit, the optimum with fast memory for half of the footprint. Modelled.",
+                lambda: _regions_figure(cases["hydro", KNL]),
+            ),
+        ),
+    )
+
+
+def _case(program: str, machine_name: str, size: int) -> Case:
+    machine = load_machine(machine_name)
+    ranks = RANKS[machine_name]
+    workload = declared(program, size // ranks, max(1, machine.cores.count.value // ranks))
+    found = profile(workload, machine, ranks)
+    cost = Cost.of(found)
+    developer = listed_objects(LISTS[program], workload.objects)
+    sweep = [place(found, cost, share * found.footprint_bytes, developer) for share in SWEEP]
+    return Case(program, machine_name, found, cost, sweep, _cached(workload, machine, found))
+
+
+def _cached(workload: Workload, machine: Machine, found: Profile) -> list[CacheMode]:
+    whole = found.footprint_bytes * found.ranks
+    return list(cache_modes(workload, machine, found.ranks, [share * whole for share in SWEEP]))
+
+
+def _all_lists(case: Case) -> Floats:
+    """[list] speedups over all slow, of every list of lasting arrays but the empty one."""
+    lasting = [o.index for o in case.profile.objects if o.declared and o.name not in TEMPORARY]
+    chosen = np.array(list(product((0.0, 1.0), repeat=len(lasting))))[1:]
+    shares = np.zeros((len(chosen), len(case.profile.objects)))
+    shares[:, lasting] = chosen
+    return np.asarray(case.slow_s / case.cost.seconds_of_many(shares) - 1)
+
+
+def _best_case(case: Case, machine: str) -> Row:
+    speedup = case.slow_s / case.fast_s - 1
+    return Row(
+        f"All of the hydro in fast memory over all in slow memory, {MACHINES[machine]}",
+        "poster 107, figure 1 and its text",
+        Kind.PREDICTED,
+        value(f"{SPEEDUP[machine]:.0%}", speedup=SPEEDUP[machine]),
+        value(f"{speedup:.0%}", speedup=speedup),
+        near(speedup, SPEEDUP[machine]),
+        "From lines and instructions of the declared hydro alone, nothing calibrated on either machine: its "
+        "instructions are not LULESH's, and all of them overlap with lines within a loop.",
+    )
+
+
+def _developer(case: Case, lists: Floats, machine: str) -> Row:
+    shares = np.zeros(len(case.profile.objects))
+    shares[listed_objects(LISTS["hydro"], case.profile.objects)] = 1
+    own = case.slow_s / case.cost.seconds(shares) - 1
+    published = BY_LIST[machine]
+    below = float((lists <= published).mean())
+    low, middle, high = np.quantile(lists, (0.05, 0.5, 0.95))
+    relation = "<" if machine == KNL else ""
+    return Row(
+        f"What a developer's list gains, {MACHINES[machine]}",
+        "poster 107, figure 1 and its text",
+        Kind.SHOWN,
+        value(f"{relation}{published:.0%}", speedup=published),
+        value(
+            f"{len(lists)} lists: {low:.1%} to {high:.1%}, median {middle:.1%}; {below:.0%} of them gain "
+            f"{published:.0%} or less; positions, velocities, forces and nodes {own:.1%}",
+            p5=low, median=middle, p95=high, share_below=below, plausible_list=own,
+        ),
+        remark="Which arrays the developer placed is not published. The temporaries of each step, on no list "
+        f"of lasting arrays, move {_share_of_temporaries(case):.0%} of the lines.",
+    )  # fmt: skip
+
+
+def _share_of_temporaries(case: Case) -> float:
+    traffic = case.profile.traffic
+    return float(
+        traffic[[o.index for o in case.profile.objects if o.name in TEMPORARY]].sum() / traffic.sum()
+    )
+
+
+def _hmpt(cases: Sequence[Case]) -> Row:
+    reached = {case.program: case.reached_at for case in cases}
+    return Row(
+        f"Share of the data that gives {MOST_OF_GAIN:.0%} of HBM's gain, Sapphire Rapids with HBM",
+        "arXiv 2505.14294 (HMPT)",
+        Kind.PREDICTED,
+        value(f"{HMPT[0]:.0%} to {HMPT[1]:.0%}", low=HMPT[0], high=HMPT[1]),
+        value(", ".join(f"{name} {share:.0%}" for name, share in reached.items()), **reached),
+        all(HMPT[0] <= share <= HMPT[1] for share in reached.values()),
+        "By the optimum; their programs are others (assumed: of the same kind).",
+    )
+
+
+def _half(cases: Sequence[Case]) -> Row:
+    gains = {(case.program, case.machine): case.gains(OURS)[HALF] for case in cases}
+    text = "; ".join(
+        f"{MACHINES[machine]}: "
+        + ", ".join(f"{program} {gains[program, machine]:.0%}" for program in PROGRAMS)
+        for machine in MACHINES
+    )
+    return Row(
+        "Share of all fast's gain with fast memory for half of the footprint, by the optimum",
+        "seed 004's question",
+        Kind.SHOWN,
+        value("not published"),
+        value(text, **{f"{program}_{machine}": gain for (program, machine), gain in gains.items()}),
+        remark="The optimum is a bound for all static placements: what falls short of 90% cannot be had. "
+        "Above 100%: both memories at work are faster than the fast one alone.",
+    )
+
+
+def _cache(cases: Sequence[Case]) -> Row:
+    text, numbers = [], {}
+    for case in cases:
+        for mode in case.cache[-1:]:
+            gains = case.gain(mode.at_random_s), case.gain(mode.in_a_row_s)
+            text.append(f"{case.program} on {MACHINES[case.machine]} {min(gains):.0%} to {max(gains):.0%}")
+            numbers[f"{case.program}_{case.machine}"] = max(gains)
+    return Row(
+        "Cache mode beside: share of all fast's gain, the largest cache that is no larger than the program",
+        "seed 004's question",
+        Kind.SHOWN,
+        value("not published"),
+        value("; ".join(text), **numbers),
+        remark="Between frames in a row and random frames; no L3 before the cache.",
+    )
+
+
+def _sweep_figure(cases: Mapping[tuple[str, str], Case]) -> Figure:
+    figure = Figure((WIDTH, 6.4), layout="constrained")
+    panels = figure.subplots(len(PROGRAMS), len(MACHINES), sharex=True, sharey=True)
+    x = [100 * share for share in SWEEP]
+    for (row, program), (column, machine) in product(enumerate(PROGRAMS), enumerate(MACHINES)):
+        axes, case = panels[row][column], cases[program, machine]
+        others = [name for name in case.sweep[0].shares if name != OURS]
+        for name, colour in zip(others, OTHERS, strict=False):
+            style = (0, (4, 2)) if name == DEVELOPER else "solid"
+            axes.plot(
+                x,
+                [100 * gain for gain in case.gains(name)],
+                color=colour,
+                linewidth=0.9,
+                linestyle=style,
+                label=name,
+            )
+        axes.plot(x, [100 * gain for gain in case.gains(OURS)], color=BASELINE, linewidth=1.7, label=OURS)
+        for mode in case.cache:
+            at = 100 * mode.bytes / case.profile.ranks / case.profile.footprint_bytes
+            gains = sorted(100 * case.gain(seconds) for seconds in (mode.at_random_s, mode.in_a_row_s))
+            axes.plot([at, at], gains, color=FAINT, linewidth=3, solid_capstyle="butt")
+        axes.axhline(100, color=FAINT, linewidth=0.5, linestyle=(0, (4, 3)))
+        axes.set_ylim(-10, 140)
+        axes.set_title(f"{PROGRAMS[program]}, {MACHINES[machine]}", fontsize=8)
+    for axes in panels[-1]:
+        axes.set_xlabel("fast memory, % of footprint")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("% of all fast's gain")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _lists_figure(cases: Mapping[tuple[str, str], Case], lists: Mapping[str, Floats]) -> Figure:
+    figure = Figure((WIDTH, 2.6), layout="constrained")
+    for axes, (machine, gains) in zip(figure.subplots(1, len(lists)), lists.items(), strict=True):
+        case = cases["hydro", machine]
+        axes.hist(100 * gains, bins=40, color=OTHERS[0], alpha=0.8)
+        axes.axvline(100 * BY_LIST[machine], color=OTHERS[5], linewidth=1.1, linestyle=(0, (4, 2)))
+        axes.axvline(100 * (case.slow_s / case.fast_s - 1), color=BASELINE, linewidth=1.3)
+        axes.set_title(f"{MACHINES[machine]} (right line: all in fast memory)", fontsize=8)
+        axes.set_xlabel("speedup, %")
+        axes.set_ylabel("lists")
+    return figure
+
+
+def _regions_figure(case: Case) -> Figure:
+    """The measured step's loops, by the region that each belongs to."""
+    objects = len(case.profile.objects)
+    listed = np.zeros(objects)
+    listed[listed_objects(LISTS["hydro"], case.profile.objects)] = 1
+    ways = {
+        "all in fast memory": (np.ones(objects), OTHERS[0]),
+        "a developer's list": (listed, OTHERS[1]),
+        "optimum, half the capacity": (case.sweep[HALF].shares[OURS], BASELINE),
+    }
+    step = np.flatnonzero(np.array(case.profile.phases) == "steps")
+    regions = list(dict.fromkeys(LOOPS.values()))
+    of_loop = list(LOOPS.values())
+    slow = case.cost.by_interval(np.zeros(objects))[step]
+    figure = Figure((WIDTH, 2.4), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (label, (shares, colour)) in enumerate(ways.items()):
+        times = case.cost.by_interval(shares)[step]
+        gains = [
+            100 * (slow[inside].sum() / times[inside].sum() - 1)
+            for region in regions
+            if (inside := np.array([name == region for name in of_loop])).any()
+        ]
+        axes.bar(np.arange(len(regions)) + 0.26 * (number - 1), gains, 0.24, color=colour, label=label)
+    axes.set_xticks(range(len(regions)), regions)
+    axes.set_ylabel("speedup, %")
+    axes.legend(frameon=False)
+    return figure
+
+
+STUDY = Study(
+    "placement",
+    "Objects in two-level memory",
+    "LLNL, poster 107 at SC16 on data placement in two-level memory; HMPT, arXiv 2505.14294",
+    run,
+    "Declared programs, ranks side by side; sizes are assumed. Times are modelled from one profile each "
+    "(docs/place.md).",
+)
