@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from pagelens.lab.emulator import Hardware, NodeSpeed
+from pagelens.lab.initramfs import Initramfs
+from pagelens.lab.measured import MeasuredGuest, MemorySide
+from pagelens.machine import load_machine
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MIB = 1 << 20
@@ -92,6 +95,24 @@ def test_lines_are_counted_on_the_node_that_a_program_binds_to(pagelens: Run, pr
         for other in (read[1 - node], written[1 - node]):
             assert other["reads"] < 0.02 * LINES
             assert other["writes"] < 0.02 * LINES + dirty
+
+
+def test_a_node_without_processors_has_its_lines_too(program: Path) -> None:
+    """As a plan's fast node: in a guest made by its parts, as `lab run` has only nodes with processors."""
+    root = Initramfs()
+    root.add_program("/app/program", program)
+    hardware = Hardware(
+        384 * MIB, fast_bytes=128 * MIB, speeds=[NodeSpeed(8e10, 1e-7), NodeSpeed(4e11, 1e-7)]
+    )
+    machine = load_machine("cori-knl-flat")
+    with MeasuredGuest(machine, MemorySide(0), hardware, "6.1", root) as guest:
+        job = guest.job("run", ["/app/program"])
+    assert job.status == 0
+    assert job.output.split() == ["80000", "80000", "100", "400000", "400000", "100"]
+    read = {phase.name: phase.nodes for phase in job.phases if "/read" in phase.name}
+    for node in (0, 1):
+        assert read[f"run/read {node}"][node].reads == pytest.approx(PASSES * LINES, rel=0.02)
+        assert read[f"run/read {node}"][1 - node].reads < 0.02 * LINES
 
 
 def test_behind_a_cache_what_it_has_does_not_count(pagelens: Run, program: Path) -> None:
