@@ -57,6 +57,7 @@ static struct range* bins[SHELVES][BINS];
 static struct range* buckets[BUCKETS];
 static uint64_t indices[MOST_INDEX / 64];
 static size_t span_bytes, idle_spans;
+static size_t idle_planned; /* of them the plan's; also read without the lock */
 
 /* This thread is in fork(), between our handlers. In the static TLS block: reaching it never
  * allocates. */
@@ -196,6 +197,8 @@ static void set_free(struct range* range) {
     if (range->bytes == range->span->bytes) {
         range->span->idle = range;
         idle_spans++;
+        if (range->span->shelf == SHELF_PLANNED)
+            __atomic_fetch_add(&idle_planned, 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -204,6 +207,8 @@ static void set_used(struct range* range) {
     if (range->span->idle) {
         range->span->idle = NULL;
         idle_spans--;
+        if (range->span->shelf == SHELF_PLANNED)
+            __atomic_fetch_sub(&idle_planned, 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -424,7 +429,7 @@ void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
 }
 
 void blocks_release_planned(void) {
-    if (forking) return;
+    if (forking || __atomic_load_n(&idle_planned, __ATOMIC_RELAXED) == 0) return;
     blocks_lock();
     for (struct span* span = spans_first(); span;) {
         if (span->idle == NULL || span->shelf != SHELF_PLANNED) {

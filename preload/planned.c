@@ -103,11 +103,17 @@ static bool small_is_fast(uint32_t object) {
     return before + step < before;
 }
 
+/* What is kept for the next blocks of any object makes way. */
+static void make_room(void) {
+    blocks_release_planned();
+    pools_trim();
+}
+
 static void* take_small(uint32_t object, size_t size, size_t alignment, bool zeroed) {
     if (!small_is_fast(object)) return NULL;
     void* block = pools_take(object, size, alignment);
     if (block == NULL) {
-        blocks_release_planned();
+        make_room();
         block = pools_take(object, size, alignment);
     }
     if (block == NULL) {
@@ -126,9 +132,8 @@ static void* take_large(uint32_t object, size_t size, size_t alignment, bool zer
     void* block = blocks_take_again(size, alignment, zeroed, &wish);
     if (block == NULL) {
         size_t got = budget_take(wanted);
-        if (got < wanted) { /* what is kept for the next blocks comes last */
-            blocks_release_planned();
-            pools_trim();
+        if (got < wanted) {
+            make_room();
             got += budget_take(wanted - got);
         }
         if (got < wanted) add(&objects[object].counts.short_bytes, wanted - got);

@@ -25,9 +25,9 @@ enum {
     SMALL_MOST = 8 << 10,
     LARGE_SLAB = 1 << 20,
     MOST_SLABS = ARENA_BYTES / SMALL_SLAB,
-    STEP = 16, /* of sizes up to FINE; from there on four to each power of two */
+    STEP = 16, /* of sizes up to FINE; from there on eight to each power of two */
     FINE = 1024,
-    SIZES = FINE / STEP + 4 * 7, /* 7 powers of two from FINE to POOLED_MOST */
+    SIZES = FINE / STEP + 8 * 7, /* 7 powers of two from FINE to POOLED_MOST */
     LOCKS = 32,                  /* a fork takes them all: fewer than ThreadSanitizer can count */
 };
 
@@ -41,6 +41,7 @@ struct slab {
     uint32_t object;
     uint32_t live;
     bool listed;
+    bool idle; /* counted in `idle`: without blocks, but with memory */
 };
 
 struct arena {
@@ -54,6 +55,7 @@ static struct arena arenas[MOST_ARENAS];
 static size_t arena_count;
 static struct slab* (*with_room)[SIZES]; /* of each object and size */
 static struct slab* unused[2];           /* small ones, large ones */
+static size_t idle;                      /* slabs; changed atomically */
 static pthread_mutex_t locks[LOCKS], common = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
@@ -64,6 +66,14 @@ static void unlock(pthread_mutex_t* mutex) {
     if (!forking) pthread_mutex_unlock(mutex);
 }
 static pthread_mutex_t* lock_of(uint32_t object) { return &locks[object % LOCKS]; }
+
+/* With the lock that the slab is under. */
+static void note_idle(struct slab* slab) {
+    const bool now = slab->live == 0 && slab->paid > 0;
+    if (now && !slab->idle) __atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED);
+    if (!now && slab->idle) __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->idle, now, __ATOMIC_RELAXED);
+}
 
 static void* map_notes(size_t bytes) {
     void* at = map_memory(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -83,14 +93,14 @@ void pools_open(size_t objects, uintptr_t start, size_t bytes) {
 static size_t size_index(size_t size) {
     if (size <= FINE) return size ? (size - 1) / STEP : 0;
     const unsigned power = 63 - (unsigned)__builtin_clzl(size - 1); /* 2^power < size */
-    const size_t quarter = ((size - 1) >> (power - 2)) & 3;
-    return FINE / STEP + 4 * (power - 10) + quarter;
+    const size_t eighth = ((size - 1) >> (power - 3)) & 7;
+    return FINE / STEP + 8 * (power - 10) + eighth;
 }
 
 static size_t size_at(size_t index) {
     if (index < FINE / STEP) return (index + 1) * STEP;
     const size_t coarse = index - FINE / STEP;
-    return ((size_t)FINE << coarse / 4) / 4 * (5 + coarse % 4);
+    return ((size_t)FINE << coarse / 8) / 8 * (9 + coarse % 8);
 }
 
 static bool add_arena(int kind) {
@@ -117,7 +127,8 @@ static bool add_arena(int kind) {
         unused[kind] = &slabs[i];
     }
     arenas[arena_count].slab_bytes = slab_bytes;
-    __atomic_store_n(&arenas[arena_count++].slabs, slabs, __ATOMIC_RELEASE);
+    __atomic_store_n(&arenas[arena_count].slabs, slabs, __ATOMIC_RELEASE);
+    __atomic_store_n(&arena_count, arena_count + 1, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -142,13 +153,12 @@ static struct slab* new_slab(uint32_t object, size_t block) {
     if (unused[kind] || add_arena(kind)) {
         slab = unused[kind];
         unused[kind] = slab->next;
+        slab->begun = 0; /* what it has paid it keeps: its pages may still be there */
+        slab->free = NULL;
+        slab->object = object;
+        slab->block = block;
     }
     unlock(&common);
-    if (slab == NULL) return NULL;
-    slab->begun = 0; /* what it has paid it keeps: its pages may still be there */
-    slab->free = NULL;
-    slab->object = object;
-    slab->block = block;
     return slab;
 }
 
@@ -194,6 +204,7 @@ static void* take(uint32_t object, size_t index) {
         enlist(list, slab);
     }
     void* block = block_of(slab);
+    note_idle(slab);
     if (is_full(slab) || (block == NULL && slab->live == 0)) {
         delist(list, slab);
         if (slab->live == 0) put_away(slab);
@@ -234,6 +245,7 @@ bool pools_give(void* block) {
     *(void**)block = slab->free;
     slab->free = block;
     slab->live--;
+    note_idle(slab);
     planned_small_gone(object, slab->block);
     if (!slab->listed) enlist(list, slab);
     /* The last one with room stays: who frees and asks again finds it. */
@@ -245,14 +257,41 @@ bool pools_give(void* block) {
     return true;
 }
 
+/* The slab's object; false: it has none. What it says may be over at once without that one's lock.
+ */
+static bool owner(const struct slab* slab, uint32_t* object) {
+    lock(&common);
+    const bool owned = slab->block > 0;
+    *object = slab->object;
+    unlock(&common);
+    return owned;
+}
+
+/* Puts a slab without blocks away that was kept for its object's next ones. */
+static void put_kept_away(struct slab* slab) {
+    uint32_t object, now;
+    if (!owner(slab, &object)) return;
+    lock(lock_of(object));
+    if (owner(slab, &now) && now == object && slab->live == 0 && slab->listed) {
+        delist(&with_room[object][size_index(slab->block)], slab);
+        put_away(slab);
+    }
+    unlock(lock_of(object));
+}
+
 void pools_trim(void) {
-    if (forking) return;
+    if (forking || __atomic_load_n(&idle, __ATOMIC_RELAXED) == 0) return;
+    for (size_t i = 0; i < __atomic_load_n(&arena_count, __ATOMIC_ACQUIRE); i++)
+        for (size_t j = 0; j < ARENA_BYTES / arenas[i].slab_bytes; j++)
+            if (__atomic_load_n(&arenas[i].slabs[j].idle, __ATOMIC_RELAXED))
+                put_kept_away(&arenas[i].slabs[j]);
     lock(&common);
     for (int kind = 0; kind < 2; kind++)
         for (struct slab* slab = unused[kind]; slab; slab = slab->next)
             if (slab->paid > 0 && madvise((void*)slab->start, slab->bytes, MADV_DONTNEED) == 0) {
                 budget_give(slab->paid);
                 slab->paid = 0;
+                note_idle(slab);
             }
     unlock(&common);
 }

@@ -157,6 +157,12 @@ def test_what_time_steps_free_is_there_for_the_next_ones(
     said, report, _ = run_planned(plan_of(program, *objects, capacity=MIB), program, "steps", "new")
     assert bound(said["new"])[-1] == (MESH, True)  # what the steps kept has made room
     assert [one["short_bytes"] for one in report["objects"]] == [0, 0]
+    rows = planned("rows", *returns(program, "take_row"))
+    said, report, _ = run_planned(
+        plan_of(program, rows, objects[0], capacity=MIB), program, "threads", "mesh"
+    )
+    assert bound(said["mesh"]) == [(MESH, True)]  # and what is left of slabs without blocks
+    assert report["objects"][0]["pooled_blocks"] > 0
 
 
 def test_another_build_is_found_by_its_symbols(run_planned: Callable[..., Any], program: Path) -> None:
