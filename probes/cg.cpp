@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "probes/stencil_matrix.hpp"
+#include "probes/stop.hpp"
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
@@ -66,6 +68,8 @@ void solve(const Member& member, const Problem& all, std::size_t iterations, Sum
             r[i] -= alpha * ap[i];
             mine += r[i] * r[i];
         }
+        // One thread's word, which ends the iterations of all of them.
+        if (member.index == 0 && stop_requested()) mine = std::numeric_limits<double>::quiet_NaN();
         const double next = square.of(member, mine);
         for (std::size_t i = part.first; i < part.last; ++i) p[i] = r[i] + next / rr * p[i];
         rr = next;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "probes/loops.hpp"
+#include "probes/stop.hpp"
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
@@ -42,6 +43,7 @@ L2SumResult l2sum(const Memory& memory, std::size_t block_bytes, std::size_t apa
     const Times times = timed(cpus, repeats, [&](const Member& member) {
         double total = 0;
         for (std::size_t sweep = 0; sweep < sweeps; ++sweep) {
+            if (stop_requested()) return;
             total += loop.sum(blocks[member.index], n);
         }
         if (total != right * static_cast<double>(sweeps)) ok = false;

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "core/frames/philox.hpp"
+#include "probes/stop.hpp"
 #include "probes/team.hpp"
 
 namespace pagelens::probes {
 namespace {
 
 constexpr std::size_t line = 64;
+constexpr std::size_t places_between_looks = 1 << 20;
 
 struct Link {
     Link* next;
@@ -23,6 +25,7 @@ template <class PlaceOf>
 void link_cycle(std::size_t places, PlaceOf place_of, Random& random) {
     for (std::size_t i = 0; i < places; ++i) place_of(i)->next = place_of(i);
     for (std::size_t i = places - 1; i > 0; --i) {
+        if (i % places_between_looks == 0 && stop_requested()) return;
         std::swap(place_of(i)->next, place_of(random.below(static_cast<std::uint32_t>(i)))->next);
     }
 }
@@ -75,11 +78,13 @@ LatencyResult latency(const Memory& memory, std::size_t footprint_bytes, std::si
         const std::size_t end = repeats * loads % places;
         const Link* at = start;
         for (std::size_t i = 0; i < places; ++i) {
+            if (i % places_between_looks == 0 && stop_requested()) return;
             if (i == end) last = at;
             at = at->next;
             once = once && (at == start) == (i + 1 == places);
         }
     });
+    check_stop();
     const Link* at = start;
     const Times times = timed(cpus, repeats, [&](const Member&) { at = follow(at, loads); });
     return {times.slowest(), once && at == last};

@@ -1,5 +1,6 @@
 // Ctrl-C: another thread asks all calls of this process to end soon. They look between repetitions,
-// and within what may take long: populating memory, and random updates.
+// and within what may take long: populating memory, linking a chase, sweeps, iterations, random
+// updates.
 #pragma once
 
 #include <exception>

@@ -35,7 +35,7 @@ NB_MODULE(_probes, m) {
     m.def(
         "request_stop", &pagelens::probes::request_stop, nanobind::arg("stop"),
         "While true, calls in other threads end soon, and later ones at once, by Stopped: between "
-        "repetitions, while memory is populated, or in the midst of random updates.");
+        "repetitions, or in the midst of what takes long, but for a product by a BLAS.");
     pagelens::register_probe_memory(m);
     pagelens::register_stream(m);
     pagelens::register_latency(m);

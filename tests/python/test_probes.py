@@ -124,9 +124,10 @@ def stop() -> Iterator[Callable[[bool], None]]:
     "work",
     [
         lambda memory: _probes.gups(memory, MIB, 1 << 60, ALL),  # for years
-        lambda memory: _probes.l2sum(memory, 4096, 4096, 1000, 20_000_000, ALL, Isa.sse2),  # for hours
+        lambda memory: _probes.l2sum(memory, 4096, 4096, 1, 40_000_000, ALL, Isa.sse2),  # for minutes
+        lambda memory: _probes.l2sum(memory, 4096, 4096, 1 << 50, 1, ALL, Isa.sse2),
     ],
-    ids=["random updates", "repetitions"],
+    ids=["random updates", "repetitions", "sweeps"],
 )
 def test_another_thread_stops_a_kernel(
     memory: Memory, work: Callable[[Memory], object], stop: Callable[[bool], None]
