@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option, Typer
 
-from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.trace import TraceWorkload, is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
@@ -30,9 +30,13 @@ from pagelens.explain.machine import choose_machine
 from pagelens.explain.source import Source, declare, trace_or_open
 from pagelens.files import write_whole
 from pagelens.machine import Machine
+from pagelens.machine.detect import System
 from pagelens.place.analysis import SWEEP, Analysis, analyse, report
 from pagelens.place.cache_mode import CacheMode, cache_modes
 from pagelens.place.developer import listed_objects, read_list
+from pagelens.place.emulate import emulate as emulate_on
+from pagelens.place.emulate import find_sockets
+from pagelens.place.emulate import lines as emulated_lines
 from pagelens.place.plan import write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
@@ -68,6 +72,13 @@ List = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print the report as JSON (docs/place.md).")]
+Emulate = Annotated[
+    bool,
+    Option(
+        "--emulate",
+        help="Then measure the plan on two sockets: near memory is fast, far memory slow (docs/place.md).",
+    ),
+]
 
 app = Typer(add_completion=False)
 
@@ -83,6 +94,7 @@ def place_command(
     list_: List = None,
     output: Output = None,
     json: Json = False,
+    emulate: Emulate = False,
     quiet: Quiet = False,
     accesses: Accesses = DEFAULT_BUDGET,
     skip: Skip = 0,
@@ -95,6 +107,8 @@ def place_command(
     two_level = _with_two_memories(taken.machine)
     names = read_list(list_) if list_ is not None else None
     _check_capacity(capacity, two_level)
+    if emulate and (not target or is_trace(Path(target[0]))):
+        raise UsageError("--emulate: runs a program; give it, as -- ./app args")
     if workload is not None:
         if target:
             raise UsageError("a program or trace: cannot stand beside --workload; leave one out")
@@ -119,6 +133,7 @@ def place_command(
     with found as source:
         shown = _place(source, capacity, names)
         drawn = _write(shown, source.directory)
+        measured = _emulated(target, Path(shown.plan)) if emulate and target else []
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
     if json:
@@ -128,6 +143,16 @@ def place_command(
         if shown.plan:
             print(f"Plan: {shown.plan}")
         print(f"Figure: {drawn}")
+    for line in measured:
+        print(line, file=sys.stderr if json else sys.stdout)
+
+
+def _emulated(words: Sequence[str], plan: Path) -> list[str]:
+    """What two sockets show of the plan; where there are none, a line that says so."""
+    sockets = find_sockets(System())
+    if sockets is None:
+        return ["--emulate: no two NUMA nodes with processors are here; what is shown is the model's alone"]
+    return list(emulated_lines(emulate_on(words, plan, sockets), sockets))
 
 
 def _place(source: Source, capacity: str | None, names: Sequence[str] | None) -> PlaceReport:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,17 +14,20 @@ import pytest
 from drawn_profile import MIB, drawn, profile_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_trees import lay_out
 
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import ObjectInfo
-from pagelens.errors import UsageError
+from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
+from pagelens.machine.detect import System
 from pagelens.place.analysis import analyse, place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
+from pagelens.place.emulate import Sockets, find_sockets, timed
 from pagelens.place.optimum import optimum
 from pagelens.place.phases import find_phases
 from pagelens.place.plan import read_plan
@@ -306,3 +310,35 @@ def test_the_lists_of_the_examples_name_their_objects(
     names = read_list(Path(__file__).parents[2] / "examples" / "lists" / f"{program}.txt")
     found = listed_objects(names, open_trace(trace).objects)
     assert len(found) >= len(names)
+
+
+# --- emulation ------------------------------------------------------------------------------------------
+
+
+def test_two_sockets_are_two_nodes_with_processors(tmp_path: Path) -> None:
+    def laid(nodes: dict[int, str], name: str) -> System:
+        files = {}
+        for number, cpus in nodes.items():
+            folder = f"sys/devices/system/node/node{number}"
+            files[f"{folder}/cpulist"] = f"{cpus}\n".encode()
+            files[f"{folder}/meminfo"] = f"Node {number} MemTotal:       16777216 kB\n".encode()
+        return lay_out(files, tmp_path / name)
+
+    assert find_sockets(laid({0: "0-7", 1: "8-15"}, "two")) == Sockets(0, 1, frozenset(range(8)))
+    assert find_sockets(laid({0: "0-7", 1: ""}, "flat")) is None
+    assert find_sockets(laid({0: "0-7"}, "one")) is None
+
+
+def test_a_program_runs_on_the_processors_and_the_node_named(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    out = tmp_path / "said"
+    words = ["sh", "-c", f"grep -E 'Cpus_allowed_list|Mems_allowed_list' /proc/self/status > {out}; "
+             f"grep -c bind:0 /proc/self/numa_maps >> {out}"]  # fmt: skip
+    assert timed(words, frozenset({cpu}), 0) > 0
+    said = out.read_text().split()
+    assert said[said.index("Cpus_allowed_list:") + 1] == str(cpu)
+    assert int(said[-1]) > 0  # mappings that the policy holds for
+    with pytest.raises(Failure, match=r"--emulate: .* ended with status 3: no"):
+        timed(["sh", "-c", "echo no >&2; exit 3"], frozenset({cpu}), None)
+    with pytest.raises(Failure, match="bound to the node"):
+        timed(["true"], frozenset({cpu}), 900)
