@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, cache_mode_times
@@ -34,9 +35,16 @@ class CacheMode:
 
 
 def cache_modes(
-    workload: Workload, machine: Machine, ranks: int, capacities: Iterable[float]
+    workload: Workload,
+    machine: Machine,
+    ranks: int,
+    capacities: Iterable[float],
+    cancel: _core.CancelFlag | None = None,
 ) -> Iterator[CacheMode]:
-    """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated."""
+    """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated.
+
+    Raises _core.Cancelled.
+    """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
     program = workload.timeline(machine, INTERVALS, in_order=False).program
     of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
@@ -47,7 +55,7 @@ def cache_modes(
 
     def seconds(cached: Machine, policy: str) -> float:
         placement = policies[policy].place(cached, Node(cached, 0, 0))
-        counters = replay(program, cached, placement, FRAME_BITS, ranks=ranks, seed=0, node=0)
+        counters = replay(program, cached, placement, FRAME_BITS, ranks=ranks, seed=0, node=0, cancel=cancel)
         counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
         walks = dict.fromkeys(TRANSLATION_COUNTS, np.zeros(program.phases))  # left out
         columns = {**walks, **counts, "instructions": instructions}

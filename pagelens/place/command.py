@@ -2,16 +2,19 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option, Typer
 
+from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.accesses.workload import Workload
-from pagelens.errors import UsageError
+from pagelens.ensemble.run import Progress
+from pagelens.errors import Interrupted, UsageError
 from pagelens.explain.command import (
     Accesses,
     FollowExec,
@@ -27,8 +30,10 @@ from pagelens.explain.command import (
     WorkloadName,
 )
 from pagelens.explain.machine import choose_machine
+from pagelens.explain.progress import progress_bar
 from pagelens.explain.source import Source, declare, trace_or_open
 from pagelens.files import write_whole
+from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
 from pagelens.place.analysis import SWEEP, Analysis, analyse, report
@@ -54,6 +59,7 @@ EXAMPLES = """Examples:
   pagelens run --plan pagelens-out/app/plan.toml --report -- ./app args
 """
 PLAN = "plan.toml"
+_STEPS = 3  # profile, placements, cache mode
 
 Capacity = Annotated[
     str | None,
@@ -131,7 +137,8 @@ def place_command(
             "nothing to place; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
     with found as source:
-        shown = _place(source, capacity, names)
+        with progress_bar(quiet, "steps") as progress:
+            shown = _in_thread(lambda cancel: _place(source, capacity, names, progress, cancel))
         drawn = _write(shown, source.directory)
         measured = _emulated(target, Path(shown.plan)) if emulate and target else []
     if taken.note and not quiet:
@@ -155,16 +162,37 @@ def _emulated(words: Sequence[str], plan: Path) -> list[str]:
     return list(emulated_lines(emulate_on(words, plan, sockets), sockets))
 
 
-def _place(source: Source, capacity: str | None, names: Sequence[str] | None) -> PlaceReport:
+def _in_thread(work: Callable[[_core.CancelFlag], PlaceReport]) -> PlaceReport:
+    """Does the work where Ctrl-C, which only the main thread sees, can end it. Raises Interrupted."""
+    cancel = _core.CancelFlag()
+    with ctrl_c_sets(cancel), ThreadPoolExecutor(1, thread_name_prefix="pagelens-place") as pool:
+        try:
+            return pool.submit(work, cancel).result()
+        except _core.Cancelled:
+            raise Interrupted("interrupted while placing; nothing was decided") from None
+
+
+def _place(
+    source: Source,
+    capacity: str | None,
+    names: Sequence[str] | None,
+    progress: Progress,
+    cancel: _core.CancelFlag,
+) -> PlaceReport:
     """Profiles, places, and writes the plan of a traced program."""
     program, ranks = source.program, source.scaled.ranks
-    profiled = profile(program, source.scaled.machine, ranks)
+    progress(0, _STEPS)
+    profiled = profile(program, source.scaled.machine, ranks, cancel)
+    progress(1, _STEPS)
     of_rank = _capacity_of_rank(capacity, profiled)
     developer = listed_objects(names, program.objects) if names is not None else None
     analysis = analyse(profiled, of_rank, developer)
+    progress(2, _STEPS)
+    modes = _cache_modes(program, analysis, cancel)
+    progress(_STEPS, _STEPS)
     plan = _write_plan(analysis, program, of_rank, source.directory)
     words = shlex.join(["pagelens", *sys.argv[1:]])
-    return report(analysis, words, _cache_modes(program, analysis), _notes(program, analysis), plan)
+    return report(analysis, words, modes, _notes(program, analysis), plan)
 
 
 def _with_two_memories(machine: Machine) -> Machine:
@@ -214,13 +242,13 @@ def _capacity_of_rank(text: str | None, profiled: Profile) -> float:
     return (parse_size(text, "--capacity") if text is not None else fast.size.value) / profiled.ranks
 
 
-def _cache_modes(program: Workload, analysis: Analysis) -> list[CacheMode]:
+def _cache_modes(program: Workload, analysis: Analysis, cancel: _core.CancelFlag) -> list[CacheMode]:
     """At the capacity and over the sweep."""
     profiled = analysis.profile
     shares = (analysis.at_capacity.capacity / max(1.0, profiled.footprint_bytes), *SWEEP)
     whole = profiled.footprint_bytes * profiled.ranks
     capacities = [min(1.0, share) * whole for share in shares]
-    return list(cache_modes(program, profiled.machine, profiled.ranks, capacities))
+    return list(cache_modes(program, profiled.machine, profiled.ranks, capacities, cancel))
 
 
 def _notes(program: Workload, analysis: Analysis) -> list[str]:

@@ -68,8 +68,10 @@ class Profile:
         return np.asarray((self.reads + self.writes).sum(axis=0))
 
 
-def profile(workload: Workload, machine: Machine, ranks: int) -> Profile:
-    """Of `ranks` copies of the workload."""
+def profile(
+    workload: Workload, machine: Machine, ranks: int, cancel: _core.CancelFlag | None = None
+) -> Profile:
+    """Of `ranks` copies of the workload; raises _core.Cancelled."""
     course = workload.timeline(machine, INTERVALS)
     program = course.program
     simulated_ranks = _ranks_of_a_group(machine, ranks, workload.threads)
@@ -79,6 +81,7 @@ def profile(workload: Workload, machine: Machine, ranks: int) -> Profile:
         policies["contiguous"].place(machine, Node(machine, 0, 0)),
         node_model(machine, rows=(), in_stretches=parts.in_stretches),
         ranks=simulated_ranks,
+        cancel=cancel,
     )
     scale = ranks / simulated_ranks
     of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)

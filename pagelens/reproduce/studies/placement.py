@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
+from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
 from pagelens.accesses.workload import Workload
@@ -84,7 +85,7 @@ def run(work: Work) -> Findings:
     """Nine profiles, each with its sweep; the lists of the hydro on the poster's machines."""
     scale = work.pick(1, 8)
     keys = list(product(PROGRAMS, MACHINES))
-    found = work.map(lambda key: _case(*key, BYTES[key[1]] // scale), keys)
+    found = work.map(lambda key: _case(*key, BYTES[key[1]] // scale, work.cancel), keys)
     cases = dict(zip(keys, found, strict=True))
     lists = {machine: _all_lists(cases["hydro", machine]) for machine in (SOCKETS, KNL)}
     rows = (
@@ -121,20 +122,22 @@ def run(work: Work) -> Findings:
     )
 
 
-def _case(program: str, machine_name: str, size: int) -> Case:
+def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) -> Case:
     machine = load_machine(machine_name)
     ranks = RANKS[machine_name]
     workload = declared(program, size // ranks, max(1, machine.cores.count.value // ranks))
-    found = profile(workload, machine, ranks)
+    found = profile(workload, machine, ranks, cancel)
     cost = Cost.of(found)
     developer = listed_objects(LISTS[program], workload.objects)
     sweep = [place(found, cost, share * found.footprint_bytes, developer) for share in SWEEP]
-    return Case(program, machine_name, found, cost, sweep, _cached(workload, machine, found))
+    return Case(program, machine_name, found, cost, sweep, _cached(workload, machine, found, cancel))
 
 
-def _cached(workload: Workload, machine: Machine, found: Profile) -> list[CacheMode]:
+def _cached(
+    workload: Workload, machine: Machine, found: Profile, cancel: _core.CancelFlag
+) -> list[CacheMode]:
     whole = found.footprint_bytes * found.ranks
-    return list(cache_modes(workload, machine, found.ranks, [share * whole for share in SWEEP]))
+    return list(cache_modes(workload, machine, found.ranks, [share * whole for share in SWEEP], cancel))
 
 
 def _all_lists(case: Case) -> Floats:
