@@ -14,7 +14,7 @@ namespace {
 
 using Table = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
-Table seconds_of(const probes::L2SumResult& result) {
+Table table_of(const probes::L2SumResult& result) {
     auto* const kept = new std::vector<double>(result.seconds);
     const nb::capsule owner(kept,
                             [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
@@ -26,7 +26,7 @@ Table seconds_of(const probes::L2SumResult& result) {
 void register_l2sum_conflict(nb::module_& m) {
     using namespace probes;
     nb::class_<L2SumResult>(m, "L2SumResult")
-        .def_prop_ro("seconds", &seconds_of, nb::rv_policy::move,
+        .def_prop_ro("seconds", &table_of, nb::rv_policy::move,
                      "float64[repeats, cores]: of `sweeps` sums of the core's block.")
         .def_ro("ok", &L2SumResult::ok, "Every sum was exact.");
     m.def(
@@ -47,9 +47,8 @@ void register_l2sum_conflict(nb::module_& m) {
         .value("write", ConflictKind::write, "both streams")
         .value("copy", ConflictKind::copy, "the first into the second");
     nb::class_<ConflictResult>(m, "ConflictResult")
-        .def_prop_ro(
-            "seconds", [](const ConflictResult& result) { return moved(result.seconds); },
-            nb::rv_policy::move, "float64[repeats]")
+        .def_prop_ro("seconds", &seconds_of<ConflictResult>, nb::rv_policy::move,
+                     "float64[repeats]")
         .def_ro("ok", &ConflictResult::ok, "Sums or contents are right.");
     m.def("conflict", &conflict, nb::call_guard<nb::gil_scoped_release>(), "memory"_a,
           "first_offset"_a, "second_offset"_a, "bytes"_a, "kind"_a, "repeats"_a, "cpu"_a,

@@ -11,9 +11,8 @@ namespace pagelens {
 void register_latency(nb::module_& m) {
     using namespace probes;
     nb::class_<LatencyResult>(m, "LatencyResult")
-        .def_prop_ro(
-            "seconds", [](const LatencyResult& result) { return moved(result.seconds); },
-            nb::rv_policy::move, "float64[repeats]: of `loads` loads each.")
+        .def_prop_ro("seconds", &seconds_of<LatencyResult>, nb::rv_policy::move,
+                     "float64[repeats]: of `loads` loads each.")
         .def_ro("ok", &LatencyResult::ok, "The chase met every place once before it came back.");
     m.def("latency", &latency, nb::call_guard<nb::gil_scoped_release>(), "memory"_a,
           "footprint_bytes"_a, "stride"_a, "loads"_a, "repeats"_a, "cpu"_a, "seed"_a,

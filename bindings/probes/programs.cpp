@@ -48,9 +48,8 @@ void register_cg(nb::module_& m) {
     m.def("cg_bytes", &cg_bytes, "side"_a,
           "Bytes that one iteration's loops read and write: 12 an entry of the matrix, 112 a row.");
     nb::class_<CgResult>(m, "CgResult")
-        .def_prop_ro(
-            "seconds", [](const CgResult& result) { return moved(result.seconds); },
-            nb::rv_policy::move, "float64[repeats]: of all iterations from x = 0.")
+        .def_prop_ro("seconds", &seconds_of<CgResult>, nb::rv_policy::move,
+                     "float64[repeats]: of all iterations from x = 0.")
         .def_ro("residual", &CgResult::residual, "|b - A x| / |b|")
         .def_ro("drift", &CgResult::drift, "Of the iterations' residual from it, in |b|.")
         .def_ro("ok", &CgResult::ok, "The drift is rounding, the residual what theory allows.");
@@ -69,9 +68,8 @@ void register_cg(nb::module_& m) {
 void register_dgemm(nb::module_& m) {
     m.attr("most_dgemm_order") = most_dgemm_order;
     nb::class_<DgemmResult>(m, "DgemmResult")
-        .def_prop_ro(
-            "seconds", [](const DgemmResult& result) { return moved(result.seconds); },
-            nb::rv_policy::move, "float64[repeats]: of 2 n^3 operations each.")
+        .def_prop_ro("seconds", &seconds_of<DgemmResult>, nb::rv_policy::move,
+                     "float64[repeats]: of 2 n^3 operations each.")
         .def_ro("error", &DgemmResult::error,
                 "Largest of 64 elements, in units of what rounding allows: right up to 1.")
         .def_ro("threads_set", &DgemmResult::threads_set,

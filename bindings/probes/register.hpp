@@ -3,7 +3,15 @@
 
 #include <nanobind/nanobind.h>
 
+#include "bindings/arrays.hpp"
+
 namespace pagelens {
+
+// Of each repetition, as most results have them.
+template <class Result>
+Output<double> seconds_of(const Result& result) {
+    return moved(result.seconds);
+}
 
 void register_probe_memory(nanobind::module_& m);
 void register_stream(nanobind::module_& m);

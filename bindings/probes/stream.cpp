@@ -56,8 +56,7 @@ void register_stream(nb::module_& m) {
 
     nb::class_<StreamResult>(m, "StreamResult")
         .def_prop_ro(
-            "seconds", [](const StreamResult& result) { return moved(result.seconds); },
-            nb::rv_policy::move,
+            "seconds", &seconds_of<StreamResult>, nb::rv_policy::move,
             "float64[repeats]: the slowest thread's; the first repetition is to be left out.")
         .def_ro("error", &StreamResult::error,
                 "Largest relative error of an element; STREAM allows 1e-13.");
