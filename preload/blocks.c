@@ -169,7 +169,8 @@ static bool suits_planned(const struct wish* wish, const struct range* range) {
     const uintptr_t page = place(wish, range->start) & ~(uintptr_t)(GRAIN - 1);
     return span->idle == range && span->object == wish->planned.object &&
            span->fast_bytes == wish->planned.fast_bytes && span->fast_start == page &&
-           round_up(place(wish, range->start) + wish->size, GRAIN) == span->start + span->bytes;
+           round_up(place(wish, range->start) + wish->size, GRAIN) + BEHIND_PLANNED ==
+               span->start + span->bytes;
 }
 
 static bool fits(const struct wish* wish, const struct range* range) {

@@ -71,7 +71,7 @@ bool spans_are_filled(enum shelf shelf) {
  * left between them. */
 size_t span_size(size_t bytes, enum shelf shelf) {
     if (bytes > TERRITORY_BYTES) return 0;
-    if (shelf == SHELF_PLANNED) return round_up(bytes, 4096);
+    if (shelf == SHELF_PLANNED) return round_up(bytes, 4096) + BEHIND_PLANNED;
     if (best_kind(shelf) == PAGES_1G && pool_pages(GIB(1)) >= round_up(bytes, GIB(1)) >> 30)
         return round_up(bytes, GIB(1));
     return round_up(bytes < SHARED_SPAN && !spans_are_filled(shelf) ? SHARED_SPAN : bytes, MIB(2));

@@ -19,6 +19,11 @@ struct territory {
 };
 extern struct territory territory; /* until territory_open() all addresses */
 
+/* Bytes behind a planned block that are mapped, too, and never used: vector loops that read a
+ * little more than there is, and QEMU's scalar FMA, which loads 16 bytes for 8, find it as behind
+ * others. */
+enum { BEHIND_PLANNED = 4096 };
+
 struct placed; /* frames.c */
 
 /* What blocks a span is for. */
