@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pagelens.place.cache_mode import CacheMode
 from pagelens.place.cost import Cost
+from pagelens.place.moves import Moving, moving_optimum
 from pagelens.place.optimum import optimum
 from pagelens.place.phases import Phases, find_phases
 from pagelens.place.policies import (
@@ -15,6 +16,7 @@ from pagelens.place.policies import (
     ALL_SLOW,
     DEVELOPER,
     METRICS,
+    MOVING,
     OURS,
     TITLES,
     fill,
@@ -45,6 +47,7 @@ class Analysis:
     cost: Cost
     phases: Phases
     at_capacity: Placed
+    moving: Moving
     sweep: Sequence[Placed]
 
     def gain(self, seconds: float) -> float:
@@ -67,11 +70,14 @@ def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) 
     """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
     cost = Cost.of(profile)
     capacities = [share * profile.footprint_bytes for share in SWEEP]
+    phases = find_phases(profile)
+    static = place(profile, cost, capacity, developer)
     return Analysis(
         profile=profile,
         cost=cost,
-        phases=find_phases(profile),
-        at_capacity=place(profile, cost, capacity, developer),
+        phases=phases,
+        at_capacity=static,
+        moving=moving_optimum(profile, cost, phases, capacity, static.shares[OURS]),
         sweep=[place(profile, cost, each, developer) for each in capacities],
     )
 
@@ -104,7 +110,7 @@ def report(
         all_slow_s=analysis.all_slow_s,
         all_fast_s=analysis.all_fast_s,
         optimum_gap=analysis.at_capacity.gap,
-        policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity)],
+        policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity), _moving(analysis)],
         sweep=[row for placed in analysis.sweep for row in _rows(analysis, placed)],
         cache_mode=[
             CacheModeRow(
@@ -146,6 +152,21 @@ def _rows(analysis: Analysis, placed: Placed) -> list[PolicyRow]:
             )
         )
     return rows
+
+
+def _moving(analysis: Analysis) -> PolicyRow:
+    moving, capacity = analysis.moving, analysis.at_capacity.capacity
+    most = float((analysis.profile.live_bytes @ moving.shares.T).max(initial=0.0))
+    return PolicyRow(
+        policy=MOVING,
+        title=TITLES[MOVING],
+        capacity_bytes=round(capacity),
+        time_s=moving.seconds,
+        speedup=analysis.all_slow_s / moving.seconds if moving.seconds else 1.0,
+        gain=analysis.gain(moving.seconds),
+        fast_bytes=round(min(most, capacity)),
+        copied_bytes=round(moving.copied_bytes / analysis.profile.ranks),
+    )
 
 
 def _phases(analysis: Analysis) -> list[PhaseRow]:

@@ -15,7 +15,7 @@ from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 
-ALL_SLOW, ALL_FAST, OURS = "all-slow", "all-fast", "optimum"
+ALL_SLOW, ALL_FAST, OURS, MOVING = "all-slow", "all-fast", "optimum", "moving-optimum"
 CACHE_MODE, DEVELOPER = "cache-mode", "developer"
 LEAST_OF_WINDOW = 1 << 20  # bytes: what autohbw moves by default (memkind's autohbw.7: AUTO_HBW_SIZE=1M)
 
@@ -86,6 +86,7 @@ TITLES: Mapping[str, str] = {
     "size-window": "blocks of 1 MiB and more, first come first served (autohbw)",
     DEVELOPER: "a developer's list",
     OURS: "least modelled time (optimum)",
+    MOVING: "the same, objects moved between phases",
 }
 
 

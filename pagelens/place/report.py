@@ -21,6 +21,7 @@ class PolicyRow(_Frozen):
     speedup: float  # over all slow
     gain: float
     fast_bytes: int  # of one rank, at the peak
+    copied_bytes: int = 0  # of one rank in the run, where objects move
 
 
 class ObjectRow(_Frozen):

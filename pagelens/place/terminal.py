@@ -57,9 +57,10 @@ def _policies(r: PlaceReport) -> Iterator[str]:
 
 
 def _policy(row: PolicyRow) -> str:
+    copied = f"  {format_size(row.copied_bytes)} copied" if row.copied_bytes else ""
     return (
         f"{row.policy:<18} {format_time(row.time_s):>8} {row.speedup:>5.2f}x {100 * row.gain:>6.0f}% "
-        f"{format_size(row.fast_bytes):>9}"
+        f"{format_size(row.fast_bytes):>9}{copied}"
     )
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,12 @@ from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import Sockets, find_sockets, timed
+from pagelens.place.moves import moving_optimum
 from pagelens.place.optimum import optimum
 from pagelens.place.phases import find_phases
 from pagelens.place.plan import read_plan
-from pagelens.place.policies import ALL_FAST, OURS
-from pagelens.place.profile import profile, without_dominated
+from pagelens.place.policies import ALL_FAST, MOVING, OURS
+from pagelens.place.profile import Profile, profile, without_dominated
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -210,7 +212,9 @@ def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path)
     report = json.loads(run.stdout)
     assert json.loads((out / "place.json").read_text()) == report
     rows = {row["policy"]: row for row in report["policies"]}
-    assert rows[OURS]["time_s"] == min(row["time_s"] for name, row in rows.items() if name != ALL_FAST)
+    static = {name: row["time_s"] for name, row in rows.items() if name not in (ALL_FAST, MOVING)}
+    assert rows[OURS]["time_s"] == min(static.values())
+    assert rows[MOVING]["time_s"] <= rows[OURS]["time_s"]
     assert rows[OURS]["fast_bytes"] <= report["capacity_bytes"]
     plan = read_plan(out / "plan.toml")
     first = plan.objects[0]
@@ -342,3 +346,46 @@ def test_a_program_runs_on_the_processors_and_the_node_named(tmp_path: Path) -> 
         timed(["sh", "-c", "echo no >&2; exit 3"], frozenset({cpu}), None)
     with pytest.raises(Failure, match="bound to the node"):
         timed(["true"], frozenset({cpu}), 900)
+
+
+# --- moving between phases ------------------------------------------------------------------------------
+
+
+def two_phases(rounds: int, lines: float) -> Profile:
+    """Each phase uses an array of 8 MiB of its own, `lines` an interval."""
+    reads = np.array([[0.0, lines, 0.0], [0.0, 0.0, lines]] * rounds)
+    course = np.tile([[0.0, 8.0 * MIB, 8.0 * MIB]], (2 * rounds, 1))
+    phases = ["one", "two"] * rounds
+    return profile_of(reads, 0 * reads, course, phases=phases, instructions=1000.0)
+
+
+def test_objects_move_where_a_phase_pays_for_the_copy() -> None:
+    for lines, moves in ((1e8, True), (1e4, False)):
+        known = two_phases(3, lines)
+        cost, phases = Cost.of(known), find_phases(known)
+        static = optimum(known, cost, 8 * MIB).shares
+        found = moving_optimum(known, cost, phases, 8 * MIB, static)
+        assert (found.copied_bytes > 0) is moves
+        assert (found.seconds < cost.seconds(static)) is moves
+        fast, slow = known.machine.fast_memory, known.machine.ddr
+        assert fast is not None
+        copies = found.copied_bytes * (1 / fast.bandwidth.value + 1 / slow.bandwidth.value)
+        of_lines = cost.by_interval(found.shares[phases.of_interval]).sum()
+        assert found.seconds == pytest.approx(of_lines + copies)
+        if moves:  # five borders, two arrays of 8 MiB, as far as fast memory is used
+            assert 5 * MIB < found.copied_bytes <= 5 * 2 * 8 * MIB
+
+
+@given(SEEDS, st.floats(0.1, 1.0))
+@settings(max_examples=20, deadline=None)
+def test_moving_is_never_slower_than_staying_and_keeps_the_capacity(seed: int, share: float) -> None:
+    random = np.random.default_rng(seed)
+    known = replace(drawn(random, objects=5, intervals=6, small=False), phases=["a", "b", "a", "b", "c", "a"])
+    known = replace(known, counts={**known.counts, "instructions": np.full(6, 1e6)})
+    cost, phases = Cost.of(known), find_phases(known)
+    capacity = share * known.footprint_bytes
+    static = optimum(known, cost, capacity).shares
+    found = moving_optimum(known, cost, phases, capacity, static)
+    assert found.seconds <= cost.seconds(static)
+    for moment, live in enumerate(known.course):  # six moments, six intervals
+        assert live @ found.shares[phases.of_interval[moment]] <= capacity * (1 + 1e-6)
