@@ -16,14 +16,15 @@ from pagelens.files import write_whole
 _SECTOR = 512
 _SETUP_SECTORS, _PAYLOAD_OFFSET, _PAYLOAD_LENGTH = 0x1F1, 0x248, 0x24C
 _XZ, _ZSTD, _ELF = b"\xfd7zXZ\0", b"(\xb5/\xfd", b"\x7fELF"
+_PVH_NOTE = (18).to_bytes(4, "little") + b"Xen\0"  # XEN_ELFNOTE_PHYS32_ENTRY: where QEMU enters it
 _SIZE_BYTES = 4  # behind the payload: how large it becomes
 
 
 def decompressed(image: Path) -> Path | None:
     """The ELF file `vmlinux-...` beside a Debian kernel's `vmlinuz-...`, made if it is not there.
 
-    QEMU boots it by its PVH entry. None where the payload is damaged, or of another kind than Debian's (XZ,
-    Zstandard), or there is no room for it: the bzImage boots, too.
+    QEMU boots it by its PVH entry. None where it has none, where the payload is damaged or of another kind
+    than Debian's (XZ, Zstandard), or where there is no room for it: the bzImage boots, too.
     """
     found = image.with_name(image.name.replace("vmlinuz", "vmlinux"))
     if not found.exists():
@@ -53,4 +54,5 @@ def _payload(image: bytes) -> bytes | None:
             return None
     except (lzma.LZMAError, OSError):
         return None
-    return kernel if kernel.startswith(_ELF) and len(kernel) == size else None
+    whole = kernel.startswith(_ELF) and len(kernel) == size
+    return kernel if whole and _PVH_NOTE in kernel else None

@@ -9,7 +9,8 @@ import pytest
 from pagelens.lab.kernels import find_kernel
 from pagelens.lab.vmlinux import decompressed
 
-ELF = b"\x7fELF" + bytes(range(256)) * 40
+BARE = b"\x7fELF" + bytes(range(256)) * 40
+ELF = BARE + b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0" + bytes(8)  # the note of a PVH entry
 
 
 def image_of(payload: bytes, size: int, folder: Path) -> Path:
@@ -43,6 +44,7 @@ def test_a_kernel_is_decompressed_once(payload: bytes, tmp_path: Path) -> None:
         (lzma.compress(ELF), len(ELF) + 1),
         (lzma.compress(ELF)[:100], len(ELF)),
         (lzma.compress(b"no ELF"), 6),
+        (lzma.compress(BARE), len(BARE)),
         (pa.compress(ELF, codec="zstd", asbytes=True)[:100], len(ELF)),
         (pa.compress(ELF, codec="gzip", asbytes=True), len(ELF)),
         (b"", 0),
