@@ -75,13 +75,12 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
-    def timeline(self, machine: Machine, intervals: int, in_order: bool = True) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
         """Cut by instructions, and where marked phases begin."""
         instructions = sum(self.survey.instructions)
-        bits = machine.l1.highest_index_bit + 1 if in_order else FRAME_BITS
-        caches = (machine.l1,) if in_order else machine.caches_below(bits)
+        caches = machine.caches_below(FRAME_BITS)
         program = self._compile(
-            machine, caches, bits, in_order, self._padding(0), max(1, instructions // intervals)
+            machine, caches, FRAME_BITS, False, self._padding(0), max(1, instructions // intervals)
         )
         return Timeline(
             program,

@@ -114,11 +114,10 @@ class Workload(ABC):
         return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
 
     @abstractmethod
-    def timeline(self, machine: Machine, intervals: int, in_order: bool = True) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
         """The run in its course: about so many intervals, fewer or more where loops are declared.
 
-        Its program is as of `lines_in_order`, or as `compile` gives it for pages of 4 KiB, with the intervals
-        as phases.
+        Its program is as `compile` gives it for pages of 4 KiB, with the intervals as phases.
         """
 
     def _padding(self, offset_bytes: int) -> Padding:

@@ -5,13 +5,15 @@ is as large as the largest power of two that the capacity holds. Two nodes bound
 row, as after a boot, and frames at random, as on a node with a long history (docs/frames.md).
 """
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from pagelens import _core
-from pagelens.accesses.workload import Workload
+from pagelens.accesses.workload import Timeline, Workload
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, cache_mode_times
 from pagelens.machine.memories import Memory, MemorySideCache, Ways
@@ -39,14 +41,15 @@ def cache_modes(
     machine: Machine,
     ranks: int,
     capacities: Iterable[float],
+    course: Timeline | None = None,
     cancel: _core.CancelFlag | None = None,
-) -> Iterator[CacheMode]:
+) -> list[CacheMode]:
     """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated.
 
-    Raises _core.Cancelled.
+    `course` is made unless it is given. Raises _core.Cancelled.
     """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
-    program = workload.timeline(machine, INTERVALS, in_order=False).program
+    program = (course or workload.timeline(machine, INTERVALS)).program
     of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
     instructions = ranks * of_threads.sum(axis=1)
     cores = min(machine.cores.count.value, ranks * workload.threads)
@@ -61,11 +64,17 @@ def cache_modes(
         columns = {**walks, **counts, "instructions": instructions}
         return float(cache_mode_times(cached, columns, cores).time_s.sum())
 
+    machines = {}
     for size in sizes:
         memory = max(2 * size, -(-job * 5 // 4 // ROUNDED) * ROUNDED)
         if size >= LEAST_BYTES and memory <= MOST_ON_A_SLOT * size:
-            cached = _in_cache_mode(machine, size, memory)
-            yield CacheMode(size, seconds(cached, "contiguous"), seconds(cached, "random"))
+            machines[size] = _in_cache_mode(machine, size, memory)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-cache") as pool:
+        rows = {
+            size: [pool.submit(seconds, cached, policy) for policy in ("contiguous", "random")]
+            for size, cached in machines.items()
+        }
+        return [CacheMode(size, *(one.result() for one in pair)) for size, pair in rows.items()]
 
 
 def _in_cache_mode(machine: Machine, size: int, memory: int) -> Machine:

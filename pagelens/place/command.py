@@ -36,8 +36,8 @@ from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
-from pagelens.place.analysis import SWEEP, Analysis, analyse, report
-from pagelens.place.cache_mode import CacheMode, cache_modes
+from pagelens.place.analysis import Analysis, analyse, report
+from pagelens.place.cache_mode import cache_modes
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import emulate as emulate_on
 from pagelens.place.emulate import find_sockets
@@ -45,7 +45,7 @@ from pagelens.place.emulate import lines as emulated_lines
 from pagelens.place.plan import write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
-from pagelens.place.profile import Profile, profile
+from pagelens.place.profile import INTERVALS, Profile, profile
 from pagelens.place.report import PlaceReport
 from pagelens.place.terminal import render_terminal
 from pagelens.units import format_size, parse_size
@@ -108,7 +108,7 @@ def place_command(
     follow_exec: FollowExec = False,
     region: Region = None,
 ) -> None:
-    """Decide which objects of a program lie in fast memory, and write a plan for `pagelens run --plan`."""
+    """Decide which objects of a program lie in fast memory, and write a plan that puts them there."""
     taken = choose_machine(machine)
     two_level = _with_two_memories(taken.machine)
     names = read_list(list_) if list_ is not None else None
@@ -182,13 +182,16 @@ def _place(
     """Profiles, places, and writes the plan of a traced program."""
     program, ranks = source.program, source.scaled.ranks
     progress(0, _STEPS)
-    profiled = profile(program, source.scaled.machine, ranks, cancel)
+    course = program.timeline(source.scaled.machine, INTERVALS)
+    profiled = profile(program, source.scaled.machine, ranks, course, cancel)
     progress(1, _STEPS)
     of_rank = _capacity_of_rank(capacity, profiled)
     developer = listed_objects(names, program.objects) if names is not None else None
     analysis = analyse(profiled, of_rank, developer)
     progress(2, _STEPS)
-    modes = _cache_modes(program, analysis, cancel)
+    whole = profiled.footprint_bytes * ranks
+    capacities = (min(of_rank * ranks, whole), whole)
+    modes = cache_modes(program, profiled.machine, ranks, capacities, course, cancel)
     progress(_STEPS, _STEPS)
     plan = _write_plan(analysis, program, of_rank, source.directory)
     words = shlex.join(["pagelens", *sys.argv[1:]])
@@ -240,15 +243,6 @@ def _capacity_of_rank(text: str | None, profiled: Profile) -> float:
     if text is not None and text.endswith("%"):
         return _share(text) * profiled.footprint_bytes
     return (parse_size(text, "--capacity") if text is not None else fast.size.value) / profiled.ranks
-
-
-def _cache_modes(program: Workload, analysis: Analysis, cancel: _core.CancelFlag) -> list[CacheMode]:
-    """At the capacity and over the sweep."""
-    profiled = analysis.profile
-    shares = (analysis.at_capacity.capacity / max(1.0, profiled.footprint_bytes), *SWEEP)
-    whole = profiled.footprint_bytes * profiled.ranks
-    capacities = [min(1.0, share) * whole for share in shares]
-    return list(cache_modes(program, profiled.machine, profiled.ranks, capacities, cancel))
 
 
 def _notes(program: Workload, analysis: Analysis) -> list[str]:

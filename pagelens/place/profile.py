@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.workload import ObjectInfo, Workload
+from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine
 from pagelens.node_replay import Counts, node_model, replay_node, simulated_parts
@@ -69,10 +69,14 @@ class Profile:
 
 
 def profile(
-    workload: Workload, machine: Machine, ranks: int, cancel: _core.CancelFlag | None = None
+    workload: Workload,
+    machine: Machine,
+    ranks: int,
+    course: Timeline | None = None,
+    cancel: _core.CancelFlag | None = None,
 ) -> Profile:
-    """Of `ranks` copies of the workload; raises _core.Cancelled."""
-    course = workload.timeline(machine, INTERVALS)
+    """Of `ranks` copies of the workload, whose `course` is made unless it is given; raises _core.Cancelled."""
+    course = course or workload.timeline(machine, INTERVALS)
     program = course.program
     simulated_ranks = _ranks_of_a_group(machine, ranks, workload.threads)
     parts = simulated_parts(program, machine, simulated_ranks, STRETCHES_OF_INTERVAL)

@@ -43,7 +43,7 @@ class SyntheticWorkload(Workload):
         self.phases, self.threads, self.footprint_bytes = ["setup", "solve"], 1, footprint_bytes
         self.share_seen, self.warnings, self.large_blocks = None, [], []
 
-    def timeline(self, machine: Machine, intervals: int, in_order: bool = True) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
         raise NotImplementedError("no analytic ensemble is placed on two memories")
 
     def _compile(

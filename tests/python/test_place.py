@@ -257,7 +257,7 @@ def test_declared_loops_are_placed_loop_by_loop() -> None:
 def test_a_larger_cache_of_the_slow_memory_is_no_slower() -> None:
     machine = load_machine("cori-knl-flat")
     program = declared("cg", 256 * MIB, 2)
-    modes = list(cache_modes(program, machine, 1, [256 * MIB, 255 * MIB, 65 * MIB, 64 * MIB, 0]))
+    modes = cache_modes(program, machine, 1, [256 * MIB, 255 * MIB, 65 * MIB, 64 * MIB, 0])
     assert [mode.bytes for mode in modes] == [256 * MIB, 128 * MIB, 64 * MIB]
     assert modes[0].at_random_s <= modes[1].at_random_s <= modes[2].at_random_s
 

@@ -36,7 +36,7 @@ class DeclaredWorkload(Workload):
         self.large_blocks = [end - count for end, count in zip(ends, pages, strict=True) if count >= least]
         self._loops, self._pages = loops, pages
 
-    def timeline(self, machine: Machine, intervals: int, in_order: bool = True) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int) -> Timeline:
         """Each time that a loop runs is an interval and a moment."""
         run = [
             sweep
@@ -45,8 +45,9 @@ class DeclaredWorkload(Workload):
         ]
         alone = tuple(replace(sweep, phase=f"{sweep.phase} {number}") for number, sweep in enumerate(run))
         by_loop = DeclaredWorkload(self.name, Loops(self._loops.arrays, alone), self.threads)
-        program = by_loop.lines_in_order(machine) if in_order else by_loop.compile(machine, FRAME_BITS)
-        return Timeline(program, [sweep.phase for sweep in run], self._live_bytes(run))
+        return Timeline(
+            by_loop.compile(machine, FRAME_BITS), [sweep.phase for sweep in run], self._live_bytes(run)
+        )
 
     def _live_bytes(self, run: Sequence[Sweep]) -> NDArray[np.float64]:
         """[loop, object], from the loop that touches an array first to the one that gives it back."""

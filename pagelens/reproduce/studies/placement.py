@@ -14,15 +14,14 @@ from matplotlib.figure import Figure
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
-from pagelens.accesses.workload import Workload
 from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import load_machine
 from pagelens.place.analysis import SWEEP, Placed, place
 from pagelens.place.cache_mode import CacheMode, cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects
 from pagelens.place.policies import DEVELOPER, OURS
-from pagelens.place.profile import Floats, Profile, profile
+from pagelens.place.profile import INTERVALS, Floats, Profile, profile
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
@@ -126,18 +125,14 @@ def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) 
     machine = load_machine(machine_name)
     ranks = RANKS[machine_name]
     workload = declared(program, size // ranks, max(1, machine.cores.count.value // ranks))
-    found = profile(workload, machine, ranks, cancel)
+    course = workload.timeline(machine, INTERVALS)
+    found = profile(workload, machine, ranks, course, cancel)
     cost = Cost.of(found)
     developer = listed_objects(LISTS[program], workload.objects)
     sweep = [place(found, cost, share * found.footprint_bytes, developer) for share in SWEEP]
-    return Case(program, machine_name, found, cost, sweep, _cached(workload, machine, found, cancel))
-
-
-def _cached(
-    workload: Workload, machine: Machine, found: Profile, cancel: _core.CancelFlag
-) -> list[CacheMode]:
-    whole = found.footprint_bytes * found.ranks
-    return list(cache_modes(workload, machine, found.ranks, [share * whole for share in SWEEP], cancel))
+    capacities = [share * found.footprint_bytes * ranks for share in SWEEP]
+    modes = cache_modes(workload, machine, ranks, capacities, course, cancel)
+    return Case(program, machine_name, found, cost, sweep, modes)
 
 
 def _all_lists(case: Case) -> Floats:
