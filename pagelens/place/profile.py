@@ -75,7 +75,7 @@ def profile(
     course: Timeline | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> Profile:
-    """Of `ranks` copies of the workload, whose `course` is made unless it is given; raises _core.Cancelled."""
+    """Of `ranks` copies of the workload; its `course` is made unless given. Raises _core.Cancelled."""
     course = course or workload.timeline(machine, INTERVALS)
     program = course.program
     simulated_ranks = _ranks_of_a_group(machine, ranks, workload.threads)
