@@ -189,6 +189,8 @@ def _phases(analysis: Analysis) -> list[PhaseRow]:
                 phase=name,
                 **{key: float(values[inside].sum()) for key, values in times.items()},
                 bound_by=cost.resources[int(np.argmax(_decided(cost)[:, inside].sum(axis=1)))],
+                lines=round(float(own.sum())),
+                fast_lines=float(shares @ analysis.at_capacity.shares[OURS]),
                 objects={profile.objects[o].name: float(shares[o]) for o in chosen},
             )
         )

@@ -49,6 +49,8 @@ class PhaseRow(_Frozen):
     all_fast_s: float
     optimum_s: float
     bound_by: str  # all slow
+    lines: int  # of memory, of all ranks
+    fast_lines: float  # share of its lines that the optimum has in fast memory
     objects: dict[str, float]  # share of its lines, those of 5% and more
 
 

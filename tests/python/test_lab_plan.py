@@ -183,6 +183,49 @@ def test_the_traffic_of_each_node_is_what_the_plan_says(
     assert [one["to_be_fast"]["slow_bytes"] for one in objects] == [0, 0]
 
 
+USES = """
+    #include <stdlib.h>
+    #include "HOOKS/pagelens.h"
+    enum { COUNT = 8 << 17 };
+    __attribute__((noinline)) double *often(void) { double *volatile a = malloc(8 * COUNT); return a; }
+    __attribute__((noinline)) double *seldom(void) { double *volatile b = malloc(8 * COUNT); return b; }
+    static double table[COUNT];
+    int main(void) {
+        volatile double *a = often(), *b = seldom();
+        for (int i = 0; i < COUNT; ++i) a[i] = b[i] = table[i] = i;
+        pagelens_region_begin("uses");
+        for (int pass = 0; pass < 6; ++pass) {
+            for (int i = 0; i < COUNT; ++i) (void)a[i];
+            if (pass % 2) for (int i = 0; i < COUNT; ++i) (void)b[i];
+            if (pass % 3 == 0) for (int i = 0; i < COUNT; ++i) (void)((volatile double *)table)[i];
+        }
+        pagelens_region_end("uses");
+        return 0;
+    }
+"""
+
+
+def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+    compile_c: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """From the program through its plan to a kernel with two nodes."""
+    program = compile_c(USES.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
+    placed_by = ("place", "--machine", "cori-knl-flat", "--capacity", "50%", "-o", "out", "--json", "--")
+    predicted = pagelens(*placed_by, program)
+    assert predicted.returncode == 0, predicted.stderr
+    phases = [each for each in json.loads(predicted.stdout)["phases"] if each["phase"].startswith("uses")]
+    share = sum(each["lines"] * each["fast_lines"] for each in phases) / sum(each["lines"] for each in phases)
+    assert 0.2 < share < 0.9
+    words = ("--memory", "512MiB", "--cache", "0B", "--numa", "80GB/s:150ns,400GB/s:100ns")
+    done = pagelens("lab", "run", *words, "--plan", "out/plan.toml", "--json", "--", program)
+    assert done.returncode == 0, done.stderr
+    (region,) = json.loads(done.stdout)["steps"][0]["run"]["regions"]
+    slow, fast = (node["reads"] + node["writes"] for node in region["nodes"])
+    assert fast / (fast + slow) == pytest.approx(share, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
