@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +26,7 @@ from pagelens.explain.remedies import (
     choose_policies,
     default_policies,
 )
-from pagelens.explain.source import WHOLE_RUN, choose_phase, declare, trace_or_open
+from pagelens.explain.source import WHOLE_RUN, choose_phase, choose_source
 from pagelens.explain.terminal import render_terminal
 from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, parse_history, policies
 from pagelens.machine import Machine
@@ -178,25 +177,16 @@ def explain_command(
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     named = choose_policies(policy_names) if policy_names is not None else None
     steps = parse_history(history, "--history")
-    if workload is not None:
-        _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
-        found = declare(workload, size, stated, ranks, output)
-    elif target:
-        _refuse("a program or trace", {"--size": size})
-        request = TraceRequest(
-            target,
-            "",
-            accesses=accesses,
-            skip=skip,
-            from_function=from_function,
-            region=region,
-            follow_exec=follow_exec,
-        )
-        found = trace_or_open(target, stated, ranks, full_size, output, request, quiet)
-    else:
-        raise UsageError(
-            "nothing to explain; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
-        )
+    request = TraceRequest(
+        target or [],
+        "",
+        accesses=accesses,
+        skip=skip,
+        from_function=from_function,
+        region=region,
+        follow_exec=follow_exec,
+    )
+    found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
         chosen_phase = choose_phase(phase, source.program)
         with progress_bar(quiet) as progress:
@@ -244,10 +234,3 @@ def _apply(program: Path, words: list[str], explanation: Explanation, machine: M
         for line in applied.said:
             tell(f"{program.name} {line}" if line.startswith("runs") else line)
     start(program, words, applied.settings or Preload())
-
-
-def _refuse(what: str, others: Mapping[str, object]) -> None:
-    """UsageError if any of `others` is given beside `what`."""
-    for name, value in others.items():
-        if value:
-            raise UsageError(f"{name}: cannot stand beside {what}; leave one out")

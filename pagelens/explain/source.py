@@ -1,8 +1,8 @@
 """What a user asked to have explained: a declared workload, a trace, or a program that is traced first."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
@@ -31,6 +31,40 @@ class Source:
     program: Workload
     scaled: Scaled
     directory: Path
+
+
+def choose_source(
+    purpose: str,
+    request: TraceRequest,
+    workload: str | None,
+    size: str | None,
+    machine: Machine,
+    ranks: int | None,
+    full_size: str | None,
+    output: Path | None,
+    quiet: bool,
+) -> AbstractContextManager[Source]:
+    """Declared loops if they are named, else the trace or program that the request names.
+
+    Raises UsageError for both, none ("nothing to `purpose`"), and options that are of the other.
+    """
+    target = request.command
+    if workload is not None:
+        _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
+        return declare(workload, size, machine, ranks, output)
+    if not target:
+        raise UsageError(
+            f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
+        )
+    _refuse("a program or trace", {"--size": size})
+    return trace_or_open(target, machine, ranks, full_size, output, request, quiet)
+
+
+def _refuse(what: str, others: Mapping[str, object]) -> None:
+    """UsageError if any of `others` is given beside `what`."""
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"{name}: cannot stand beside {what}; leave one out")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from pagelens.explain.command import (
 )
 from pagelens.explain.machine import choose_machine
 from pagelens.explain.progress import progress_bar
-from pagelens.explain.source import Source, declare, trace_or_open
+from pagelens.explain.source import Source, choose_source
 from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
@@ -115,27 +115,16 @@ def place_command(
     _check_capacity(capacity, two_level)
     if emulate and (not target or is_trace(Path(target[0]))):
         raise UsageError("--emulate: runs a program; give it, as -- ./app args")
-    if workload is not None:
-        if target:
-            raise UsageError("a program or trace: cannot stand beside --workload; leave one out")
-        found = declare(workload, size, two_level, ranks, output)
-    elif target:
-        if size is not None:
-            raise UsageError("--size: cannot stand beside a program or trace; leave one out")
-        request = TraceRequest(
-            target,
-            "",
-            accesses=accesses,
-            skip=skip,
-            from_function=from_function,
-            region=region,
-            follow_exec=follow_exec,
-        )
-        found = trace_or_open(target, two_level, ranks, None, output, request, quiet)
-    else:
-        raise UsageError(
-            "nothing to place; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
-        )
+    request = TraceRequest(
+        target or [],
+        "",
+        accesses=accesses,
+        skip=skip,
+        from_function=from_function,
+        region=region,
+        follow_exec=follow_exec,
+    )
+    found = choose_source("place", request, workload, size, two_level, ranks, None, output, quiet)
     with found as source:
         with progress_bar(quiet, "steps") as progress:
             shown = _in_thread(lambda cancel: _place(source, capacity, names, progress, cancel))
