@@ -57,6 +57,7 @@ def module_paths(plan: Plan, program: Path) -> Mapping[str, Path]:
     if os.access(program, os.R_OK) and (words := interpreter(program)):
         executable = locate(words[0])
     found = {plan.program: executable.resolve()}
+    found.setdefault(found[plan.program].name, found[plan.program])  # started by a link to it
     if any(module.name != plan.program for module in plan.modules):
         for library in shared_libraries(executable):
             found.setdefault(library.name, library.resolve())

@@ -117,9 +117,10 @@ class _File:
         exact = (one.address + frame.offset for one in functions if 0 < frame.offset <= one.size)
         return tuple((address, address + 1) for address in exact)
 
-    def variable(self, symbol: str) -> Symbol | None:
+    def variable(self, symbol: str, size: int) -> Symbol | None:
+        """Of several that files of the source have under one name, that of the size planned for."""
         found = self._variables.get(symbol, []) if self._elf is not None else []
-        return max(found, key=lambda one: one.size, default=None)
+        return min(found, key=lambda one: abs(one.size - size), default=None)
 
     @property
     def _clones(self) -> dict[str, list[Symbol]]:
@@ -210,7 +211,7 @@ def _add_variable(
 ) -> None:
     wanted = parse_variable(planned.variable or "")
     module = by_name[wanted.module]
-    symbol = files[module].variable(wanted.symbol)
+    symbol = files[module].variable(wanted.symbol, planned.bytes)
     if symbol is not None:
         located.variables.append(Variable(module, index, symbol.address, symbol.size))
     elif files[module].readable:

@@ -17,6 +17,7 @@ from run_library import LIBRARY, PROGRAMS, build
 
 from pagelens.machine.detect.system import System
 from pagelens.place.plan import Plan, PlannedObject, write_plan
+from pagelens.run.sites import locate_plan
 from pagelens.run.tiers import Tiers, find_tiers
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -211,6 +212,35 @@ def test_a_library_of_the_program_has_its_sites_too(run_planned: Callable[..., A
     _, report, stderr = run_planned(both, app)
     assert stderr == ""
     assert report["objects"][0]["to_be_fast"]["fast_bytes"] == MIB
+
+
+def test_a_program_is_found_behind_a_link_to_it(
+    run_planned: Callable[..., Any], program: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(program)
+    plan = plan_of(program, planned("mesh", *returns(program, "take_mesh")))
+    # As `pagelens place -- ./link` writes it: modules are files, the program is what was started.
+    said, report, stderr = run_planned(plan.model_copy(update={"program": "link"}), link, "mesh")
+    assert stderr == ""
+    assert bound(said["mesh"]) == [(MESH, True)]
+    assert report["objects"][0]["blocks"] == 1
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 18])
+def test_of_variables_of_one_name_that_of_the_planned_size_is_meant(size: int, tmp_path: Path) -> None:
+    sources = []
+    for number in (16, 18):
+        source = tmp_path / f"{number}.c"
+        source.write_text(f"static char table[1 << {number}]; char* table_{number}(void) {{ return table; }}")
+        sources.append(source)
+    main = tmp_path / "main.c"
+    main.write_text("int main(void) { return 0; }")
+    app = tmp_path / "app"
+    subprocess.run(["gcc", "-O1", "-o", app, *sources, main], check=True)
+    wanted = planned_variable("table", "app!table").model_copy(update={"bytes": size - 4096})  # whole pages
+    (found,) = locate_plan(plan_of(app, wanted), {"app": app}).variables
+    assert found.size == size
 
 
 def test_ten_thousand_sites_are_run(run_planned: Callable[..., Any], program: Path) -> None:
