@@ -69,7 +69,7 @@ class Analysis:
 def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) -> Analysis:
     """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
     cost = Cost.of(profile)
-    capacities = [share * profile.footprint_bytes for share in SWEEP]
+    capacities = [share * profile.footprint_bytes for share in SWEEP] if profile.footprint_bytes else []
     phases = find_phases(profile)
     static = place(profile, cost, capacity, developer)
     return Analysis(

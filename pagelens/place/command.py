@@ -240,7 +240,12 @@ def _notes(program: Workload, analysis: Analysis) -> list[str]:
     fast = analysis.profile.machine.fast_memory
     assert fast is not None
     node = analysis.profile.footprint_bytes * analysis.profile.ranks
-    if node <= fast.size.value and analysis.at_capacity.capacity >= analysis.profile.footprint_bytes:
+    if not node:
+        notes.append(
+            "Nothing here can be placed: a plan moves what the program itself allocates (malloc, new), and "
+            "its static variables of a page and more."
+        )
+    elif node <= fast.size.value and analysis.at_capacity.capacity >= analysis.profile.footprint_bytes:
         notes.append(
             f"All {format_size(node)} fit the fast memory; --capacity shows what less of it would do."
         )

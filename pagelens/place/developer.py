@@ -1,7 +1,8 @@
 """A developer's list: names of objects, one a line, in the order in which they are to lie in fast memory.
 
 A name is a call site's or variable's as reports show it, a part of one between word boundaries
-(`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`); `#` begins a comment.
+(`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`); `#` begins a comment, where it begins a
+line or follows a blank (`main::{lambda()#2}` is a name).
 """
 
 import re
@@ -14,6 +15,7 @@ from pagelens.errors import UsageError
 from pagelens.names import nearest
 
 MOST_BYTES = 1 << 20  # of a list
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
 def read_list(path: Path) -> list[str]:
@@ -31,7 +33,7 @@ def read_list(path: Path) -> list[str]:
         raise UsageError(
             f"--list: {path} is not text (byte {error.start}); write names, one a line"
         ) from None
-    names = [name for line in lines if (name := line.partition("#")[0].strip())]
+    names = [name for line in lines if (name := _COMMENT.sub("", line).strip())]
     if not names:
         raise UsageError(f"--list: {path} names nothing; write names of objects, one a line")
     return names

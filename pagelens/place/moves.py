@@ -43,7 +43,7 @@ def moving_optimum(profile: Profile, cost: Cost, phases: Phases, capacity: float
     staying = Moving(np.tile(static, (count, 1)), cost.seconds(static), 0.0)
     may = profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0)
     chosen = np.flatnonzero(may)[np.argsort(-profile.traffic[may], kind="stable")][:MOST_OBJECTS]
-    if count < 2 or not len(chosen) or capacity <= 0:
+    if count < 2 or not len(chosen) or capacity < 1:
         return staying
     shares = staying.shares.copy()
     shares[:, chosen] = _solve(profile, cost, phases, capacity, static, chosen, across)

@@ -51,7 +51,7 @@ def optimum(profile: Profile, cost: Cost, capacity: float) -> Optimum:
     """The best static placement; `capacity` in bytes of one rank. Raises Failure if the solver fails."""
     chosen = np.flatnonzero(profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0))
     shares = np.zeros(len(profile.objects))
-    if not len(chosen) or capacity <= 0:
+    if not len(chosen) or capacity < 1:
         return Optimum(shares, 0.0)
     problem = _Problem(profile, cost, capacity, chosen)
     relaxed, bound = problem.relaxed()

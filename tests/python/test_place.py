@@ -157,6 +157,12 @@ def test_a_capacity_that_holds_all_gains_what_all_fast_gains_or_more() -> None:
     assert found.gain(placed[OURS]) >= 1
 
 
+@pytest.mark.parametrize("capacity", [1e-290, 1e-12])
+def test_next_to_no_fast_memory_is_none(capacity: float) -> None:
+    found = analyse(drawn(np.random.default_rng(7), objects=4, intervals=3, small=False), capacity, None)
+    assert found.cost.seconds(found.at_capacity.shares[OURS]) == pytest.approx(found.all_slow_s, rel=1e-5)
+
+
 # --- profiles of real programs --------------------------------------------------------------------------
 
 TWO_ARRAYS = """
@@ -233,6 +239,16 @@ def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path)
     assert "All 84" in shown.stdout or "fit the fast memory" in shown.stdout
 
 
+def test_a_program_without_anything_to_place_has_a_report(
+    compile_c: Callable[[str], Path], pagelens: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    run = pagelens(
+        "place", "--machine", "cori-knl-flat", "-o", "out", "--", compile_c("int main(void) { return 0; }")
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Nothing here can be placed" in run.stdout
+
+
 def test_keys_of_call_sites_hold_wherever_the_program_is_loaded(compile_c: Callable[[str], Path]) -> None:
     app = compile_c(TWO_ARRAYS)
     keys = []
@@ -295,6 +311,8 @@ def test_a_list_keeps_its_order_and_says_what_it_does_not_know(tmp_path: Path) -
         listed_objects(["tabel"], OBJECTS)
     with pytest.raises(UsageError, match="kernel"):
         listed_objects(["kernel"], OBJECTS)
+    path.write_text("main::{lambda()#2}\t# not a comment before\n#table\n")
+    assert read_list(path) == ["main::{lambda()#2}"]
     path.write_text("# nothing\n")
     with pytest.raises(UsageError, match="names nothing"):
         read_list(path)
