@@ -114,6 +114,24 @@ def test_temporaries_share_the_fast_memory_where_a_sum_of_peaks_would_not_let_th
     assert optimum(together, Cost.of(together), 8 * MIB).shares.sum() == pytest.approx(1, rel=1e-6)
 
 
+@given(SEEDS)
+@settings(max_examples=5, deadline=None)
+def test_moments_that_bind_enter_the_program_however_many_there_are(seed: int) -> None:
+    """A hundred moments, more than are looked at first, none of which asks for nothing more than another."""
+    random = np.random.default_rng(seed)
+    course = MIB * random.integers(1, 20, (100, 40)).astype(float)
+    course[:, 0] = 0
+    lines = random.integers(0, 1_000_000, (6, 40)).astype(float)
+    known = profile_of(lines, 0 * lines, course)
+    assert len(known.live_bytes) == 100
+    for share in (0.1, 0.5, 0.8):
+        capacity = share * known.footprint_bytes
+        shares = optimum(known, Cost.of(known), capacity).shares
+        used = course @ shares
+        assert used.max() <= capacity * (1 + 1e-9)
+        assert used.max() >= capacity * (1 - 1e-3)  # and it is used
+
+
 def test_both_memories_at_work_are_faster_than_the_fast_one_alone() -> None:
     lines = np.array([[0.0, 1e8]])
     known = profile_of(lines, 0 * lines, np.array([[0.0, 64 * MIB]]), machine="xeon-max-flat")
