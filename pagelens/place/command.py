@@ -42,7 +42,7 @@ from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import emulate as emulate_on
 from pagelens.place.emulate import find_sockets
 from pagelens.place.emulate import lines as emulated_lines
-from pagelens.place.plan import write_plan
+from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
 from pagelens.place.profile import INTERVALS, Profile, profile
@@ -148,6 +148,8 @@ def _emulated(words: Sequence[str], plan: Path) -> list[str]:
     sockets = find_sockets(System())
     if sockets is None:
         return ["--emulate: no two NUMA nodes with processors are here; what is shown is the model's alone"]
+    if not read_plan(plan).objects:
+        return ["--emulate: the plan puts nothing into fast memory; there is nothing to measure"]
     return list(emulated_lines(emulate_on(words, plan, sockets), sockets))
 
 

@@ -8,16 +8,19 @@ import ctypes
 import os
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pagelens.accesses.program import locate
 from pagelens.errors import Failure
 from pagelens.machine.detect.memory import read_nodes
 from pagelens.machine.detect.system import System
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
+from pagelens.run.planned import hand_over
+from pagelens.run.preload import Preload
+from pagelens.run.program import obstacles
 
 ROUNDS = 3  # of each placement, in turn
 _SET_MEMPOLICY, _MPOL_BIND = 238, 2  # x86-64's number; linux/mempolicy.h
@@ -60,21 +63,40 @@ def emulate(words: Sequence[str], plan: Path, sockets: Sockets, rounds: int = RO
 
     Its output goes nowhere. Raises Failure if a run fails.
     """
-    run = [sys.executable, "-m", "pagelens", "run", "--plan", str(plan)]
-    planned = [*run, "--fast-node", str(sockets.near), "--slow-node", str(sockets.far), "--", *words]
-    ways: dict[str, tuple[Sequence[str], int | None]] = {
-        ALL_SLOW: (words, sockets.far),
-        ALL_FAST: (words, sockets.near),
-        OURS: (planned, None),
+    ways: dict[str, tuple[int | None, Mapping[str, str] | None]] = {
+        ALL_SLOW: (sockets.far, None),
+        ALL_FAST: (sockets.near, None),
+        OURS: (None, planned_environment(words[0], plan, sockets)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
-        for name, (command, node) in ways.items():
-            seconds[name].append(timed(command, sockets.cpus, node))
+        for name, (node, environment) in ways.items():
+            seconds[name].append(timed(words, sockets.cpus, node, environment))
     return [Emulated(name, tuple(values)) for name, values in seconds.items()]
 
 
-def timed(words: Sequence[str], cpus: frozenset[int], node: int | None) -> float:
+def planned_environment(
+    program: str, plan: Path, sockets: Sockets, system: System | None = None
+) -> dict[str, str]:
+    """What `pagelens run --plan` gives the program; without it its own start would be in the plan's times.
+
+    Raises Failure where the program would run without the plan: that would be no measurement of it.
+    """
+    path = locate(program)
+    handed = hand_over(plan, path, sockets.near, sockets.far, system)
+    if handed is None:
+        raise Failure("--emulate: the program would run without the plan; the line above says why")
+    for line in obstacles(path):
+        raise Failure(f"--emulate: {line}; the plan has no effect on it")
+    return Preload(plan=handed).environment(os.environ)
+
+
+def timed(
+    words: Sequence[str],
+    cpus: frozenset[int],
+    node: int | None,
+    environment: Mapping[str, str] | None = None,
+) -> float:
     """Wall-clock seconds of a command on some processors, its memory from one node alone if that is named."""
     begin = time.perf_counter()
     done = subprocess.run(
@@ -82,6 +104,7 @@ def timed(words: Sequence[str], cpus: frozenset[int], node: int | None) -> float
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        env=environment,
         preexec_fn=_bound(cpus, node),
         check=False,
     )

@@ -28,11 +28,12 @@ from pagelens.place.analysis import analyse, place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
-from pagelens.place.emulate import Sockets, find_sockets, timed
+from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
 from pagelens.place.moves import moving_optimum
 from pagelens.place.optimum import optimum
 from pagelens.place.phases import find_phases
-from pagelens.place.plan import read_plan
+from pagelens.place.plan import read_plan, write_plan
+from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, MOVING, OURS
 from pagelens.place.profile import Profile, profile, without_dominated
 
@@ -382,6 +383,35 @@ def test_a_program_runs_on_the_processors_and_the_node_named(tmp_path: Path) -> 
         timed(["sh", "-c", "echo no >&2; exit 3"], frozenset({cpu}), None)
     with pytest.raises(Failure, match="bound to the node"):
         timed(["true"], frozenset({cpu}), 900)
+
+
+def test_the_plan_is_measured_without_what_starts_it_and_never_without_it(
+    traced: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    app, plan = traced.with_name("arrays"), tmp_path / "plan.toml"
+    workload = open_trace(traced)
+    found = profile(workload, load_machine("cori-knl-flat"), ranks=1)
+    write_plan(plan_of(found, workload, np.ones(len(found.objects)), 64 * MIB), plan)
+    nodes = {}
+    for number in (0, 1):
+        nodes[f"sys/devices/system/node/node{number}/cpulist"] = f"{number}\n".encode()
+        nodes[f"sys/devices/system/node/node{number}/meminfo"] = (
+            f"Node {number} MemTotal:       16777216 kB\n".encode()
+        )
+    two = Sockets(0, 1, frozenset(os.sched_getaffinity(0)))
+    system = lay_out(nodes, tmp_path / "two")
+    environment = planned_environment(str(app), plan, two, system)
+    assert environment["PAGELENS_PLAN"].startswith(str(tmp_path))
+    script = tmp_path / "seen"
+    script.write_text(f"#!/bin/sh\necho $PAGELENS_PLAN $LD_PRELOAD > {tmp_path}/said\n")
+    script.chmod(0o755)
+    timed([str(script)], two.cpus, None, environment)
+    assert (tmp_path / "said").read_text().split() == [
+        environment["PAGELENS_PLAN"], environment["LD_PRELOAD"]
+    ]  # fmt: skip
+    with pytest.raises(Failure, match="would run without the plan"):
+        planned_environment("true", plan, two, system)
 
 
 # --- moving between phases ------------------------------------------------------------------------------
