@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pagelens.place.cache_mode import CacheMode
 from pagelens.place.cost import Cost
 from pagelens.place.moves import Moving, moving_optimum
-from pagelens.place.optimum import optimum
+from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import Phases, find_phases
 from pagelens.place.policies import (
     ALL_FAST,
@@ -27,6 +27,7 @@ from pagelens.place.report import CacheModeRow, ObjectRow, PhaseRow, PlaceReport
 Floats = NDArray[np.float64]
 
 SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the footprint
+SECONDS_OF_SWEEP = 1.0  # for integers at each of its capacities: they are for the figure
 TOGETHER = 0.05  # of a phase's lines: objects with less are not named
 
 
@@ -78,16 +79,22 @@ def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) 
         phases=phases,
         at_capacity=static,
         moving=moving_optimum(profile, cost, phases, capacity, static.shares[OURS]),
-        sweep=[place(profile, cost, each, developer) for each in capacities],
+        sweep=[place(profile, cost, each, developer, SECONDS_OF_SWEEP) for each in capacities],
     )
 
 
-def place(profile: Profile, cost: Cost, capacity: float, developer: Sequence[int] | None = None) -> Placed:
+def place(
+    profile: Profile,
+    cost: Cost,
+    capacity: float,
+    developer: Sequence[int] | None = None,
+    seconds: float = SECONDS,
+) -> Placed:
     """Every policy at one capacity. Ours is the solver's, or another one's where that is no slower."""
     shares = {name: policy(profile, capacity) for name, policy in METRICS.items()}
     if developer is not None:
         shares[DEVELOPER] = fill(profile, developer, capacity)
-    best = optimum(profile, cost, capacity)
+    best = optimum(profile, cost, capacity, seconds)
     candidates = [best.shares, *shares.values()]
     least = min(candidates, key=cost.seconds)
     return Placed(capacity, {**shares, OURS: least}, best.gap)

@@ -2,7 +2,7 @@
 
 A name is a call site's or variable's as reports show it, a part of one between word boundaries
 (`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`); `#` begins a comment, where it begins a
-line or follows a blank (`main::{lambda()#2}` is a name).
+line or follows a blank (`main::{lambda()#2}` is a name, and `make (app.c:5) #2`).
 """
 
 import re
@@ -15,7 +15,7 @@ from pagelens.errors import UsageError
 from pagelens.names import nearest
 
 MOST_BYTES = 1 << 20  # of a list
-_COMMENT = re.compile(r"(?:^|\s)#.*")
+_COMMENT = re.compile(r"^\s*#.*|\s#(?!\d+\s*(?:#|$)).*")
 
 
 def read_list(path: Path) -> list[str]:

@@ -13,6 +13,7 @@ up to `MOST_EXACT` objects the integers are searched, with more they are rounded
 what is left to the bound.
 """
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ from pagelens.place.profile import Profile
 Floats = NDArray[np.float64]
 
 GAP = 1e-4  # of the least time: what the search of integers may leave, as a share
-SECONDS = 20.0  # that it may take; then the placement is the best found
+SECONDS = 5.0  # that it may take; then the placement is the best found
 MOST_EXACT = 500  # objects whose integers are searched
 LEAST_DIVIDED = 128 << 10  # bytes of an object: of less no part is put elsewhere
 _FIRST_MOMENTS, _MORE_MOMENTS = 32, 64
@@ -47,8 +48,11 @@ def divided(profile: Profile) -> NDArray[np.bool_]:
     return np.asarray(profile.bytes >= LEAST_DIVIDED)
 
 
-def optimum(profile: Profile, cost: Cost, capacity: float) -> Optimum:
-    """The best static placement; `capacity` in bytes of one rank. Raises Failure if the solver fails."""
+def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECONDS) -> Optimum:
+    """The best static placement; `capacity` in bytes of one rank, `seconds` for the search of integers.
+
+    Raises Failure if the solver fails.
+    """
     chosen = np.flatnonzero(profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0))
     shares = np.zeros(len(profile.objects))
     if not len(chosen) or capacity < 1:
@@ -61,7 +65,7 @@ def optimum(profile: Profile, cost: Cost, capacity: float) -> Optimum:
     if broken.any():
         found = problem.refilled(np.where(whole, np.floor(relaxed + _ROUNDING), relaxed), relaxed)
         if len(chosen) <= MOST_EXACT:
-            searched, bound = problem.searched(whole, bound)
+            searched, bound = problem.searched(whole, bound, seconds)
             found = min((found, searched), key=problem.seconds)
     shares[chosen] = problem.within(found, whole)
     least = cost.seconds(shares)
@@ -138,10 +142,11 @@ class _Problem:
                 thrift = float(self._goal[: self._count] @ shares)
                 return shares, float(found.fun - thrift) * self._unit
 
-    def searched(self, whole: NDArray[np.bool_], bound: float) -> tuple[Floats, float]:
+    def searched(self, whole: NDArray[np.bool_], bound: float, seconds: float) -> tuple[Floats, float]:
         """The best shares with some objects undivided that were found in time, and the bound then."""
         integral = np.concatenate([whole, np.zeros(len(self._least) - self._count)])
-        while True:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
             found = milp(
                 self._goal,
                 integrality=integral,
@@ -151,13 +156,14 @@ class _Problem:
                     LinearConstraint(self._resources, -np.inf, self._slow),
                     LinearConstraint(self._moments().tocsr(), -np.inf, 1),
                 ],
-                options={"mip_rel_gap": GAP, "time_limit": SECONDS},
+                options={"mip_rel_gap": GAP, "time_limit": left},
             )
             if found.x is None:
-                return np.zeros(self._count), bound
+                break
             shares = np.clip(found.x[: self._count], 0, 1)
             if not self._add_broken(shares):
                 return shares, max(bound, float(found.mip_dual_bound or 0.0) * self._unit * (1 - 1e-8))
+        return np.zeros(self._count), bound
 
     def refilled(self, shares: Floats, wanted: Floats) -> Floats:
         """With whole objects more, those first of which most was wanted, as far as they fit."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from drawn_profile import MIB, drawn, profile_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_trees import lay_out
+from scipy.optimize import milp
 
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
@@ -24,13 +26,13 @@ from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
-from pagelens.place.analysis import analyse, place
+from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
 from pagelens.place.moves import moving_optimum
-from pagelens.place.optimum import optimum
+from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import find_phases
 from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
@@ -103,6 +105,27 @@ def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int) -> 
     np.testing.assert_allclose(cost.seconds_of_many(shares[None]), model.time_s.sum(), rtol=1e-12)
     changing = np.tile(shares, (6, 1))
     np.testing.assert_allclose(cost.by_interval(changing), model.time_s, rtol=1e-12)
+
+
+def test_the_search_of_integers_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def recorded(*arguments: Any, options: dict[str, float], **more: Any) -> Any:
+        limits.append(options["time_limit"])
+        return milp(*arguments, options=options, **more)
+
+    monkeypatch.setattr("pagelens.place.optimum.milp", recorded)
+    known = drawn(np.random.default_rng(1), objects=20, intervals=4, small=True)
+    cost, capacity = Cost.of(known), 0.3 * known.footprint_bytes
+    optimum(known, cost, capacity, seconds=0.5)
+    assert limits
+    assert max(limits) <= 0.5
+    limits.clear()
+    assert optimum(known, cost, capacity, seconds=0.0).gap < 0.5  # what rounding leaves
+    assert not limits
+    analyse(known, capacity, None)
+    assert len(limits) > len(SWEEP) / 2
+    assert sum(limits) <= SECONDS + len(SWEEP) * SECONDS_OF_SWEEP
 
 
 def test_temporaries_share_the_fast_memory_where_a_sum_of_peaks_would_not_let_them() -> None:
@@ -330,8 +353,10 @@ def test_a_list_keeps_its_order_and_says_what_it_does_not_know(tmp_path: Path) -
         listed_objects(["tabel"], OBJECTS)
     with pytest.raises(UsageError, match="kernel"):
         listed_objects(["kernel"], OBJECTS)
-    path.write_text("main::{lambda()#2}\t# not a comment before\n#table\n")
-    assert read_list(path) == ["main::{lambda()#2}"]
+    path.write_text(
+        "main::{lambda()#2}\t# not a comment before\n#table\n #1\nmake (app.c:5) #2 # the second\n"
+    )
+    assert read_list(path) == ["main::{lambda()#2}", "make (app.c:5) #2"]
     path.write_text("# nothing\n")
     with pytest.raises(UsageError, match="names nothing"):
         read_list(path)
