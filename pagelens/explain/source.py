@@ -108,8 +108,16 @@ def trace_or_open(
             yield _fill(program, machine, ranks, full_size, directory)
         return
     _check_ranks(ranks, machine, 1)  # before the program runs: some threads more, and it is too many anyway
-    with claim_directory(output or OUTPUT / path.name) as directory:
-        program = _opened_with_lines(_trace(request, directory / f"{path.name}.trace", quiet))
+    try:
+        str(path.resolve()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
+        ) from None
+    # Programs may be called what no line of text holds.
+    name = "".join(character if character.isprintable() else "_" for character in path.name)
+    with claim_directory(output or OUTPUT / name) as directory:
+        program = _opened_with_lines(_trace(request, directory / f"{name}.trace", quiet))
         yield _fill(program, machine, ranks, full_size, directory)
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -289,6 +290,18 @@ def test_a_program_without_anything_to_place_has_a_report(
     )
     assert run.returncode == 0, run.stderr
     assert "Nothing here can be placed" in run.stdout
+
+
+@pytest.mark.parametrize(("name", "said"), [(b"new\nline", ""), (b"byte\xff", "is no text in UTF-8")])
+def test_a_programs_name_may_be_any(
+    name: bytes, said: str, compile_c: Callable[[str], Path], pagelens: Callable[..., Any], tmp_path: Path
+) -> None:
+    app = tmp_path / os.fsdecode(name)
+    shutil.copy(compile_c("int main(void) { return 0; }"), app)
+    run = pagelens("place", "--machine", "cori-knl-flat", "-o", "out", "--", app)
+    assert run.returncode == (2 if said else 0), run.stderr
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_keys_of_call_sites_hold_wherever_the_program_is_loaded(compile_c: Callable[[str], Path]) -> None:
