@@ -172,12 +172,12 @@ def _place(
 ) -> PlaceReport:
     """Profiles, places, and writes the plan of a traced program."""
     program, ranks = source.program, source.scaled.ranks
+    developer = listed_objects(names, program.objects) if names is not None else None
     progress(0, _STEPS)
     course = program.timeline(source.scaled.machine, INTERVALS)
     profiled = profile(program, source.scaled.machine, ranks, course, cancel)
     progress(1, _STEPS)
     of_rank = _capacity_of_rank(capacity, profiled)
-    developer = listed_objects(names, program.objects) if names is not None else None
     analysis = analyse(profiled, of_rank, developer)
     progress(2, _STEPS)
     whole = profiled.footprint_bytes * ranks
