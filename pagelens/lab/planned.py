@@ -24,7 +24,8 @@ from pagelens.run.program import shared_libraries
 from pagelens.run.sites import locate_plan
 from pagelens.run.tiers import Tiers
 
-PLAN, REPORT = "/lab/plan", "/lab/report.json"  # in the guest
+# In the guest; nothing of the host's /tmp is to be seen there, where an own one is mounted.
+PLAN, REPORT, LIBRARY = "/lab/plan", "/lab/report.json", "/lab/libpagelens_run.so"
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,10 @@ def add_planned(
     `report` is a file of the guest for the library's report as JSON. Raises UsageError, Failure.
     """
     root.add_program(name, program)
-    preloaded = library()
-    root.add(str(preloaded), preloaded)
+    root.add(LIBRARY, library())
     root.add(PLAN, plan_for_guest(name, program, plan, tiers))
     settings = Preload(report=bool(report), json=bool(report), output=report, plan=Path(PLAN))
-    changed = settings.environment({})
+    changed = settings.environment({}) | {"LD_PRELOAD": LIBRARY}
     changed["PAGELENS_RUN"] = ",".join(
         part for part in changed["PAGELENS_RUN"].split(",") if not part.startswith("main=")
     )
