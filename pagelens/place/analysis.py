@@ -51,21 +51,6 @@ class Analysis:
     moving: Moving
     sweep: Sequence[Placed]
 
-    def gain(self, seconds: float) -> float:
-        """As a share of what all in fast memory gains; 0 where that gains nothing."""
-        slow, fast = self.all_slow_s, self.all_fast_s
-        return (slow - seconds) / (slow - fast) if slow > fast else 0.0
-
-    @property
-    def all_slow_s(self) -> float:
-        """Nothing in fast memory."""
-        return self.cost.seconds(np.zeros(len(self.profile.objects)))
-
-    @property
-    def all_fast_s(self) -> float:
-        """Everything, whatever the capacity."""
-        return self.cost.seconds(np.ones(len(self.profile.objects)))
-
 
 def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) -> Analysis:
     """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
@@ -114,8 +99,8 @@ def report(
         footprint_bytes=round(profile.footprint_bytes),
         capacity_bytes=round(analysis.at_capacity.capacity),
         simulated=profile.simulated,
-        all_slow_s=analysis.all_slow_s,
-        all_fast_s=analysis.all_fast_s,
+        all_slow_s=analysis.cost.all_slow_s,
+        all_fast_s=analysis.cost.all_fast_s,
         optimum_gap=analysis.at_capacity.gap,
         policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity), _moving(analysis)],
         sweep=[row for placed in analysis.sweep for row in _rows(analysis, placed)],
@@ -124,8 +109,8 @@ def report(
                 bytes=each.bytes,
                 in_a_row_s=each.in_a_row_s,
                 at_random_s=each.at_random_s,
-                gain_in_a_row=analysis.gain(each.in_a_row_s),
-                gain_at_random=analysis.gain(each.at_random_s),
+                gain_in_a_row=analysis.cost.gain(each.in_a_row_s),
+                gain_at_random=analysis.cost.gain(each.at_random_s),
             )
             for each in cache_modes
         ],
@@ -153,8 +138,8 @@ def _rows(analysis: Analysis, placed: Placed) -> list[PolicyRow]:
                 title=TITLES[name],
                 capacity_bytes=round(placed.capacity),
                 time_s=seconds,
-                speedup=analysis.all_slow_s / seconds if seconds else 1.0,
-                gain=analysis.gain(seconds),
+                speedup=analysis.cost.all_slow_s / seconds if seconds else 1.0,
+                gain=analysis.cost.gain(seconds),
                 fast_bytes=round(float((live @ shares).max(initial=0.0))),
             )
         )
@@ -169,8 +154,8 @@ def _moving(analysis: Analysis) -> PolicyRow:
         title=TITLES[MOVING],
         capacity_bytes=round(capacity),
         time_s=moving.seconds,
-        speedup=analysis.all_slow_s / moving.seconds if moving.seconds else 1.0,
-        gain=analysis.gain(moving.seconds),
+        speedup=analysis.cost.all_slow_s / moving.seconds if moving.seconds else 1.0,
+        gain=analysis.cost.gain(moving.seconds),
         fast_bytes=round(min(most, capacity)),
         copied_bytes=round(moving.copied_bytes / analysis.profile.ranks),
     )

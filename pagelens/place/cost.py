@@ -6,6 +6,7 @@ asking that model for one line, so that there is one model only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,21 @@ class Cost:
     def seconds(self, shares: Floats) -> float:
         """Of the whole run."""
         return float(self.by_interval(shares).sum())
+
+    @cached_property
+    def all_slow_s(self) -> float:
+        """Nothing in fast memory."""
+        return self.seconds(np.zeros(self.reads.shape[1]))
+
+    @cached_property
+    def all_fast_s(self) -> float:
+        """Everything, whatever the capacity."""
+        return self.seconds(np.ones(self.reads.shape[1]))
+
+    def gain(self, seconds: float) -> float:
+        """As a share of what all in fast memory gains; 0 where that gains nothing."""
+        gained = self.all_slow_s - self.all_fast_s
+        return (self.all_slow_s - seconds) / gained if gained > 0 else 0.0
 
     def seconds_of_many(self, shares: Floats) -> Floats:
         """[n] of placements [n, o], as `seconds` of each."""

@@ -41,8 +41,8 @@ def moving_optimum(profile: Profile, cost: Cost, phases: Phases, capacity: float
     count = len(phases.names)
     across = _bytes_across(profile, phases)
     staying = Moving(np.tile(static, (count, 1)), cost.seconds(static), 0.0)
-    may = profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0)
-    chosen = np.flatnonzero(may)[np.argsort(-profile.traffic[may], kind="stable")][:MOST_OBJECTS]
+    may = profile.worth_placing
+    chosen = may[np.argsort(-profile.traffic[may], kind="stable")][:MOST_OBJECTS]
     if count < 2 or not len(chosen) or capacity < 1:
         return staying
     shares = staying.shares.copy()

@@ -53,7 +53,7 @@ def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECO
 
     Raises Failure if the solver fails.
     """
-    chosen = np.flatnonzero(profile.can_be_placed & (profile.traffic > 0) & (profile.bytes > 0))
+    chosen = profile.worth_placing
     shares = np.zeros(len(profile.objects))
     if not len(chosen) or capacity < 1:
         return Optimum(shares, 0.0)

@@ -4,8 +4,7 @@ Every policy but `all-fast` keeps to the capacity at every moment of the run, an
 may divide; so they differ only in what they put first.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,6 @@ Floats = NDArray[np.float64]
 ALL_SLOW, ALL_FAST, OURS, MOVING = "all-slow", "all-fast", "optimum", "moving-optimum"
 CACHE_MODE, DEVELOPER = "cache-mode", "developer"
 LEAST_OF_WINDOW = 1 << 20  # bytes: what autohbw moves by default (memkind's autohbw.7: AUTO_HBW_SIZE=1M)
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Shares [o] of each object's bytes in fast memory, and who says so."""
-
-    policy: str
-    shares: Floats
 
 
 Policy = Callable[[Profile, float], Floats]
@@ -88,9 +79,3 @@ TITLES: Mapping[str, str] = {
     OURS: "least modelled time (optimum)",
     MOVING: "the same, objects moved between phases",
 }
-
-
-def bounds(profile: Profile) -> Sequence[Placement]:
-    """Nothing and everything in fast memory."""
-    objects = len(profile.objects)
-    return Placement(ALL_SLOW, np.zeros(objects)), Placement(ALL_FAST, np.ones(objects))

@@ -8,7 +8,6 @@ lies does not change them, so that every placement is evaluated from these count
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +55,11 @@ class Profile:
     def footprint_bytes(self) -> float:
         """The most that all objects that can be placed have at a time."""
         return float(self.live_bytes[:, self.can_be_placed].sum(axis=1).max())
+
+    @property
+    def worth_placing(self) -> NDArray[np.intp]:
+        """The objects that can be placed and that memory moves lines of."""
+        return np.flatnonzero(self.can_be_placed & (self.traffic > 0) & (self.bytes > 0))
 
     @property
     def lifetime(self) -> Floats:
@@ -124,8 +128,7 @@ def _ranks_of_a_group(machine: Machine, ranks: int, threads: int) -> int:
 
 def without_dominated(live_bytes: Floats) -> Floats:
     """[m, o] without the moments that ask for nothing more than another one."""
-    runs = np.array([row for row, _ in groupby(map(tuple, live_bytes))])
-    rows = np.unique(runs, axis=0)
+    rows = np.unique(live_bytes, axis=0)
     rows = rows[np.argsort(-rows.sum(axis=1), kind="stable")]  # nothing dominates what has more in all
     kept: list[Floats] = []
     for row in rows:

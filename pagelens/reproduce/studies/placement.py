@@ -56,23 +56,9 @@ class Case:
     sweep: Sequence[Placed]
     cache: Sequence[CacheMode]
 
-    @property
-    def slow_s(self) -> float:
-        """All in slow memory."""
-        return self.cost.seconds(np.zeros(len(self.profile.objects)))
-
-    @property
-    def fast_s(self) -> float:
-        """All in fast memory."""
-        return self.cost.seconds(np.ones(len(self.profile.objects)))
-
-    def gain(self, seconds: float) -> float:
-        """Share of what all in fast memory gains."""
-        return (self.slow_s - seconds) / (self.slow_s - self.fast_s)
-
     def gains(self, policy: str) -> list[float]:
         """Over the sweep."""
-        return [self.gain(self.cost.seconds(placed.shares[policy])) for placed in self.sweep]
+        return [self.cost.gain(self.cost.seconds(placed.shares[policy])) for placed in self.sweep]
 
     @property
     def reached_at(self) -> float:
@@ -141,11 +127,11 @@ def _all_lists(case: Case) -> Floats:
     chosen = np.array(list(product((0.0, 1.0), repeat=len(lasting))))[1:]
     shares = np.zeros((len(chosen), len(case.profile.objects)))
     shares[:, lasting] = chosen
-    return np.asarray(case.slow_s / case.cost.seconds_of_many(shares) - 1)
+    return np.asarray(case.cost.all_slow_s / case.cost.seconds_of_many(shares) - 1)
 
 
 def _best_case(case: Case, machine: str) -> Row:
-    speedup = case.slow_s / case.fast_s - 1
+    speedup = case.cost.all_slow_s / case.cost.all_fast_s - 1
     return Row(
         f"All of the hydro in fast memory over all in slow memory, {MACHINES[machine]}",
         "poster 107, figure 1 and its text",
@@ -161,7 +147,7 @@ def _best_case(case: Case, machine: str) -> Row:
 def _developer(case: Case, lists: Floats, machine: str) -> Row:
     shares = np.zeros(len(case.profile.objects))
     shares[listed_objects(LISTS["hydro"], case.profile.objects)] = 1
-    own = case.slow_s / case.cost.seconds(shares) - 1
+    own = case.cost.all_slow_s / case.cost.seconds(shares) - 1
     published = BY_LIST[machine]
     below = float((lists <= published).mean())
     low, middle, high = np.quantile(lists, (0.05, 0.5, 0.95))
@@ -223,7 +209,7 @@ def _cache(cases: Sequence[Case]) -> Row:
     text, numbers = [], {}
     for case in cases:
         for mode in case.cache[-1:]:
-            gains = case.gain(mode.at_random_s), case.gain(mode.in_a_row_s)
+            gains = case.cost.gain(mode.at_random_s), case.cost.gain(mode.in_a_row_s)
             text.append(f"{case.program} on {MACHINES[case.machine]} {min(gains):.0%} to {max(gains):.0%}")
             numbers[f"{case.program}_{case.machine}"] = max(gains)
     return Row(
@@ -256,7 +242,7 @@ def _sweep_figure(cases: Mapping[tuple[str, str], Case]) -> Figure:
         axes.plot(x, [100 * gain for gain in case.gains(OURS)], color=BASELINE, linewidth=1.7, label=OURS)
         for mode in case.cache:
             at = 100 * mode.bytes / case.profile.ranks / case.profile.footprint_bytes
-            gains = sorted(100 * case.gain(seconds) for seconds in (mode.at_random_s, mode.in_a_row_s))
+            gains = sorted(100 * case.cost.gain(seconds) for seconds in (mode.at_random_s, mode.in_a_row_s))
             axes.plot([at, at], gains, color=FAINT, linewidth=3, solid_capstyle="butt")
         axes.axhline(100, color=FAINT, linewidth=0.5, linestyle=(0, (4, 3)))
         axes.set_ylim(-10, 140)
@@ -276,7 +262,7 @@ def _lists_figure(cases: Mapping[tuple[str, str], Case], lists: Mapping[str, Flo
         case = cases["hydro", machine]
         axes.hist(100 * gains, bins=40, color=OTHERS[0], alpha=0.8)
         axes.axvline(100 * BY_LIST[machine], color=OTHERS[5], linewidth=1.1, linestyle=(0, (4, 2)))
-        axes.axvline(100 * (case.slow_s / case.fast_s - 1), color=BASELINE, linewidth=1.3)
+        axes.axvline(100 * (case.cost.all_slow_s / case.cost.all_fast_s - 1), color=BASELINE, linewidth=1.3)
         axes.set_title(f"{MACHINES[machine]} (right line: all in fast memory)", fontsize=8)
         axes.set_xlabel("speedup, %")
         axes.set_ylabel("lists")
