@@ -21,7 +21,7 @@ def draw(report: PlaceReport) -> Drawing:
 
 
 def _figure(r: PlaceReport) -> Figure:
-    figure = Figure((WIDTH, 3.6), layout="constrained")
+    figure = Figure((WIDTH, 4.2), layout="constrained")
     axes = figure.add_subplot()
     others = [policy for policy in dict.fromkeys(row.policy for row in r.sweep) if policy != OURS]
     for policy, colour, mark in zip(others, OTHERS, _MARKS, strict=False):
@@ -43,7 +43,7 @@ def _figure(r: PlaceReport) -> Figure:
     axes.set_ylabel("% of the gain of all in fast memory")
     axes.set_xlim(0, 102)
     axes.set_ylim(bottom=min(0.0, float(np.min([row.gain for row in r.sweep], initial=0.0)) * 100))
-    axes.legend(frameon=False, fontsize=7.5, loc="upper left")
+    figure.legend(frameon=False, fontsize=7.5, loc="outside lower center", ncols=2)
     return figure
 
 
