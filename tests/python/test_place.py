@@ -48,7 +48,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def test_the_optimum_of_whole_objects_is_that_of_all_subsets(seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
     drawn_one = drawn(random, objects=7, intervals=4, small=True)
-    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
+    cost, capacity = Cost.of(drawn_one), int(share * drawn_one.footprint_bytes)  # whole bytes
     subsets = np.array([(0, *chosen) for chosen in itertools.product((0, 1), repeat=7)], dtype=float)
     fitting = subsets[(subsets @ drawn_one.live_bytes.T <= capacity).all(axis=1)]
     least = cost.seconds_of_many(fitting).min()
