@@ -1,6 +1,7 @@
 /*
  * The allocator's functions of the next library in the search order, usually libc, for a preloaded
- * library that defines them itself. Included by one file of each such library.
+ * library that defines them itself. Included by one file of each such library, or by several that
+ * each define functions of their own.
  */
 #ifndef PAGELENS_NEXT_FUNCTIONS_H
 #define PAGELENS_NEXT_FUNCTIONS_H
@@ -18,11 +19,14 @@
 /* In the static TLS block: reaching it never allocates. */
 #define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
+/* Who needs others defines this first. */
+#ifndef NEXT_FUNCTIONS
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
     DO(malloc) DO(calloc) DO(realloc) DO(aligned_alloc) DO(posix_memalign) DO(memalign) DO(valloc) \
     DO(pvalloc) DO(free) DO(malloc_usable_size) DO(mmap) DO(mmap64) DO(mremap)
 /* clang-format on */
+#endif
 
 static struct {
 #define DECLARE(name) __typeof__(name)* name;

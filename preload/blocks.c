@@ -105,7 +105,7 @@ static void drop(struct span* span) {
     const int state = cancelling_off();
     transparent_look(span);
     cancelling_back(state);
-    munmap((void*)span->start, span->bytes);
+    unmap_memory((void*)span->start, span->bytes);
     blocks_lock();
     record_give(span);
     blocks_unlock();
@@ -158,7 +158,7 @@ static struct range* add_span(const struct wish* wish) {
     if (!filled) {
         span_bytes -= bytes;
         span_unlink(span);
-        munmap((void*)span->start, span->bytes);
+        unmap_memory((void*)span->start, span->bytes);
         record_give(span);
         record_give(range);
         return NULL;
@@ -284,7 +284,7 @@ bool blocks_give(void* block) {
         const struct planned_block gone = planned_block_of(range);
         blocks_unlock(); /* the kernel is asked where it lay; the block is the caller's until then
                           */
-        planned_gone(&gone);
+        tally_gone(&gone);
         blocks_lock();
     }
     if (range != NULL) {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "preload/planned.h"
+#include "preload/tally.h"
 
 /* NULL: there is no memory, or not here. `alignment` is a power of two, or 0. */
 void* blocks_take(size_t size, size_t alignment, bool zeroed);

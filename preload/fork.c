@@ -21,6 +21,7 @@
 #include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/frames.h"
+#include "preload/mappings.h"
 #include "preload/pools.h"
 #include "preload/spans.h"
 #include "preload/system.h"
@@ -47,8 +48,8 @@ static void* copy_of(const struct span* span) {
         map_memory(NULL, bytes + MIB(2), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     if (room == MAP_FAILED) return NULL;
     char* copy = (char*)round_up((uintptr_t)room, MIB(2));
-    if (copy > room) munmap(room, (size_t)(copy - room));
-    munmap(copy + bytes, (size_t)(room + MIB(2) - copy));
+    if (copy > room) unmap_memory(room, (size_t)(copy - room));
+    unmap_memory(copy + bytes, (size_t)(room + MIB(2) - copy));
     madvise(copy, bytes, MADV_HUGEPAGE);
     copy_bytes(copy, (const void*)span->start, bytes);
     return copy;
@@ -57,8 +58,7 @@ static void* copy_of(const struct span* span) {
 /* In the child: the copy takes the place that the pages left; the notes on the span follow. */
 static void move_to_copy(struct span* span) {
     const size_t bytes = span_pool_bytes(span);
-    if (mremap(span->copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void*)span->start) ==
-        MAP_FAILED)
+    if (remap_memory(span->copy, bytes, (void*)span->start) == MAP_FAILED)
         say_once("a child cannot have its copy of the pool's pages (%s)", strerror(errno));
     span->copy = NULL;
     const enum page_kind now = transparent_possible() ? PAGES_THP : PAGES_4K;
@@ -73,6 +73,7 @@ static void move_to_copy(struct span* span) {
 static void before(void) {
     const int saved_errno = errno;
     const int state = cancelling_off();
+    mappings_fork_begins();
     pools_fork_begins();
     blocks_fork_begins();
     frames_lock();
@@ -98,13 +99,14 @@ static void in_parent(void) {
     for (struct span* span = spans_first(); span; span = span->after) {
         if (span->copy == NULL) continue;
         madvise((void*)span->start, span_pool_bytes(span), MADV_DOFORK);
-        munmap(span->copy, span_pool_bytes(span));
+        unmap_memory(span->copy, span_pool_bytes(span));
         span->copy = NULL;
     }
     const int state = cancelling;
     frames_unlock();
     blocks_fork_ends();
     pools_fork_ends(false);
+    mappings_fork_ends(false);
     cancelling_back(state);
     errno = saved_errno;
 }
@@ -117,6 +119,7 @@ static void in_child(void) {
         if (span->copy != NULL) move_to_copy(span);
     blocks_fork_ends_in_child();
     pools_fork_ends(true);
+    mappings_fork_ends(true);
     cancelling_back(cancelling);
     errno = saved_errno;
 }

@@ -111,7 +111,7 @@ static struct spare take_spare(size_t units, bool of_pool) {
     if (!of_pool) madvise((void*)at, bytes, MADV_HUGEPAGE);
     if (populate((void*)at, bytes, of_pool ? HUGE_BYTES : FRAME_BYTES))
         return (struct spare){at, units * HUGE_FRAMES, room, bytes + slack};
-    munmap(room, bytes + slack);
+    unmap_memory(room, bytes + slack);
     return none;
 }
 
@@ -133,8 +133,8 @@ static void exchange(const struct unit* units, size_t count, size_t wanted) {
         if (!units[i].spare) continue;
         while (given_up < count && units[given_up].spare) given_up++;
         if (given_up == count) return;
-        if (mremap((void*)units[i].at, HUGE_BYTES, HUGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
-                   (void*)units[given_up++].at) == MAP_FAILED) {
+        if (remap_memory((void*)units[i].at, HUGE_BYTES, (void*)units[given_up++].at) ==
+            MAP_FAILED) {
             say_once("pages cannot be exchanged here (%s)", strerror(errno));
             exchanges_left = 0;
             return;
@@ -174,9 +174,9 @@ static void choose_huge(uintptr_t start, const uint64_t* frames, size_t pages, b
         }
         exchange(units, count, wanted);
     }
-    while (taken-- > 0) munmap(spares[taken].mapping, spares[taken].bytes);
-    if (units) munmap(units, (MOST_ROUNDS + 1) * most * sizeof *units);
-    if (seen) munmap(seen, pages * sizeof *seen);
+    while (taken-- > 0) unmap_memory(spares[taken].mapping, spares[taken].bytes);
+    if (units) unmap_memory(units, (MOST_ROUNDS + 1) * most * sizeof *units);
+    if (seen) unmap_memory(seen, pages * sizeof *seen);
 }
 
 /* Gives the run of `count` pages from `start` on other frames; those it had are held meanwhile. */
@@ -237,7 +237,7 @@ static void settle(struct placed* placed, uintptr_t start, uint64_t* frames) {
     }
     if (bad == NULL) return;
     choose_small(placed, start, frames, bad, count);
-    munmap(bad, placed->pages * sizeof *bad);
+    unmap_memory(bad, placed->pages * sizeof *bad);
 }
 
 static void count_most(void) {
@@ -300,7 +300,7 @@ void frames_choose(struct span* span) {
         uint64_t* frames = room_for(pages, sizeof *frames);
         if (frames != NULL) {
             place(span, frames);
-            munmap(frames, pages * sizeof *frames);
+            unmap_memory(frames, pages * sizeof *frames);
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -321,6 +321,6 @@ void frames_forget(struct span* span) {
         population[placed->now[page] / HUGE_FRAMES]--;
     }
     frames_unlock();
-    munmap(placed, placed->bytes);
+    unmap_memory(placed, placed->bytes);
     span->placed = NULL;
 }

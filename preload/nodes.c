@@ -9,7 +9,7 @@
 #include "preload/plan_file.h"
 
 /* linux/mempolicy.h */
-enum { PREFERRED = 1, PREFERRED_MANY = 5 /* Linux 5.15 */, MOVE = 1 << 1 };
+enum { DEFAULT, PREFERRED, PREFERRED_MANY = 5 /* Linux 5.15 */, MOVE = 1 << 1 };
 enum { PAGE = 4096, AT_ONCE = 256, MASK_BITS = NODE_WORDS * 64 + 1 };
 
 /* Calls `set` with a policy for all nodes, or before Linux 5.15 for the first of them. */
@@ -33,7 +33,8 @@ struct memory {
 
 static long of_memory(int mode, const uint64_t* mask, void* what) {
     const struct memory* memory = what;
-    return syscall(SYS_mbind, memory->start, memory->bytes, mode, mask, MASK_BITS, memory->flags);
+    return syscall(SYS_mbind, memory->start, memory->bytes, mode, mask, mask ? MASK_BITS : 0,
+                   memory->flags);
 }
 
 static long of_thread(int mode, const uint64_t* mask, void* what) {
@@ -44,6 +45,11 @@ static long of_thread(int mode, const uint64_t* mask, void* what) {
 bool nodes_prefer(uintptr_t start, size_t bytes, const uint64_t* nodes, bool move) {
     struct memory memory = {start, bytes, move ? MOVE : 0};
     return prefer(nodes, of_memory, &memory);
+}
+
+bool nodes_as_usual(uintptr_t start, size_t bytes, bool move) {
+    struct memory memory = {start, bytes, move ? MOVE : 0};
+    return of_memory(DEFAULT, NULL, &memory) == 0;
 }
 
 bool nodes_prefer_always(const uint64_t* nodes) { return prefer(nodes, of_thread, NULL); }

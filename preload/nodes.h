@@ -10,6 +10,9 @@
  * those that are there already, too. False, with errno, where that cannot be. */
 bool nodes_prefer(uintptr_t start, size_t bytes, const uint64_t* nodes, bool move);
 
+/* Pages come from where others of the process do; `move`: those that are there already, too. */
+bool nodes_as_usual(uintptr_t start, size_t bytes, bool move);
+
 /* The same of what this thread and its children ask for otherwise. */
 bool nodes_prefer_always(const uint64_t* nodes);
 

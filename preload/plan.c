@@ -94,7 +94,7 @@ static bool map_file(const char* path) {
     file = at;
     header = at;
     if (header->bytes == bytes && sound()) return true;
-    munmap(at, bytes);
+    unmap_memory(at, bytes);
     header = NULL;
     say_once("the plan %s is damaged; the program runs without it", path);
     return false;

@@ -1,4 +1,4 @@
-/* Blocks and variables of the plan's objects: put where they are to lie, and counted. */
+/* Blocks, variables and mappings of the plan's objects: put where they are to lie. */
 #ifndef PAGELENS_RUN_PLANNED_H
 #define PAGELENS_RUN_PLANNED_H
 
@@ -6,42 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/nodes.h"
-
-struct span;
-
 /* Once, at the start, with the plan open and the territory, too: variables are moved. */
 void planned_begin(void);
 
 /* A block of the object (its index); NULL: it is to lie where others do, or has to. */
 void* planned_take(uint32_t object, size_t size, size_t alignment, bool zeroed);
 
-/* A block of blocks.c that has its pages' place from the plan goes, or is asked about at the end.
- */
-struct planned_block {
-    uint32_t object;
-    uintptr_t start;
-    size_t bytes;
-    uintptr_t fast_end; /* up to here its pages were to be fast */
-};
-void planned_gone(const struct planned_block* block);
+/* Of so many bytes from the beginning of a page, those of the first pages that are to be fast. */
+size_t planned_fast_part(uint32_t object, size_t bytes);
 
-/* One of pools.c goes. */
-void planned_small_gone(uint32_t object, size_t bytes);
+/* As much of `wanted` as there is room for in the capacity; what is kept for the next blocks of any
+ * object makes way, and what is lacking is counted. */
+size_t planned_room(uint32_t object, size_t wanted);
 
-struct planned_counts {
-    size_t blocks, bytes;          /* in all */
-    size_t live_bytes, peak_bytes; /* by whole pages, of small ones by their sizes */
-    size_t small;                  /* of the blocks, those that were pooled */
-    size_t short_bytes;            /* that were to be fast and found no room in the capacity */
-    size_t looked;                 /* blocks whose pages were asked for, slabs of small ones */
-    struct nodes_seen to_be_fast;  /* of their pages, those that were to be */
-    struct nodes_seen others;
-};
-const struct planned_counts* planned_counts(size_t object);
-size_t planned_peak(void); /* bytes of the capacity in use, at most */
-
-/* Asks where everything lies that is still there. With the lock of blocks.c. */
+/* Asks where everything lies that is still there. */
 void planned_look_at_all(void);
 
 #endif

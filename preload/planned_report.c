@@ -2,7 +2,7 @@
 #include "preload/planned_report.h"
 
 #include "preload/plan.h"
-#include "preload/planned.h"
+#include "preload/tally.h"
 
 enum { SHOWN = 12 };
 
@@ -71,10 +71,12 @@ void planned_in_json(struct text* text) {
         const struct planned_counts* counts = planned_counts(i);
         text_add(text, "%s{\"name\": ", i ? ", " : "");
         text_add_string(text, plan_name(plan_object(i)));
-        text_add(text, ", \"share\": %.6g, \"blocks\": %zu, \"pooled_blocks\": %zu, \"bytes\": %zu",
-                 plan_object(i)->share, counts->blocks, counts->small, counts->bytes);
-        text_add(text, ", \"peak_bytes\": %zu, \"short_bytes\": %zu, \"looked_at\": %zu",
-                 counts->peak_bytes, counts->short_bytes, counts->looked);
+        text_add(text,
+                 ", \"share\": %.6g, \"blocks\": %zu, \"pooled_blocks\": %zu, \"mappings\": %zu",
+                 plan_object(i)->share, counts->blocks, counts->small, counts->mappings);
+        text_add(text,
+                 ", \"bytes\": %zu, \"peak_bytes\": %zu, \"short_bytes\": %zu, \"looked_at\": %zu",
+                 counts->bytes, counts->peak_bytes, counts->short_bytes, counts->looked);
         add_seen(text, "to_be_fast", &counts->to_be_fast);
         add_seen(text, "others", &counts->others);
         text_add(text, "}");

@@ -15,8 +15,8 @@
 #include "preload/budget.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
-#include "preload/planned.h"
 #include "preload/system.h"
+#include "preload/tally.h"
 
 enum {
     ARENA_BYTES = 64 << 20,
@@ -114,8 +114,8 @@ static bool add_arena(int kind) {
     if (got != (void*)at || !nodes_prefer(at, ARENA_BYTES, plan_header()->fast, false)) {
         if (got == (void*)at)
             say_once("small objects cannot be put on the fast node (%s)", strerror(errno));
-        if (got != MAP_FAILED) munmap(got, ARENA_BYTES);
-        munmap(slabs, MOST_SLABS * sizeof *slabs);
+        if (got != MAP_FAILED) unmap_memory(got, ARENA_BYTES);
+        unmap_memory(slabs, MOST_SLABS * sizeof *slabs);
         region_bytes = arena_count * ARENA_BYTES; /* no more */
         return false;
     }
@@ -246,7 +246,7 @@ bool pools_give(void* block) {
     slab->free = block;
     slab->live--;
     note_idle(slab);
-    planned_small_gone(object, slab->block);
+    tally_shrunk(object, slab->block);
     if (!slab->listed) enlist(list, slab);
     /* The last one with room stays: who frees and asks again finds it. */
     if (slab->live == 0 && (slab->next || slab->previous)) {

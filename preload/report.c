@@ -193,9 +193,9 @@ __attribute__((destructor)) static void report(void) {
         return;
     static struct text text;
     const int state = cancelling_off();
+    if (plan_active) planned_look_at_all();
     blocks_lock();
     for (const struct span* span = spans_first(); span; span = span->after) transparent_look(span);
-    if (plan_active) planned_look_at_all();
     blocks_unlock();
     (settings.json ? in_json : in_words)(&text);
     write_report(&text);

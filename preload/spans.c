@@ -83,7 +83,7 @@ static bool claim(uintptr_t at, size_t bytes) {
     void* got = map_memory((void*)at, bytes, PROT_NONE, flags);
     if (got == MAP_FAILED) return false;
     if (got == (void*)at) return true;
-    munmap(got, bytes);
+    unmap_memory(got, bytes);
     errno = EEXIST;
     return false;
 }

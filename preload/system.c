@@ -141,6 +141,12 @@ void* map_memory(void* hint, size_t bytes, int protection, int flags) {
     return (void*)syscall(SYS_mmap, hint, bytes, protection, flags, -1, 0);
 }
 
+int unmap_memory(void* start, size_t bytes) { return (int)syscall(SYS_munmap, start, bytes); }
+
+void* remap_memory(void* from, size_t bytes, void* to) {
+    return (void*)syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+}
+
 /* For kernels before 5.14: the kernel writes to each page, and says EFAULT where a touch would be a
  * SIGBUS. */
 static bool touch(char* start, size_t bytes, size_t page_bytes) {

@@ -34,6 +34,10 @@ uint64_t memory_available(void);
 /* mmap() that no library sees, this one's own included. */
 void* map_memory(void* hint, size_t bytes, int protection, int flags);
 
+/* The same of munmap(), and of mremap() to where it is said, as large as it is. */
+int unmap_memory(void* start, size_t bytes);
+void* remap_memory(void* from, size_t bytes, void* to);
+
 /* Gives every page of a mapping its frame. False, with errno, where that cannot be: no SIGBUS. */
 bool populate(void* start, size_t bytes, size_t page_bytes);
 

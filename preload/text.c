@@ -19,7 +19,7 @@ static bool grow(struct text* text, size_t needed) {
     if (at == MAP_FAILED) return false;
     if (text->bytes) {
         memcpy(at, text->bytes, text->length + 1);
-        munmap(text->bytes, text->room);
+        unmap_memory(text->bytes, text->room);
     }
     text->bytes = at;
     text->room = room;

@@ -5,7 +5,8 @@
  * What must hold: a small block costs one comparison more than without us. Results, errno and
  * alignment are those of the C library. Whatever is wrong with the settings or the machine, the
  * program runs as without us, after one line on stderr. A program with an allocator of its own in
- * the executable never comes here; a preloaded or linked one gives the small blocks.
+ * the executable never comes here; a preloaded or linked one gives the small blocks. What programs
+ * map by themselves comes to wrap_mappings.c.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -17,7 +18,6 @@
 #include "hooks/next_functions.h"
 #include "preload/blocks.h"
 #include "preload/callers.h"
-#include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/fork.h"
 #include "preload/plan.h"
@@ -26,14 +26,15 @@
 #include "preload/report.h"
 #include "preload/spans.h"
 #include "preload/system.h"
+#include "preload/wrap.h"
 
-#define EXPORT __attribute__((visibility("default")))
-enum { PAGE_BYTES = 4096, MOST_FILLED = 32 << 20 };
+enum { MOST_FILLED = 32 << 20 };
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+bool active;
 
 /* Sizes below go to the next allocator at once; none until that is known. */
 static size_t small;
-static bool active; /* the settings are sound */
 /* With a plan, sizes below this one do so where the caller is known not to be in it. */
 static size_t small_elsewhere;
 
@@ -256,52 +257,6 @@ EXPORT size_t malloc_usable_size(void* block) {
         if (!usable()) return 0;
     }
     return real.malloc_usable_size(block);
-}
-
-/* A mapping of the program's own that large pages suit: nobody may cut a page of the pool at 4 KiB,
- * as the program may its mapping, so these are transparent ones, where 2 MiB begin. */
-static bool suits(const void* hint, size_t size, int protection, int flags) {
-    const int wanted = MAP_PRIVATE | MAP_ANONYMOUS;
-    return active && settings.pages != PAGES_4K && hint == NULL && size >= MIB(2) &&
-           size >= settings.large && size <= PTRDIFF_MAX && (protection & PROT_WRITE) &&
-           (flags & ~MAP_POPULATE) == wanted;
-}
-
-static void* map_aligned(size_t size, int protection, int flags) {
-    const size_t bytes = round_up(size, PAGE_BYTES);
-    /* Pages are only given once they are the right ones. */
-    char* room = real.mmap(NULL, bytes + MIB(2), protection, flags & ~MAP_POPULATE, -1, 0);
-    if (room == MAP_FAILED) return MAP_FAILED;
-    char* at = (char*)round_up((uintptr_t)room, MIB(2));
-    if (at > room) munmap(room, (size_t)(at - room));
-    if (at < room + MIB(2)) munmap(at + bytes, (size_t)(room + MIB(2) - at));
-    if (madvise(at, bytes, MADV_HUGEPAGE) == 0) {
-        __atomic_fetch_add(&counts.mappings, 1, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&counts.mapping_bytes, bytes, __ATOMIC_RELAXED);
-    }
-    if (flags & MAP_POPULATE) populate(at, bytes, PAGE_BYTES);
-    return at;
-}
-
-static void* map_suitable(const void* hint, size_t size, int protection, int flags) {
-    if (!suits(hint, size, protection, flags)) return MAP_FAILED;
-    const int saved_errno = errno, state = cancelling_off();
-    void* at = map_aligned(size, protection, flags);
-    cancelling_back(state);
-    errno = saved_errno;
-    return at;
-}
-
-EXPORT void* mmap(void* hint, size_t size, int protection, int flags, int file, off_t offset) {
-    if (!usable()) return MAP_FAILED;
-    void* at = map_suitable(hint, size, protection, flags);
-    return at != MAP_FAILED ? at : real.mmap(hint, size, protection, flags, file, offset);
-}
-
-EXPORT void* mmap64(void* hint, size_t size, int protection, int flags, int file, off64_t offset) {
-    if (!usable()) return MAP_FAILED;
-    void* at = map_suitable(hint, size, protection, flags);
-    return at != MAP_FAILED ? at : real.mmap64(hint, size, protection, flags, file, offset);
 }
 
 static const char* read_settings(void) {

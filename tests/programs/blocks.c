@@ -18,6 +18,11 @@
 #include <unistd.h>
 
 enum { SLOTS = 12, STRIDE = 997 };
+#ifdef __SANITIZE_THREAD__
+enum { WAYS = 1 /* it does not see where mremap moves memory to */ };
+#else
+enum { WAYS = 3 };
+#endif
 
 struct block {
     unsigned char* at;
@@ -123,11 +128,44 @@ static uint64_t give(struct block* block) {
     return block->size;
 }
 
+/* A mapping of which parts go, or that grows, moves and shrinks with what was written. */
+__attribute__((noinline)) static void map_pages(uint64_t* state) {
+    enum { PAGE = 4096 };
+    const size_t pages = 4 + draw(state) % 60, bytes = pages * PAGE;
+    size_t kept = pages;
+    unsigned char* at =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) fail("no mapping");
+    for (size_t i = 0; i < pages; i++) at[i * PAGE] = (unsigned char)(i + 1);
+    switch (draw(state) % WAYS) {
+        case 0: /* a hole within, and the end */
+            if (munmap(at + PAGE, PAGE) || munmap(at + bytes - PAGE, PAGE)) fail("no munmap");
+            if (at[0] != 1 || at[2 * PAGE] != 3) fail("a mapping has lost what was written");
+            kept = 1;
+            if (munmap(at + 2 * PAGE, bytes - 3 * PAGE)) fail("no munmap of the rest");
+            break;
+        case 1:
+            at = mremap(at, bytes, 2 * bytes, MREMAP_MAYMOVE);
+            if (at == MAP_FAILED) fail("a mapping does not grow");
+            memset(at + bytes, 1, bytes);
+            kept = 2 * pages;
+            break;
+        default:
+            if (mremap(at, bytes, 2 * PAGE, 0) != at) fail("a mapping does not shrink");
+            kept = 2;
+    }
+    for (size_t i = 0; i < kept && i < pages; i++)
+        if (at[i * PAGE] != (unsigned char)(i + 1)) fail("a mapping has lost its bytes");
+    if (munmap(at, kept * PAGE)) fail("no munmap at the end");
+}
+
 static void* work(void* number) {
     uint64_t state = (uintptr_t)number;
     uint64_t sum = 0;
     struct block blocks[SLOTS] = {{NULL, 0, 0}};
+    uint64_t of_mappings = state;
     for (long step = 0; step < steps; step++) {
+        if (step % 8 == 0) map_pages(&of_mappings);
         struct block* block = &blocks[draw(&state) % SLOTS];
         const uint64_t what = draw(&state) % 8;
         if (block->at && what < 2) {

@@ -2,6 +2,7 @@
  * Objects of two-level memory, each allocated by a function of its name: planned WORD... does what
  * the words say, and prints for each where its memory is to lie as /proc/self/numa_maps has it.
  */
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,11 @@ OBJECT char* grow(char* old, std::size_t bytes) {
 OBJECT char* wrapper() { return take_mesh() + zero; }
 OBJECT char* take_in_first() { return wrapper() + zero; }
 OBJECT char* take_in_second() { return wrapper() + zero; }
+OBJECT char* take_mapped(std::size_t bytes, int flags) {
+    void* at = mmap(nullptr, bytes + zero, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return static_cast<char*>(at) + zero;
+}
 OBJECT char* take_other() { return static_cast<char*>(std::malloc(mesh_bytes + zero)); }
 
 /* The policy that numa_maps has for the mapping of an address. */
@@ -105,6 +111,41 @@ static void say_rows(const std::string& name, char* (*take)(std::size_t)) {
     std::fflush(stdout);
 }
 
+/* Maps, gives parts back, and lets mappings grow, shrink and move; what was written must stay. */
+static void say_mapped() {
+    const std::size_t bytes = mesh_bytes;
+    say("mapped", take_mapped(bytes, 0), bytes);
+    say("mapped-filled", take_mapped(bytes, MAP_POPULATE), bytes);
+    char* cut = take_mapped(bytes, 0);
+    say("mapped-cut", cut, bytes);
+    munmap(cut + bytes / 4, bytes / 4);  // on either side of the border of a half
+    munmap(cut + bytes / 2, bytes / 4);
+    say("mapped-first", cut, bytes / 4);
+    say("mapped-last", cut + bytes / 4 * 3, bytes / 4);
+    char* grown = take_mapped(bytes, 0);
+    std::memset(grown, 5, bytes);
+    grown = static_cast<char*>(mremap(grown, bytes, 2 * bytes, MREMAP_MAYMOVE));
+    if (grown == MAP_FAILED) std::puts("mapped-grown: failed");
+    std::size_t wrong = 0;
+    for (std::size_t at = 0; at < bytes; ++at) wrong += grown[at] != 5;
+    say("mapped-grown", grown, 2 * bytes);
+    grown = static_cast<char*>(mremap(grown, 2 * bytes, bytes / 2, 0));
+    say("mapped-shrunk", grown, bytes / 2);
+    char* there =
+        static_cast<char*>(mmap(nullptr, bytes / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    grown = static_cast<char*>(
+        mremap(grown, bytes / 2, bytes / 2, MREMAP_MAYMOVE | MREMAP_FIXED, there));
+    if (grown != there) ++wrong;
+    say("mapped-moved", grown, bytes / 2);
+    std::printf("mapped-wrong: %zu\n", wrong);
+    munmap(grown, bytes / 2);
+    char* over = take_mapped(bytes, 0);  // and another mapping over it, which is nobody's
+    over = static_cast<char*>(
+        mmap(over, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+    say("mapped-over", over, bytes);
+    for (int i = 0; i < 1000; ++i) munmap(take_mapped(bytes, 0), bytes);
+}
+
 int main(int words, char** word) {
     for (int i = 1; i < words; ++i) {
         const std::string name = word[i];
@@ -114,6 +155,7 @@ int main(int words, char** word) {
         if (name == "aligned") say(name, take_aligned(), mesh_bytes);
         if (name == "first") say(name, take_in_first(), mesh_bytes);
         if (name == "second") say(name, take_in_second(), mesh_bytes);
+        if (name == "mapped") say_mapped();
         if (name == "other") say(name, take_other(), mesh_bytes);
         if (name == "grown") {
             char* small = static_cast<char*>(std::malloc(100));

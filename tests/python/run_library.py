@@ -33,7 +33,9 @@ OPTIONS = {
 }
 
 # Functions of blocks.c, as far as the compiler leaves them, and which share of their blocks is fast.
-BLOCKS_PLAN = {"take": 0.5, "work": 0.7, "resize": 1.0, "fork_children": 1.0, "main": 0.3}
+BLOCKS_PLAN = {
+    "take": 0.5, "work": 0.7, "resize": 1.0, "fork_children": 1.0, "main": 0.3, "map_pages": 0.6
+}  # fmt: skip
 
 _POOL = Path("/proc/sys/vm/nr_hugepages")
 _POOL_LOCK = Path("/tmp/pagelens-hugepages.lock")  # one test of this machine at a time

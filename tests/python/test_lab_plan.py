@@ -36,7 +36,10 @@ def whole_plan(program: Path) -> Plan:
         for name, function, share in zip(NAMES, FUNCTIONS, SHARES, strict=True)
     ]
     rows = planned("rows", *returns(program, "take_row"))
-    return plan_of(program, *blocks, rows, planned_variable("table", f"{program.name}!table", share=0.5))
+    mapped = planned("mapped", *returns(program, "take_mapped"), share=0.5)
+    return plan_of(
+        program, *blocks, rows, mapped, planned_variable("table", f"{program.name}!table", share=0.5)
+    )
 
 
 @pytest.fixture(scope="module", params=["6.1", "6.12"])
@@ -85,6 +88,21 @@ def test_each_page_lies_on_the_planned_node(guest: tuple[Guest, list[str]]) -> N
         assert one["to_be_fast"]["fast_bytes"] == pytest.approx(share * touched, abs=4096)
     assert objects["rows"]["to_be_fast"]["fast_bytes"] > 0
     assert objects["rows"]["to_be_fast"]["slow_bytes"] == 0
+
+
+def test_each_page_of_a_mapping_lies_on_the_planned_node(guest: tuple[Guest, list[str]]) -> None:
+    running, words = guest
+    said = dict(line.split(": ", 1) for line in running.run(*words, "mapped").checked().splitlines())
+    for name in ("mapped", "mapped-filled", "mapped-cut"):
+        assert placed(said[name]) == [(128, FAST), (128, SLOW)], name
+    assert placed(said["mapped-first"]) == [(64, FAST)]
+    assert placed(said["mapped-last"]) == [(64, SLOW)]
+    assert placed(said["mapped-grown"]) == [(256, FAST), (256, SLOW)]
+    assert placed(said["mapped-shrunk"]) == placed(said["mapped-moved"]) == [(128, FAST)]
+    assert placed(said["mapped-over"]) == [(256, SLOW)]
+    assert said["mapped-wrong"] == "0"
+    (mapped,) = (one for one in json.loads(running.get("/report"))["plan"]["objects"] if one["mappings"])
+    assert mapped["to_be_fast"]["slow_bytes"] == mapped["others"]["fast_bytes"] == 0
 
 
 def test_without_the_plan_all_is_slow(guest: tuple[Guest, list[str]]) -> None:

@@ -133,6 +133,49 @@ def test_small_blocks_are_pooled_and_keep_what_is_written(
     assert "2 MiB are free" not in stderr  # planned blocks ask for nothing of the pool
 
 
+@pytest.mark.parametrize("pages", [(), ("--pages", "thp")])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_mappings_lie_where_planned_and_are_followed(
+    run_planned: Callable[..., Any], program: Path, share: float, pages: tuple[str, ...]
+) -> None:
+    def runs(pages: int, fast: float) -> list[tuple[int, bool]]:
+        parts = [(round(fast * pages), True), (pages - round(fast * pages), False)]
+        return [(count, is_bound) for count, is_bound in parts if count]
+
+    mapped = planned("mapped", *returns(program, "take_mapped"), share=share)
+    said, report, stderr = run_planned(plan_of(program, mapped), program, "mapped", options=pages)
+    assert stderr == ""
+    for name in ("mapped", "mapped-filled", "mapped-cut"):
+        assert bound(said[name]) == runs(MESH, share), (name, said[name])
+    assert bound(said["mapped-first"]) == [(MESH // 4, True)]
+    assert bound(said["mapped-last"]) == [(MESH // 4, share == 1)]
+    assert bound(said["mapped-grown"]) == runs(2 * MESH, share)
+    assert bound(said["mapped-shrunk"]) == bound(said["mapped-moved"]) == [(MESH // 2, True)]
+    assert bound(said["mapped-over"]) == [(MESH, False)]
+    assert said["mapped-wrong"] == "0"
+    (one,) = report["objects"]
+    assert one["blocks"] == one["mappings"] == 1005
+    assert one["peak_bytes"] == round((1 + 1 + 0.5 + 2) * MIB)
+    # At the end the first three are there, of the third two quarters.
+    assert report["peak_fast_bytes"] == round(
+        (share * 2 + 0.25 + (0.25 if share == 1 else 0) + share * 2) * MIB
+    )
+    assert one["short_bytes"] == 0
+
+
+def test_what_mappings_give_back_is_there_for_others(run_planned: Callable[..., Any], program: Path) -> None:
+    mapped = planned("mapped", *returns(program, "take_mapped"))
+    mesh = planned("mesh", *returns(program, "take_mesh"))
+    plan = plan_of(program, mapped, mesh, capacity=4 * MIB)
+    said, report, _ = run_planned(plan, program, "mapped", "mesh")
+    assert bound(said["mapped-cut"]) == [(MESH, True)]
+    # Two and a half are there, and one that grows to two has room for half of what it grows by.
+    assert bound(said["mapped-grown"]) == [(MESH * 3 // 2, True), (MESH // 2, False)]
+    assert bound(said["mesh"]) == [(MESH, True)]
+    assert report["peak_fast_bytes"] == 4 * MIB
+    assert report["objects"][0]["short_bytes"] == MIB // 2
+
+
 def test_no_more_than_the_capacity_is_used_at_a_time(run_planned: Callable[..., Any], program: Path) -> None:
     plan = plan_of(
         program,
