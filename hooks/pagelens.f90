@@ -1,4 +1,4 @@
-! Names parts of a Fortran program for `pagelens trace`; see pagelens.h. Compile it and
+! Names parts of a Fortran program for `pagelens trace`, `place` and `run --plan`; see pagelens.h. Compile it and
 ! pagelens_fortran.c with the program:
 !     use pagelens
 !     call pagelens_region_begin("assembly")

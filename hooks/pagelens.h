@@ -1,17 +1,24 @@
 /*
- * pagelens.h: name parts of a program for `pagelens trace`. One header, no library to link.
+ * pagelens.h: name parts of a program for `pagelens trace`, `place` and `run --plan`. One header,
+ * no library to link.
  *
  *     pagelens_region_begin("assembly");
  *     ...
  *     pagelens_region_end("assembly");
  *
- * Outside the tracer a marker is six instructions on the stack: it calls nothing and allocates
- * nothing. Regions nest. `name` may be any string; its first 255 bytes count.
+ * On its own a marker is six instructions on the stack, one load and a branch that is not taken: it
+ * calls nothing and allocates nothing. Regions nest. `name` may be any string; its first 255 bytes
+ * count.
  *
  * How it works: a record on the stack is handed over by one store whose displacement is a magic
  * number. The tracer recognises that instruction when it translates it, so ordinary stores pay
  * nothing, and reads the record at the store's address, which is plain valid memory. The
  * interposer (interposer.c) reports allocations in the same way.
+ *
+ * Such a store nobody sees who is not the tracer. So `pagelens run --plan`, whose plan may have
+ * objects lie elsewhere in one region than in another, writes the address of a function into
+ * pagelens_hook, which it finds by the name of its section; until then, and without it always, that
+ * is zero. The function comes before what the region's begin tells the tracer, and after its end.
  */
 #ifndef PAGELENS_H
 #define PAGELENS_H
@@ -48,15 +55,35 @@ static inline void pagelens_ring(struct pagelens_record* record) {
 #endif
 }
 
-static inline void pagelens_region_begin(const char* name) {
-    struct pagelens_record record = {PAGELENS_REGION_BEGIN, (uintptr_t)name,
-                                     __builtin_strlen(name)};
+typedef void pagelens_hook_function(const struct pagelens_record* record);
+
+/* Each file of the program has one. Volatile and used: compilers see nobody write to it. */
+#if defined(__ELF__)
+static pagelens_hook_function* volatile pagelens_hook
+    __attribute__((section("pagelens_hooks"), used)) = 0;
+#else
+static pagelens_hook_function* volatile pagelens_hook = 0;
+#endif
+
+static inline void pagelens_call_hook(const struct pagelens_record* record) {
+    pagelens_hook_function* hook = pagelens_hook;
+    if (__builtin_expect(hook != 0, 0)) hook(record);
+}
+
+/* Of a region whose name need not end with a zero. */
+static inline void pagelens_mark_region(enum pagelens_kind kind, const char* name, uint64_t size) {
+    struct pagelens_record record = {kind, (uintptr_t)name, size};
+    if (kind == PAGELENS_REGION_BEGIN) pagelens_call_hook(&record);
     pagelens_ring(&record);
+    if (kind == PAGELENS_REGION_END) pagelens_call_hook(&record);
+}
+
+static inline void pagelens_region_begin(const char* name) {
+    pagelens_mark_region(PAGELENS_REGION_BEGIN, name, __builtin_strlen(name));
 }
 
 static inline void pagelens_region_end(const char* name) {
-    struct pagelens_record record = {PAGELENS_REGION_END, (uintptr_t)name, __builtin_strlen(name)};
-    pagelens_ring(&record);
+    pagelens_mark_region(PAGELENS_REGION_END, name, __builtin_strlen(name));
 }
 
 #endif

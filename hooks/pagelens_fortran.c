@@ -5,6 +5,5 @@
 void pagelens_mark(int kind, const char* name, int64_t size);
 
 void pagelens_mark(int kind, const char* name, int64_t size) {
-    struct pagelens_record record = {(uint64_t)kind, (uintptr_t)name, (uint64_t)size};
-    pagelens_ring(&record);
+    pagelens_mark_region((enum pagelens_kind)kind, name, (uint64_t)size);
 }

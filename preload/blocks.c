@@ -15,6 +15,7 @@
 #include "preload/budget.h"
 #include "preload/counts.h"
 #include "preload/frames.h"
+#include "preload/plan.h"
 #include "preload/ranges.h"
 #include "preload/records.h"
 #include "preload/spans.h"
@@ -230,11 +231,12 @@ void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
     return take_planned(size, alignment, zeroed, planned, false);
 }
 
-void blocks_release_planned(void) {
+static void release(bool all) {
     if (forking || __atomic_load_n(&ranges_idle_planned, __ATOMIC_RELAXED) == 0) return;
     blocks_lock();
     for (struct span* span = spans_first(); span;) {
-        if (span->idle == NULL || span->shelf != SHELF_PLANNED) {
+        if (span->idle == NULL || span->shelf != SHELF_PLANNED ||
+            !(all || plan_moves(span->object))) {
             span = span->after;
             continue;
         }
@@ -243,6 +245,19 @@ void blocks_release_planned(void) {
         drop(span);
         blocks_lock();
         span = spans_first(); /* it may all be different now */
+    }
+    blocks_unlock();
+}
+
+void blocks_release_planned(void) { release(true); }
+void blocks_release_moving(void) { release(false); }
+
+void blocks_each_border(border_function* show) {
+    blocks_lock();
+    for (struct span* span = spans_first(); span; span = span->after) {
+        if (span->shelf != SHELF_PLANNED || span->idle || span->fast_start == 0) continue;
+        const uintptr_t end = span->start + span->bytes - BEHIND_PLANNED;
+        show(span->object, span->fast_start, end - span->fast_start, &span->fast_bytes);
     }
     blocks_unlock();
 }

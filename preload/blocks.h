@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "preload/planned.h"
 #include "preload/tally.h"
 
 /* NULL: there is no memory, or not here. `alignment` is a power of two, or 0. */
@@ -23,8 +24,12 @@ void* blocks_take_planned(size_t size, size_t alignment, bool zeroed,
 void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
                         const struct planned_wish* planned);
 
-/* What is kept so goes. */
+/* What is kept so goes; or only what is kept of objects that move. */
 void blocks_release_planned(void);
+void blocks_release_moving(void);
+
+/* Shows all blocks in use. Others wait for theirs meanwhile. */
+void blocks_each_border(border_function* show);
 
 /* Says all such blocks. With the lock. */
 void blocks_each_planned(void (*say)(const struct planned_block* block));

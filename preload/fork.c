@@ -23,6 +23,7 @@
 #include "preload/frames.h"
 #include "preload/mappings.h"
 #include "preload/pools.h"
+#include "preload/regions.h"
 #include "preload/spans.h"
 #include "preload/system.h"
 
@@ -73,6 +74,7 @@ static void move_to_copy(struct span* span) {
 static void before(void) {
     const int saved_errno = errno;
     const int state = cancelling_off();
+    regions_fork_begins();
     mappings_fork_begins();
     pools_fork_begins();
     blocks_fork_begins();
@@ -107,6 +109,7 @@ static void in_parent(void) {
     blocks_fork_ends();
     pools_fork_ends(false);
     mappings_fork_ends(false);
+    regions_fork_ends(false);
     cancelling_back(state);
     errno = saved_errno;
 }
@@ -120,6 +123,7 @@ static void in_child(void) {
     blocks_fork_ends_in_child();
     pools_fork_ends(true);
     mappings_fork_ends(true);
+    regions_fork_ends(true);
     cancelling_back(cancelling);
     errno = saved_errno;
 }

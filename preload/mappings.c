@@ -162,11 +162,12 @@ static void bind_new(const struct mapping* mapping) {
         unbind_rest(mapping);
     } else {
         bind_fast(mapping, false);
+        if (plan_moves(mapping->object)) touch_first(mapping); /* it may have a border later on */
     }
 }
 
 void mappings_born(uint32_t object, void* start, size_t size) {
-    if (plan_object(object)->share <= 0) return;
+    if (plan_object(object)->share <= 0 && !plan_moves(object)) return; /* it is to be slow */
     const size_t bytes = round_up(size, PAGE);
     const size_t got = planned_room(object, planned_fast_part(object, bytes));
     const uintptr_t at = (uintptr_t)start;
@@ -255,6 +256,16 @@ void mappings_each(void (*say)(const struct planned_block* block)) {
     for (size_t i = 0; i < count; i++) {
         const struct planned_block block = block_of(&table[i]);
         say(&block);
+    }
+    unlock();
+}
+
+void mappings_each_border(border_function* show) {
+    lock();
+    for (size_t i = 0; i < count; i++) {
+        size_t fast = fast_bytes(&table[i]);
+        show(table[i].object, table[i].start, table[i].end - table[i].start, &fast);
+        table[i].fast_end = table[i].start + fast;
     }
     unlock();
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "preload/planned.h"
 #include "preload/tally.h"
 
 /* Once, at the start; false without memory for notes. */
@@ -32,6 +33,8 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
                      remap_function* remap);
 
 void mappings_each(void (*say)(const struct planned_block* block));
+
+void mappings_each_border(border_function* show);
 
 /* While the process forks. */
 void mappings_fork_begins(void);

@@ -2,38 +2,30 @@
 #include "preload/plan.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "hooks/runtime_libraries.h"
-#include "preload/system.h"
+#include "preload/plan_map.h"
 
 enum { MOST_LOADED = 512 };
 
 bool plan_active;
 
-static const char* file;
 static const struct plan_header* header;
 
 /* A file that the process has loaded when it begins: later ones are not the plan's. */
 struct loaded {
     uintptr_t start, end, bias;
+    uintptr_t data, data_end; /* the last segment that can be written to */
     enum whose whose;
     const struct plan_module* module; /* NULL: not the plan's */
 };
 static struct loaded loaded[MOST_LOADED];
 static size_t loaded_count;
 
-static const void* part(const struct plan_part* of) { return file + of->at; }
-
-static bool fits(const struct plan_part* of, size_t element) {
-    return of->at % 8 == 0 && of->at <= header->bytes &&
-           of->count <= (header->bytes - of->at) / element;
-}
+static const void* part(const struct plan_part* of) { return plan_part(header, of); }
 
 const struct plan_header* plan_header(void) { return header; }
 size_t plan_objects(void) { return header ? header->objects.count : 0; }
@@ -44,61 +36,6 @@ const struct plan_object* plan_object(size_t index) {
 
 static const char* string(uint64_t at) { return (const char*)part(&header->strings) + at; }
 const char* plan_name(const struct plan_object* object) { return string(object->name); }
-
-/* Every number within its bounds: afterwards nothing is asked any more. */
-static bool sound(void) {
-    if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0) return false;
-    if (!fits(&header->modules, sizeof(struct plan_module)) ||
-        !fits(&header->places, sizeof(struct plan_place)) ||
-        !fits(&header->steps, sizeof(struct plan_step)) ||
-        !fits(&header->objects, sizeof(struct plan_object)) ||
-        !fits(&header->variables, sizeof(struct plan_variable)) || !fits(&header->strings, 1))
-        return false;
-    const uint64_t strings = header->strings.count, objects = header->objects.count;
-    if (strings == 0 || *string(strings - 1) != '\0' || header->steps.count == 0) return false;
-    const struct plan_module* module = part(&header->modules);
-    for (uint64_t i = 0; i < header->modules.count; i++, module++)
-        if (module->path >= strings || module->first > header->places.count ||
-            module->places > header->places.count - module->first)
-            return false;
-    const struct plan_step* step = part(&header->steps);
-    for (uint64_t i = 0; i < header->steps.count; i++, step++)
-        if (step->object > objects || step->first > header->steps.count ||
-            step->count > header->steps.count - step->first || (step->count && step->first <= i))
-            return false;
-    for (uint64_t i = 0; i < objects; i++)
-        if (plan_object(i)->name >= strings ||
-            !(plan_object(i)->share >= 0 && plan_object(i)->share <= 1))
-            return false;
-    const struct plan_variable* variable = part(&header->variables);
-    for (uint64_t i = 0; i < header->variables.count; i++, variable++)
-        if (variable->module >= header->modules.count || variable->object >= objects) return false;
-    return true;
-}
-
-static bool map_file(const char* path) {
-    const int from = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat found;
-    const bool there = from >= 0 && fstat(from, &found) == 0;
-    const size_t bytes = there && found.st_size > 0 ? (size_t)found.st_size : 0;
-    void* at = MAP_FAILED;
-    if (bytes >= sizeof(struct plan_header))
-        at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, from, 0);
-    const int why = there ? 0 : errno;
-    if (from >= 0) close(from);
-    if (at == MAP_FAILED) {
-        say_once("the plan %s cannot be read (%s); the program runs without it", path,
-                 why ? strerror(why) : "it is none");
-        return false;
-    }
-    file = at;
-    header = at;
-    if (header->bytes == bytes && sound()) return true;
-    unmap_memory(at, bytes);
-    header = NULL;
-    say_once("the plan %s is damaged; the program runs without it", path);
-    return false;
-}
 
 static const struct plan_module* module_of(const char* path) {
     struct stat one, other;
@@ -114,20 +51,26 @@ static const struct plan_module* module_of(const char* path) {
 static int add_loaded(struct dl_phdr_info* info, size_t size, void* nothing) {
     (void)size;
     (void)nothing;
-    uintptr_t low = UINTPTR_MAX, high = 0;
+    uintptr_t low = UINTPTR_MAX, high = 0, data = 0, data_end = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD) continue;
         const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
         if (start < low) low = start;
         if (start + segment->p_memsz > high) high = start + segment->p_memsz;
+        if (segment->p_flags & PF_W) data = start, data_end = start + segment->p_memsz;
     }
     if (low >= high || loaded_count == MOST_LOADED) return 0;
     const bool is_ours = (uintptr_t)add_loaded - low < high - low;
     const char* path = *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
     const bool is_runtimes = *info->dlpi_name && is_runtime_library(path);
     const enum whose whose = is_ours ? WHOSE_OURS : is_runtimes ? WHOSE_RUNTIMES : WHOSE_PROGRAMS;
-    loaded[loaded_count++] = (struct loaded){low, high, info->dlpi_addr, whose,
+    loaded[loaded_count++] = (struct loaded){low,
+                                             high,
+                                             info->dlpi_addr,
+                                             data,
+                                             data_end,
+                                             whose,
                                              whose == WHOSE_PROGRAMS ? module_of(path) : NULL};
     return 0;
 }
@@ -140,7 +83,8 @@ static const struct loaded* loaded_of(const struct plan_module* module) {
 
 void plan_open(const char* path) {
     const int saved_errno = errno;
-    if (map_file(path)) {
+    header = plan_map(path);
+    if (header != NULL) {
         dl_iterate_phdr(add_loaded, NULL);
         for (size_t i = 0; i < loaded_count; i++) plan_active |= loaded[i].module != NULL;
     }
@@ -201,4 +145,38 @@ bool plan_variable_loaded(size_t i, struct loaded_variable* variable) {
         return true;
     }
     return false;
+}
+
+size_t plan_phases(void) { return header ? header->phases.count : 0; }
+
+uint32_t plan_phase(const char* region, size_t bytes) {
+    const struct plan_phase* phase = part(&header->phases);
+    for (uint32_t i = 0; i < header->phases.count; i++)
+        if (phase[i].bytes == bytes && memcmp(string(phase[i].name), region, bytes) == 0)
+            return i + 1;
+    return 0;
+}
+
+bool plan_moves(size_t object) { return plan_object(object)->row > 0; }
+
+double plan_share(size_t object, size_t phase) {
+    const struct plan_object* of = plan_object(object);
+    if (phase == 0 || of->row == 0) return of->share;
+    const double* shares = part(&header->shares);
+    return shares[(of->row - 1) * header->phases.count + phase - 1];
+}
+
+pagelens_hook_function* volatile* plan_hook(size_t i) {
+    const struct plan_hook* hook = part(&header->hooks);
+    for (uint64_t at = 0; at < header->hooks.count; at++, hook++) {
+        const struct loaded* in =
+            loaded_of((const struct plan_module*)part(&header->modules) + hook->module);
+        const uintptr_t start = in ? in->bias + hook->address : 0;
+        if (in == NULL || start < in->data || start >= in->data_end ||
+            hook->count > (in->data_end - start) / sizeof(void*))
+            continue;
+        if (i < hook->count) return (pagelens_hook_function* volatile*)start + i;
+        i -= hook->count;
+    }
+    return NULL;
 }

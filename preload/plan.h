@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hooks/pagelens.h"
 #include "preload/plan_file.h"
 
 extern bool plan_active; /* there is a plan, and something of this process is in it */
@@ -41,5 +42,14 @@ struct loaded_variable {
     uint32_t object;
 };
 bool plan_variable_loaded(size_t i, struct loaded_variable* variable);
+
+/* Phases are marked regions that objects have shares of, from 1 on; 0 is all else. */
+size_t plan_phases(void);
+uint32_t plan_phase(const char* region, size_t bytes);
+bool plan_moves(size_t object);
+double plan_share(size_t object, size_t phase);
+
+/* The i-th pointer that markers of loaded files call; NULL: there are fewer. */
+pagelens_hook_function* volatile* plan_hook(size_t i);
 
 #endif

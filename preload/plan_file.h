@@ -7,8 +7,11 @@
 
 #include <stdint.h>
 
-#define PLAN_MAGIC "PLPLAN1\n"
-enum { NODE_WORDS = 16 /* of 64 nodes each: CONFIG_NODES_SHIFT is at most 10 */ };
+#define PLAN_MAGIC "PLPLAN2\n"
+enum {
+    NODE_WORDS = 16, /* of 64 nodes each: CONFIG_NODES_SHIFT is at most 10 */
+    MOST_PHASES = 255,
+};
 
 struct plan_part {
     uint64_t at, count; /* bytes from the file's beginning, a multiple of 8; elements */
@@ -20,6 +23,7 @@ struct plan_header {
     uint64_t capacity;                           /* bytes of fast memory */
     uint64_t fast[NODE_WORDS], slow[NODE_WORDS]; /* nodes, a bit each; no slow one: as it is */
     struct plan_part modules, places, steps, objects, variables;
+    struct plan_part phases, shares, hooks;
     struct plan_part strings; /* bytes, the last one zero */
 };
 
@@ -46,7 +50,18 @@ struct plan_step {
 struct plan_object {
     uint64_t name; /* in the strings */
     double share;  /* of its pages that are to lie in fast memory; 0: it is to be slow */
-    uint64_t unused;
+    uint64_t row;  /* of `shares`, + 1; 0: it does not move */
+};
+
+/* A region of this name is a phase of its own, the i-th is phase i + 1; all else is phase 0.
+ * `shares` are doubles, a row of as many as there are phases for each object that moves. */
+struct plan_phase {
+    uint64_t name, bytes; /* in the strings */
+};
+
+/* Where a file has the pointers that its markers of regions call (hooks/pagelens.h). */
+struct plan_hook {
+    uint64_t module, address, count; /* in the file's own terms; pointers */
 };
 
 struct plan_variable {

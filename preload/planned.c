@@ -8,9 +8,11 @@
 #include "preload/blocks.h"
 #include "preload/budget.h"
 #include "preload/mappings.h"
+#include "preload/moves.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/pools.h"
+#include "preload/regions.h"
 #include "preload/settings.h"
 #include "preload/spans.h"
 #include "preload/system.h"
@@ -21,7 +23,16 @@ enum { PAGE = 4096 };
 /* Of each object's small blocks: its overflow says that the next one is fast. */
 static uint32_t* turns;
 
-static double share_of(uint32_t object) { return plan_object(object)->share; }
+/* Variables with pages of their own. */
+struct variable {
+    uintptr_t start;
+    size_t bytes, fast_bytes;
+    uint32_t object;
+};
+static struct variable* variables;
+static size_t variable_count;
+
+static double share_of(uint32_t object) { return plan_share(object, moves_phase()); }
 
 size_t planned_fast_part(uint32_t object, size_t bytes) {
     const size_t pages = round_up(bytes, PAGE) / PAGE;
@@ -37,7 +48,7 @@ static bool small_is_fast(uint32_t object) {
     return before + step < before;
 }
 
-static void make_room(void) {
+void planned_make_room(void) {
     blocks_release_planned();
     pools_trim();
 }
@@ -45,7 +56,7 @@ static void make_room(void) {
 size_t planned_room(uint32_t object, size_t wanted) {
     size_t got = budget_take(wanted);
     if (got < wanted) {
-        make_room();
+        planned_make_room();
         got += budget_take(wanted - got);
     }
     tally_short(object, wanted - got);
@@ -56,7 +67,7 @@ static void* take_small(uint32_t object, size_t size, size_t alignment, bool zer
     if (!small_is_fast(object)) return NULL;
     void* block = pools_take(object, size, alignment);
     if (block == NULL) {
-        make_room();
+        planned_make_room();
         block = pools_take(object, size, alignment);
     }
     if (block == NULL) {
@@ -70,11 +81,12 @@ static void* take_small(uint32_t object, size_t size, size_t alignment, bool zer
 
 static void* take_large(uint32_t object, size_t size, size_t alignment, bool zeroed) {
     struct planned_wish wish = {object, planned_fast_part(object, size)};
-    if (wish.fast_bytes == 0) return NULL;
+    const bool moves = plan_moves(object); /* then it may be fast later on */
+    if (wish.fast_bytes == 0 && !moves) return NULL;
     void* block = blocks_take_again(size, alignment, zeroed, &wish);
     if (block == NULL) {
         wish.fast_bytes = planned_room(object, wish.fast_bytes);
-        if (wish.fast_bytes == 0) return NULL;
+        if (wish.fast_bytes == 0 && !moves) return NULL;
         block = blocks_take_planned(size, alignment, zeroed, &wish);
         if (block == NULL) {
             budget_give(wish.fast_bytes);
@@ -86,7 +98,7 @@ static void* take_large(uint32_t object, size_t size, size_t alignment, bool zer
 }
 
 void* planned_take(uint32_t object, size_t size, size_t alignment, bool zeroed) {
-    if (share_of(object) <= 0) return NULL;
+    if (share_of(object) <= 0 && !plan_moves(object)) return NULL;
     const int saved_errno = errno;
     const bool small = size < settings.large && size <= POOLED_MOST;
     void* block = (small ? take_small : take_large)(object, size, alignment, zeroed);
@@ -94,34 +106,38 @@ void* planned_take(uint32_t object, size_t size, size_t alignment, bool zeroed) 
     return block;
 }
 
-/* Whole pages of its own: what it shares with its neighbours stays. False: there are none. */
-static bool own_pages(const struct loaded_variable* variable, struct planned_block* pages) {
+/* Whole pages of its own: what it shares with its neighbours stays. */
+static void move_variable(const struct loaded_variable* variable) {
+    const uint32_t object = variable->object;
     const uintptr_t start = round_up(variable->start, PAGE);
     const uintptr_t end = (variable->start + variable->bytes) & ~(uintptr_t)(PAGE - 1);
-    if (end <= start || share_of(variable->object) <= 0) return false;
-    const size_t fast = planned_fast_part(variable->object, end - start);
-    *pages = (struct planned_block){variable->object, start, end - start, start + fast};
-    return true;
+    if (end <= start || (share_of(object) <= 0 && !plan_moves(object))) return;
+    const size_t got = planned_room(object, planned_fast_part(object, end - start));
+    variables[variable_count++] = (struct variable){start, end - start, got, object};
+    tally_born(object, variable->bytes, end - start);
+    if (got > 0 && !nodes_prefer(start, got, plan_header()->fast, true))
+        say_once("variables cannot be put on the fast node (%s)", strerror(errno));
 }
 
-static void move_variable(const struct loaded_variable* variable) {
-    struct planned_block pages;
-    if (!own_pages(variable, &pages)) return;
-    const size_t got = planned_room(pages.object, pages.fast_end - pages.start);
-    tally_born(pages.object, variable->bytes, pages.bytes);
-    if (got > 0 && !nodes_prefer(pages.start, got, plan_header()->fast, true))
-        say_once("variables cannot be put on the fast node (%s)", strerror(errno));
+void planned_each_variable(border_function* show) {
+    for (size_t i = 0; i < variable_count; i++)
+        show(variables[i].object, variables[i].start, variables[i].bytes, &variables[i].fast_bytes);
+}
+
+static void* map_notes(size_t bytes) {
+    return map_memory(NULL, bytes + 1, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 }
 
 void planned_begin(void) {
     const int saved_errno = errno;
-    void* at = map_memory(NULL, plan_objects() * sizeof *turns + 1, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-    if (at == MAP_FAILED || !tally_open() || !mappings_open()) {
+    turns = map_notes(plan_objects() * sizeof *turns);
+    variables = map_notes(plan_header()->variables.count * sizeof *variables);
+    if ((void*)turns == MAP_FAILED || (void*)variables == MAP_FAILED || !tally_open() ||
+        !mappings_open()) {
         plan_active = false;
         return;
     }
-    turns = at;
     bool slow = false;
     for (int word = 0; word < NODE_WORDS; word++) slow |= plan_header()->slow[word] != 0;
     if (slow && !nodes_prefer_always(plan_header()->slow))
@@ -129,6 +145,7 @@ void planned_begin(void) {
     pools_open(plan_objects(), territory_pools(), territory_pools_bytes());
     struct loaded_variable variable;
     for (size_t i = 0; plan_variable_loaded(i, &variable); i++) move_variable(&variable);
+    regions_begin();
     errno = saved_errno;
 }
 
@@ -142,8 +159,9 @@ void planned_look_at_all(void) {
     pools_each(look_at_slab);
     blocks_each_planned(tally_look);
     blocks_unlock();
-    struct loaded_variable variable;
-    struct planned_block pages;
-    for (size_t i = 0; plan_variable_loaded(i, &variable); i++)
-        if (own_pages(&variable, &pages)) tally_look(&pages);
+    for (size_t i = 0; i < variable_count; i++) {
+        const struct variable* of = &variables[i];
+        tally_look(
+            &(struct planned_block){of->object, of->start, of->bytes, of->start + of->fast_bytes});
+    }
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "preload/planned_report.h"
 
+#include "preload/moves.h"
 #include "preload/plan.h"
 #include "preload/tally.h"
 
@@ -39,12 +40,24 @@ static size_t next_largest(size_t bytes, size_t after) {
     return best;
 }
 
+static void moves_in_words(struct text* text) {
+    const struct moves_counts* moves = &moves_counts;
+    if (plan_phases() == 0) return;
+    text_add(
+        text,
+        "  moved between regions %zu times, %zu borders in all: %s came where they were to, %s "
+        "did not; %.3f s\n",
+        moves->changes, moves->blocks, SHOW(moves->moved_bytes), SHOW(moves->stayed_bytes),
+        1e-9 * (double)moves->nanoseconds);
+}
+
 void planned_in_words(struct text* text) {
     if (!plan_active) return;
     size_t with_blocks = 0, shown = 0;
     for (size_t i = 0; i < plan_objects(); i++) with_blocks += planned_counts(i)->blocks > 0;
     text_add(text, "  plan: %zu of %zu objects had blocks; at the peak %s of %s of fast memory\n",
              with_blocks, plan_objects(), SHOW(planned_peak()), SHOW(plan_header()->capacity));
+    moves_in_words(text);
     size_t bytes = (size_t)-1, index = 0;
     while (shown++ < SHOWN && (index = next_largest(bytes, index)) < plan_objects()) {
         bytes = planned_counts(index)->peak_bytes;
@@ -81,5 +94,9 @@ void planned_in_json(struct text* text) {
         add_seen(text, "others", &counts->others);
         text_add(text, "}");
     }
-    text_add(text, "]}");
+    text_add(text,
+             "], \"moves\": {\"changes\": %zu, \"borders\": %zu, \"moved_bytes\": %zu, "
+             "\"stayed_bytes\": %zu, \"seconds\": %.6f}}",
+             moves_counts.changes, moves_counts.blocks, moves_counts.moved_bytes,
+             moves_counts.stayed_bytes, 1e-9 * (double)moves_counts.nanoseconds);
 }

@@ -44,7 +44,8 @@ struct span {
     struct placed* placed;   /* its frames, where they were chosen */
     void* copy;              /* of the pool's pages, while the process forks */
     uint32_t object;         /* of the plan, on its shelf; */
-    uintptr_t fast_start;    /* from there on so many bytes are bound to the fast nodes */
+    uintptr_t fast_start; /* 0 while it is made; from there on so many bytes are bound to the fast
+                             nodes */
     size_t fast_bytes;
 };
 

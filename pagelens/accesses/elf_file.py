@@ -83,6 +83,11 @@ class ElfFile:
         for row in table[table["size"] >= least_bytes]:
             yield self._symbol(row, names)
 
+    def section(self, name: str) -> tuple[int, int] | None:
+        """Address and bytes of the section of that name; None where there is none."""
+        found = self._elf.get_section_by_name(name)
+        return (int(found["sh_addr"]), int(found["sh_size"])) if found is not None else None
+
     def source_frames(self, address: int) -> list[SourceFrame]:
         """Functions and lines of `address`, innermost inlined first; empty without debug information."""
         if self._debug is None:

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from pagelens.place.cache_mode import CacheMode
 from pagelens.place.cost import Cost
 from pagelens.place.moves import Moving, moving_optimum
-from pagelens.place.optimum import SECONDS, optimum
-from pagelens.place.phases import Phases, find_phases
+from pagelens.place.optimum import LEAST_DIVIDED, SECONDS, optimum
+from pagelens.place.phases import Phases, find_phases, marked_phases
 from pagelens.place.policies import (
     ALL_FAST,
     ALL_SLOW,
+    BETWEEN_REGIONS,
     DEVELOPER,
     METRICS,
     MOVING,
@@ -40,6 +41,9 @@ class Placed:
     gap: float
 
 
+OUTSIDE = "(outside regions)"  # the phase of what no marked region has (core/accesses/trace_walk.hpp)
+
+
 @dataclass(frozen=True)
 class Analysis:
     """A profile with everything that is evaluated on it."""
@@ -49,14 +53,29 @@ class Analysis:
     phases: Phases
     at_capacity: Placed
     moving: Moving
+    regions: Phases  # the marked ones, between which a plan can move objects
+    between_regions: Moving
     sweep: Sequence[Placed]
+
+    @property
+    def moves_gain(self) -> bool:
+        """Whether a plan that moves objects between marked regions is faster than the static optimum."""
+        return self.between_regions.copied_bytes > 0 or bool(
+            np.ptp(self.between_regions.shares, axis=0).any()
+        )
+
+    @property
+    def shares_in_regions(self) -> Mapping[str, Floats]:
+        """[o] in each marked region, and outside of them: OUTSIDE, as in the first where nothing is."""
+        shares = dict(zip(self.regions.names, self.between_regions.shares, strict=True))
+        return {OUTSIDE: next(iter(shares.values())), **shares}
 
 
 def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) -> Analysis:
     """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
     cost = Cost.of(profile)
     capacities = [share * profile.footprint_bytes for share in SWEEP] if profile.footprint_bytes else []
-    phases = find_phases(profile)
+    phases, regions = find_phases(profile), marked_phases(profile)
     static = place(profile, cost, capacity, developer)
     return Analysis(
         profile=profile,
@@ -64,8 +83,18 @@ def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) 
         phases=phases,
         at_capacity=static,
         moving=moving_optimum(profile, cost, phases, capacity, static.shares[OURS]),
+        regions=regions,
+        between_regions=moving_optimum(
+            profile, cost, regions, capacity, static.shares[OURS], movable(profile)
+        ),
         sweep=[place(profile, cost, each, developer, SECONDS_OF_SWEEP) for each in capacities],
     )
+
+
+def movable(profile: Profile) -> NDArray[np.bool_]:
+    """[o] what `run --plan` moves between regions: large blocks and variables, with pages of their own."""
+    blocks = np.array([max(1, known.births) for known in profile.objects])
+    return np.asarray(profile.bytes / blocks >= LEAST_DIVIDED)
 
 
 def place(
@@ -102,7 +131,7 @@ def report(
         all_slow_s=analysis.cost.all_slow_s,
         all_fast_s=analysis.cost.all_fast_s,
         optimum_gap=analysis.at_capacity.gap,
-        policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity), _moving(analysis)],
+        policies=[*_bounds(analysis), *_rows(analysis, analysis.at_capacity), *_moving(analysis)],
         sweep=[row for placed in analysis.sweep for row in _rows(analysis, placed)],
         cache_mode=[
             CacheModeRow(
@@ -146,19 +175,24 @@ def _rows(analysis: Analysis, placed: Placed) -> list[PolicyRow]:
     return rows
 
 
-def _moving(analysis: Analysis) -> PolicyRow:
-    moving, capacity = analysis.moving, analysis.at_capacity.capacity
-    most = float((analysis.profile.live_bytes @ moving.shares.T).max(initial=0.0))
-    return PolicyRow(
-        policy=MOVING,
-        title=TITLES[MOVING],
-        capacity_bytes=round(capacity),
-        time_s=moving.seconds,
-        speedup=analysis.cost.all_slow_s / moving.seconds if moving.seconds else 1.0,
-        gain=analysis.cost.gain(moving.seconds),
-        fast_bytes=round(min(most, capacity)),
-        copied_bytes=round(moving.copied_bytes / analysis.profile.ranks),
-    )
+def _moving(analysis: Analysis) -> list[PolicyRow]:
+    capacity, live = analysis.at_capacity.capacity, analysis.profile.live_bytes
+    rows = []
+    for name, moving in ((MOVING, analysis.moving), (BETWEEN_REGIONS, analysis.between_regions)):
+        most = float((live @ moving.shares.T).max(initial=0.0))
+        rows.append(
+            PolicyRow(
+                policy=name,
+                title=TITLES[name],
+                capacity_bytes=round(capacity),
+                time_s=moving.seconds,
+                speedup=analysis.cost.all_slow_s / moving.seconds if moving.seconds else 1.0,
+                gain=analysis.cost.gain(moving.seconds),
+                fast_bytes=round(min(most, capacity)),
+                copied_bytes=round(moving.copied_bytes / analysis.profile.ranks),
+            )
+        )
+    return rows
 
 
 def _phases(analysis: Analysis) -> list[PhaseRow]:

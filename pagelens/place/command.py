@@ -36,7 +36,7 @@ from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
-from pagelens.place.analysis import Analysis, analyse, report
+from pagelens.place.analysis import OUTSIDE, Analysis, analyse, report
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import emulate as emulate_on
@@ -45,10 +45,10 @@ from pagelens.place.emulate import lines as emulated_lines
 from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
-from pagelens.place.profile import INTERVALS, Profile, profile
+from pagelens.place.profile import INTERVALS, Floats, Profile, profile
 from pagelens.place.report import PlaceReport
 from pagelens.place.terminal import render_terminal
-from pagelens.units import format_size, parse_size
+from pagelens.units import format_size, format_time, parse_size
 
 EXAMPLES = """Examples:
 
@@ -78,6 +78,13 @@ List = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print the report as JSON (docs/place.md).")]
+Moves = Annotated[
+    bool,
+    Option(
+        "--moves",
+        help="The plan moves objects between marked regions (hooks/pagelens.h), where that gains.",
+    ),
+]
 Emulate = Annotated[
     bool,
     Option(
@@ -100,6 +107,7 @@ def place_command(
     list_: List = None,
     output: Output = None,
     json: Json = False,
+    moves: Moves = False,
     emulate: Emulate = False,
     quiet: Quiet = False,
     accesses: Accesses = DEFAULT_BUDGET,
@@ -127,7 +135,7 @@ def place_command(
     found = choose_source("place", request, workload, size, two_level, ranks, None, output, quiet)
     with found as source:
         with progress_bar(quiet, "steps") as progress:
-            shown = _in_thread(lambda cancel: _place(source, capacity, names, progress, cancel))
+            shown = _in_thread(lambda cancel: _place(source, capacity, names, moves, progress, cancel))
         drawn = _write(shown, source.directory)
         measured = _emulated(target, Path(shown.plan)) if emulate and target else []
     if taken.note and not quiet:
@@ -167,6 +175,7 @@ def _place(
     source: Source,
     capacity: str | None,
     names: Sequence[str] | None,
+    moves: bool,
     progress: Progress,
     cancel: _core.CancelFlag,
 ) -> PlaceReport:
@@ -184,9 +193,10 @@ def _place(
     capacities = (min(of_rank * ranks, whole), whole)
     modes = cache_modes(program, profiled.machine, ranks, capacities, course, cancel)
     progress(_STEPS, _STEPS)
-    plan = _write_plan(analysis, program, of_rank, source.directory)
+    plan = _write_plan(analysis, program, of_rank, source.directory, moves)
     words = shlex.join(["pagelens", *sys.argv[1:]])
-    return report(analysis, words, modes, _notes(program, analysis), plan)
+    notes = _notes(program, analysis)
+    return report(analysis, words, modes, [*notes, _moves_note(analysis)] if moves else notes, plan)
 
 
 def _with_two_memories(machine: Machine) -> Machine:
@@ -258,12 +268,32 @@ def _notes(program: Workload, analysis: Analysis) -> list[str]:
     return notes
 
 
-def _write_plan(analysis: Analysis, program: Workload, capacity: float, directory: Path) -> str:
-    """The plan of the optimum; of declared loops there is none: nothing could be run."""
+def _moves_note(analysis: Analysis) -> str:
+    """What --moves gains over the static optimum, modelled."""
+    static = analysis.cost.seconds(analysis.at_capacity.shares[OURS])
+    if not analysis.moves_gain:
+        marked = "" if len(analysis.regions.names) > 1 else ": the program marks no regions (pagelens.h)"
+        return (
+            f"--moves: moving objects between regions gains nothing{marked}; the plan is the static optimum."
+        )
+    moving = analysis.between_regions
+    return (
+        f"--moves: the plan moves objects between marked regions: {format_time(moving.seconds)} instead of "
+        f"the static optimum's {format_time(static)} ({1 - moving.seconds / static:.1%} less), with "
+        f"{format_size(moving.copied_bytes / analysis.profile.ranks)} copied by each rank. Modelled."
+    )
+
+
+def _write_plan(analysis: Analysis, program: Workload, capacity: float, directory: Path, moves: bool) -> str:
+    """The plan of the optimum, with moves where they gain; of declared loops there is none to run."""
     if not isinstance(program, TraceWorkload):
         return ""
-    path = directory / PLAN
-    write_plan(plan_of(analysis.profile, program, analysis.at_capacity.shares[OURS], capacity), path)
+    path, shares = directory / PLAN, analysis.at_capacity.shares[OURS]
+    in_regions: dict[str, Floats] = {}
+    if moves and analysis.moves_gain:
+        in_regions = dict(analysis.shares_in_regions)
+        shares = in_regions.pop(OUTSIDE)
+    write_plan(plan_of(analysis.profile, program, shares, capacity, in_regions), path)
     return str(path)
 
 

@@ -36,12 +36,24 @@ class Moving:
     copied_bytes: float
 
 
-def moving_optimum(profile: Profile, cost: Cost, phases: Phases, capacity: float, static: Floats) -> Moving:
-    """Never slower than `static` [o], from which it begins; `capacity` in bytes of one rank."""
+def moving_optimum(
+    profile: Profile,
+    cost: Cost,
+    phases: Phases,
+    capacity: float,
+    static: Floats,
+    movable: NDArray[np.bool_] | None = None,
+) -> Moving:
+    """Never slower than `static` [o], from which it begins; `capacity` in bytes of one rank.
+
+    `movable` [o] says which objects may move at all; without it all do that can be placed.
+    """
     count = len(phases.names)
     across = _bytes_across(profile, phases)
     staying = Moving(np.tile(static, (count, 1)), cost.seconds(static), 0.0)
     may = profile.worth_placing
+    if movable is not None:
+        may = may[movable[may]]
     chosen = may[np.argsort(-profile.traffic[may], kind="stable")][:MOST_OBJECTS]
     if count < 2 or not len(chosen) or capacity < 1:
         return staying

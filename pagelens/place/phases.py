@@ -41,6 +41,12 @@ def find_phases(profile: Profile) -> Phases:
     return Phases(names, label)
 
 
+def marked_phases(profile: Profile) -> Phases:
+    """The marked regions alone, and what lies outside of them: all that a program tells natively."""
+    names = list(dict.fromkeys(profile.phases))
+    return Phases(names, np.array([names.index(name) for name in profile.phases], dtype=np.intp))
+
+
 def _alike(lines: NDArray[np.float64], small: float) -> NDArray[np.intp]:
     """[i] a number for each group of rows of alike direction."""
     groups = np.zeros(len(lines), dtype=np.intp)

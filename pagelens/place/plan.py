@@ -23,6 +23,8 @@ from pagelens.machine.quantities import Bytes, Table
 from pagelens.machine.toml_file import parse_toml, read_bytes
 
 MOST_FRAMES = 16  # of a site: call_site_depth of tracer/call_sites.hpp
+MOST_REGIONS = 255  # that objects of a plan have shares of: preload/plan_map.c
+MOST_NAME = 255  # bytes of a region's name that count: hooks/pagelens.h
 MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB
 _KIND = "--plan"
 _EXAMPLE = "docs/plan-format.md"
@@ -95,9 +97,15 @@ class PlannedObject(Table):
     bytes: Bytes = Field(description="at the peak, of one process; decides between sites that are one")
     tier: Literal["fast", "slow"]
     share: float = Field(
-        default=1.0, gt=0, le=1, description="of each block's pages, the first ones, that lie in that tier"
+        default=1.0,
+        ge=0,
+        le=1,
+        description="of each block's pages, the first ones, that lie in that tier; 0 only beside `shares`",
     )
-    phases: list[str] = Field(default=[], description="in which it is to lie there; information only")
+    shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
+        default={}, description="the same in marked regions, by name; `share` is then of all else"
+    )
+    phases: list[str] = Field(default=[], description="in which it is used; information only")
 
     @field_validator("site")
     @classmethod
@@ -117,8 +125,14 @@ class PlannedObject(Table):
     def _one_place(self) -> Self:
         if (self.site is None) == (self.variable is None):
             raise ValueError("state exactly one of site and variable")
-        if self.tier == "slow" and self.share != 1:
-            raise ValueError("share is of the fast tier: with tier slow leave it out")
+        if self.tier == "slow" and (self.share != 1 or self.shares):
+            raise ValueError("share is of the fast tier: with tier slow leave it out, and shares")
+        if not max([self.share, *self.shares.values()]):
+            raise ValueError(
+                "share (is 0) should be greater than 0 here or in shares; tier = 'slow' keeps it out"
+            )
+        if long := next((name for name in self.shares if len(name.encode()) > MOST_NAME), None):
+            raise ValueError(f"region '{long:.20}...' has more than {MOST_NAME} bytes; no marker says more")
         return self
 
     @property
@@ -153,7 +167,16 @@ class Plan(Table):
                 raise ValueError(
                     f"'{planned.name}' lies in '{min(unknown)}', which [[modules]] does not list"
                 )
+        if len(self.regions) > MOST_REGIONS:
+            raise ValueError(
+                f"objects have shares of {len(self.regions)} regions; state those of at most {MOST_REGIONS}"
+            )
         return self
+
+    @property
+    def regions(self) -> list[str]:
+        """Marked regions that an object has a share of, in the order of the plan."""
+        return list(dict.fromkeys(region for planned in self.objects for region in planned.shares))
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -192,7 +215,12 @@ def _table(name: str, values: dict[str, object]) -> str:
     array, table = tomlkit.aot(), tomlkit.table()
     order = [*PlannedObject.model_fields, "build_id"]
     for key in sorted(values, key=order.index):
-        table[key] = values[key]
+        value = values[key]
+        if isinstance(value, dict):
+            table[key] = tomlkit.inline_table()
+            table[key].update(value)
+        else:
+            table[key] = value
     array.append(table)
     return tomlkit.dumps({name: array})
 

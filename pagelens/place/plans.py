@@ -9,18 +9,31 @@ from pagelens.place.profile import Floats, Profile
 LEAST_SHARE = 0.005  # of an object: less is not worth a line
 
 
-def plan_of(profile: Profile, workload: TraceWorkload, shares: Floats, capacity: float) -> Plan:
-    """The plan of one rank's placement; `shares` [o], `capacity` in bytes of one rank."""
+def plan_of(
+    profile: Profile,
+    workload: TraceWorkload,
+    shares: Floats,
+    capacity: float,
+    in_regions: Mapping[str, Floats] | None = None,
+) -> Plan:
+    """The plan of one rank's placement; `shares` [o], `capacity` in bytes of one rank.
+
+    `in_regions` has the shares [o] in marked regions, where they are others there.
+    """
+    regions = in_regions or {}
     planned: dict[tuple[str, ...], PlannedObject] = {}  # by what it is found by
     for known in sorted(profile.objects, key=lambda known: -float(profile.traffic[known.index])):
         key = known.site[:MOST_FRAMES] or (known.variable,)
-        if not known.placeable or shares[known.index] < LEAST_SHARE or key in planned:
+        share = _share(shares, known.index)
+        others = {name: _share(of, known.index) for name, of in regions.items()}
+        if not known.placeable or not max([share, *others.values()]) or key in planned:
             continue
         stated = {
             "name": known.name,
             "bytes": _size(profile.bytes[known.index]),
             "tier": "fast",
-            "share": round(float(shares[known.index]), 4),
+            "share": share,
+            "shares": {name: other for name, other in others.items() if other != share},
         }
         place = {"variable": known.variable} if known.variable else {"site": list(key)}
         planned[key] = PlannedObject.model_validate(stated | place)
@@ -34,6 +47,11 @@ def plan_of(profile: Profile, workload: TraceWorkload, shares: Floats, capacity:
             "objects": list(planned.values()),
         }
     )
+
+
+def _share(shares: Floats, index: int) -> float:
+    share = float(shares[index])
+    return round(share, 4) if share >= LEAST_SHARE else 0.0
 
 
 def _size(size_bytes: float) -> str:

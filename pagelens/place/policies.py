@@ -14,7 +14,8 @@ from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 
-ALL_SLOW, ALL_FAST, OURS, MOVING = "all-slow", "all-fast", "optimum", "moving-optimum"
+ALL_SLOW, ALL_FAST, OURS = "all-slow", "all-fast", "optimum"
+MOVING, BETWEEN_REGIONS = "moving-optimum", "moving-regions"
 CACHE_MODE, DEVELOPER = "cache-mode", "developer"
 LEAST_OF_WINDOW = 1 << 20  # bytes: what autohbw moves by default (memkind's autohbw.7: AUTO_HBW_SIZE=1M)
 
@@ -78,4 +79,5 @@ TITLES: Mapping[str, str] = {
     DEVELOPER: "a developer's list",
     OURS: "least modelled time (optimum)",
     MOVING: "the same, objects moved between phases",
+    BETWEEN_REGIONS: "the same, moved between marked regions only, as a plan can",
 }

@@ -15,9 +15,9 @@ from pagelens.place.plan import Plan
 from pagelens.run.sites import Located
 from pagelens.run.tiers import Tiers
 
-_MAGIC = b"PLPLAN1\n"
+_MAGIC = b"PLPLAN2\n"
 _NODE_WORDS = 16
-_HEADER_BYTES = 8 + 16 + 2 * 8 * _NODE_WORDS + 6 * 16
+_HEADER_BYTES = 8 + 16 + 2 * 8 * _NODE_WORDS + 9 * 16
 
 
 def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
@@ -28,15 +28,24 @@ def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
         modules += struct.pack("<3Q", strings.at(str(path) if path else ""), len(places) // 24, len(known))
         places += b"".join(struct.pack("<3Q", low, high, number) for (low, high), number in known)
     steps = b"".join(struct.pack("<4I", *step) for step in _steps(located.sites))
-    objects = b"".join(
-        struct.pack("<QdQ", strings.at(one.name), one.share if one.tier == "fast" else 0.0, 0)
-        for one in plan.objects
+    regions, shares, objects = plan.regions, bytearray(), bytearray()
+    for one in plan.objects:
+        row = 0
+        if one.shares:
+            shares += b"".join(struct.pack("<d", one.shares.get(region, one.share)) for region in regions)
+            row = len(shares) // (8 * len(regions))
+        objects += struct.pack("<QdQ", strings.at(one.name), one.share if one.tier == "fast" else 0.0, row)
+    phases = b"".join(
+        struct.pack("<2Q", strings.at(region), len(region.encode(errors="surrogateescape")))
+        for region in regions
     )
+    hooks = b"".join(struct.pack("<3Q", one.module, one.address, one.count) for one in located.hooks)
     variables = b"".join(
         struct.pack("<2I2Q", one.module, one.planned, one.address, one.size) for one in located.variables
     )
-    parts = [(bytes(modules), 24), (bytes(places), 24), (steps, 16), (objects, 24), (variables, 24)]
-    return _file(plan.capacity, tiers, [*parts, (bytes(strings.bytes), 1)])
+    parts = [(bytes(modules), 24), (bytes(places), 24), (steps, 16), (bytes(objects), 24), (variables, 24),
+             (phases, 16), (bytes(shares), 8), (hooks, 24), (bytes(strings.bytes), 1)]  # fmt: skip
+    return _file(plan.capacity, tiers, parts)
 
 
 def _file(capacity: int, tiers: Tiers, parts: Sequence[tuple[bytes, int]]) -> bytes:

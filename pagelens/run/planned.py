@@ -46,8 +46,6 @@ def hand_over(
     if not located.sites and not located.variables:
         tell(f"--plan: nothing of it is in {program.name} (it is of {plan.program}); {_WITHOUT}")
         return None
-    if any(planned.phases for planned in plan.objects):
-        tell("--plan: objects lie where they are planned in all phases; moves between them are not made")
     return keep(handed_plan(plan, located, tiers))
 
 
@@ -58,7 +56,7 @@ def module_paths(plan: Plan, program: Path) -> Mapping[str, Path]:
         executable = locate(words[0])
     found = {plan.program: executable.resolve()}
     found.setdefault(found[plan.program].name, found[plan.program])  # started by a link to it
-    if any(module.name != plan.program for module in plan.modules):
+    if plan.regions or any(module.name != plan.program for module in plan.modules):
         for library in shared_libraries(executable):
             found.setdefault(library.name, library.resolve())
             found.setdefault(library.resolve().name, library.resolve())

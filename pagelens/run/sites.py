@@ -20,6 +20,9 @@ from pagelens.place.plan import Frame, Plan, PlannedObject, parse_variable
 _CLONE = re.compile(r"\.(?:isra|part|constprop|cold|lto_priv|llvm)\b.*$")  # what compilers append
 _MOST_NAMED = 3  # in one line
 
+_HOOKS = "pagelens_hooks"  # the section of hooks/pagelens.h with the pointers that markers call
+_POINTER = 8  # bytes
+
 Range = tuple[int, int]  # return addresses from the first on and below the second, in the file's own terms
 
 
@@ -33,9 +36,21 @@ class Variable:
     size: int
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """Pointers of a file that its markers of regions call."""
+
+    module: int
+    address: int
+    count: int
+
+
 @dataclass
 class Located:
-    """The plan in files; modules and objects are those of the plan, by index."""
+    """The plan in files; modules and objects are those of the plan, by index.
+
+    Behind the plan's come modules that only mark regions.
+    """
 
     paths: list[Path | None]  # of each module; None: it is not there
     places: list[list[tuple[Range, int]]] = field(
@@ -43,6 +58,7 @@ class Located:
     )  # of each module: by address, numbered
     sites: dict[tuple[int, ...], int] = field(default_factory=dict)  # numbers of places -> object
     variables: list[Variable] = field(default_factory=list)
+    hooks: list[Hooks] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
@@ -65,9 +81,9 @@ def locate_plan(plan: Plan, paths: Mapping[str, Path]) -> Located:
         if site is not None and located.sites.setdefault(site, index) != index:
             alike.append((located.sites[site], index))
     located.places = [sorted(known.items()) for known in numbers.of]
-    for path, file in zip(located.paths, files, strict=True):
-        if path is not None and not file.readable:
-            located.paths[located.paths.index(path)] = None
+    for index, file in enumerate(files):
+        if not file.readable:
+            located.paths[index] = None
     located.said += missing.lines()
     if alike:
         kept, lost = alike[0]
@@ -77,7 +93,30 @@ def locate_plan(plan: Plan, paths: Mapping[str, Path]) -> Located:
         )
     for file in files:
         file.close()
+    if plan.regions:
+        _add_hooks(located, [*paths.values()])
     return located
+
+
+def _add_hooks(located: Located, loaded: Sequence[Path]) -> None:
+    for path in dict.fromkeys(loaded):
+        try:
+            elf = ElfFile(path)
+        except (OSError, ELFError, ValueError):
+            continue  # what is planned in it has been said
+        found = elf.section(_HOOKS)
+        elf.close()
+        if found is None or found[0] % _POINTER:
+            continue
+        if path not in located.paths:
+            located.paths.append(path)
+            located.places.append([])
+        located.hooks.append(Hooks(located.paths.index(path), found[0], found[1] // _POINTER))
+    if not located.hooks:
+        located.said.append(
+            "the program has no markers of regions that can be heard (compile it with this version's "
+            "pagelens.h); objects lie everywhere as outside of regions"
+        )
 
 
 class _File:

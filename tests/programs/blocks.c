@@ -15,7 +15,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
+
 #include <unistd.h>
+#include "../../hooks/pagelens.h"
 
 enum { SLOTS = 12, STRIDE = 997 };
 #ifdef __SANITIZE_THREAD__
@@ -166,6 +168,8 @@ static void* work(void* number) {
     uint64_t of_mappings = state;
     for (long step = 0; step < steps; step++) {
         if (step % 8 == 0) map_pages(&of_mappings);
+        if (step % 16 == 3) pagelens_region_begin(step % 32 == 3 ? "one" : "two");
+        if (step % 16 == 9) pagelens_region_end(step % 32 == 9 ? "one" : "two");
         struct block* block = &blocks[draw(&state) % SLOTS];
         const uint64_t what = draw(&state) % 8;
         if (block->at && what < 2) {

@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "../../hooks/pagelens.h"
+
 #define OBJECT extern "C" __attribute__((noinline, noclone))
 
 static const std::size_t page = 4096, mesh_bytes = 1 << 20;
@@ -146,6 +148,51 @@ static void say_mapped() {
     for (int i = 0; i < 1000; ++i) munmap(take_mapped(bytes, 0), bytes);
 }
 
+/* Where objects lie in each of two regions, twice; another thread marks regions meanwhile. */
+static void say_regions() {
+    char *mesh = take_mesh(), *zeroed = take_zeroed(), *mapped = take_mapped(mesh_bytes, 0);
+    std::size_t wrong = 0;
+    const auto say_all = [&](const std::string& name) {
+        for (char* block : {mesh, zeroed, mapped})
+            for (std::size_t at = 0; at < mesh_bytes; ++at) wrong += block[at] > 1;
+        say(name + "-mesh", mesh, mesh_bytes);
+        say(name + "-zeroed", zeroed, mesh_bytes);
+        say(name + "-mapped", mapped, mesh_bytes);
+        say(name + "-table", reinterpret_cast<char*>(table), sizeof table);
+    };
+    for (char* block : {mesh, zeroed, mapped}) std::memset(block, 1, mesh_bytes);
+    for (int round = 1; round <= 2; ++round)
+        for (const std::string region : {"first", "second"}) {
+            pagelens_region_begin(region.c_str());
+            std::thread([] {
+                pagelens_region_begin("elsewhere");
+                pagelens_region_begin("second");
+                pagelens_region_end("second");
+                pagelens_region_end("first");
+            }).join();
+            say_all(region + std::to_string(round));
+            if (round == 2) {
+                pagelens_region_begin("unknown");
+                say("within-mesh", mesh, mesh_bytes);
+                pagelens_region_end("unknown");
+                char* born = take_mesh();
+                say(region + "-born", born, mesh_bytes);
+                std::free(born);
+            }
+            pagelens_region_end(region.c_str());
+        }
+    say_all("outside");
+    mapped = static_cast<char*>(mremap(mapped, mesh_bytes, 2 * mesh_bytes, MREMAP_MAYMOVE));
+    std::printf("regions: %zu wrong, %s\n", wrong, mapped == MAP_FAILED ? "failed" : "grown");
+    if (fork() == 0) {
+        pagelens_region_begin("second");
+        say("child-zeroed", zeroed, mesh_bytes);
+        std::fflush(stdout);
+        _exit(0);
+    }
+    wait(nullptr);
+}
+
 int main(int words, char** word) {
     for (int i = 1; i < words; ++i) {
         const std::string name = word[i];
@@ -156,6 +203,7 @@ int main(int words, char** word) {
         if (name == "first") say(name, take_in_first(), mesh_bytes);
         if (name == "second") say(name, take_in_second(), mesh_bytes);
         if (name == "mapped") say_mapped();
+        if (name == "regions") say_regions();
         if (name == "other") say(name, take_other(), mesh_bytes);
         if (name == "grown") {
             char* small = static_cast<char*>(std::malloc(100));

@@ -43,15 +43,26 @@ def plan_of(
     )
 
 
-def planned(name: str, *site: str, share: float = 1.0, tier: str = "fast", size: int = MIB) -> PlannedObject:
+def planned(
+    name: str,
+    *site: str,
+    share: float = 1.0,
+    tier: str = "fast",
+    size: int = MIB,
+    shares: dict[str, float] | None = None,
+) -> PlannedObject:
     """An object at a site."""
     return PlannedObject.model_construct(
-        name=name, site=list(site), variable=None, bytes=size, tier=tier, share=share, phases=[]
-    )
+        name=name, site=list(site), variable=None, bytes=size, tier=tier, share=share,
+        shares=shares or {}, phases=[],
+    )  # fmt: skip
 
 
-def planned_variable(name: str, variable: str, share: float = 1.0) -> PlannedObject:
+def planned_variable(
+    name: str, variable: str, share: float = 1.0, shares: dict[str, float] | None = None
+) -> PlannedObject:
     """A variable."""
     return PlannedObject.model_construct(
-        name=name, site=None, variable=variable, bytes=MIB, tier="fast", share=share, phases=[]
-    )
+        name=name, site=None, variable=variable, bytes=MIB, tier="fast", share=share,
+        shares=shares or {}, phases=[],
+    )  # fmt: skip

@@ -66,8 +66,10 @@ def reported(command: list[str | Path], settings: str, tmp_path: Path, **more: A
 
 def plan_for_blocks(program: Path, path: Path, capacity: int) -> dict[str, str]:
     """The environment that has the library place the blocks of blocks.c on node 0."""
+    shares = {"take": {"one": 1.0}, "resize": {"two": 0.0, "one": 0.5}, "map_pages": {"two": 0.1}}
     objects = [
-        planned(name, f"{program.name}!{name}+0x1", share=share) for name, share in BLOCKS_PLAN.items()
+        planned(name, f"{program.name}!{name}+0x1", share=share, shares=shares.get(name))
+        for name, share in BLOCKS_PLAN.items()
     ]
     plan = plan_of(program, *objects, capacity=capacity, build_id="00")  # by symbols
     located = locate_plan(plan, {program.name: program})

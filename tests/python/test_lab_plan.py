@@ -15,7 +15,7 @@ from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.planned import add_planned, plan_for_guest
 from pagelens.machine.detect.system import System
-from pagelens.place.plan import Plan, write_plan
+from pagelens.place.plan import Plan, read_plan, write_plan
 from pagelens.run.tiers import Tiers, find_tiers
 
 FAST, SLOW = 1, 0
@@ -242,6 +242,96 @@ def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
     (region,) = json.loads(done.stdout)["steps"][0]["run"]["regions"]
     slow, fast = (node["reads"] + node["writes"] for node in region["nodes"])
     assert fast / (fast + slow) == pytest.approx(share, abs=0.02)
+
+
+def test_objects_change_places_between_regions_page_by_page(
+    guest: tuple[Guest, list[str]], program: Path
+) -> None:
+    running, words = guest
+    first, second = {"first": 1.0, "second": 0.0}, {"first": 0.0, "second": 1.0}
+    plan = plan_of(
+        program,
+        planned("mesh", *returns(program, "take_mesh"), share=0.25, shares=first),
+        planned("zeroed", *returns(program, "take_zeroed"), share=0.0, shares=second),
+        planned("mapped", *returns(program, "take_mapped"), share=0.5, shares=second),
+        planned_variable("table", f"{program.name}!table", share=0.0, shares=second),
+        capacity=3 * MIB,
+    )
+    for slow in ((), (SLOW,)):  # where memory comes from without a word, and named
+        tiers = Tiers((FAST,), slow, None)
+        running.put("/lab/moving-plan", plan_for_guest("/app/planned", program, plan, tiers))
+        again = [word.replace("/lab/plan", "/lab/moving-plan") for word in words]
+        said = dict(line.split(": ", 1) for line in running.run(*again, "regions").checked().splitlines())
+        for number in (1, 2):
+            assert placed(said[f"first{number}-mesh"]) == [(256, FAST)]
+            assert placed(said[f"second{number}-mesh"]) == [(256, SLOW)]
+            for name in ("zeroed", "mapped", "table"):
+                (_, inside), *rest = placed(said[f"first{number}-{name}"])
+                assert (inside, rest) == (SLOW, [])
+                (_, inside), *rest = placed(said[f"second{number}-{name}"])
+                assert inside == FAST
+                assert sum(count for count, _ in rest) <= 1  # that table shares with a neighbour
+        assert placed(said["outside-mesh"]) == [(64, FAST), (192, SLOW)]
+        assert placed(said["outside-mapped"]) == [(128, FAST), (128, SLOW)]
+        assert placed(said["first-born"]) == [(256, FAST)]
+        assert placed(said["second-born"]) == [(256, SLOW)]
+        assert said["regions"] == "0 wrong, grown"
+        moves = json.loads(running.get("/report"))["plan"]["moves"]
+        assert (moves["changes"], moves["borders"], moves["stayed_bytes"]) == (12, 36, 0)
+        assert moves["moved_bytes"] > 2 * 2 * 3 * MIB
+        assert moves["seconds"] > 0
+
+
+IN_TURN = """
+    #include <stdlib.h>
+    #include "HOOKS/pagelens.h"
+    enum { COUNT = 8 << 17, PASSES = 6 };
+    __attribute__((noinline)) double *one(void) { double *volatile a = malloc(8 * COUNT); return a; }
+    __attribute__((noinline)) double *two(void) { double *volatile b = malloc(8 * COUNT); return b; }
+    static void sweep(const char *region, volatile double *array) {
+        pagelens_region_begin(region);
+        for (int pass = 0; pass < PASSES; ++pass)
+            for (int i = 0; i < COUNT; ++i) (void)array[i];
+        pagelens_region_end(region);
+    }
+    int main(void) {
+        volatile double *a = one(), *b = two();
+        for (int i = 0; i < COUNT; ++i) a[i] = b[i] = i;
+        for (int round = 0; round < 2; ++round) {
+            sweep("of one", a);
+            sweep("of two", b);
+        }
+        return 0;
+    }
+"""
+
+
+def test_with_moves_the_fast_nodes_share_in_each_region_is_what_place_predicts(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+    compile_c: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    program = compile_c(IN_TURN.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
+    placed_by = ("place", "--machine", "cori-knl-flat", "--capacity", "50%", "--moves", "-o", "out", "--json")
+    predicted = pagelens(*placed_by, "--", program)
+    assert predicted.returncode == 0, predicted.stderr
+    report = json.loads(predicted.stdout)
+    rows = {row["policy"]: row for row in report["policies"]}
+    assert rows["moving-regions"]["time_s"] < rows["optimum"]["time_s"]
+    assert any("the plan moves objects between marked regions" in note for note in report["notes"])
+    plan = read_plan(tmp_path / "out" / "plan.toml")
+    objects = {known.name.split(" ")[0]: known for known in plan.objects}
+    words = ("--memory", "512MiB", "--cache", "0B", "--numa", "80GB/s:150ns,400GB/s:100ns")
+    done = pagelens("lab", "run", *words, "--plan", "out/plan.toml", "--json", "--", program)
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)["steps"][0]["run"]
+    for region in run["regions"]:
+        (name,) = (name for name in ("one", "two") if region["name"].endswith(f"of {name}"))
+        slow, fast = (node["reads"] + node["writes"] for node in region["nodes"])
+        planned_share = objects[name].shares.get(f"of {name}", objects[name].share)
+        assert planned_share > 0.5
+        assert fast / (fast + slow) == pytest.approx(planned_share, abs=0.02)
+    assert run["plan"]["moves"]["stayed_bytes"] == 0
 
 
 @pytest.mark.parametrize(

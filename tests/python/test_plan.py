@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pagelens.errors import UsageError
 from pagelens.place.plan import (
+    MOST_REGIONS,
     Frame,
     Plan,
     PlannedModule,
@@ -39,6 +40,7 @@ bytes = "3MB"
 tier = "fast"
 share = 0.5
 phases = ["solve"]
+shares = { solve = 0.0, "the set-up" = 1.0 }
 """
 
 
@@ -56,19 +58,22 @@ def test_the_format_of_the_document_is_read(tmp_path: Path) -> None:
         Frame("hydro", "main", 0x40),
         Frame("hydro", None, 0x1169),
     ]
+    assert table.shares == {"solve": 0.0, "the set-up": 1.0}
+    assert plan.regions == ["solve", "the set-up"]
     assert table.variable is not None
     assert parse_variable(table.variable).symbol == "table"
 
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
 OBJECTS = st.builds(
-    lambda name, frames, variable, size, share, fast, phases: PlannedObject.model_construct(
+    lambda name, frames, variable, size, share, fast, phases, shares: PlannedObject.model_construct(
         name=name,
         site=None if variable else [str(frame) for frame in frames],
         variable="app!" + name if variable else None,
         bytes=size,
         tier="fast" if fast else "slow",
         share=share if fast else 1.0,
+        shares=shares if fast else {},
         phases=phases,
     ),
     NAMES,
@@ -87,6 +92,7 @@ OBJECTS = st.builds(
     st.floats(0, 1, exclude_min=True),
     st.booleans(),
     st.lists(NAMES, max_size=2),
+    st.dictionaries(NAMES, st.floats(0, 1), max_size=3),
 )
 
 
@@ -103,6 +109,16 @@ def test_what_is_written_is_read_again(
     path = tmp_path_factory.getbasetemp() / "plan.toml"
     write_plan(plan, path)
     assert read_plan(path) == plan
+
+
+def test_a_plan_has_shares_of_so_many_regions_and_no_more(tmp_path: Path) -> None:
+    def with_regions(count: int) -> Plan:
+        many = ", ".join(f"r{i} = 1.0" for i in range(count))
+        return read(TEXT.replace('solve = 0.0, "the set-up" = 1.0', many), tmp_path)
+
+    assert len(with_regions(MOST_REGIONS).regions) == MOST_REGIONS
+    with pytest.raises(UsageError, match="shares of 256 regions; state those of at most 255"):
+        with_regions(MOST_REGIONS + 1)
 
 
 def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
@@ -122,8 +138,16 @@ def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
         ('capacity = "1GiB"', 'capacity = "0GiB"', [":5: 'capacity' (is '0GiB')", "greater than 0"]),
         ('capacity = "1GiB"', 'capacity = "1"', [":5: 'capacity'", "has no unit"]),
         ('capacity = "1GiB"', "", ["'capacity' is missing", "docs/plan-format.md"]),
-        ("share = 0.5", "share = 0.0", ["'objects.1.share' (is 0.0)", "greater than 0"]),
+        ("share = 0.5", "share = -0.5", ["'objects.1.share' (is -0.5)", "greater than or equal to 0"]),
+        (
+            TEXT[TEXT.index("share = 0.5") :],
+            "share = 0.0",
+            [":14: 'objects.1': share (is 0) should be greater"],
+        ),
         ("share = 0.5", "share = 1.5", ["'objects.1.share' (is 1.5)", "less than or equal to 1"]),
+        ("solve = 0.0", "solve = 1.5", ["'objects.1.shares.solve' (is 1.5)", "less than or equal to 1"]),
+        ('"the set-up"', '"' + 256 * "x" + '"', ["region 'xxxxxxxxxxxxxxxxxxxx...' has more than 255 bytes"]),
+        ('tier = "fast"\nshare = 0.5', 'tier = "slow"', ["share is of the fast tier", "and shares"]),
         ("share = 0.5", "shar = 0.5", [":19: unknown key 'objects.1.shar'; did you mean share"]),
         ('tier = "fast"\nshare', 'tier = "slow"\nshare', ["share is of the fast tier"]),
         ('tier = "fast"\nshare', 'tier = "quick"\nshare', ["'fast' or 'slow'"]),

@@ -133,6 +133,66 @@ def test_small_blocks_are_pooled_and_keep_what_is_written(
     assert "2 MiB are free" not in stderr  # planned blocks ask for nothing of the pool
 
 
+def moving_plan(program: Path, capacity: int = 64 * MIB) -> Plan:
+    """In the first region mesh is fast, in the second all others; outside a part of each."""
+    first, second = {"first": 1.0, "second": 0.0}, {"second": 1.0, "first": 0.0}
+    return plan_of(
+        program,
+        planned("mesh", *returns(program, "take_mesh"), share=0.25, shares=first),
+        planned("zeroed", *returns(program, "take_zeroed"), share=0.0, shares=second),
+        planned("mapped", *returns(program, "take_mapped"), share=0.5, shares=second),
+        planned_variable("table", f"{program.name}!table", share=0.0, shares=second),
+        capacity=capacity,
+    )
+
+
+@pytest.mark.parametrize("pages", [(), ("--pages", "thp"), ("--stagger", "--period", "4KiB")])
+def test_objects_move_between_regions(
+    run_planned: Callable[..., Any], program: Path, pages: tuple[str, ...]
+) -> None:
+    said, report, stderr = run_planned(moving_plan(program), program, "regions", options=pages)
+    assert stderr == ""
+
+    def fast(name: str) -> float:
+        runs = bound(said[name])
+        assert [is_bound for _, is_bound in runs] in ([True], [False], [True, False]), said[name]
+        count = sum(count for count, _ in runs)
+        return sum(count for count, is_bound in runs if is_bound) / count
+
+    def fast_in(region: str) -> list[float]:
+        return [fast(f"{region}-{name}") for name in ("mesh", "zeroed", "mapped", "table")]
+
+    about = pytest.approx  # a block may begin within a page, and a variable shares some with its neighbours
+    for number in (1, 2):
+        assert fast_in(f"first{number}") == about([1, 0, 0, 0], abs=0.01)
+        assert fast_in(f"second{number}") == about([0, 1, 1, 1], abs=0.02)
+    assert fast_in("outside") == about([0.25, 0, 0.5, 0], abs=0.01)
+    # As the region says in which they are born.
+    assert (fast("first-born"), fast("second-born")) == (about(1, abs=0.01), 0)
+    assert fast("within-mesh") == about(0.25, abs=0.01)  # the innermost region decides, known or not
+    assert said["regions"] == "0 wrong, grown"
+    assert fast("child-zeroed") == about(1, abs=0.01)
+    assert report["peak_fast_bytes"] <= 3 * MIB + MIB // 4
+    moves = report["moves"]
+    # In and out of two regions, twice, with a part that is left and entered again in the last two.
+    assert (moves["changes"], moves["borders"]) == (12, 36)
+
+
+def test_what_moves_in_finds_the_room_of_what_has_moved_out(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    said, report, _ = run_planned(moving_plan(program, 3 * MIB), program, "regions")
+    assert bound(said["first2-mesh"]) == [(MESH, True)]
+    assert bound(said["second2-zeroed"]) == bound(said["second2-mapped"]) == [(MESH, True)]
+    assert report["peak_fast_bytes"] <= 3 * MIB
+    said, report, _ = run_planned(moving_plan(program, MIB), program, "regions")
+    assert bound(said["first2-mesh"]) == [(MESH, True)]
+    assert report["peak_fast_bytes"] == MIB
+    pages = sum(count for name in ("mesh", "zeroed", "mapped", "table")
+                for count, is_bound in bound(said[f"second2-{name}"]) if is_bound)  # fmt: skip
+    assert pages == MESH
+
+
 @pytest.mark.parametrize("pages", [(), ("--pages", "thp")])
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_mappings_lie_where_planned_and_are_followed(
@@ -255,6 +315,59 @@ def test_a_library_of_the_program_has_its_sites_too(run_planned: Callable[..., A
     _, report, stderr = run_planned(both, app)
     assert stderr == ""
     assert report["objects"][0]["to_be_fast"]["fast_bytes"] == MIB
+
+
+MARKS = """
+    #include "HOOKS/pagelens.h"
+    void enter(void) { pagelens_region_begin("in it"); }
+    void leave(void) { pagelens_region_end("in it"); }
+"""
+MARKED = """
+    #include <stdlib.h>
+    #include <string.h>
+    void enter(void);
+    void leave(void);
+    char *mesh(void) { char *volatile block = malloc(1 << 20); return block; }
+    int main(int words, char **word) {
+        char *block = mesh();
+        memset(block, 1, 1 << 20);
+        enter();
+        if (words > 1) leave();
+        return block[7] - 1;
+    }
+"""
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_markers_are_heard_in_libraries_and_without_symbols(
+    run_planned: Callable[..., Any], tmp_path: Path, stripped: bool
+) -> None:
+    (tmp_path / "marks.c").write_text(MARKS.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
+    (tmp_path / "app.c").write_text(MARKED)
+    library = build(tmp_path / "marks.c", tmp_path / "libmarks.so", "-shared", "-fPIC", "-O3", "-flto")
+    if stripped:
+        subprocess.run(["strip", library], check=True)
+    linked = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    app = build(tmp_path / "app.c", tmp_path / "app", *linked)
+    plan = plan_of(app, planned("mesh", *returns(app, "mesh"), share=0.0, shares={"in it": 1.0}))
+    for words, fast in (((), MIB), (("and leave",), 0)):
+        _, report, stderr = run_planned(plan, app, *words)
+        assert stderr == ""
+        (mesh,) = report["objects"]
+        assert mesh["to_be_fast"]["fast_bytes"] == fast
+        assert report["moves"]["changes"] == 1 + len(words)
+
+
+def test_a_program_whose_markers_nobody_hears_is_told_of(
+    run_planned: Callable[..., Any], compile_c: Callable[[str], Path]
+) -> None:
+    app = compile_c(MARKED.replace("void enter(void);", "void enter(void) {}").replace(
+        "void leave(void);", "void leave(void) {}"))  # fmt: skip
+    plan = plan_of(app, planned("mesh", *returns(app, "mesh"), share=0.25, shares={"in it": 1.0}))
+    _, report, stderr = run_planned(plan, app)
+    assert "the program has no markers of regions that can be heard" in stderr
+    assert len(stderr.splitlines()) == 1
+    assert report["objects"][0]["to_be_fast"]["fast_bytes"] == MIB // 4
 
 
 def test_a_program_is_found_behind_a_link_to_it(
@@ -460,11 +573,13 @@ def test_what_the_kernel_refuses_is_a_line_each_and_the_program_runs(
         planned("mesh", *returns(program, "take_mesh")),
         planned("rows", *returns(program, "take_row")),
         planned_variable("table", f"{program.name}!table"),
+        planned("zeroed", *returns(program, "take_zeroed"), share=0.0, shares={"first": 1.0}),
+        planned("mapped", *returns(program, "take_mapped"), share=0.5),
     )
     run_planned(plan, program)
     (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
     done = subprocess.run(
-        [compile_c(REFUSING), program, "mesh", "rows", "steps", "threads", "fork"],
+        [compile_c(REFUSING), program, "mesh", "rows", "steps", "threads", "fork", "regions", "mapped"],
         env={"LD_PRELOAD": str(LIBRARY), "PAGELENS_RUN": "pages=4k,report=", "PAGELENS_PLAN": str(handed)},
         capture_output=True,
         text=True,
@@ -477,5 +592,7 @@ def test_what_the_kernel_refuses_is_a_line_each_and_the_program_runs(
     assert said["rows"] == "0 of 100 fast, 0 wrong"
     assert (said["threads"], said["fork"]) == ("done", "0")
     refused = [line for line in done.stderr.splitlines() if "(Operation not permitted)" in line]
-    assert len(refused) == len(set(refused)) == 3
+    assert said["regions"] == "0 wrong, grown"
+    assert said["mapped-wrong"] == "0"
+    assert len(refused) == len(set(refused)) == 5
     assert not re.search(r"\\d% were", done.stderr)  # nobody says where pages lie, so the report does not

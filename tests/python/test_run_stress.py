@@ -53,6 +53,7 @@ def test_64_threads_for_a_minute_by_a_plan(tmp_path: Path, settings: str, capaci
     assert done.returncode == 0, done.stderr
     assert done.stdout == plain.stdout
     plan = json.loads(report.read_text())["plan"]
+    assert plan["moves"]["borders"] > 100
     assert plan["peak_fast_bytes"] <= capacity
     assert sum(one["pooled_blocks"] for one in plan["objects"]) > 1000
     assert sum(one["blocks"] - one["pooled_blocks"] for one in plan["objects"]) > 1000
@@ -90,4 +91,5 @@ def test_sanitizers_find_nothing(tmp_path: Path, sanitizer: str, flags: tuple[st
             )
             assert done.returncode == 0, done.stderr
             assert "Sanitizer" not in done.stderr
+            assert not plan or re.search(r"moved between regions [1-9]\d* times", done.stderr), done.stderr
             assert not plan or re.search(r"plan: [4-6] of 6 objects had blocks", done.stderr), done.stderr

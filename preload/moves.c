@@ -1,0 +1,116 @@
+/*
+ * What leaves fast memory leaves first, so that there is room for what comes. Each block's border
+ * between fast and slow pages is shifted; no page is moved twice for one change of the phase.
+ *
+ * Small blocks stay where they were given out: slabs of a pool are bound as a whole.
+ */
+#define _GNU_SOURCE
+#include "preload/moves.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "preload/blocks.h"
+#include "preload/budget.h"
+#include "preload/mappings.h"
+#include "preload/nodes.h"
+#include "preload/plan.h"
+#include "preload/planned.h"
+#include "preload/settings.h"
+#include "preload/system.h"
+#include "preload/tally.h"
+
+struct moves_counts moves_counts; /* changed by the thread that moves */
+static size_t phase_now;          /* changed atomically */
+
+/* Of the change under way. */
+static size_t before;
+static bool leaving, last_try;
+static size_t lacking;
+
+size_t moves_phase(void) { return __atomic_load_n(&phase_now, __ATOMIC_RELAXED); }
+
+static bool put(uintptr_t start, size_t bytes, bool fast) {
+    struct nodes_seen was = {0}, is = {0};
+    const struct plan_header* header = plan_header();
+    if (settings.report) nodes_look(start, bytes, header->fast, &was);
+    bool slow_named = false;
+    for (int word = 0; word < NODE_WORDS; word++) slow_named |= header->slow[word] != 0;
+    const bool done = fast || slow_named
+                          ? nodes_prefer(start, bytes, fast ? header->fast : header->slow, true)
+                          : nodes_as_usual(start, bytes, true);
+    if (!done) {
+        say_once("objects cannot be moved between regions (%s)", strerror(errno));
+        return false;
+    }
+    if (!settings.report) return true;
+    nodes_look(start, bytes, header->fast, &is);
+    const size_t there = fast ? is.there : is.elsewhere, had = fast ? was.there : was.elsewhere;
+    moves_counts.moved_bytes += there > had ? there - had : 0;
+    moves_counts.stayed_bytes += fast ? is.elsewhere : is.there;
+    return true;
+}
+
+/* A block of `bytes` from the beginning of a page, of which so many are bound. */
+static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) {
+    if (!plan_moves(object)) return;
+    const size_t wanted = planned_fast_part(object, bytes);
+    if (leaving && wanted < *fast) {
+        if (!put(start + wanted, *fast - wanted, false)) return;
+        budget_give(*fast - wanted);
+        *fast = wanted;
+        moves_counts.blocks++;
+    } else if (!leaving && wanted > *fast) {
+        const size_t got = budget_take(wanted - *fast);
+        if (last_try) tally_short(object, wanted - *fast - got);
+        lacking += wanted - *fast - got;
+        if (got == 0) return;
+        if (!put(start + *fast, got, true)) {
+            budget_give(got);
+            return;
+        }
+        *fast += got;
+        moves_counts.blocks++;
+    }
+}
+
+static void shift_all(void) {
+    lacking = 0;
+    planned_each_variable(shift);
+    mappings_each_border(shift);
+    blocks_each_border(shift);
+}
+
+/* Whether any object lies elsewhere in one phase than in the other. */
+static bool differ(size_t one, size_t other) {
+    for (size_t i = 0; i < plan_objects(); i++)
+        if (plan_share(i, one) != plan_share(i, other)) return true;
+    return false;
+}
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+void moves_to(size_t phase) {
+    before = phase_now;
+    if (phase == before) return;
+    __atomic_store_n(&phase_now, phase, __ATOMIC_RELAXED);
+    if (!differ(before, phase)) return;
+    const uint64_t began = now();
+    blocks_release_moving();
+    leaving = true;
+    shift_all();
+    leaving = last_try = false;
+    shift_all();
+    if (lacking > 0) { /* what is kept for the next blocks makes way */
+        planned_make_room();
+        last_try = true;
+        shift_all();
+    }
+    moves_counts.changes++;
+    moves_counts.nanoseconds += now() - began;
+}

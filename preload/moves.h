@@ -1,0 +1,24 @@
+/* Objects of the plan that lie elsewhere in one marked region than in another. */
+#ifndef PAGELENS_RUN_MOVES_H
+#define PAGELENS_RUN_MOVES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The phase that the process is in, as plan.h numbers them. From any thread. */
+size_t moves_phase(void);
+
+/* It is in another one, or the same: objects whose shares differ are moved. One thread at a time.
+ */
+void moves_to(size_t phase);
+
+struct moves_counts {
+    size_t changes;      /* of the phase, for which something was looked at */
+    size_t blocks;       /* of them, mappings and variables, whose border was shifted; each time */
+    size_t moved_bytes;  /* of pages that came to the other memory */
+    size_t stayed_bytes; /* and of those that were to and did not */
+    uint64_t nanoseconds;
+};
+extern struct moves_counts moves_counts;
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * The process is in one region at a time: the innermost one of the thread that opened a region when
+ * none was open. What other threads mark until it has closed its last one counts for nothing: they
+ * mark the same work, or work of their own that cannot all have the fast memory.
+ */
+#define _GNU_SOURCE
+#include "preload/regions.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "hooks/pagelens.h"
+#include "preload/moves.h"
+#include "preload/plan.h"
+#include "preload/system.h"
+
+enum { MOST_OPEN = 64 /* within each other; deeper ones count for nothing */, MOST_NAME = 255 };
+
+struct region {
+    uint64_t name; /* a hash: most names are not the plan's */
+    uint32_t phase;
+};
+static struct region open_regions[MOST_OPEN];
+static size_t depth;
+static const void* owner; /* the thread, by the address of its `marking` */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool marking __attribute__((tls_model("initial-exec")));
+
+/* FNV-1a. */
+static uint64_t hash_of(const char* name, size_t length) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static struct region named(const struct pagelens_record* record) {
+    const char* name = (const char*)(uintptr_t)record->address;
+    const size_t length = record->size < MOST_NAME ? record->size : MOST_NAME;
+    return (struct region){hash_of(name, length), plan_phase(name, length)};
+}
+
+static void begin(struct region region) {
+    if (depth == 0) owner = &marking;
+    if (owner == &marking && depth < MOST_OPEN) open_regions[depth++] = region;
+}
+
+/* With it end those that were begun within it; one that was not begun is passed over. */
+static void end(struct region region) {
+    if (owner != &marking) return;
+    for (size_t i = depth; i-- > 0;)
+        if (open_regions[i].name == region.name) {
+            depth = i;
+            return;
+        }
+}
+
+/* What a marker of the program calls. */
+static void marked(const struct pagelens_record* record) {
+    if (marking) return; /* a signal's handler */
+    const int saved_errno = errno, state = cancelling_off();
+    const struct region region = named(record);
+    marking = true;
+    pthread_mutex_lock(&mutex);
+    (record->kind == PAGELENS_REGION_BEGIN ? begin : end)(region);
+    moves_to(depth > 0 ? open_regions[depth - 1].phase : 0);
+    pthread_mutex_unlock(&mutex);
+    marking = false;
+    cancelling_back(state);
+    errno = saved_errno;
+}
+
+void regions_begin(void) {
+    if (plan_phases() == 0) return;
+    pagelens_hook_function* volatile* slot;
+    for (size_t i = 0; (slot = plan_hook(i)) != NULL; i++)
+        if (*slot == NULL) *slot = marked;
+}
+
+void regions_fork_begins(void) {
+    if (!marking) pthread_mutex_lock(&mutex);
+}
+
+/* The thread that forks is the child's only one: if regions were another's, none is open. */
+void regions_fork_ends(bool in_child) {
+    if (marking) return;
+    if (in_child) {
+        mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        if (owner != &marking) depth = 0;
+    } else {
+        pthread_mutex_unlock(&mutex);
+    }
+}
