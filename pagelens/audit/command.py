@@ -96,6 +96,7 @@ def audit(
     if not any((root / name).is_dir() for name in ("proc", "sys")):  # nothing would be found wrong
         raise UsageError(f"--root {root}: holds neither proc/ nor sys/; name a tree that does")
     model = load_machine(machine) if machine is not None else _detected(system)
+    model.require_linux_pages("audit")
     try:
         with progress("reading frame flags") as report:
             free = None if quick else read_frame_map(system, report)

@@ -174,6 +174,7 @@ def explain_command(
     """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
     program = _to_apply(target) if apply else None
     taken = choose_machine(machine)
+    taken.machine.require_linux_pages("explain")
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     named = choose_policies(policy_names) if policy_names is not None else None
     steps = parse_history(history, "--history")

@@ -34,6 +34,8 @@ def machine_lines(machine: Machine) -> Iterator[str]:
     yield from textwrap.wrap(f"{machine.name}: mode {machine.mode}{based}", WIDTH)
     if machine.hypervisor:
         yield f"A guest of {machine.hypervisor}: its frames are the guest's, not those of the memory."
+    if machine.device:
+        yield f"A {machine.device}: its pages are its driver's. `pagelens place` plans for it."
     yield ""
     yield from _picture(machine)
     for section, values in groupby(stated_values(machine), key=lambda stated: stated.section):

@@ -92,6 +92,11 @@ class Machine(Table):
         default=None,
         description="that the machine is a guest of: its frames are the guest's, not the memory's",
     )
+    device: str | None = Field(
+        default=None,
+        description="that has these cores and sees these memories, as a GPU: where its pages lie is its "
+        "driver's business, not Linux's",
+    )
     ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
     cores: Cores
     l1: PrivateCache
@@ -167,6 +172,14 @@ class Machine(Table):
             for name, value in fields.items()
             if isinstance(value, Table) or (isinstance(value, list) and value and isinstance(value[0], Table))
         }
+
+    def require_linux_pages(self, purpose: str) -> None:
+        """Raises UsageError where Linux does not choose the frames, for a command that is about them."""
+        if self.device is not None:
+            raise UsageError(
+                f"--machine: {self.name} is a {self.device}, whose driver places its pages, not Linux: there "
+                f"is nothing to {purpose}; `pagelens place` says which objects are for its fast memory"
+            )
 
     @property
     def frames(self) -> int:

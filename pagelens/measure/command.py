@@ -25,6 +25,7 @@ from pagelens.measure.choices import cpus_of
 from pagelens.measure.counters import HardwareCounters
 from pagelens.measure.kernels import KERNELS
 from pagelens.measure.options import (
+    Array,
     Blas,
     Block,
     Distance,
@@ -43,6 +44,7 @@ from pagelens.measure.pages import PageSize, parse_page_sizes, reserved
 from pagelens.measure.plan import Model, Plan, Settings
 from pagelens.measure.results import evaluate
 from pagelens.measure.terminal import render
+from pagelens.measure.tiers.command import OPTIONS, TIERS, measure_tiers
 from pagelens.measure.trials import Setup, Trial, run_trials
 from pagelens.names import nearest
 from pagelens.output_directory import claim_directory
@@ -60,6 +62,8 @@ EXAMPLES = """Examples:
 
   pagelens measure l2sum --machine skx-8160 --json
 
+  pagelens measure tiers
+
 docs/measure.md says what each kernel does, what its figures count, and how to read them.
 """
 
@@ -72,9 +76,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def measure(
-    kernel: Annotated[str, Argument(metavar="KERNEL", help=f"One of {', '.join(KERNELS)}.")],
+    context: typer.Context,
+    kernel: Annotated[str, Argument(metavar="KERNEL", help=f"One of {', '.join((*KERNELS, TIERS))}.")],
     trials: Annotated[
-        int, Option(min=1, max=10_000, metavar="N", help="Page maps, each visited twice.")
+        int, Option(min=1, max=10_000, metavar="N", help="Page maps, each visited twice; rounds of tiers.")
     ] = 20,
     page_size: Annotated[str, Option(metavar="A,B", help="4k, thp, 2m, 1g; several take turns.")] = "4k",
     repeats: Annotated[
@@ -95,6 +100,7 @@ def measure(
     isa: Isa = None,
     stores: Stores = None,
     order: Order = None,
+    array: Array = None,
     scatter: Annotated[
         float,
         Option(
@@ -150,7 +156,11 @@ def measure(
         "stores": stores,
         "order": order,
     }
-    make = _chosen(kernel, given)
+    if kernel == TIERS:
+        _refuse_for_tiers(context)
+        measure_tiers(array, trials, seed, output, as_json, quiet)
+        return
+    make = _chosen(kernel, given | {"array": array})
     pages = parse_page_sizes(page_size)
     known = choose_machine(machine).machine
     on = cpus_of(cpus)
@@ -217,13 +227,24 @@ def measure(
 def _chosen(kernel: str, given: Mapping[str, object]) -> Callable[[Settings], Plan]:
     """What makes the plan; refuses settings that the kernel does not have."""
     if kernel not in KERNELS:
-        raise UsageError(f"KERNEL {kernel!r}: did you mean {nearest(kernel, list(KERNELS))}?")
+        raise UsageError(f"KERNEL {kernel!r}: did you mean {nearest(kernel, [*KERNELS, TIERS])}?")
     make, settings = KERNELS[kernel]
     wrong = next((name for name, value in given.items() if value is not None and name not in settings), None)
     if wrong is not None:
         own = ", ".join(f"--{name}" for name in sorted(settings))
         raise UsageError(f"--{wrong}: not of {kernel}, which has {own}")
     return make
+
+
+def _refuse_for_tiers(context: typer.Context) -> None:
+    """UsageError for what is about page maps, or another kernel's: a device's pages are its driver's."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in OPTIONS | {"kernel"} and source is not None and source.name != "DEFAULT":
+            raise UsageError(
+                f"--{name.replace('_', '-')}: not of {TIERS}, which has --array, --trials, --seed, --output, "
+                "--json, --quiet"
+            )
 
 
 def _last_level_bytes(cpus: Sequence[int], machine: Machine) -> int:

@@ -60,3 +60,11 @@ Order = Annotated[
         rich_help_panel=_OF_KERNELS,
     ),
 ]
+Array = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE",
+        help="tiers: each array, of four in either memory; without it, 1GiB.",
+        rich_help_panel=_OF_KERNELS,
+    ),
+]

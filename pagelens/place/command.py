@@ -205,8 +205,8 @@ def _with_two_memories(machine: Machine) -> Machine:
         return machine
     why = "has one memory" if machine.mode == "single" else f"has its fast memory in {machine.mode} mode"
     raise UsageError(
-        f"--machine: {machine.name} {why}; name one in flat mode, as cori-knl-flat, xeon-max-flat or "
-        "cxl-tiered (`pagelens machines` lists all)"
+        f"--machine: {machine.name} {why}; name one in flat mode, as cori-knl-flat, xeon-max-flat, "
+        "cxl-tiered or gpu-host (`pagelens machines` lists all)"
     )
 
 
@@ -249,7 +249,14 @@ def _capacity_of_rank(text: str | None, profiled: Profile) -> float:
 def _notes(program: Workload, analysis: Analysis) -> list[str]:
     """What a reader must know to judge the figures."""
     notes = [*program.warnings]
-    fast = analysis.profile.machine.fast_memory
+    machine = analysis.profile.machine
+    if machine.device is not None:
+        notes.append(
+            f"{machine.name} is a {machine.device}: its cores are taken to run copies of the program, behind "
+            "its caches. What is fast here is for cudaMalloc, the rest for cudaMallocHost: `pagelens run "
+            "--plan` binds what malloc gives, nothing of a GPU's."
+        )
+    fast = machine.fast_memory
     assert fast is not None
     node = analysis.profile.footprint_bytes * analysis.profile.ranks
     if not node:

@@ -14,7 +14,16 @@ from pagelens.machine.schema import Mode
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # of the first release
 KNL = FIXTURE.read_text()
-PLAIN = {"version", "base", "name", "title", "mode", "hypervisor", "ideal"}  # keys outside any section
+PLAIN = {
+    "version",
+    "base",
+    "name",
+    "title",
+    "mode",
+    "hypervisor",
+    "device",
+    "ideal",
+}  # keys outside any section
 L3 = """[l3]
 size = { value = "3 MiB", assumed = "t" }
 ways = { value = 12, assumed = "t" }
@@ -79,7 +88,13 @@ def test_the_machines_of_the_field_are_there() -> None:
     modes = {mode: {name for name, machine in ALL.items() if machine.mode == mode} for mode in get_args(Mode)}
     assert modes["cache"] == {"cori-knl-cache", "stampede2-knl", "xeon-max-cache", "optane-memory-mode"}
     assert modes["hybrid"] == {"cori-knl-hybrid"}
-    assert modes["flat"] == {"cori-knl-flat", "xeon-max-flat", "sandy-bridge-two-socket", "cxl-tiered"}
+    assert modes["flat"] == {
+        "cori-knl-flat",
+        "xeon-max-flat",
+        "sandy-bridge-two-socket",
+        "cxl-tiered",
+        "gpu-host",
+    }
     assert modes["single"] > {
         "red-storm-xt3", "red-storm-xt4", "cori-haswell", "istanbul", "interlagos", "westmere-ep",
         "sandy-bridge-ep", "xeon-phi-se10p", "icx-8380", "spr-8490h", "genoa-9654",

@@ -1,0 +1,93 @@
+"""The machine file of a device that was measured, for `pagelens place --machine FILE`."""
+
+import tomlkit
+
+from pagelens.machine import parse_machine
+from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.measure.tiers.measurement import CHASE, LINE_BYTES, Measured
+from pagelens.units import format_binary_size
+
+NAME = "gpu-host.toml"
+BASE = "gpu-host"  # has what the driver does not say
+_MOST_L2 = 64  # behind one L3: of the model
+_WAYS = 16
+_MODEL_LINE_BYTES = 64
+
+
+def machine_file(measured: Measured, host_bytes: int) -> str:
+    """The file. `host_bytes`: of host memory, that could be pinned. What is measured is the median."""
+    facts = measured.facts
+    assert not facts.simulator  # its times say nothing
+    document = tomlkit.document()
+    for line in (
+        f"Written by `pagelens measure tiers` on {facts.name}.",
+        f"What is not here is {BASE}'s, of the kind of an H200.",
+        "Bandwidths are the triad's, the median of the rounds.",
+    ):
+        document.add(tomlkit.comment(line))
+    document["schema"] = 1
+    document["base"] = BASE
+    document["name"] = "gpu-host-measured"
+    document["title"] = f"{facts.name} ({facts.processors} SMs), measured, with pinned host memory"
+    document["mode"] = "flat"
+    for name, section in _sections(measured, host_bytes).items():
+        table = tomlkit.table()
+        for key, found in section.items():
+            value = tomlkit.inline_table()
+            value.update({"value": found.value, found.kind: found.note})
+            table[key] = value
+        document.add(tomlkit.nl())
+        document[name] = table
+    text = tomlkit.dumps(document)
+    parse_machine(text.encode(), NAME)  # UsageError for a device that the model has no place for
+    return text
+
+
+def _sections(m: Measured, host_bytes: int) -> dict[str, dict[str, Found]]:
+    facts = m.facts
+    rounds = f"{m.rounds} rounds, arrays of {format_binary_size(m.array_bytes)}"
+    return {
+        "cores": {
+            "count": read(facts.processors, "CUDA: multiprocessor count"),
+            "frequency": read(f"{facts.clock_hz / 1e9:g} GHz", "CUDA: clock rate, the highest"),
+        },
+        "l2": {
+            "shared_by": assumed(
+                -(-facts.processors // _MOST_L2),
+                "nothing stays in it; the model takes at most 64 behind one L3",
+            )
+        },
+        "l3": _cache(facts.cache_bytes),
+        "fast_memory": {
+            "technology": read(f"device memory of {facts.name}", "CUDA: device name"),
+            "size": read(size_text(facts.memory_bytes), "CUDA: total memory"),
+            **_speeds(m, "device", rounds),
+        },
+        "ddr": {
+            "technology": read("pinned host memory", "cudaHostAlloc, mapped"),
+            "size": read(size_text(host_bytes), "/proc/meminfo: available when this was measured"),
+            **_speeds(m, "host", rounds),
+        },
+    }
+
+
+def _speeds(m: Measured, tier: str, rounds: str) -> dict[str, Found]:
+    of = {kernel: figures for (where, kernel), figures in m.figures.items() if where == tier}
+    by = "measured by pagelens measure tiers"
+    return {
+        "bandwidth": read(f"{of['triad'].median:.5g} GB/s", f"{by}: triad, {rounds}"),
+        "latency": read(
+            f"{of[CHASE].median:.5g} ns", f"{by}: a chase through lines of {LINE_BYTES} B, {rounds}"
+        ),
+    }
+
+
+def _cache(size: int) -> dict[str, Found]:
+    """In so many slices that each has a power of two of sets."""
+    lines = size // (_MODEL_LINE_BYTES * _WAYS)
+    slices = lines // (lines & -lines)
+    return {
+        "size": read(size_text(lines * _MODEL_LINE_BYTES * _WAYS), "CUDA: L2 cache size"),
+        "ways": assumed(_WAYS, "not published"),
+        "slices": assumed(slices, "not published; so that sets of a slice are a power of two"),
+    }

@@ -1,0 +1,57 @@
+"""A GPU as a machine of two memories: what plans for it, and what has nothing to say of it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+SLOWER = """schema = 1
+base = "gpu-host"
+name = "mine"
+title = "another GPU"
+mode = "flat"
+[ddr]
+bandwidth = { value = "17.5 GB/s", source = "measured by pagelens measure tiers" }
+"""
+
+
+@pytest.mark.parametrize(("machine", "ratio"), [("gpu-host", 4150 / 35), ("mine.toml", 4150 / 17.5)])
+def test_loops_are_placed_and_the_plan_is_called_advice(
+    machine: str, ratio: float, in_process: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(SLOWER)
+    loops = ["--workload", "stream-triad", "--size", "600MB", "--capacity", "50%"]
+    done = in_process("place", "--machine", machine, *loops, "-o", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    said = " ".join(done.stdout.split())
+    assert (
+        "is for cudaMalloc, the rest for cudaMallocHost: `pagelens run --plan` binds what malloc gives"
+        in said
+    )
+    placed = json.loads((tmp_path / "out" / "place.json").read_text())
+    rows = {row["policy"]: row for row in placed["policies"]}
+    # Memory decides throughout: the times are its bandwidths'.
+    assert rows["all-fast"]["speedup"] == pytest.approx(ratio, rel=0.01)
+    assert 1.9 < rows["optimum"]["speedup"] < 2.1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["explain", "--workload", "stream-triad", "--size", "1GB"], ["explain", "x.trace"], ["audit"]],
+)
+def test_what_is_about_linux_s_frames_refuses_a_gpu(words: list[str], in_process: Run) -> None:
+    done = in_process(*words, "--machine", "gpu-host")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gpu-host is a GPU, whose driver places its pages, not Linux" in done.stderr
+    assert "`pagelens place`" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_gpu_is_shown_as_one(in_process: Run) -> None:
+    done = in_process("machines", "show", "gpu-host")
+    assert "A GPU: its pages are its driver's." in done.stdout
