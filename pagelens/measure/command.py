@@ -163,6 +163,7 @@ def measure(
     make = _chosen(kernel, given | {"array": array})
     pages = parse_page_sizes(page_size)
     known = choose_machine(machine).machine
+    known.require_linux_pages("predict")
     on = cpus_of(cpus)
     plan = make(Settings(on, repeats, seed, _last_level_bytes(on, known), **given))  # type: ignore[arg-type]
     overlapped, ballast = _room(plan, pages, stir)

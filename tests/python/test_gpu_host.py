@@ -42,7 +42,12 @@ def test_loops_are_placed_and_the_plan_is_called_advice(
 
 @pytest.mark.parametrize(
     "words",
-    [["explain", "--workload", "stream-triad", "--size", "1GB"], ["explain", "x.trace"], ["audit"]],
+    [
+        ["explain", "--workload", "stream-triad", "--size", "1GB"],
+        ["explain", "x.trace"],
+        ["audit"],
+        ["measure", "stream"],
+    ],
 )
 def test_what_is_about_linux_s_frames_refuses_a_gpu(words: list[str], in_process: Run) -> None:
     done = in_process(*words, "--machine", "gpu-host")

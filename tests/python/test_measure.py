@@ -494,7 +494,7 @@ def test_without_rights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("steam",), "did you mean stream, l2sum, dgemm?"),
+        (("steam",), "did you mean stream, tiers, l2sum?"),
         (("stream", "--table", "1MiB"), "--table: not of stream"),
         (("stream", "--page-size", "8k"), "some of 4k, thp, 2m, 1g"),
         (("stream", "--kernels", "copy,quad"), "some of copy, scale, add, triad"),
