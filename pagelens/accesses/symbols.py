@@ -7,8 +7,8 @@ says nothing about the object. Sites that would share a name are told apart by w
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from elftools.common.exceptions import ELFError
 
 from pagelens.accesses.demangle import demangle
-from pagelens.accesses.elf_file import ElfFile
+from pagelens.accesses.elf_file import ElfFile, Symbol
 
 # Functions that allocate for somebody: the C++ library, operator new, and malloc under any prefix
 # (`xmalloc`, `gomp_malloc`, `PyMem_RawMalloc`; not `preallocate` nor `allocator`).
@@ -84,7 +84,7 @@ class Variable:
     module: str  # name of the file
     address: int
     size: int
-    symbol: str  # as the file has it
+    symbol: str  # as the file has it; of several of one name with its address there, as table@0x4060
 
     @property
     def key(self) -> str:
@@ -169,10 +169,10 @@ class Symbolizer:
         """Variables of static storage with at least `least_bytes` bytes, by address; not of runtimes."""
         own = [(PurePosixPath(module.path).name, module) for module in self._modules]
         found = [
-            Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size, symbol.name)
+            Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size, known)
             for name, module in own
             if not _RUNTIME.match(name) and (file := self._file(module)) is not None
-            for symbol in file.variables(least_bytes)
+            for symbol, known in _told_apart(file, least_bytes)
         ]
         return sorted(found, key=lambda variable: variable.address)
 
@@ -229,3 +229,10 @@ class Symbolizer:
             )
             return None
         return file
+
+
+def _told_apart(file: ElfFile, least_bytes: int) -> Iterator[tuple[Symbol, str]]:
+    """Variables with names that are each one's own."""
+    several = Counter(name for name, _ in {(symbol.name, symbol.address) for symbol in file.variables(1)})
+    for symbol in file.variables(least_bytes):
+        yield symbol, f"{symbol.name}@{symbol.address:#x}" if several[symbol.name] > 1 else symbol.name

@@ -160,7 +160,14 @@ class _Names:
                 site: tuple(str(place) for address in addresses for place in symbols.locate(address))
                 for site, addresses in sites.items()
             }
+            odd = {name for module in self._modules if "!" in (name := PurePosixPath(module.path).name)}
+            for name in sorted(odd):
+                warn(f"{name}: what lies in files whose names have '!' cannot be planned; rename the file")
             self._keys = {site: tuple(map(symbols.key, addresses)) for site, addresses in sites.items()}
+            for site, keys in self._keys.items():
+                if any(key.startswith(f"{name}{mark}") for key in keys for name in odd for mark in "!+"):
+                    self._keys[site] = ()
+            self._odd = odd
             self.variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
 
     def objects(self, survey: _core.Survey) -> list[ObjectInfo]:
@@ -175,10 +182,15 @@ class _Names:
                 stored=found.lines_stored,
                 births=found.births,
                 site=self._keys[found.id] if found.kind == "call_site" else (),
-                variable=self.variables[found.id].key if found.kind == "variable" else "",
+                variable=self._variable_key(found),
             )
             for index, found in enumerate(survey.objects)
         ]
+
+    def _variable_key(self, found: _core.SurveyedObject) -> str:
+        if found.kind != "variable" or self.variables[found.id].module in self._odd:
+            return ""
+        return self.variables[found.id].key
 
     def _name(self, found: _core.SurveyedObject) -> str:
         if found.kind == "call_site":

@@ -30,6 +30,8 @@ _KIND = "--plan"
 _EXAMPLE = "docs/plan-format.md"
 _FRAME = re.compile(r"(?P<module>[^!]+?)(?:!(?P<symbol>.+))?\+0x(?P<offset>[0-9a-f]{1,16})")
 
+_ADDRESSED = re.compile(r"(.+)@0x([0-9a-f]{1,16})", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -59,18 +61,21 @@ class StaticVariable:
 
     module: str  # name of the file
     symbol: str  # as in the file's symbol table
+    address: int | None = None  # in the file's own addresses, where it has several of that name
 
     def __str__(self) -> str:
-        """`hydro!table`."""
-        return f"{self.module}!{self.symbol}"
+        """`hydro!table`, or `hydro!table@0x4060`."""
+        place = f"{self.module}!{self.symbol}"
+        return place if self.address is None else f"{place}@{self.address:#x}"
 
 
 def parse_variable(text: str) -> StaticVariable:
     """The variable that a text means. Raises ValueError."""
     module, mark, symbol = text.partition("!")
     if not (module and mark and symbol):
-        raise ValueError(f"{text!r:.80} is no variable; write module!symbol")
-    return StaticVariable(module, symbol)
+        raise ValueError(f"{text!r:.80} is no variable; write module!symbol or module!symbol@0xADDRESS")
+    match = _ADDRESSED.fullmatch(symbol)
+    return StaticVariable(module, match[1], int(match[2], 16)) if match else StaticVariable(module, symbol)
 
 
 class PlannedModule(Table):
@@ -78,6 +83,13 @@ class PlannedModule(Table):
 
     name: str = Field(min_length=1, description="of the file, without its folder")
     build_id: str = Field(pattern=r"^([0-9a-f]{2})*$", description="GNU build id in hex; empty without one")
+
+    @field_validator("name")
+    @classmethod
+    def _parts_from_symbols(cls, name: str) -> str:
+        if "!" in name:
+            raise ValueError("should have no '!', which parts a file from a symbol; rename the file")
+        return name
 
 
 class PlannedObject(Table):
@@ -92,7 +104,9 @@ class PlannedObject(Table):
         "module!symbol+0xOFFSET, or module+0xADDRESS without a symbol",
     )
     variable: str | None = Field(
-        default=None, description="instead of a site, a variable of static storage: module!symbol"
+        default=None,
+        description="instead of a site, a variable of static storage: module!symbol, or "
+        "module!symbol@0xADDRESS where the file has several of that name",
     )
     bytes: Bytes = Field(description="at the peak, of one process; decides between sites that are one")
     tier: Literal["fast", "slow"]
@@ -148,7 +162,7 @@ class Plan(Table):
     program: str = Field(min_length=1, description="name of the executable")
     machine: str = Field(description="that it was made for; information")
     capacity: Bytes = Field(description="of fast memory for one process; no more is used at a time")
-    modules: Annotated[list[PlannedModule], Field(description="files that call sites and variables lie in")]
+    modules: list[PlannedModule] = Field(default=[], description="files that call sites and variables lie in")
     objects: list[PlannedObject] = Field(default=[])
 
     @model_validator(mode="after")

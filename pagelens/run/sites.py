@@ -15,7 +15,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 
 from pagelens.accesses.elf_file import ElfFile, Symbol
-from pagelens.place.plan import Frame, Plan, PlannedObject, parse_variable
+from pagelens.place.plan import Frame, Plan, PlannedObject, StaticVariable, parse_variable
 
 _CLONE = re.compile(r"\.(?:isra|part|constprop|cold|lto_priv|llvm)\b.*$")  # what compilers append
 _MOST_NAMED = 3  # in one line
@@ -156,9 +156,14 @@ class _File:
         exact = (one.address + frame.offset for one in functions if 0 < frame.offset <= one.size)
         return tuple((address, address + 1) for address in exact)
 
-    def variable(self, symbol: str, size: int) -> Symbol | None:
-        """Of several that files of the source have under one name, that of the size planned for."""
-        found = self._variables.get(symbol, []) if self._elf is not None else []
+    def variable(self, wanted: StaticVariable, size: int) -> Symbol | None:
+        """Of several that files of the source have under one name, that at the planned address.
+
+        In another build, or where the plan has none, that whose size is nearest to the planned one.
+        """
+        found = self._variables.get(wanted.symbol, []) if self._elf is not None else []
+        if self.same and wanted.address is not None:
+            return next((one for one in found if one.address == wanted.address), None)
         return min(found, key=lambda one: abs(one.size - size), default=None)
 
     @property
@@ -250,7 +255,7 @@ def _add_variable(
 ) -> None:
     wanted = parse_variable(planned.variable or "")
     module = by_name[wanted.module]
-    symbol = files[module].variable(wanted.symbol, planned.bytes)
+    symbol = files[module].variable(wanted, planned.bytes)
     if symbol is not None:
         located.variables.append(Variable(module, index, symbol.address, symbol.size))
     elif files[module].readable:

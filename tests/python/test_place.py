@@ -319,6 +319,49 @@ def test_keys_of_call_sites_hold_wherever_the_program_is_loaded(compile_c: Calla
     assert keys[0]
 
 
+SEVERAL = """
+#include <sys/mman.h>
+enum { n = 1 << 17 }; /* 1 MiB */
+static double table[n];
+double* other_table(void);
+__attribute__((noinline)) static double* mapped(void) {
+    return mmap(0, n * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+int main(void) {
+    double *a = mapped(), *other = other_table(), sum = 0;
+    for (int i = 0; i < n; ++i) a[i] = table[i] = other[i] = i;
+    for (int round = 0; round < 4; ++round)
+        for (int i = 0; i < n; ++i) sum += a[i] + table[i] + other[i];
+    return sum < 0;
+}
+"""
+OTHER = "static double table[1 << 17]; double* other_table(void) { return table; }"
+
+
+@pytest.mark.parametrize("name", ["several", "se!veral"])
+def test_mappings_and_variables_of_one_name_have_their_places_in_a_plan(
+    name: str, tmp_path: Path, pagelens: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (tmp_path / "main.c").write_text(SEVERAL)
+    (tmp_path / "other.c").write_text(OTHER)
+    app = tmp_path / name
+    subprocess.run(["gcc", "-O1", "-g", "-o", app, tmp_path / "main.c", tmp_path / "other.c"], check=True)
+    run = pagelens("place", "--machine", "cori-knl-flat", "--json", "-o", "out", "--", app)
+    assert run.returncode == 0, run.stderr
+    report, plan = json.loads(run.stdout), read_plan(tmp_path / "out" / "plan.toml")
+    large = [known for known in report["objects"] if known["bytes"] >= 1 << 20 and known["blocks"] < 2]
+    if "!" in name:
+        assert not any(known["can_be_placed"] for known in large)
+        assert any("files whose names have '!' cannot be planned" in note for note in report["notes"])
+        assert not plan.objects
+        return
+    assert sum(known["can_be_placed"] for known in large) >= 3
+    assert [one.frames[0].symbol for one in plan.objects if one.site] == ["mapped"]
+    variables = [one.variable or "" for one in plan.objects if one.variable]
+    assert len(set(variables)) == 2
+    assert all(re.fullmatch("several!table@0x[0-9a-f]+", variable) for variable in variables)
+
+
 def test_declared_loops_are_placed_loop_by_loop() -> None:
     machine = load_machine("cori-knl-flat")
     found = profile(declared("hydro", 64 * MIB, 2), machine, ranks=34)

@@ -13,6 +13,7 @@ from pagelens.place.plan import (
     Plan,
     PlannedModule,
     PlannedObject,
+    StaticVariable,
     parse_frame,
     parse_variable,
     plan_text,
@@ -62,6 +63,12 @@ def test_the_format_of_the_document_is_read(tmp_path: Path) -> None:
     assert plan.regions == ["solve", "the set-up"]
     assert table.variable is not None
     assert parse_variable(table.variable).symbol == "table"
+
+
+@pytest.mark.parametrize("text", ["hydro!table", "hydro!table@0x4060", "hydro!a@@V1", "hydro!x!y@0x1@0x2"])
+def test_a_variable_may_have_its_address(text: str) -> None:
+    assert str(parse_variable(text)) == text
+    assert parse_variable("hydro!table@0x4060") == StaticVariable("hydro", "table", 0x4060)
 
 
 NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
@@ -155,6 +162,7 @@ def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
         ('variable = "hydro!table"', 'variable = "table"', ["'table' is no variable; write module!symbol"]),
         ('variable = "hydro!table"', "", ["state exactly one of site and variable"]),
         ('variable = "hydro!table"', 'variable = "libx!table"', ["lies in 'libx', which [[modules]]"]),
+        ('name = "hydro"', 'name = "hy!dro"', ["should have no '!', which parts a file from a symbol"]),
         ('build_id = "ab12"', 'build_id = "xyz"', ["'modules.0.build_id' (is 'xyz')"]),
     ],
 )

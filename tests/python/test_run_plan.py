@@ -5,6 +5,7 @@ That pages really lie on one of two nodes is seen in a guest: test_lab_plan.py.
 
 import json
 import re
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from machine_trees import lay_out, read_tree
 from plan_programs import MIB, plan_of, planned, planned_variable, returns
 from run_library import LIBRARY, PROGRAMS, build
 
+from pagelens.accesses.elf_file import ElfFile
 from pagelens.machine.detect.system import System
 from pagelens.place.plan import Plan, PlannedObject, write_plan
 from pagelens.run.sites import locate_plan
@@ -397,6 +399,19 @@ def test_of_variables_of_one_name_that_of_the_planned_size_is_meant(size: int, t
     wanted = planned_variable("table", "app!table").model_copy(update={"bytes": size - 4096})  # whole pages
     (found,) = locate_plan(plan_of(app, wanted), {"app": app}).variables
     assert found.size == size
+    # And whichever has the planned address, as long as it is the same build.
+    elf = ElfFile(app)
+    (other,) = (one for one in elf.variables(1) if one.name == "table" and one.size != size)
+    elf.close()
+    addressed = wanted.model_copy(update={"variable": f"app!table@{other.address:#x}"})
+    (found,) = locate_plan(plan_of(app, addressed), {"app": app}).variables
+    assert (found.address, found.size) == (other.address, other.size)
+    (found,) = locate_plan(plan_of(app, addressed, build_id="00"), {"app": app}).variables
+    assert found.size == size
+    gone = wanted.model_copy(update={"variable": "app!table@0x1"})
+    located = locate_plan(plan_of(app, gone), {"app": app})
+    assert not located.variables
+    assert located.said == ["not in the program: app!table@0x1; 'table' is left slow"]
 
 
 def test_ten_thousand_sites_are_run(run_planned: Callable[..., Any], program: Path) -> None:
@@ -494,6 +509,33 @@ def test_a_damaged_file_is_a_line_and_the_program_runs(
         assert done.stdout.startswith("mesh: ")
         lines += "is damaged; the program runs without it" in done.stderr
     assert lines > len(good) // 40
+
+
+def test_a_site_that_goes_in_circles_is_a_damaged_file(
+    run_planned: Callable[..., Any], program: Path, tmp_path: Path
+) -> None:
+    (inner,), (outer,) = returns(program, "take_mesh"), returns(program, "wrapper")
+    run_planned(plan_of(program, planned("mesh", inner, outer)), program)
+    (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
+    good = handed.read_bytes()
+    at, count = struct.unpack_from("<2Q", good, 8 + 16 + 2 * 8 * 16 + 2 * 16)  # preload/plan_file.h
+    assert count == 3  # where sites begin, and the two frames
+    for step in range(count):
+        place, first, following, planned_object = struct.unpack_from("<4I", good, at + 16 * step)
+        for earlier in range(step + 1):
+            content = bytearray(good)
+            struct.pack_into("<4I", content, at + 16 * step, place, earlier, following or 1, planned_object)
+            handed.write_bytes(content)
+            done = subprocess.run(
+                [program, "mesh"],
+                env={"LD_PRELOAD": str(LIBRARY), "PAGELENS_RUN": "pages=4k", "PAGELENS_PLAN": str(handed)},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert done.returncode == 0
+            assert f"the plan {handed} is damaged" in done.stderr, (step, first, earlier)
 
 
 def trees(tmp_path: Path, name: str, **changed: str) -> Tiers | None:
