@@ -35,10 +35,12 @@ void register_replay(nb::module_& m) {
         .def(
             "__init__",
             [](Hierarchy* h, std::uint32_t l2_sets, std::uint32_t l2_ways,
-               std::uint32_t l2_shared_by, std::uint32_t slots, std::uint32_t ways) {
-                new (h) Hierarchy{l2_sets, l2_ways, l2_shared_by, slots, ways};
+               std::uint32_t l2_shared_by, std::uint32_t slots, std::uint32_t ways,
+               const CacheHierarchy* caches) {
+                new (h) Hierarchy{l2_sets, l2_ways, l2_shared_by, slots, ways, caches};
             },
-            nb::kw_only(), "l2_sets"_a, "l2_ways"_a, "l2_shared_by"_a, "slots"_a, "ways"_a);
+            nb::kw_only(), "l2_sets"_a, "l2_ways"_a, "l2_shared_by"_a, "slots"_a, "ways"_a,
+            "caches"_a.none() = nb::none(), nb::keep_alive<1, 7>());
 
     nb::class_<Sampling>(m, "Sampling", "Which slots and which lines of a page are simulated.")
         .def(nb::init<>())
@@ -76,6 +78,15 @@ void register_replay(nb::module_& m) {
                                             nb::find(c));
             },
             "uint64[object, victim]: lines of victim pushed out by object.")
+        .def_prop_ro(
+            "caches",
+            [](Counters& c) {
+                return Array<std::uint64_t>(c.caches.data(),
+                                            {c.caches.size() / cache_counters, cache_counters},
+                                            nb::find(c));
+            },
+            "uint64[phase, counter]; see cache_counter_names(). Of a hierarchy of caches; or "
+            "empty.")
         .def_prop_ro(
             "residency", [](Counters& c) { return &c.residency; },
             nb::rv_policy::reference_internal)

@@ -69,9 +69,16 @@ def node_model(
 
 
 def caches_below_l1(
-    machine: Machine, without: Collection[str] = (), seed: int = 0, writes_at_once: bool = False
+    machine: Machine,
+    without: Collection[str] = (),
+    seed: int = 0,
+    writes_at_once: bool = False,
+    ideal_share: float = 1.0,
 ) -> _core.CacheHierarchy:
-    """Those of a group of cores that share an L3, or of all cores; without some of `mechanisms`."""
+    """Those of a group of cores that share an L3, or of all cores; without some of `mechanisms`.
+
+    `writes_at_once` and `ideal_share` as `Levels` has them.
+    """
     inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
     sharing = machine.l3.shared_by if machine.l3 is not None else None
     return build_caches(
@@ -85,6 +92,7 @@ def caches_below_l1(
             simulate_l1=False,
             ideal=frozenset(_TWINS[name] for name in without if name in _TWINS),
             writes_at_once=writes_at_once,
+            ideal_share=ideal_share,
         ),
         seed,
     )

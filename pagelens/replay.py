@@ -5,7 +5,7 @@ Machines without one have a replay of their own (pagelens/node_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
+from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
+from pagelens.mechanisms import L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER
+from pagelens.node_replay import caches_below_l1
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
+# Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
+OF_SHARED_CACHES = ("l3_hits", "l3_misses", "core_forwards", "sf_evictions", "l2_back_invalidations")
+_L2_COUNTS = {
+    "l2_accesses": "l2_references", "l2_misses": "l2_misses", "l2_write_backs": "l2_writebacks"
+}  # fmt: skip
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
-SAMPLED_LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
+_LINES, _LINES_BEFORE_L3 = 2, 1  # ... and this many of its 64 lines: the lines of a page share its fate
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
@@ -38,20 +46,58 @@ Counts = NDArray[np.uint64]
 
 def left_out(machine: Machine) -> list[str]:
     """The sections that the machine states and a replay of its program leaves out."""
-    known = _IN_CACHE_MODE if machine.memory_side_cache is not None else machine.sections
+    if machine.memory_side_cache is None:
+        return []
+    known = (*_IN_CACHE_MODE, *(("l3", "snoop_filter") if machine.l3 is not None else ()))
     return [name for name in machine.sections if name not in known]
 
 
-def hierarchy(machine: Machine, page_bits: int) -> _core.Hierarchy:
-    """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes."""
-    l2_left = machine.l2 not in machine.caches_below(page_bits)
+def mechanisms(machine: Machine) -> tuple[str, ...]:
+    """Of the caches before the memory-side one: what `replay` can take away, where cores share some."""
+    if machine.l3 is None:
+        return ()
+    of_filter = (SNOOP_FILTER,) if machine.snoop_filter is not None else ()
+    return (L2_CONFLICTS, L3_CONFLICTS, *of_filter)
+
+
+def _hierarchy(
+    machine: Machine, page_bits: int, without: Collection[str], seed: int, sampled_share: float
+) -> _core.Hierarchy:
+    """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes.
+
+    `sampled_share`: of the lines of a cache that the sample has.
+    """
+    caches = None
+    if machine.l3 is not None:
+        caches = caches_below_l1(machine, without, seed, ideal_share=sampled_share)
+    l2_left = caches is None and machine.l2 not in machine.caches_below(page_bits)
     return _core.Hierarchy(
         l2_sets=machine.l2.sets if l2_left else 0,
         l2_ways=machine.l2.ways.value,
         l2_shared_by=machine.l2.shared_by.value,
         slots=machine.slots if machine.memory_side_cache is not None else 0,
         ways=machine.ways,
+        caches=caches,
     )
+
+
+def _memory_side_alone(machine: Machine) -> _core.Hierarchy:
+    return _core.Hierarchy(l2_sets=0, l2_ways=1, l2_shared_by=1, slots=machine.slots, ways=machine.ways)
+
+
+def _colours(machine: Machine) -> int:
+    """Pages that lie in different sets of every cache before the memory-side one."""
+    sets = [machine.l2.sets]
+    if machine.l3 is not None:
+        sets.append(machine.l3.sets)
+        if machine.snoop_filter is not None:
+            sets.append(machine.snoop_filter.sets.value)
+    return max(1, min(sets) * LINE_BYTES // FRAME_BYTES)
+
+
+def sampled_lines(machine: Machine) -> int:
+    """How many lines of a page are simulated: fewer where each goes through an L3, which takes longer."""
+    return _LINES if machine.l3 is None else _LINES_BEFORE_L3
 
 
 def sampled_slots(machine: Machine, job_pages: int) -> int:
@@ -72,25 +118,33 @@ def replay(
     node: int,
     ideal: bool = False,
     sampled: int | None = None,
+    without: Collection[str] = (),
+    past_caches: bool = False,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
 
     `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
     also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
-    One slot in `sampled` is simulated; without it, as for a job that fills the machine.
+    One slot in `sampled` is simulated; without it, as for a job that fills the machine. `without` some of
+    `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory.
     """
-    below = hierarchy(machine, page_bits)
     modulus = sampled or sampled_slots(machine, machine.frames)
-    l2_colours = machine.l2.sets // 64  # pages that lie in different sets of it
-    colour_bits = min(MOST_COLOUR_BITS, l2_colours.bit_length() - 1, modulus.bit_length() - 1)
+    colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
+    lines = sampled_lines(machine)
+    sampled_share = lines * LINE_BYTES / FRAME_BYTES / (2 if colour_bits else 1)  # Sampling::draw
+    below = (
+        _memory_side_alone(machine)
+        if past_caches
+        else _hierarchy(machine, page_bits, without, seed, sampled_share)
+    )
     try:
         counters = _core.replay(
             program,
             placement,
             below,
             ranks=ranks,
-            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, SAMPLED_LINES),
+            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines),
             scaled=True,
             two_way=machine.memory_side_cache is not None,
             ideal=(ideal or machine.ideal) and machine.memory_side_cache is not None,
@@ -122,10 +176,14 @@ def _take_the_twins(counters: _core.Counters) -> None:
 def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:
     """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
 
-    Those are ddr_reads and msc_hits.
+    Those are ddr_reads and msc_hits. Where cores share caches their counters are there, too.
     """
     sums = counters.table.sum(axis=1)
     counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}
+    if len(counters.caches):
+        of_caches = dict(zip(_core.cache_counter_names(), counters.caches.T, strict=True))
+        counts |= {name: of_caches[name] for name in OF_SHARED_CACHES}
+        counts |= {name: of_caches[counter] for name, counter in _L2_COUNTS.items()}
     counts["ddr_reads"] = counts["msc_misses"]
     counts["msc_hits"] = counts["msc_reads"] + counts["msc_writes"] - counts["msc_misses"]
     return counts

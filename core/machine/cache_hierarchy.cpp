@@ -79,6 +79,19 @@ void check(const HierarchyModel& model) {
             "cores: at most 64 L2 caches in one hierarchy, not " + std::to_string(tiles_of(model)));
 }
 
+// A fully associative part has no sets that lines' bits would choose.
+std::uint32_t fewest_sets_of(const HierarchyModel& model) {
+    std::uint32_t fewest = 1u << 31;
+    const auto look = [&](const CacheGeometry& its) {
+        if (!its.fully_associative) fewest = std::min(fewest, its.sets);
+    };
+    if (model.l1) look(model.l1->geometry);
+    look(model.l2.geometry);
+    if (model.l3) look(model.l3->geometry);
+    if (model.snoop_filter) look(*model.snoop_filter);
+    return fewest;
+}
+
 bool is_plain(const HierarchyModel& model) {
     return pagelens::is_plain(model.l2.geometry) &&
            (!model.l1 || pagelens::is_plain(model.l1->geometry)) &&
@@ -99,6 +112,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
       slices_(model.slices),
       l2_(model.l2.geometry, tiles_of(model), seeds_of(model, 2, tiles_of(model)), true),
       lines_end_(end_of_lines(model.l2.geometry)),
+      fewest_sets_(fewest_sets_of(model)),
       counts_(std::size_t{model.cores} * cache_counters) {
     const std::uint32_t tiles = tiles_of(model);
     const std::uint32_t slices = slices_of(model);
@@ -614,6 +628,10 @@ std::span<const std::uint64_t> CacheHierarchy::counts() const {
 
 std::uint32_t CacheHierarchy::cores() const {
     return static_cast<std::uint32_t>(counts().size() / cache_counters);
+}
+
+std::uint32_t CacheHierarchy::fewest_sets() const {
+    return std::visit([](const auto& its) { return its.fewest_sets(); }, its_);
 }
 
 std::uint64_t CacheHierarchy::total(CacheCounter counter) const {

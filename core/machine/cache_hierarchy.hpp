@@ -34,6 +34,7 @@ class HierarchyOf {
     [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
     [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
     [[nodiscard]] bool l3_holds(std::uint64_t line) const;
+    [[nodiscard]] std::uint32_t fewest_sets() const { return fewest_sets_; }
 
   private:
     static constexpr std::size_t part_size = 32;  // accesses
@@ -129,6 +130,7 @@ class HierarchyOf {
     std::optional<Filter> filter_;
     std::array<std::uint64_t, lately> asked_for_;  // lines, at line % lately
     std::uint64_t lines_end_;                      // above all lines that every part can tell apart
+    std::uint32_t fewest_sets_;
     std::vector<std::uint64_t> counts_;
 };
 
@@ -151,6 +153,8 @@ class CacheHierarchy {
                 MemoryTraffic& traffic);
 
     [[nodiscard]] std::uint32_t cores() const;
+    // Of the parts that lines' low bits index, a slice's; 2^31 where there is none.
+    [[nodiscard]] std::uint32_t fewest_sets() const;
     // [core][counter]
     [[nodiscard]] std::span<const std::uint64_t> counts() const;
     [[nodiscard]] std::uint64_t count(std::uint32_t core, CacheCounter counter) const {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/machine/cache_model.hpp"
+
 namespace pagelens {
 
 enum class Component : std::uint8_t {
@@ -54,6 +56,8 @@ struct Counters {
     std::vector<std::uint64_t> table;  // [phase][object][component]
     std::vector<std::uint64_t>
         collisions;  // [object][victim]: lines of victim pushed out by object
+    // [phase][CacheCounter], where a hierarchy of caches was run: l2_* above are then not counted.
+    std::vector<std::uint64_t> caches;
     Residency residency;
     std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
     std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/replay/cache_groups.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
 
@@ -44,8 +45,7 @@ class NodeReplay {
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
                  SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
-          caches_((model.cores - 1) / model.caches.cores() + 1, model.caches),
-          runs_(caches_.size()),
+          caches_(model.caches, model.cores),
           drams_(model.drams),
           owners_(placement.frames()),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0} {
@@ -68,7 +68,7 @@ class NodeReplay {
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
             for (const Op& op : ops) {
                 step(op);
-                if (pending_ < batch_lines) continue;
+                if (caches_.pending() < batch_lines) continue;
                 flush();
                 if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             }
@@ -138,7 +138,7 @@ class NodeReplay {
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
                                    owners_[page.frame] = op.object;
-                                   push(mask, page.frame, core_of(page.rank, op), kind);
+                                   caches_.push(mask, page.frame, core_of(page.rank, op), kind);
                                }
                            });
     }
@@ -154,8 +154,9 @@ class NodeReplay {
                 const auto entries = tables_[rank].entries(address, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
-                    push(1ull << (entry / line_bytes % lines_per_page),
-                         static_cast<std::uint32_t>(entry / page_bytes), core, AccessKind::read);
+                    caches_.push(1ull << (entry / line_bytes % lines_per_page),
+                                 static_cast<std::uint32_t>(entry / page_bytes), core,
+                                 AccessKind::read);
                 }
             };
             tlbs_[core].access(address.raw(), size, accesses, tlb_counters_, walk);
@@ -168,7 +169,7 @@ class NodeReplay {
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
             owners_[frame] = page_clearing;
             if (!simulated) return;
-            push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
+            caches_.push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
             cleared_.push_back(frame);
         });
         if (tables_.empty()) return;
@@ -190,19 +191,13 @@ class NodeReplay {
         }
     }
 
-    void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
-        const std::uint32_t group = core / caches_.front().cores();
-        const auto in_group = static_cast<std::uint16_t>(core % caches_.front().cores());
-        runs_[group].push_back({lines, frame, in_group, kind});
-        pending_ += static_cast<unsigned>(std::popcount(lines));
-    }
-
     // What is pending goes through caches and DRAM, and is counted if it is to be.
     void flush() {
-        if (pending_ != 0) {
+        if (caches_.pending() != 0) {
             for (auto& of_core : requests_) of_core.clear();
-            for (std::uint32_t group = 0; group < caches_.size(); ++group) through_caches(group);
-            pending_ = 0;
+            caches_.flush(traffic_, [this](std::uint32_t first_core, const auto& its) {
+                request(first_core, its);
+            });
             if (part_ == Part::counted) to_dram();  // DRAM needs no warming up
         }
         Stock now = stock();
@@ -213,13 +208,9 @@ class NodeReplay {
         cleared_.clear();
     }
 
-    void through_caches(std::uint32_t group) {
-        const std::size_t before = traffic_.size();
-        caches_[group].access(runs_[group], traffic_);
-        runs_[group].clear();
+    void request(std::uint32_t first_core, std::span<const MemoryAccess> traffic) {
         if (drams_.empty()) return;
-        const std::uint32_t first_core = group * caches_.front().cores();
-        for (const MemoryAccess& access : std::span(traffic_).subspan(before)) {
+        for (const MemoryAccess& access : traffic) {
             requests_[first_core + access.core()].push_back(access.line() * line_bytes |
                                                             (access.write() ? Dram::write_bit : 0));
         }
@@ -238,10 +229,7 @@ class NodeReplay {
 
     [[nodiscard]] Stock stock() const {
         Stock now;
-        for (const CacheHierarchy& caches : caches_) {
-            for (std::size_t i = 0; i < cache_counters; ++i)
-                now.caches[i] += caches.total(static_cast<CacheCounter>(i));
-        }
+        now.caches = caches_.totals();
         for (const Dram& dram : drams_) {
             DramSums& sums = now.drams.emplace_back();
             for (const DramBankCounts& bank : dram.counts()) {
@@ -289,17 +277,15 @@ class NodeReplay {
     const Program& program_;
     const NodeReplayOptions options_;
     RankPages pages_;
-    std::vector<CacheHierarchy> caches_;      // by groups of cores
-    std::vector<std::vector<PageRun>> runs_;  // of each, since the last flush
-    std::vector<Tlb> tlbs_;                   // [core]; empty without
-    std::vector<PageTables> tables_;          // [rank]
+    CacheGroups caches_;
+    std::vector<Tlb> tlbs_;           // [core]; empty without
+    std::vector<PageTables> tables_;  // [rank]
     std::vector<Dram> drams_;
     HugeVector<std::uint16_t> owners_;  // [frame] the object that used it last
     NodeCounters counters_;
 
     unsigned phase_ = 0;
     Part part_ = Part::counted;
-    std::uint64_t pending_ = 0;  // lines of runs_
     MemoryTraffic traffic_;
     std::vector<std::uint32_t> cleared_;                // frames, since the last flush
     std::vector<std::vector<std::uint64_t>> requests_;  // [core]

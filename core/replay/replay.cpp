@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 
+#include "core/replay/cache_groups.hpp"
 #include "core/replay/conflict_watch.hpp"
 #include "core/replay/memory_side.hpp"
 
@@ -14,6 +16,7 @@ namespace {
 
 constexpr std::uint16_t page_clearing = 0;  // the kernel's object
 constexpr std::uint32_t most_cores = 65535;
+constexpr std::uint64_t batch_lines = 1u << 13;  // through a hierarchy of caches at a time
 
 void require(bool holds, const std::string& message) {
     if (!holds) throw std::invalid_argument(message);
@@ -30,6 +33,11 @@ void check(const Program& program, const Placement& placement, const Hierarchy& 
                 "l2: needs a power of two of at least 64 sets, and 1 to 16 ways");
         require(h.l2_sets / 64 >= 1u << o.sampling.colour_bits(),
                 "sampling: more colours than the L2's index has");
+    }
+    if (h.caches != nullptr) {
+        require(h.l2_sets == 0, "l2: is in the hierarchy of caches already");
+        require(h.caches->fewest_sets() / 64 >= 1u << o.sampling.colour_bits(),
+                "sampling: more colours than the index of a cache has");
     }
     require(program.pages().size() * o.ranks < 1ull << 32, "ranks: more than 2^32 pages in all");
     if (h.slots == 0) return;
@@ -50,7 +58,8 @@ class Replay {
           options_(o),
           sampling_(o.sampling),
           pages_(program, placement, o.ranks, sampling_,
-                 h.l2_sets == 0 ? RankPages::Listed::covered : RankPages::Listed::coloured,
+                 h.l2_sets == 0 && h.caches == nullptr ? RankPages::Listed::covered
+                                                       : RankPages::Listed::coloured,
                  SlotPopulation(h.slots, std::min(o.map_bins, h.slots))),
           owners_(placement.frames(), sampling_),
           counters_(program.phases(), program.objects()),
@@ -60,8 +69,13 @@ class Replay {
         if (placement.shuffle_above() < 1 && h.slots != 0) {
             watch_.emplace(placement.shuffle_above(), sampling_.lines_in(h.slots));
         }
-        if (h.l2_sets == 0) return;
         const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
+        if (h.caches != nullptr) {
+            caches_.emplace(*h.caches, cores);
+            counters_.caches.resize(std::size_t{program.phases()} * cache_counters);
+            pushed_.resize(program.phases());
+        }
+        if (h.l2_sets == 0) return;
         l2_.emplace(h.l2_sets, h.l2_ways, (cores + h.l2_shared_by - 1) / h.l2_shared_by);
         for (std::uint32_t thread = 0; thread < threads; ++thread) {
             for (std::uint32_t rank = 0; rank < o.ranks; ++rank) {
@@ -82,6 +96,7 @@ class Replay {
             }
             if (watch_ && watch_->look(counters_)) shuffle();
         }
+        leave_phase();
         if (options_.scaled) scale();
         counters_.residency = pages_.peak();
         counters_.huge_pages = pages_.huge_pages();
@@ -103,11 +118,11 @@ class Replay {
             case OpKind::stream_store:
                 return move_lines(op);
             case OpKind::map_write:
-                return pages_.map_write(
-                    op.page, [this](std::uint32_t, std::uint32_t frame) { clear(frame); });
+                return map(op);
             case OpKind::unmap:
                 return pages_.unmap(op.page, op.lines);
             case OpKind::phase:
+                leave_phase();
                 phase_ = op.page;
                 return;
             case OpKind::touch:     // no data moves
@@ -124,7 +139,9 @@ class Replay {
             std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
         pages_.for_sampled(op.page, op.lines,
                            [&](std::span<const RankPage> pages, std::uint64_t lines) {
-                               if (!l2_) {
+                               if (caches_) {
+                                   to_caches(op, pages, lines, key);
+                               } else if (!l2_) {
                                    for (const RankPage& page : pages) {
                                        use(op, page, lines, key);
                                        memory_.access(phase_, op.object, page.frame, lines,
@@ -136,6 +153,56 @@ class Replay {
                                    through_l2(op, pages, lines, key);
                                }
                            });
+        // Of several groups the lines of each op, or the groups would take turns by batches.
+        if (caches_ && (caches_->size() > 1 || caches_->pending() >= batch_lines)) flush();
+    }
+
+    // All frames of the sampled colours share the caches' sets.
+    void to_caches(const Op& op, std::span<const RankPage> pages, std::uint64_t lines,
+                   std::size_t key) {
+        const AccessKind kind = op.kind() == OpKind::fetch        ? AccessKind::read
+                                : op.kind() == OpKind::write_back ? AccessKind::write_back
+                                                                  : AccessKind::stream_store;
+        for (const RankPage& page : pages) {
+            if (page.watched != 0) use(op, page, lines, key);
+            push(lines, page.frame, page.rank * program_.threads() + op.thread, kind);
+        }
+    }
+
+    void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
+        caches_->push(lines, frame, core, kind);
+        pushed_[phase_] += static_cast<unsigned>(std::popcount(lines));
+    }
+
+    // What waits goes through the caches, and what they ask for to memory.
+    void flush() {
+        caches_->flush(traffic_, [this](std::uint32_t, std::span<const MemoryAccess> traffic) {
+            for (std::size_t i = 0; i < traffic.size();) {
+                const auto frame = static_cast<std::uint32_t>(traffic[i].line() / lines_per_page);
+                const bool write = traffic[i].write();
+                std::uint64_t lines = 0;  // neighbours of one page are one access
+                for (; i < traffic.size() && traffic[i].line() / lines_per_page == frame &&
+                       traffic[i].write() == write;
+                     ++i) {
+                    const std::uint64_t line = 1ull << traffic[i].line() % lines_per_page;
+                    if ((lines & line) != 0) break;
+                    lines |= line;
+                }
+                if (!sampling_.covers(frame)) continue;
+                memory_.access(phase_, owners_.of(frame), frame, lines, write);
+            }
+        });
+        traffic_.clear();
+    }
+
+    // What the caches did since the last phase was left is that of the present one.
+    void leave_phase() {
+        if (!caches_) return;
+        flush();
+        const auto now = caches_->totals();
+        for (std::size_t i = 0; i < cache_counters; ++i)
+            counters_.caches[phase_ * cache_counters + i] += now[i] - before_[i];
+        before_ = now;
     }
 
     // A page of the sample is used.
@@ -205,19 +272,35 @@ class Replay {
         }
     }
 
+    // What used the frames before has its lines through the caches before they change hands, and
+    // the kernel's are its own.
+    void map(const Op& op) {
+        if (pages_.mapped(op.page)) return;
+        if (caches_) flush();
+        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
+            clear(frame, rank * program_.threads() + op.thread);
+        });
+        if (caches_) flush();
+    }
+
     // The kernel clears a page before it hands it out.
-    void clear(std::uint32_t frame) {
+    void clear(std::uint32_t frame, std::uint32_t core) {
         seen_[std::size_t{phase_} * counters_.objects + page_clearing] += lines_per_page;
-        if (!sampling_.covers(frame)) return;
-        simulated_[std::size_t{phase_} * counters_.objects + page_clearing] +=
-            static_cast<unsigned>(std::popcount(sampling_.lines(frame)));
-        owners_.set(frame, page_clearing);
-        memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), true);
+        const bool covered = sampling_.covers(frame);
+        const std::uint64_t lines = sampling_.lines(frame);
+        if (covered) {
+            simulated_[std::size_t{phase_} * counters_.objects + page_clearing] +=
+                static_cast<unsigned>(std::popcount(lines));
+            owners_.set(frame, page_clearing);
+        }
+        if (caches_ && lines != 0) push(lines, frame, core, AccessKind::stream_store);
+        if (!caches_ && covered) memory_.access(phase_, page_clearing, frame, lines, true);
     }
 
     // The pages are copied. (What the L2 caches hold of their old frames stays until it is
     // evicted.)
     void shuffle() {
+        if (caches_) flush();
         pages_.shuffle([this](std::uint32_t from, std::uint32_t to) {
             for (const std::uint32_t frame : {from, to}) {
                 const std::size_t key = std::size_t{phase_} * counters_.objects + page_clearing;
@@ -250,6 +333,12 @@ class Replay {
                     std::llround(static_cast<double>(values[i]) * factor));
             }
         };
+        for (unsigned phase = 0; phase < pushed_.size(); ++phase) {
+            const auto* of_phase = &seen_[std::size_t{phase} * counters_.objects];
+            const auto moved = std::accumulate(of_phase, of_phase + counters_.objects, 0ull);
+            multiply(&counters_.caches[std::size_t{phase} * cache_counters], cache_counters,
+                     ratio(moved, pushed_[phase]));
+        }
         for (std::size_t key = 0; key < seen_.size(); ++key) {
             multiply(&counters_.table[key * components], components,
                      ratio(seen_[key], simulated_[key]));
@@ -271,6 +360,10 @@ class Replay {
     MemorySide memory_;
     std::optional<LruBank> l2_;
     std::vector<std::uint16_t> l2_of_;  // [thread][rank]
+    std::optional<CacheGroups> caches_;
+    MemoryTraffic traffic_;  // of a flush
+    std::array<std::uint64_t, cache_counters> before_{};
+    std::vector<std::uint64_t> pushed_;  // [phase] lines that went into caches_
     unsigned phase_ = 0;
     std::optional<ConflictWatch> watch_;
     std::vector<std::uint64_t> seen_;       // [phase][object] lines moved by all ranks

@@ -1,9 +1,10 @@
 // Replays a program's ops on one placement: `ranks` copies, each with its own pages, in lockstep.
 //
 // Everything that depends on the placement happens here: pages get and lose frames, the L2 caches
-// (unless the program was compiled for large pages, with L2 applied) and the memory-side cache are
-// run, and each line is counted by phase and object. One thread; results depend on the arguments
-// alone, so replays of different placements run in parallel.
+// (unless the program was compiled for large pages, with L2 applied), an L3 and snoop filter where
+// there are any, and the memory-side cache are run, and each line is counted by phase and object.
+// One thread; results depend on the arguments alone, so replays of different placements run in
+// parallel.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 
 #include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
+#include "core/machine/cache_hierarchy.hpp"
 #include "core/replay/counters.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/sampling.hpp"
@@ -20,11 +22,14 @@ namespace pagelens {
 
 // The levels below what the program was compiled for.
 struct Hierarchy {
-    std::uint32_t l2_sets = 0;       // a power of two, at least 64; 0: already applied
+    std::uint32_t l2_sets = 0;       // a power of two, at least 64; 0: already applied, or below
     std::uint32_t l2_ways = 0;       // at most 16
     std::uint32_t l2_shared_by = 1;  // neighbouring cores
     std::uint32_t slots = 0;         // of the memory-side cache, a power of two; 0: it has none
     std::uint32_t ways = 1;          // of the memory-side cache, a power of two, at most 16
+    // L2, L3 and snoop filter of a group of cores, as they are in the beginning; it outlives the
+    // replay. Instead of l2_sets: cores that share an L3 are slower to replay.
+    const CacheHierarchy* caches = nullptr;
 };
 
 struct ReplayOptions {

@@ -18,7 +18,7 @@ from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.node_replay import NodePrograms
-from pagelens.replay import SAMPLED_LINES, sampled_slots
+from pagelens.replay import sampled_lines, sampled_slots
 from pagelens.translation import Translations
 from pagelens.units import format_binary_size, format_size
 
@@ -82,7 +82,7 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled, SAMPLED_LINES, attributed],
+            "sampling": [sampled, sampled_lines(machine), attributed],
         }
     )
     tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)

@@ -7,7 +7,8 @@ with random replacement (docs/decisions/ideal-twin.md). Capacity is what this id
 compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
 dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
 1612-1630). A third mechanism is that dirty victims cost at all. Page walks, and a core frequency other than
-the median node's, are mechanisms where the machine file states them.
+the median node's, are mechanisms where the machine file states them. Where cores share an L3 or a snoop
+filter, these and L2's conflicts are taken away by replays of machines that are ideal there, on a few nodes.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ from pagelens.frames import Node, Policy
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
 from pagelens.mechanisms import CAPACITY, CONFLICTS, FREQUENCY, PAGE_WALKS, TWO_WAY, WRITE_BACKS, subsets
 from pagelens.replay import COUNTERS, by_phase, replay
+from pagelens.replay import mechanisms as before_memory_side
 
 Columns = dict[str, Any]
 Counts = Mapping[str, NDArray[np.float64]]
@@ -51,40 +53,75 @@ TWIN_COLUMNS = {
 
 def rows(setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
     """Rows of one policy on one node."""
-    machine = policy.machine(setup.machine)
-    program = setup.workload.compile(machine, policy.page_bits, policy.offset_bytes)
-    counters = replay(
-        program,
-        machine,
-        policy.place(machine, state),
-        policy.page_bits,
-        ranks=setup.ranks,
-        seed=setup.seed,
-        node=state.node,
-        ideal=True,
-        sampled=setup.sampled,
-        cancel=cancel,
-    )
+    run = _Run(setup, policy, state, cancel)
+    counters = run.replay(())
+    counts = run.counts(counters)
     key = {"node": state.node, "policy": policy.name}
     of_phase = key | {"phase": list(setup.workload.phases)}
-    factor = machine.cores.frequency_factor(setup.seed, state.node)
-    counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
-    counts["instructions"] = setup.instructions(program)
-    counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
-    wanted = counters.huge_pages + counters.small_fallbacks
-    counts |= setup.translations.counts(policy, counters.small_fallbacks / max(1, wanted), cancel)
     return Tables(
-        placements=_placements(machine, setup.cores_used, of_phase, counts, counters, factor),
-        counterfactuals=_counterfactuals(
-            of_phase, counterfactuals(machine, counts, setup.cores_used, factor)
-        ),
+        placements=_placements(run.machine, setup.cores_used, of_phase, counts, counters, run.factor),
+        counterfactuals=_counterfactuals(of_phase, run.counterfactuals(counts)),
         objects=_objects(setup, key, counters),
         collisions=_collisions(setup, key, counters),
-        slots=_slots(key, counters, machine),
+        slots=_slots(key, counters, run.machine),
     )
+
+
+class _Run:
+    """A policy on a node, and what all replays of it have in common."""
+
+    def __init__(self, setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> None:
+        self.setup, self.policy, self.state, self.cancel = setup, policy, state, cancel
+        self.machine = policy.machine(setup.machine)
+        self.program = setup.workload.compile(self.machine, policy.page_bits, policy.offset_bytes)
+        self.factor = self.machine.cores.frequency_factor(setup.seed, state.node)
+
+    def replay(self, without: tuple[str, ...]) -> _core.Counters:
+        """Without some mechanisms of the caches before the memory-side one."""
+        return replay(
+            self.program,
+            self.machine,
+            self.policy.place(self.machine, self.state),
+            self.policy.page_bits,
+            ranks=self.setup.ranks,
+            seed=self.setup.seed,
+            node=self.state.node,
+            ideal=True,
+            sampled=self.setup.sampled,
+            without=without,
+            cancel=self.cancel,
+        )
+
+    def counts(self, counters: _core.Counters) -> Counts:
+        """The time model's columns, and all others of a placement."""
+        counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
+        counts["instructions"] = self.setup.instructions(self.program)
+        counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
+        wanted = counters.huge_pages + counters.small_fallbacks
+        small = counters.small_fallbacks / max(1, wanted)
+        return {**counts, **self.setup.translations.counts(self.policy, small, self.cancel)}
+
+    def counterfactuals(self, counts: Counts) -> dict[str, NDArray[np.float64]]:
+        """By what is removed; nothing where that takes replays and the node is not one of the few."""
+        players = before_memory_side(self.machine)
+        if players and self.state.node >= self.setup.attributed:
+            return {}
+        found = {}
+        for removed in subsets(players):
+            of_caches = counts if not removed else self.counts(self.replay(removed))
+            for name, seconds in counterfactuals(
+                self.machine, of_caches, self.setup.cores_used, self.factor
+            ).items():
+                if name != TWO_WAY:
+                    found[SEPARATOR.join(filter(None, (*removed, name)))] = seconds
+                elif not removed:
+                    found[TWO_WAY] = seconds
+        return found
 
 
 def _counterfactuals(of_phase: Columns, found: Mapping[str, NDArray[np.float64]]) -> pl.DataFrame:
+    if not found:
+        return COUNTERFACTUALS.to_frame()
     phases = of_phase["phase"]
     without = [removed for removed in found for _ in phases]
     times = np.concatenate(list(found.values()))

@@ -33,7 +33,7 @@ from pagelens.explain.model import (
 from pagelens.machine import memory_of_job
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.mechanisms import MECHANISMS, TWO_WAY
-from pagelens.replay import SAMPLED_LINES, left_out
+from pagelens.replay import left_out, sampled_lines
 from pagelens.units import format_share
 
 Floats = NDArray[np.float64]
@@ -106,7 +106,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
 
 def _sampled_lines(ensemble: Ensemble) -> str:
     if ensemble.machine.memory_side_cache is not None:
-        return f"{SAMPLED_LINES} of {FRAME_BYTES // LINE_BYTES}"
+        return f"{sampled_lines(ensemble.machine)} of {FRAME_BYTES // LINE_BYTES}"
     share = float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
     return "all" if share == 1 else f"{format_share(share)} of the run's, in stretches"
 

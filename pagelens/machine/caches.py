@@ -109,11 +109,14 @@ class Levels:
     and of a stretch what the stretch itself writes.
     ideal: of "l1", "l2", "l3" those that are fully associative and replace as they do otherwise, LRU where
     that is a tree (docs/decisions/ideal-twin.md), and "snoop_filter" where it is to be unlimited.
+    ideal_share: of its lines that such a fully associative cache has, one in a power of two: that of the
+    lines which it is fed, where that is a sample.
     """
 
     simulate_l1: bool
     ideal: frozenset[str] = frozenset()
     writes_at_once: bool = False
+    ideal_share: float = 1.0
 
     def __post_init__(self) -> None:
         if unknown := self.ideal - _TWINS:
@@ -144,8 +147,8 @@ def build_caches(
 
     def geometry(name: str, sets: int, ways: int, replacement: str = "lru") -> _core.CacheGeometry:
         if name in levels.ideal:
-            whole = "lru" if replacement == "tree_plru" else replacement
-            return _core.CacheGeometry(sets, ways, _core.Replacement[whole], True)
+            whole = _core.Replacement["lru" if replacement == "tree_plru" else replacement]
+            return _core.CacheGeometry(max(1, int(sets * levels.ideal_share)), ways, whole, True)
         return _core.CacheGeometry(sets, ways, _core.Replacement[replacement], False)
 
     filter_ = shared = None

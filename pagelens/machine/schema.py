@@ -204,10 +204,13 @@ class Machine(Table):
         return (self.l1, self.l2)
 
     def caches_below(self, page_bits: int) -> tuple[PrivateCache, ...]:
-        """The leading private caches whose index lies below the page shift: run once per program."""
+        """The leading private caches whose index lies below the page shift: run once per program.
+
+        Not an L2 before an L3, which gets the clean lines, too, that L2 evicts.
+        """
         below: list[PrivateCache] = []
         for cache in self.private_caches:
-            if cache.highest_index_bit >= page_bits:
+            if cache.highest_index_bit >= page_bits or (cache is self.l2 and self.l3 is not None):
                 break
             below.append(cache)
         return tuple(below)

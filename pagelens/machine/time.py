@@ -45,9 +45,10 @@ def cache_mode_times(
     """Times of a machine whose fast memory caches DDR.
 
     Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes, and
-    stlb_hits, walks, walker_loads. `cores_used` cores (ranks x threads, at most the machine's) issue
-    instructions and wait for lines and translations; their frequency is the machine's times
-    `frequency_factor`, one of all rows or one a row (`Cores.frequency_factor`).
+    stlb_hits, walks, walker_loads; l3_hits and core_forwards where the caches were run with their L3.
+    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
+    translations; their frequency is the machine's times `frequency_factor`, one of all rows or one a row
+    (`Cores.frequency_factor`).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -59,6 +60,8 @@ def cache_mode_times(
     waiting = waiting + read_misses * machine.memory_side_cache.miss_latency.value
     walking = _walk_time(machine, counts)
     waiting = waiting + walking + _second_level_time(machine, counts)
+    if "l3_hits" in counts:
+        waiting = waiting + _l3_time(machine, counts)
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
     ddr_bytes = LINE_BYTES * (ddr_reads + ddr_writes)
     hits = accesses - fills
@@ -134,8 +137,7 @@ def _beyond_caches(
     issue = _issue_time(machine, counts, cores_used) / frequency_factor
     walking = _walk_time(machine, counts)
     waiting = waiting + walking + _second_level_time(machine, counts)
-    if machine.l3 is not None:
-        waiting += (_column(counts, "l3_hits") + _column(counts, "core_forwards")) * machine.l3.latency.value
+    waiting = waiting + _l3_time(machine, counts)
     resources = {
         "issue": issue,
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
@@ -164,6 +166,14 @@ def _second_level_time(machine: Machine, counts: Columns) -> Floats:
         return np.zeros_like(_column(counts, "instructions"))
     cycles = _column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
     return np.asarray(cycles / machine.cores.frequency.value, dtype=np.float64)
+
+
+def _l3_time(machine: Machine, counts: Columns) -> Floats:
+    """Seconds that cores wait for lines of L3 or of another core, together."""
+    if machine.l3 is None:
+        return np.zeros_like(_column(counts, "instructions"))
+    lines = _column(counts, "l3_hits") + _column(counts, "core_forwards")
+    return np.asarray(lines * machine.l3.latency.value)
 
 
 def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Floats]:

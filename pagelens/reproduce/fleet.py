@@ -72,7 +72,8 @@ def run_phases(
         program,
         machine,
         placement,
-        HUGE_PAGE_BITS,  # private caches are past, whatever pages the placement has
+        HUGE_PAGE_BITS,
+        past_caches=True,
         ranks=1,
         seed=work.seed,
         node=node,

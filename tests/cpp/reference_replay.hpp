@@ -9,6 +9,7 @@
 
 #include "core/replay/replay.hpp"
 #include "tests/cpp/reference_caches.hpp"
+#include "tests/cpp/reference_hierarchy.hpp"
 
 namespace pagelens::reference {
 
@@ -59,8 +60,10 @@ class ListedProgram : public Program {
 
 class SlowReplay {
   public:
-    SlowReplay(const ListedProgram& program, const Placement& placement, const Hierarchy& h,
-               std::uint32_t ranks)
+    // `caches`: of one group of cores with an L3, instead of the L2s of `h`.
+    SlowReplay(const ListedProgram& program, const Placement& placement,
+               const pagelens::Hierarchy& h, std::uint32_t ranks,
+               const HierarchyModel* caches = nullptr)
         : program_(program),
           h_(h),
           ranks_(ranks),
@@ -68,6 +71,10 @@ class SlowReplay {
           counters_(program.phases(), program.objects()),
           main_(std::uint64_t{h.slots} / h.ways * 64, h.ways),
           two_way_(std::uint64_t{h.slots} / 2 * 64, 2) {
+        for (std::uint32_t core = 0; caches != nullptr && core < ranks * program.threads();
+             core += caches->cores)
+            groups_.emplace_back(*caches);
+        counters_.caches.resize(groups_.empty() ? 0 : program.phases() * cache_counters);
         if (h.l2_sets != 0) l2_.resize(ranks * program.threads(), LruCache(h.l2_sets, h.l2_ways));
         for (const Op& op : program.ops()) step(op);
     }
@@ -80,7 +87,13 @@ class SlowReplay {
             if (op.kind() == OpKind::map_write && !frames_.contains({op.page, rank})) {
                 const std::uint64_t frame = source_->alloc({rank, small_order})->raw();
                 frames_[{op.page, rank}] = frame;
-                for (std::uint64_t line = 0; line < 64; ++line) memory(0, frame * 64 + line, true);
+                for (std::uint64_t line = 0; line < 64; ++line) {
+                    owner_[frame] = 0;
+                    if (groups_.empty())
+                        memory(0, frame * 64 + line, true);
+                    else
+                        through(op, rank, frame * 64 + line, AccessKind::stream_store);
+                }
             }
         }
         if (op.kind() == OpKind::unmap) {
@@ -98,6 +111,12 @@ class SlowReplay {
             op.kind() != OpKind::stream_store) {
             return;
         }
+        // Where groups of cores have caches of their own, one may still hold lines of a frame that
+        // another one was given since: they are its new owner's.
+        for (std::uint32_t rank = 0; rank < ranks_ && !groups_.empty() && op.lines != 0; ++rank) {
+            const auto found = frames_.find({op.page, rank});
+            if (found != frames_.end()) owner_[found->second] = op.object;
+        }
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             for (std::uint64_t line = 0; line < 64; ++line) {
                 const auto found = frames_.find({op.page, rank});
@@ -109,7 +128,13 @@ class SlowReplay {
 
     void access(const Op& op, std::uint32_t rank, std::uint64_t line) {
         const bool write = op.kind() != OpKind::fetch;
-        owner_[line / 64] = op.object;
+        if (groups_.empty()) owner_[line / 64] = op.object;
+        if (!groups_.empty()) {
+            return through(op, rank, line,
+                           op.kind() == OpKind::fetch        ? AccessKind::read
+                           : op.kind() == OpKind::write_back ? AccessKind::write_back
+                                                             : AccessKind::stream_store);
+        }
         if (h_.l2_sets == 0) return memory(op.object, line, write);
         LruCache& l2 = l2_[(rank * program_.threads() + op.thread) / h_.l2_shared_by];
         if (op.kind() == OpKind::stream_store) {
@@ -132,8 +157,21 @@ class SlowReplay {
         }
     }
 
+    void through(const Op& op, std::uint32_t rank, std::uint64_t line, AccessKind kind) {
+        const std::uint32_t core = rank * program_.threads() + op.thread;
+        const auto of_group = static_cast<std::uint32_t>(groups_.front().counts.size()) /
+                              static_cast<std::uint32_t>(cache_counters);
+        Hierarchy& caches = groups_[core / of_group];
+        const std::vector<std::uint64_t> before = caches.counts;
+        caches.access(line, core % of_group, kind);
+        for (std::size_t i = 0; i < before.size(); ++i)
+            counters_.caches[phase_ * cache_counters + i % cache_counters] +=
+                caches.counts[i] - before[i];
+        for (const MemoryAccess& access : std::exchange(caches.traffic, {}))
+            memory(owner_[access.line() / 64], access.line(), access.write());
+    }
+
     void memory(std::uint16_t object, std::uint64_t line, bool write) {
-        if (object == 0 && write) owner_[line / 64] = 0;
         add(object, write ? Component::msc_writes : Component::msc_reads);
         const Outcome outcome = main_.access(line, write);
         if (!outcome.hit) {
@@ -159,7 +197,8 @@ class SlowReplay {
     }
 
     const ListedProgram& program_;
-    Hierarchy h_;
+    pagelens::Hierarchy h_;
+    std::vector<Hierarchy> groups_;
     std::uint32_t ranks_;
     std::unique_ptr<FrameSource> source_;
     Counters counters_;

@@ -87,6 +87,22 @@ std::unique_ptr<Placement> aged_node(std::uint64_t seed) {
     return place_by_kernel(node, small_order);
 }
 
+// L2s of 128 sets, an L3 and a snoop filter in three slices, of four cores.
+HierarchyModel with_l3(std::uint64_t seed) {
+    HierarchyModel model;
+    model.cores = 4;
+    model.l2 = {{128, 4}, 1 + static_cast<std::uint32_t>(seed % 2)};
+    model.l3 = HierarchyModel::Shared{
+        {128, 8},
+        std::array{Inclusion::inclusive, Inclusion::exclusive, Inclusion::victim}[seed % 3]};
+    if (seed % 4 != 0) model.snoop_filter = CacheGeometry{128, 3};
+    HashForm slices;
+    slices.levels.push_back({{}, {}, HashForm::Modulo{13, 3}});
+    slices.group_values = 3;
+    if (seed % 2 == 0) model.slices = AddressHash(slices);
+    return model;
+}
+
 }  // namespace
 
 TEST_CASE("replay equals the line-by-line reference") {
@@ -162,6 +178,60 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
                 for (std::size_t i = 0; i < components; ++i) sums[i] += part[i];
             }
             CHECK(sums == whole);
+        }
+    }
+}
+
+TEST_CASE("caches that share an L3: replay equals the line-by-line reference") {
+    for (const std::uint32_t seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
+        CAPTURE(seed);
+        const HierarchyModel model = with_l3(seed);
+        const CacheHierarchy caches(model);
+        Hierarchy machine{0, 0, 1, 1024, seed % 2 == 0 ? 1u : 2u, &caches};
+        const std::uint32_t ranks = 1 + seed % 3 * 2;
+        const ListedProgram program = some_program(seed, 200, 2, 1500);
+        const auto placement = aged_node(seed);
+        const Counters fast = replay(program, *placement, machine, unscaled(ranks), run_on);
+        const Counters slow = SlowReplay(program, *placement, machine, ranks, &model).counters();
+        CHECK(fast.table == slow.table);
+        CHECK(fast.collisions == slow.collisions);
+        CHECK(fast.caches == slow.caches);
+    }
+}
+
+TEST_CASE("caches that share an L3: the classes of a sampling add up, counter by counter") {
+    const std::uint32_t modulus = 16;
+    for (const std::uint32_t seed : {1u, 2u, 3u, 4u}) {
+        CAPTURE(seed);
+        const CacheHierarchy caches(with_l3(seed));
+        const Hierarchy machine{0, 0, 1, 1024, 1, &caches};
+        const ListedProgram program = some_program(seed, 300, 2, 2500);
+        const auto placement = aged_node(seed);
+        ReplayOptions options = unscaled(3);  // six cores: more than a group
+        const Counters all = replay(program, *placement, machine, options, run_on);
+        std::vector<std::uint64_t> table(all.table.size()), of_caches(all.caches.size());
+        for (std::uint32_t chosen = 0; chosen < modulus; ++chosen) {
+            options.sampling = Sampling::residue(1, modulus, chosen, ~0ull);
+            const Counters part = replay(program, *placement, machine, options, run_on);
+            for (std::size_t i = 0; i < table.size(); ++i) table[i] += part.table[i];
+            // The caches are run for all frames of a colour, whichever of its slots are watched.
+            if (chosen < 2)
+                for (std::size_t i = 0; i < of_caches.size(); ++i) of_caches[i] += part.caches[i];
+        }
+        CHECK(table == all.table);
+        CHECK(of_caches == all.caches);
+        options.sampling = Sampling::draw(seed, 1, 1, 4, 16);
+        options.scaled = true;
+        const Counters scaled = replay(program, *placement, machine, options, run_on);
+        for (const CacheCounter counter : {CacheCounter::l2_misses, CacheCounter::dram_reads}) {
+            const auto total = [counter](const Counters& counted) {
+                double sum = 0;
+                for (std::size_t i = static_cast<std::size_t>(counter); i < counted.caches.size();
+                     i += cache_counters)
+                    sum += static_cast<double>(counted.caches[i]);
+                return sum;
+            };
+            CHECK(total(scaled) == doctest::Approx(total(all)).epsilon(0.1));
         }
     }
 }

@@ -64,6 +64,16 @@ CASES = (
          "volatile char* a = reserve(128 * MIB); touch(a, 128 * MIB);",
          "for (int i = 0; i < 30; ++i) for (long page = 0; page < 128; ++page)"
          " for (int line = 0; line < 64; ++line) a[page * MIB + line * 64];"),
+    # Before a memory-side cache some sets are simulated, so both use many. 20 lines for half of L2's sets of
+    # 16 ways; every second page of 32 MiB, 256 lines for half of L3's sets of 16 x 11 ways.
+    Case("L2 conflicts", "optane-memory-mode", "contiguous",
+         "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
+         "for (int i = 0; i < 300; ++i) for (long n = 0; n < 20; ++n)"
+         " for (long at = 0; at < MIB / 32; at += 64) a[(n << 16) + at];"),
+    Case("L3 conflicts", "optane-memory-mode", "contiguous",
+         "volatile char* a = reserve(32 * MIB); touch(a, 32 * MIB);",
+         "for (int i = 0; i < 6; ++i) for (long page = 0; page < 8192; page += 2)"
+         " for (int line = 0; line < 64; ++line) a[page * 4096 + line * 64];"),
     # 68 x 7 lines for each of 128 sets of 38 x 12 entries. Two cores' lines fit their L2, 14 for a set of 16
     # ways; those of one do not fit its L1.
     Case("snoop filter", "cori-knl-flat", "2m", "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",

@@ -13,9 +13,11 @@ from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, age_node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay import COUNTERS, SAMPLED_SLOTS, by_phase, hierarchy, replay, sampled_slots
+from pagelens.node_replay import Parts, node_model, replay_node
+from pagelens.replay import COUNTERS, SAMPLED_SLOTS, by_phase, mechanisms, replay, sampled_slots
 
 KNL = load_machine("cori-knl-cache")
+RANKS = 40  # on a Xeon Max
 SMALL = 10**8  # bytes: a job whose replay takes a moment
 
 
@@ -106,7 +108,55 @@ def test_large_pages_apply_the_l2_when_compiling() -> None:
     no_cache = by_phase(run(workload, state, "aged", 68, machine=flat))
     assert no_cache["msc_misses"].sum() == 0
     assert no_cache["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
-    assert isinstance(hierarchy(flat, 12), _core.Hierarchy)
+
+
+@pytest.mark.parametrize("policy", ["contiguous", "random", "2m"])
+def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies that are twice an L2, and together somewhat less than all L2s and L3."""
+    monkeypatch.setattr("pagelens.replay._LINES_BEFORE_L3", 16)  # of few lines a sample
+    machine = load_machine("xeon-max-cache")
+    assert mechanisms(machine) == ("L2 conflicts", "L3 conflicts", "snoop filter")
+    workload, state = declared("stream-triad", 4_200_000, 1), age_node(machine, 1, 0)
+    placement = policies[policy].place(machine, state)
+    parts = Parts(workload.lines_in_order(machine), [])
+    whole = replay_node(parts, placement, node_model(machine, rows=()), ranks=RANKS).counts
+    sampled = by_phase(run(workload, state, policy, RANKS, machine))
+    for name, of_whole in (
+        ("l3_hits", "l3_hits"), ("l2_misses", "l2_misses"), ("msc_reads", "dram_reads"),
+        ("msc_writes", "dram_writes"),
+    ):  # fmt: skip
+        assert sampled[name].sum() == pytest.approx(whole[of_whole].sum(), rel=0.04), name
+    assert whole["l3_hits"].sum() > 0.2 * whole["l2_misses"].sum()
+
+
+def test_the_twins_of_an_l3_have_the_sampled_share_of_its_lines() -> None:
+    """Fully associative they keep copies that fit L2s and L3 together, and nothing of larger ones."""
+    machine = load_machine("xeon-max-cache")
+    state = age_node(machine, 1, 0)
+
+    def loop(size: int, without: tuple[str, ...]) -> dict[str, int]:
+        workload = declared("stream-triad", size, 1)
+        placement = policies["random"].place(machine, state)
+        counters = replay(
+            workload.compile(machine, 12),
+            machine,
+            placement,
+            12,
+            ranks=RANKS,
+            seed=1,
+            node=0,
+            without=without,
+        )
+        return {name: int(counts[-1]) for name, counts in by_phase(counters).items()}
+
+    ideal = loop(4_200_000, mechanisms(machine))
+    assert ideal["msc_reads"] < 0.02 * ideal["l2_accesses"]
+    assert loop(4_200_000, ())["msc_reads"] > 2 * ideal["msc_reads"]
+    assert ideal["sf_evictions"] == 0
+    larger = loop(12_600_000, mechanisms(machine))
+    assert larger["l3_hits"] < 0.02 * larger["l2_misses"]
 
 
 def test_the_ideal_twin_has_no_conflicts_and_is_the_same_for_every_policy() -> None:
