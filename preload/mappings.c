@@ -2,9 +2,6 @@
  * A mapping of which a part is bound is two to the kernel, and mremap takes no two: for the time of
  * that call the border is taken away. That joins them again only if they had a page before they
  * were parted, so one page is given to each new mapping that has a border.
- *
- * Notes are an array by address: a process has at most 65,530 mappings (vm.max_map_count), and few
- * are planned.
  */
 #define _GNU_SOURCE
 #include "preload/mappings.h"
@@ -15,21 +12,14 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
+#include "preload/mapping_notes.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/planned.h"
 #include "preload/system.h"
 
-enum { PAGE = 4096, MOST = 1 << 16 };
+enum { PAGE = 4096 };
 
-struct mapping {
-    uintptr_t start, end;
-    uintptr_t fast_end; /* its pages up to here are to be fast */
-    uint32_t object;
-};
-static struct mapping* table; /* by address */
-static size_t count;
-static uintptr_t lowest = UINTPTR_MAX, highest; /* of all that ever were; atomic */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
@@ -40,62 +30,10 @@ static void unlock(void) {
     if (!forking) pthread_mutex_unlock(&mutex);
 }
 
-bool mappings_open(void) {
-    void* at = map_memory(NULL, MOST * sizeof *table, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-    if (at == MAP_FAILED) return false;
-    table = at;
-    return true;
-}
+bool mappings_open(void) { return notes_open(); }
 
 bool mappings_may_be(const void* start, size_t bytes) {
-    const uintptr_t from = (uintptr_t)start;
-    return from < __atomic_load_n(&highest, __ATOMIC_RELAXED) &&
-           from + bytes > __atomic_load_n(&lowest, __ATOMIC_RELAXED);
-}
-
-/* The index of the first that ends behind an address. */
-static size_t behind(uintptr_t address) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (table[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool insert(const struct mapping* mapping) {
-    if (count == MOST) return false;
-    const size_t at = behind(mapping->start);
-    memmove(&table[at + 1], &table[at], (count - at) * sizeof *table);
-    table[at] = *mapping;
-    count++;
-    if (mapping->start < lowest) __atomic_store_n(&lowest, mapping->start, __ATOMIC_RELAXED);
-    if (mapping->end > highest) __atomic_store_n(&highest, mapping->end, __ATOMIC_RELAXED);
-    return true;
-}
-
-static void take_out(size_t index) {
-    count--;
-    memmove(&table[index], &table[index + 1], (count - index) * sizeof *table);
-}
-
-/* What of a mapping lies in an interval; empty: start and end are the same. */
-static struct mapping part_of(const struct mapping* mapping, uintptr_t start, uintptr_t end) {
-    struct mapping part = *mapping;
-    if (part.start < start) part.start = start;
-    if (part.end > end) part.end = end;
-    if (part.end < part.start) part.end = part.start;
-    if (part.fast_end > part.end) part.fast_end = part.end;
-    if (part.fast_end < part.start) part.fast_end = part.start;
-    return part;
-}
-
-static size_t fast_bytes(const struct mapping* mapping) {
-    return mapping->fast_end - mapping->start;
+    return notes_near((uintptr_t)start, (uintptr_t)start + bytes);
 }
 
 static struct planned_block block_of(const struct mapping* mapping) {
@@ -107,22 +45,18 @@ static struct planned_block block_of(const struct mapping* mapping) {
 static void end(const struct mapping* mapping) {
     const struct planned_block block = block_of(mapping);
     tally_gone(&block);
-    budget_give(fast_bytes(mapping));
+    budget_give(mapping_fast_bytes(mapping));
 }
 
-/* Takes the mapping at an index apart: `middle` leaves the table, what lies beside it stays. */
 static void cut_out(size_t index, const struct mapping* middle) {
-    const struct mapping whole = table[index];
-    const struct mapping before = part_of(&whole, whole.start, middle->start),
-                         after = part_of(&whole, middle->end, whole.end);
-    take_out(index);
-    if (before.end > before.start) insert(&before);
-    if (after.end > after.start && !insert(&after)) end(&after); /* it is followed no further */
+    const struct mapping lost = notes_cut_out(index, middle);
+    if (lost.end > lost.start) end(&lost); /* it is followed no further */
 }
 
 static void cut(uintptr_t start, uintptr_t stop) {
-    for (size_t i = behind(start); i < count && table[i].start < stop; i = behind(start)) {
-        const struct mapping gone = part_of(&table[i], start, stop);
+    for (size_t i = notes_behind(start); i < notes_count && notes[i].start < stop;
+         i = notes_behind(start)) {
+        const struct mapping gone = mapping_part(&notes[i], start, stop);
         end(&gone);
         cut_out(i, &gone);
     }
@@ -136,14 +70,14 @@ static bool has_border(const struct mapping* mapping) {
  * may not be room for a huge one. */
 static void touch_first(const struct mapping* mapping) {
     if (!populate((void*)mapping->start, PAGE, PAGE)) return;
-    if (fast_bytes(mapping) < MIB(4))
+    if (mapping_fast_bytes(mapping) < MIB(4))
         madvise((void*)(mapping->start + PAGE), mapping->end - mapping->start - PAGE,
                 MADV_DONTNEED);
 }
 
 static bool bind_fast(const struct mapping* mapping, bool move) {
-    if (fast_bytes(mapping) == 0 ||
-        nodes_prefer(mapping->start, fast_bytes(mapping), plan_header()->fast, move))
+    if (mapping_fast_bytes(mapping) == 0 ||
+        nodes_prefer(mapping->start, mapping_fast_bytes(mapping), plan_header()->fast, move))
         return true;
     say_once("mappings cannot be put on the fast node (%s)", strerror(errno));
     return false;
@@ -175,7 +109,7 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     bind_new(&mapping);
     lock();
     cut(at, at + bytes); /* what the program has given back without our knowing */
-    const bool entered = insert(&mapping);
+    const bool entered = notes_insert(&mapping);
     unlock();
     if (!entered) {
         budget_give(got);
@@ -194,25 +128,19 @@ void mappings_going(const void* start, size_t bytes) {
 
 void mappings_gone(void) { unlock(); }
 
-/* The one that holds all of an interval; `count`: none does. */
-static size_t holder(uintptr_t start, uintptr_t stop) {
-    const size_t at = behind(start);
-    return at < count && table[at].start <= start && table[at].end >= stop ? at : count;
-}
-
 /* With its pages where they are, `from` is now at `start` and has `bytes`: its share again. */
 static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
-    const size_t had = from->end - from->start, kept = fast_bytes(from);
+    const size_t had = from->end - from->start, kept = mapping_fast_bytes(from);
     struct mapping now = {start, start + bytes, start + (kept < bytes ? kept : bytes),
                           from->object};
-    budget_give(kept - fast_bytes(&now));
-    const size_t wanted = planned_fast_part(now.object, bytes), has = fast_bytes(&now);
+    budget_give(kept - mapping_fast_bytes(&now));
+    const size_t wanted = planned_fast_part(now.object, bytes), has = mapping_fast_bytes(&now);
     if (bytes > had && wanted > has) now.fast_end += planned_room(now.object, wanted - has);
     bind_fast(&now, now.fast_end - now.start > kept);
     unbind_rest(&now);
     cut(now.start, now.end);
-    if (!insert(&now)) {
-        budget_give(fast_bytes(&now));
+    if (!notes_insert(&now)) {
+        budget_give(mapping_fast_bytes(&now));
         return;
     }
     if (bytes > had)
@@ -226,20 +154,20 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
     const uintptr_t start = (uintptr_t)old, stop = start + round_up(old_size, PAGE);
     lock();
     if (flags & MREMAP_FIXED) cut((uintptr_t)wanted, (uintptr_t)wanted + round_up(size, PAGE));
-    const size_t at = holder(start, stop);
-    const bool known =
-        at < count && old_size > 0 && (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && size > 0;
-    const struct mapping whole = known ? table[at] : (struct mapping){0};
+    const size_t at = notes_holder(start, stop);
+    const bool known = at < notes_count && old_size > 0 &&
+                       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && size > 0;
+    const struct mapping whole = known ? notes[at] : (struct mapping){0};
     if (known && has_border(&whole)) nodes_as_usual(whole.start, whole.end - whole.start, false);
     void* now = remap(old, old_size, size, flags, wanted);
     const int why = errno;
     if (now == MAP_FAILED) {
         if (known && has_border(&whole)) bind_fast(&whole, false);
     } else if (known) {
-        const struct mapping part = part_of(&whole, start, stop);
+        const struct mapping part = mapping_part(&whole, start, stop);
         cut_out(at, &part);
-        const struct mapping before = part_of(&whole, whole.start, start);
-        const struct mapping after = part_of(&whole, stop, whole.end);
+        const struct mapping before = mapping_part(&whole, whole.start, start);
+        const struct mapping after = mapping_part(&whole, stop, whole.end);
         if (has_border(&whole) && before.end > before.start) bind_fast(&before, false);
         if (has_border(&whole) && after.end > after.start) bind_fast(&after, false);
         settle(&part, (uintptr_t)now, round_up(size, PAGE));
@@ -253,8 +181,8 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
 
 void mappings_each(void (*say)(const struct planned_block* block)) {
     lock();
-    for (size_t i = 0; i < count; i++) {
-        const struct planned_block block = block_of(&table[i]);
+    for (size_t i = 0; i < notes_count; i++) {
+        const struct planned_block block = block_of(&notes[i]);
         say(&block);
     }
     unlock();
@@ -262,10 +190,10 @@ void mappings_each(void (*say)(const struct planned_block* block)) {
 
 void mappings_each_border(border_function* show) {
     lock();
-    for (size_t i = 0; i < count; i++) {
-        size_t fast = fast_bytes(&table[i]);
-        show(table[i].object, table[i].start, table[i].end - table[i].start, &fast);
-        table[i].fast_end = table[i].start + fast;
+    for (size_t i = 0; i < notes_count; i++) {
+        size_t fast = mapping_fast_bytes(&notes[i]);
+        show(notes[i].object, notes[i].start, notes[i].end - notes[i].start, &fast);
+        notes[i].fast_end = notes[i].start + fast;
     }
     unlock();
 }

@@ -27,14 +27,14 @@ from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
-from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, place
+from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, movable, place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
 from pagelens.place.moves import moving_optimum
 from pagelens.place.optimum import SECONDS, optimum
-from pagelens.place.phases import find_phases
+from pagelens.place.phases import find_phases, marked_phases
 from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
@@ -525,6 +525,37 @@ def test_objects_move_where_a_phase_pays_for_the_copy() -> None:
         assert found.seconds == pytest.approx(of_lines + copies)
         if moves:  # five borders, two arrays of 8 MiB, as far as fast memory is used
             assert 5 * MIB < found.copied_bytes <= 5 * 2 * 8 * MIB
+
+
+def test_between_marked_regions_only_what_may_move_does() -> None:
+    known = two_phases(3, 1e8)
+    cost, regions = Cost.of(known), marked_phases(known)
+    assert list(regions.names) == ["one", "two"]
+    assert regions.of_interval.tolist() == [0, 1] * 3
+    static = optimum(known, cost, 8 * MIB).shares
+    for may in ([True, True, True], [True, True, False], [True, False, False]):
+        found = moving_optimum(known, cost, regions, 8 * MIB, static, np.array(may))
+        assert all(np.ptp(found.shares[:, np.logical_not(may)], axis=0) == 0)
+        assert (found.copied_bytes > 0) is all(may)  # one alone finds no room that the other leaves
+
+
+def test_blocks_that_are_small_on_average_may_not_move() -> None:
+    known = two_phases(1, 1e8)
+    objects = [*known.objects[:2], replace(known.objects[2], births=65)]  # of 8 MiB: below 128 KiB each
+    assert movable(replace(known, objects=objects)).tolist() == [False, True, False]
+
+
+def test_a_plan_has_moves_only_where_they_gain(
+    traced: Path, pagelens: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    run = pagelens("place", "--machine", "cori-knl-flat", "--capacity", "20%", "--moves", "-o", "out", traced)
+    assert run.returncode == 0, run.stderr
+    said = " ".join(run.stdout.split())
+    assert (
+        "--moves: moving objects between regions gains nothing: the program marks no regions (pagelens.h)"
+        in said
+    )
+    assert not read_plan(tmp_path / "out" / "plan.toml").regions
 
 
 @given(SEEDS, st.floats(0.1, 1.0))
