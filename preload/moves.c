@@ -24,8 +24,10 @@
 struct moves_counts moves_counts; /* changed by the thread that moves */
 static size_t phase_now;          /* changed atomically */
 
+static size_t phase_of_borders; /* by whose shares blocks lie */
+static uint64_t begun;          /* nanoseconds, when the first region was */
+
 /* Of the change under way. */
-static size_t before;
 static bool leaving, last_try;
 static size_t lacking;
 
@@ -96,11 +98,18 @@ static uint64_t now(void) {
 }
 
 void moves_to(size_t phase) {
-    before = phase_now;
-    if (phase == before) return;
     __atomic_store_n(&phase_now, phase, __ATOMIC_RELAXED);
-    if (!differ(before, phase)) return;
+    if (phase == phase_of_borders || !differ(phase_of_borders, phase)) return;
     const uint64_t began = now();
+    if (begun == 0) begun = began;
+    if (!moves_allowed(moves_counts.nanoseconds, began - begun)) {
+        moves_counts.skipped++;
+        say_once(
+            "regions change so often that moving objects took a tenth of the time: they stay where "
+            "they are in between; plan without --moves, or mark larger regions");
+        return;
+    }
+    phase_of_borders = phase;
     blocks_release_moving();
     leaving = true;
     shift_all();

@@ -45,10 +45,10 @@ static void moves_in_words(struct text* text) {
     if (plan_phases() == 0) return;
     text_add(
         text,
-        "  moved between regions %zu times, %zu borders in all: %s came where they were to, %s "
-        "did not; %.3f s\n",
-        moves->changes, moves->blocks, SHOW(moves->moved_bytes), SHOW(moves->stayed_bytes),
-        1e-9 * (double)moves->nanoseconds);
+        "  moved between regions %zu times, in %.3f s: %s came where they were to, %s did not\n",
+        moves->changes, 1e-9 * (double)moves->nanoseconds, SHOW(moves->moved_bytes),
+        SHOW(moves->stayed_bytes));
+    if (moves->skipped > 0) text_add(text, "  and %zu times not, to save time\n", moves->skipped);
 }
 
 void planned_in_words(struct text* text) {
@@ -95,8 +95,10 @@ void planned_in_json(struct text* text) {
         text_add(text, "}");
     }
     text_add(text,
-             "], \"moves\": {\"changes\": %zu, \"borders\": %zu, \"moved_bytes\": %zu, "
+             "], \"moves\": {\"changes\": %zu, \"skipped\": %zu, \"borders\": %zu, "
+             "\"moved_bytes\": %zu, "
              "\"stayed_bytes\": %zu, \"seconds\": %.6f}}",
-             moves_counts.changes, moves_counts.blocks, moves_counts.moved_bytes,
-             moves_counts.stayed_bytes, 1e-9 * (double)moves_counts.nanoseconds);
+             moves_counts.changes, moves_counts.skipped, moves_counts.blocks,
+             moves_counts.moved_bytes, moves_counts.stayed_bytes,
+             1e-9 * (double)moves_counts.nanoseconds);
 }

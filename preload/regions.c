@@ -2,6 +2,9 @@
  * The process is in one region at a time: the innermost one of the thread that opened a region when
  * none was open. What other threads mark until it has closed its last one counts for nothing: they
  * mark the same work, or work of their own that cannot all have the fast memory.
+ *
+ * Outside of all regions everything stays as the last one has left it: between the end of one and
+ * the beginning of the next there is mostly next to nothing, for which nobody wants to move twice.
  */
 #define _GNU_SOURCE
 #include "preload/regions.h"
@@ -66,7 +69,7 @@ static void marked(const struct pagelens_record* record) {
     marking = true;
     pthread_mutex_lock(&mutex);
     (record->kind == PAGELENS_REGION_BEGIN ? begin : end)(region);
-    moves_to(depth > 0 ? open_regions[depth - 1].phase : 0);
+    if (depth > 0) moves_to(open_regions[depth - 1].phase);
     pthread_mutex_unlock(&mutex);
     marking = false;
     cancelling_back(state);

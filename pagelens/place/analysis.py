@@ -10,7 +10,7 @@ from pagelens.place.cache_mode import CacheMode
 from pagelens.place.cost import Cost
 from pagelens.place.moves import Moving, moving_optimum
 from pagelens.place.optimum import LEAST_DIVIDED, SECONDS, optimum
-from pagelens.place.phases import Phases, find_phases, marked_phases
+from pagelens.place.phases import OUTSIDE, Phases, find_phases, marked_phases
 from pagelens.place.policies import (
     ALL_FAST,
     ALL_SLOW,
@@ -41,9 +41,6 @@ class Placed:
     gap: float
 
 
-OUTSIDE = "(outside regions)"  # the phase of what no marked region has (core/accesses/trace_walk.hpp)
-
-
 @dataclass(frozen=True)
 class Analysis:
     """A profile with everything that is evaluated on it."""
@@ -66,7 +63,7 @@ class Analysis:
 
     @property
     def shares_in_regions(self) -> Mapping[str, Floats]:
-        """[o] in each marked region, and outside of them: OUTSIDE, as in the first where nothing is."""
+        """[o] in each marked region, and before the first: OUTSIDE, as in that where there is nothing."""
         shares = dict(zip(self.regions.names, self.between_regions.shares, strict=True))
         return {OUTSIDE: next(iter(shares.values())), **shares}
 

@@ -36,12 +36,13 @@ from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
-from pagelens.place.analysis import OUTSIDE, Analysis, analyse, report
+from pagelens.place.analysis import Analysis, analyse, report
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import emulate as emulate_on
 from pagelens.place.emulate import find_sockets
 from pagelens.place.emulate import lines as emulated_lines
+from pagelens.place.phases import OUTSIDE
 from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS

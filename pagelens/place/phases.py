@@ -13,6 +13,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from pagelens.place.profile import Profile
 
+OUTSIDE = "(outside regions)"  # the phase of what no marked region has (core/accesses/trace_walk.hpp)
 LIKE = 0.15  # cosine distance: below it intervals move like lines
 SMALL = 0.02  # of the run's lines: such a phase is counted with the marked phase's largest
 
@@ -42,9 +43,16 @@ def find_phases(profile: Profile) -> Phases:
 
 
 def marked_phases(profile: Profile) -> Phases:
-    """The marked regions alone, and what lies outside of them: all that a program tells natively."""
-    names = list(dict.fromkeys(profile.phases))
-    return Phases(names, np.array([names.index(name) for name in profile.phases], dtype=np.intp))
+    """The marked regions alone, all that a program tells natively, and what lies before the first.
+
+    What follows a region, outside of all, is the region's: an end moves nothing (preload/regions.c).
+    """
+    inside = [*profile.phases]
+    for interval, name in enumerate(inside[1:], 1):
+        if name == OUTSIDE:
+            inside[interval] = inside[interval - 1]
+    names = list(dict.fromkeys(inside))
+    return Phases(names, np.array([names.index(name) for name in inside], dtype=np.intp))
 
 
 def _alike(lines: NDArray[np.float64], small: float) -> NDArray[np.intp]:

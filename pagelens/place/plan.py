@@ -117,7 +117,8 @@ class PlannedObject(Table):
         description="of each block's pages, the first ones, that lie in that tier; 0 only beside `shares`",
     )
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
-        default={}, description="the same in marked regions, by name; `share` is then of all else"
+        default={},
+        description="the same in marked regions, by name; `share` is of others, and until one begins",
     )
     phases: list[str] = Field(default=[], description="in which it is used; information only")
 

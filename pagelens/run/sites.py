@@ -115,7 +115,7 @@ def _add_hooks(located: Located, loaded: Sequence[Path]) -> None:
     if not located.hooks:
         located.said.append(
             "the program has no markers of regions that can be heard (compile it with this version's "
-            "pagelens.h); objects lie everywhere as outside of regions"
+            "pagelens.h); objects lie everywhere as `share` says"
         )
 
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 extern "C" {
+#include "preload/moves.h"
 #include "preload/settings.h"
 #include "preload/slots.h"
 #include "preload/stagger.h"
@@ -170,4 +171,14 @@ TEST_CASE("run: settings are read, and what is none is refused") {
                               "main=4294967296",
                               "large=18446744073709551616"})
         CHECK_MESSAGE(parsed(wrong, read) != nullptr, wrong);
+}
+
+TEST_CASE("moves take a second, and then a tenth of the run") {
+    const std::uint64_t second = 1'000'000'000;
+    CHECK(moves_allowed(0, 0));
+    CHECK(moves_allowed(second, second));
+    CHECK_FALSE(moves_allowed(second + 1, 10 * second));
+    CHECK(moves_allowed(second + 1, 10 * second + 10));
+    CHECK_FALSE(moves_allowed(6 * second, 59 * second));
+    CHECK(moves_allowed(6 * second, 60 * second));
 }

@@ -161,6 +161,7 @@ static void say_regions() {
         say(name + "-table", reinterpret_cast<char*>(table), sizeof table);
     };
     for (char* block : {mesh, zeroed, mapped}) std::memset(block, 1, mesh_bytes);
+    say_all("before");
     for (int round = 1; round <= 2; ++round)
         for (const std::string region : {"first", "second"}) {
             pagelens_region_begin(region.c_str());

@@ -34,7 +34,7 @@ from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
 from pagelens.place.moves import moving_optimum
 from pagelens.place.optimum import SECONDS, optimum
-from pagelens.place.phases import find_phases, marked_phases
+from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
 from pagelens.place.plan import read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
@@ -532,6 +532,9 @@ def test_between_marked_regions_only_what_may_move_does() -> None:
     cost, regions = Cost.of(known), marked_phases(known)
     assert list(regions.names) == ["one", "two"]
     assert regions.of_interval.tolist() == [0, 1] * 3
+    gaps = replace(known, phases=[OUTSIDE, "one", OUTSIDE, OUTSIDE, "two", OUTSIDE])
+    assert list(marked_phases(gaps).names) == [OUTSIDE, "one", "two"]
+    assert marked_phases(gaps).of_interval.tolist() == [0, 1, 1, 1, 2, 2]
     static = optimum(known, cost, 8 * MIB).shares
     for may in ([True, True, True], [True, True, False], [True, False, False]):
         found = moving_optimum(known, cost, regions, 8 * MIB, static, np.array(may))

@@ -168,16 +168,17 @@ def test_objects_move_between_regions(
     for number in (1, 2):
         assert fast_in(f"first{number}") == about([1, 0, 0, 0], abs=0.01)
         assert fast_in(f"second{number}") == about([0, 1, 1, 1], abs=0.02)
-    assert fast_in("outside") == about([0.25, 0, 0.5, 0], abs=0.01)
+    assert fast_in("before") == about([0.25, 0, 0.5, 0], abs=0.01)
+    assert fast_in("outside") == about([0, 1, 1, 1], abs=0.02)  # an end moves nothing
     # As the region says in which they are born.
     assert (fast("first-born"), fast("second-born")) == (about(1, abs=0.01), 0)
     assert fast("within-mesh") == about(0.25, abs=0.01)  # the innermost region decides, known or not
     assert said["regions"] == "0 wrong, grown"
     assert fast("child-zeroed") == about(1, abs=0.01)
-    assert report["peak_fast_bytes"] <= 3 * MIB + MIB // 4
+    assert report["peak_fast_bytes"] <= 3 * MIB + MIB // 2  # mapped has grown
     moves = report["moves"]
-    # In and out of two regions, twice, with a part that is left and entered again in the last two.
-    assert (moves["changes"], moves["borders"]) == (12, 36)
+    # Two regions, twice; in the last two another one, and back.
+    assert (moves["changes"], moves["skipped"]) == (8, 0)
 
 
 def test_what_moves_in_finds_the_room_of_what_has_moved_out(
@@ -322,7 +323,7 @@ def test_a_library_of_the_program_has_its_sites_too(run_planned: Callable[..., A
 MARKS = """
     #include "HOOKS/pagelens.h"
     void enter(void) { pagelens_region_begin("in it"); }
-    void leave(void) { pagelens_region_end("in it"); }
+    void leave(void) { pagelens_region_end("in it"); pagelens_region_begin("in another"); }
 """
 MARKED = """
     #include <stdlib.h>
