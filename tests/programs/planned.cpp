@@ -205,6 +205,10 @@ int main(int words, char** word) {
         if (name == "second") say(name, take_in_second(), mesh_bytes);
         if (name == "mapped") say_mapped();
         if (name == "regions") say_regions();
+        if (name == "mark") {
+            pagelens_region_begin("first");
+            pagelens_region_end("first");
+        }
         if (name == "other") say(name, take_other(), mesh_bytes);
         if (name == "grown") {
             char* small = static_cast<char*>(std::malloc(100));

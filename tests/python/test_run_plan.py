@@ -5,6 +5,7 @@ That pages really lie on one of two nodes is seen in a guest: test_lab_plan.py.
 
 import json
 import re
+import shutil
 import struct
 import subprocess
 from collections.abc import Callable
@@ -361,6 +362,35 @@ def test_markers_are_heard_in_libraries_and_without_symbols(
         assert report["moves"]["changes"] == 1 + len(words)
 
 
+FORTRAN = """
+    program app
+        use pagelens
+        implicit none
+        real(8), allocatable :: mesh(:)
+        allocate(mesh(131072))
+        mesh = 1
+        call pagelens_region_begin("in it")
+        if (mesh(7) /= 1) stop 1
+        call pagelens_region_end("in it")
+    end program
+"""
+
+
+def test_markers_of_fortran_are_heard(run_planned: Callable[..., Any], tmp_path: Path) -> None:
+    if shutil.which("gfortran") is None:
+        pytest.skip("no gfortran here")
+    (tmp_path / "app.f90").write_text(FORTRAN)
+    hooks, app = Path(__file__).parents[2] / "hooks", tmp_path / "app"
+    sources = [hooks / "pagelens.f90", tmp_path / "app.f90", hooks / "pagelens_fortran.c"]
+    subprocess.run(["gfortran", "-O0", f"-J{tmp_path}", "-o", app, *sources], check=True)
+    (site,) = returns(app, "MAIN__", "malloc")
+    plan = plan_of(app, planned("mesh", site, share=0.0, shares={"in it": 1.0}))
+    _, report, stderr = run_planned(plan, app)
+    assert stderr == ""
+    assert report["objects"][0]["to_be_fast"]["fast_bytes"] == MIB
+    assert report["moves"]["changes"] == 1
+
+
 def test_a_program_whose_markers_nobody_hears_is_told_of(
     run_planned: Callable[..., Any], compile_c: Callable[[str], Path]
 ) -> None:
@@ -492,7 +522,7 @@ def test_a_damaged_file_is_a_line_and_the_program_runs(
     run_planned: Callable[..., Any], program: Path, tmp_path: Path
 ) -> None:
     """As the library finds it: cut at every place, and with every byte of its tables changed."""
-    run_planned(plan_of(program, planned("mesh", *returns(program, "take_mesh"))), program)
+    run_planned(moving_plan(program), program)
     (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
     good, lines = handed.read_bytes(), 0
     damaged = [good[:cut] for cut in range(0, len(good), 40)]
@@ -500,7 +530,7 @@ def test_a_damaged_file_is_a_line_and_the_program_runs(
     for content in damaged:
         handed.write_bytes(content)
         done = subprocess.run(
-            [program, "mesh"],
+            [program, "mesh", "mark"],
             env={"LD_PRELOAD": str(LIBRARY), "PAGELENS_RUN": "pages=4k", "PAGELENS_PLAN": str(handed)},
             capture_output=True,
             text=True,
