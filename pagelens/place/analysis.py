@@ -74,16 +74,20 @@ def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) 
     capacities = [share * profile.footprint_bytes for share in SWEEP] if profile.footprint_bytes else []
     phases, regions = find_phases(profile), marked_phases(profile)
     static = place(profile, cost, capacity, developer)
+    best = static.shares[OURS]
+    between = moving_optimum(profile, cost, regions, capacity, best, movable(profile))
+    # Neither bounds the other: what follows a region is the region's in one, and outside in the other.
+    moving = min(
+        moving_optimum(profile, cost, phases, capacity, best), between, key=lambda found: found.seconds
+    )
     return Analysis(
         profile=profile,
         cost=cost,
         phases=phases,
         at_capacity=static,
-        moving=moving_optimum(profile, cost, phases, capacity, static.shares[OURS]),
+        moving=moving,
         regions=regions,
-        between_regions=moving_optimum(
-            profile, cost, regions, capacity, static.shares[OURS], movable(profile)
-        ),
+        between_regions=between,
         sweep=[place(profile, cost, each, developer, SECONDS_OF_SWEEP) for each in capacities],
     )
 

@@ -319,7 +319,7 @@ def test_with_moves_the_fast_nodes_share_in_each_region_is_what_place_predicts(
     assert predicted.returncode == 0, predicted.stderr
     report = json.loads(predicted.stdout)
     rows = {row["policy"]: row for row in report["policies"]}
-    assert rows["moving-regions"]["time_s"] < rows["optimum"]["time_s"]
+    assert rows["moving-optimum"]["time_s"] <= rows["moving-regions"]["time_s"] < rows["optimum"]["time_s"]
     assert any("the plan moves objects between marked regions" in note for note in report["notes"])
     plan = read_plan(tmp_path / "out" / "plan.toml")
     objects = {known.name.split(" ")[0]: known for known in plan.objects}
