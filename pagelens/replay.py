@@ -24,7 +24,10 @@ _L2_COUNTS = {
     "l2_accesses": "l2_references", "l2_misses": "l2_misses", "l2_write_backs": "l2_writebacks"
 }  # fmt: skip
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
-_LINES, _LINES_BEFORE_L3 = 2, 1  # ... and this many of its 64 lines: the lines of a page share its fate
+_LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
+_LINES_BEFORE_L3 = 1  # which takes longer
+# L2s, and L3, are simulated for all pages of 2^-n of the colours.
+_HALVINGS, _HALVINGS_BEFORE_L3 = 1, 2
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
@@ -96,7 +99,7 @@ def _colours(machine: Machine) -> int:
 
 
 def sampled_lines(machine: Machine) -> int:
-    """How many lines of a page are simulated: fewer where each goes through an L3, which takes longer."""
+    """How many lines of a page are simulated."""
     return _LINES if machine.l3 is None else _LINES_BEFORE_L3
 
 
@@ -132,7 +135,8 @@ def replay(
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
     lines = sampled_lines(machine)
-    sampled_share = lines * LINE_BYTES / FRAME_BYTES / (2 if colour_bits else 1)  # Sampling::draw
+    halvings = min(colour_bits, _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3)
+    sampled_share = lines * LINE_BYTES / FRAME_BYTES / 2**halvings
     below = (
         _memory_side_alone(machine)
         if past_caches
@@ -144,7 +148,7 @@ def replay(
             placement,
             below,
             ranks=ranks,
-            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines),
+            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines, halvings),
             scaled=True,
             two_way=machine.memory_side_cache is not None,
             ideal=(ideal or machine.ideal) and machine.memory_side_cache is not None,

@@ -10,6 +10,7 @@
 // first time page by page gives one the even frames and the other the odd ones.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
@@ -36,18 +37,21 @@ class Sampling {
         return sampling;
     }
 
-    // One slot in `modulus`, spread over half of the colours, no two of them equal in all bits but
-    // the highest; of each colour `line_count` lines, one of each group of 64 / line_count
-    // neighbours. Preconditions: powers of two; 2^colour_bits <= modulus.
+    // One slot in `modulus`, spread over half of the colours (a quarter if halved twice, and so
+    // on), no two of them equal in all bits but the highest; of each colour `line_count` lines, one
+    // of each group of 64 / line_count neighbours. Preconditions: powers of two; 2^colour_bits <=
+    // modulus.
     static Sampling draw(std::uint64_t seed, std::uint32_t node, unsigned colour_bits,
-                         std::uint32_t modulus, std::uint32_t line_count) {
+                         std::uint32_t modulus, std::uint32_t line_count, unsigned halvings = 1) {
         assert(std::has_single_bit(line_count) && line_count <= lines_per_page);
         Random random(seed, node, 0, Stream::sampling);
-        const std::uint32_t taken = colour_bits == 0 ? 1 : 1u << (colour_bits - 1);
+        const unsigned free_bits = std::min(colour_bits, halvings);
+        const std::uint32_t taken = 1u << (colour_bits - free_bits);
         Sampling sampling(colour_bits, modulus * taken);
         const std::uint32_t places = 1u << (sampling.group_bits_ - colour_bits);
         for (std::uint32_t low = 0; low < taken; ++low) {
-            const std::uint32_t colour = colour_bits == 0 ? 0 : low + taken * random.below(2);
+            const std::uint32_t drawn = free_bits == 0 ? 0 : random.below(1u << free_bits);
+            const std::uint32_t colour = low + taken * drawn;
             const std::uint32_t group = lines_per_page / line_count;
             std::uint64_t lines = 0;
             for (std::uint32_t first = 0; first < lines_per_page; first += group) {
