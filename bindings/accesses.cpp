@@ -167,13 +167,15 @@ void register_survey(nb::module_& m) {
             "count.")
         .def_prop_ro(
             "live_bytes",
-            [](nb::handle_t<Survey> self) {
-                const auto& survey = nb::cast<const Survey&>(self);
-                const std::size_t objects = survey.objects.size();
+            [](const Survey& survey) {
+                auto* const bytes = new std::vector<std::uint64_t>(survey.live.bytes());
+                const nb::capsule owner(bytes, [](void* data) noexcept {
+                    delete static_cast<std::vector<std::uint64_t>*>(data);
+                });
                 return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
-                    survey.live_bytes.data(), {survey.live_bytes.size() / objects, objects}, self);
+                    bytes->data(), {survey.live.moments(), survey.objects.size()}, owner);
             },
-            "uint64 [moment, object]: the most bytes live at a time within a moment.");
+            "uint64 [moment, object]: the most bytes live at a time within a moment; made anew.");
 }
 
 }  // namespace

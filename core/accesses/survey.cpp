@@ -16,13 +16,12 @@ class Surveyor {
         : result_(result), walk_(walk), moment_(moment_instructions) {
         for (const ObjectOrigin& origin : walk.objects().origins())
             result_.objects.push_back({.origin = origin});
-        live_bytes_.resize(result_.objects.size());
-        most_live_ = live_bytes_;
+        result_.live = LiveCourse(result_.objects.size());
         for (const StaticVariable& variable : variables) keep_large(variable.start, variable.size);
     }
 
     void finish() {
-        if (moment_ != 0) end_moment();
+        if (moment_ != 0) result_.live.end_moment();
         for (const auto& [begin, end] : large_blocks_ever_)
             result_.large_blocks.push_back(
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
@@ -80,7 +79,7 @@ class Surveyor {
         const auto end = [&](auto& blocks) {
             const auto block = blocks.find(address);
             if (block == blocks.end()) return;
-            live_bytes_[block->second.object] -= block->second.bytes;
+            result_.live.shrink(block->second.object, block->second.bytes);
             blocks.erase(block);
         };
         end(small_blocks_);
@@ -99,11 +98,11 @@ class Surveyor {
         while (next != large_blocks_.end() && next->first < end) {
             const auto [start, block] = *next;
             next = large_blocks_.erase(next);
-            live_bytes_[block.object] -= block.bytes;
+            result_.live.shrink(block.object, block.bytes);
             const auto keep = [&, of = block.object](std::uint64_t from, std::uint64_t to) {
                 if (from >= to) return;
                 large_blocks_[from] = {to - from, of};
-                live_bytes_[of] += to - from;
+                result_.live.grow(of, to - from);
             };
             keep(start, std::min(begin, start + block.bytes));
             keep(end, start + block.bytes);
@@ -113,7 +112,9 @@ class Surveyor {
     void progress(unsigned thread, std::uint64_t instructions) {
         result_.instructions[thread] += instructions;
         executed_ += instructions;
-        if (moment_ != 0 && executed_ >= moment_) end_moment();
+        if (moment_ == 0 || executed_ < moment_) return;
+        result_.live.end_moment();
+        executed_ = 0;
     }
 
   private:
@@ -135,7 +136,7 @@ class Surveyor {
     // Its frame is gone, or it holds a block: often one that did not exist yet when the page was
     // first touched, for the allocator's own sake.
     void disown(std::uint32_t page) {
-        live_bytes_[owners_[page]] -= page_bytes;
+        result_.live.shrink(owners_[page], page_bytes);
         owners_[page] = unowned;
     }
 
@@ -155,22 +156,12 @@ class Surveyor {
 
     void grow(ObjectIndex object, std::uint64_t bytes) {
         SurveyedObject& its = result_.objects[object];
-        live_bytes_[object] += bytes;
-        its.peak_bytes = std::max(its.peak_bytes, live_bytes_[object]);
-        most_live_[object] = std::max(most_live_[object], live_bytes_[object]);
-    }
-
-    void end_moment() {
-        result_.live_bytes.insert(result_.live_bytes.end(), most_live_.begin(), most_live_.end());
-        most_live_ = live_bytes_;
-        executed_ = 0;
+        its.peak_bytes = std::max(its.peak_bytes, result_.live.grow(object, bytes));
     }
 
     Survey& result_;
     TraceWalk& walk_;
-    std::uint64_t resident_ = 0;             // pages
-    std::vector<std::uint64_t> live_bytes_;  // of each object
-    std::vector<std::uint64_t> most_live_;   // in this moment
+    std::uint64_t resident_ = 0;  // pages
     const std::uint64_t moment_;
     std::uint64_t executed_ = 0;       // instructions of this moment
     std::vector<ObjectIndex> owners_;  // of each resident page without a block

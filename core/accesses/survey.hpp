@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/accesses/live_course.hpp"
 #include "core/accesses/object_map.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_walk.hpp"
@@ -39,11 +40,10 @@ struct Survey {
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;
     std::vector<std::string> warnings;  // of the events; the reader has its own
-    // [moment * objects.size() + object]: the most bytes live at a time within a moment of the run.
-    std::vector<std::uint64_t> live_bytes;
+    LiveCourse live{0};                 // of the objects
 };
 
-// `moment_instructions`, of all threads, are a moment of live_bytes; 0: none is kept.
+// `moment_instructions`, of all threads, are a moment of `live`; 0: there are none.
 Survey survey(const TraceReader& reader, const Poll& poll = {},
               std::uint64_t moment_instructions = 0);
 

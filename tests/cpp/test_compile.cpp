@@ -646,14 +646,15 @@ TEST_CASE("survey: live bytes of moments reach each object's peak") {
         write(file.path, {random_thread(random, 2000), random_thread(random, 1000)});
         const TraceReader reader(file.path);
         const Survey whole = survey(reader);
-        CHECK(whole.live_bytes.empty());
+        CHECK(whole.live.moments() == 0);
         const Survey found = survey(reader, {}, (1 + random() % 100) * 10 * stamp_grain);
         const std::size_t objects = found.objects.size();
-        REQUIRE(found.live_bytes.size() % objects == 0);
+        const std::vector<std::uint64_t> live = found.live.bytes();
+        REQUIRE(live.size() == found.live.moments() * objects);
         for (std::size_t object = 0; object < objects; ++object) {
             std::uint64_t most = 0;
-            for (std::size_t i = object; i < found.live_bytes.size(); i += objects)
-                most = std::max(most, found.live_bytes[i]);
+            for (std::size_t i = object; i < live.size(); i += objects)
+                most = std::max(most, live[i]);
             CHECK(most == whole.objects[object].peak_bytes);
         }
     }
@@ -669,14 +670,39 @@ TEST_CASE("survey: temporaries that come one after the other are live at differe
                        {3 * grain, {EventKind::read, first_page * 64 + 1, 0, 0}}}});
     const Survey found = survey(TraceReader(file.path), {}, grain);
     const std::size_t objects = found.objects.size();
-    const std::size_t moments = found.live_bytes.size() / objects;
+    const std::vector<std::uint64_t> all = found.live.bytes();
     bool first = false, second = false;
-    for (std::size_t i = 0; i < moments; ++i) {
-        const std::uint64_t* live = &found.live_bytes[i * objects];
+    for (std::size_t i = 0; i < found.live.moments(); ++i) {
+        const std::uint64_t* live = &all[i * objects];
         first |= live[first_site] == 8 * page;
         second |= live[first_site + 1] == 4 * page;
         CHECK((live[first_site] == 0 || live[first_site + 1] == 0));
     }
     CHECK(first);
     CHECK(second);
+}
+
+TEST_CASE("live course: the changes are those of a table of all moments") {
+    std::mt19937_64 random(10);
+    for (int round = 0; round < 50; ++round) {
+        const auto objects = static_cast<std::uint32_t>(1 + random() % 5);
+        LiveCourse course(objects);
+        std::vector<std::uint64_t> live(objects), most(objects), table;
+        for (int step = 0; step < 200; ++step) {
+            const auto object = static_cast<std::uint32_t>(random() % objects);
+            const std::uint64_t bytes = random() % 100;
+            if (random() % 3 == 0) {
+                course.end_moment();
+                table.insert(table.end(), most.begin(), most.end());
+                most = live;
+            } else if (live[object] >= bytes && random() % 2 == 0) {
+                course.shrink(object, bytes);
+                live[object] -= bytes;
+            } else {
+                CHECK(course.grow(object, bytes) == (live[object] += bytes));
+                most[object] = std::max(most[object], live[object]);
+            }
+        }
+        CHECK(course.bytes() == table);
+    }
 }

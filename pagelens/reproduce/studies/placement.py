@@ -218,7 +218,7 @@ def _cache(cases: Sequence[Case]) -> Row:
         Kind.SHOWN,
         value("not published"),
         value("; ".join(text), **numbers),
-        remark="Between frames in a row and random frames; no L3 before the cache.",
+        remark="Between frames in a row and random frames, behind L2 and L3.",
     )
 
 
