@@ -175,6 +175,7 @@ void register_survey(nb::module_& m) {
                 return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
                     bytes->data(), {survey.live.moments(), survey.objects.size()}, owner);
             },
+            nb::rv_policy::automatic,
             "uint64 [moment, object]: the most bytes live at a time within a moment; made anew.");
 }
 
