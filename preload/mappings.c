@@ -1,7 +1,7 @@
 /*
  * A mapping of which a part is bound is two to the kernel, and mremap takes no two: for the time of
  * that call the border is taken away. That joins them again only if they had a page before they
- * were parted, so one page is given to each new mapping that has a border.
+ * were parted, so each new mapping that has a border gets one for a moment.
  */
 #define _GNU_SOURCE
 #include "preload/mappings.h"
@@ -18,16 +18,27 @@
 #include "preload/planned.h"
 #include "preload/system.h"
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
+#endif
+
 enum { PAGE = 4096 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
+static _Thread_local volatile bool busy __attribute__((tls_model("initial-exec")));
 
-static void lock(void) {
+/* False in the handler of a signal that has interrupted this thread where it has the lock: handlers
+ * may map memory, and what they do is not followed. */
+static bool lock(void) {
+    if (busy) return false;
+    busy = true;
     if (!forking) pthread_mutex_lock(&mutex);
+    return true;
 }
 static void unlock(void) {
     if (!forking) pthread_mutex_unlock(&mutex);
+    busy = false;
 }
 
 bool mappings_open(void) { return notes_open(); }
@@ -66,13 +77,11 @@ static bool has_border(const struct mapping* mapping) {
     return mapping->fast_end > mapping->start && mapping->fast_end < mapping->end;
 }
 
-/* Gives the first page of a new mapping its frame, and no other page: in front of the border there
- * may not be room for a huge one. */
+/* A new mapping has a page, and has none again: it may be a huge one, over the border, and who
+ * handles faults by himself (userfaultfd) waits for the first. */
 static void touch_first(const struct mapping* mapping) {
-    if (!populate((void*)mapping->start, PAGE, PAGE)) return;
-    if (mapping_fast_bytes(mapping) < MIB(4))
-        madvise((void*)(mapping->start + PAGE), mapping->end - mapping->start - PAGE,
-                MADV_DONTNEED);
+    if (populate((void*)mapping->start, PAGE, PAGE))
+        madvise((void*)mapping->start, mapping->end - mapping->start, MADV_DONTNEED);
 }
 
 static bool bind_fast(const struct mapping* mapping, bool move) {
@@ -107,11 +116,14 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     const uintptr_t at = (uintptr_t)start;
     const struct mapping mapping = {at, at + bytes, at + got, object};
     bind_new(&mapping);
-    lock();
-    cut(at, at + bytes); /* what the program has given back without our knowing */
-    const bool entered = notes_insert(&mapping);
-    unlock();
+    bool entered = false;
+    if (lock()) {
+        cut(at, at + bytes); /* what the program has given back without our knowing */
+        entered = notes_insert(&mapping);
+        unlock();
+    }
     if (!entered) {
+        nodes_as_usual(at, bytes, false);
         budget_give(got);
         return;
     }
@@ -119,11 +131,12 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     tally_mapped(object);
 }
 
-void mappings_going(const void* start, size_t bytes) {
+bool mappings_going(const void* start, size_t bytes) {
     const int saved_errno = errno;
-    lock();
+    if (!lock()) return false;
     cut((uintptr_t)start, (uintptr_t)start + round_up(bytes, PAGE));
     errno = saved_errno;
+    return true;
 }
 
 void mappings_gone(void) { unlock(); }
@@ -149,38 +162,44 @@ static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
         tally_shrunk(now.object, had - bytes);
 }
 
+/* What lay from `start` to `stop`, in a mapping that is known, is now elsewhere, or as large as
+ * `size`. */
+static void moved(size_t at, uintptr_t start, uintptr_t stop, void* now, size_t size, int flags) {
+    const struct mapping whole = notes[at];
+    const struct mapping part = mapping_part(&whole, start, stop);
+    const struct mapping before = mapping_part(&whole, whole.start, start);
+    const struct mapping after = mapping_part(&whole, stop, whole.end);
+    cut_out(at, &part);
+    if (flags & MREMAP_DONTUNMAP) nodes_as_usual(start, stop - start, false);
+    if (has_border(&whole) && before.end > before.start) bind_fast(&before, false);
+    if (has_border(&whole) && after.end > after.start) bind_fast(&after, false);
+    settle(&part, (uintptr_t)now, round_up(size, PAGE));
+}
+
 void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* wanted,
                      remap_function* remap) {
     const uintptr_t start = (uintptr_t)old, stop = start + round_up(old_size, PAGE);
-    lock();
+    if (!lock()) return remap(old, old_size, size, flags, wanted);
     if (flags & MREMAP_FIXED) cut((uintptr_t)wanted, (uintptr_t)wanted + round_up(size, PAGE));
     const size_t at = notes_holder(start, stop);
-    const bool known = at < notes_count && old_size > 0 &&
-                       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && size > 0;
+    const bool known = at < notes_count && old_size > 0;
     const struct mapping whole = known ? notes[at] : (struct mapping){0};
     if (known && has_border(&whole)) nodes_as_usual(whole.start, whole.end - whole.start, false);
     void* now = remap(old, old_size, size, flags, wanted);
     const int why = errno;
-    if (now == MAP_FAILED) {
-        if (known && has_border(&whole)) bind_fast(&whole, false);
-    } else if (known) {
-        const struct mapping part = mapping_part(&whole, start, stop);
-        cut_out(at, &part);
-        const struct mapping before = mapping_part(&whole, whole.start, start);
-        const struct mapping after = mapping_part(&whole, stop, whole.end);
-        if (has_border(&whole) && before.end > before.start) bind_fast(&before, false);
-        if (has_border(&whole) && after.end > after.start) bind_fast(&after, false);
-        settle(&part, (uintptr_t)now, round_up(size, PAGE));
-    } else {
+    if (now != MAP_FAILED && known)
+        moved(at, start, stop, now, size, flags);
+    else if (now != MAP_FAILED)
         cut(now == old ? start + round_up(size, PAGE) : start, stop);
-    }
+    else if (known && has_border(&whole))
+        bind_fast(&whole, false);
     errno = why;
     unlock();
     return now;
 }
 
 void mappings_each(void (*say)(const struct planned_block* block)) {
-    lock();
+    if (!lock()) return;
     for (size_t i = 0; i < notes_count; i++) {
         const struct planned_block block = block_of(&notes[i]);
         say(&block);
@@ -189,7 +208,7 @@ void mappings_each(void (*say)(const struct planned_block* block)) {
 }
 
 void mappings_each_border(border_function* show) {
-    lock();
+    if (!lock()) return;
     for (size_t i = 0; i < notes_count; i++) {
         size_t fast = mapping_fast_bytes(&notes[i]);
         show(notes[i].object, notes[i].start, notes[i].end - notes[i].start, &fast);
@@ -198,15 +217,18 @@ void mappings_each_border(border_function* show) {
     unlock();
 }
 
+/* A handler that forks in the midst of our work leaves the lock to what it has interrupted. */
 void mappings_fork_begins(void) {
-    lock();
+    if (!lock()) return;
     forking = true;
+    busy = false;
 }
 
 void mappings_fork_ends(bool in_child) {
+    if (!forking) return;
     forking = false;
     if (in_child)
         mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     else
-        unlock();
+        pthread_mutex_unlock(&mutex);
 }

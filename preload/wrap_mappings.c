@@ -91,8 +91,8 @@ static inline void* map(struct asked asked, bool wide, struct caller caller) {
         errno = saved_errno;
         if (at != MAP_FAILED) return at;
     }
-    const bool over = (asked.flags & MAP_FIXED) && may_hit(asked.hint, asked.size);
-    if (over) mappings_going(asked.hint, asked.size);
+    const bool over = (asked.flags & MAP_FIXED) && may_hit(asked.hint, asked.size) &&
+                      mappings_going(asked.hint, asked.size);
     void* at = (wide ? real.mmap64 : real.mmap)(asked.hint, asked.size, asked.protection,
                                                 asked.flags, asked.file, asked.offset);
     if (over) mappings_gone();
@@ -111,9 +111,9 @@ EXPORT int munmap(void* start, size_t bytes) {
     if (!usable()) return unmap_memory(start, bytes);
     const bool sound = (uintptr_t)start % PAGE_BYTES == 0 && bytes > 0 && bytes <= PTRDIFF_MAX;
     if (!sound || !may_hit(start, bytes)) return real.munmap(start, bytes);
-    mappings_going(start, bytes);
+    const bool followed = mappings_going(start, bytes);
     const int done = real.munmap(start, bytes);
-    mappings_gone();
+    if (followed) mappings_gone();
     return done;
 }
 

@@ -4,8 +4,10 @@
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -148,6 +150,37 @@ static void say_mapped() {
     for (int i = 0; i < 1000; ++i) munmap(take_mapped(bytes, 0), bytes);
 }
 
+static volatile std::sig_atomic_t handled, mapping;
+static void map_in_handler(int) {
+    char* at = take_mapped(mesh_bytes, 0);
+    mapping += munmap(at, mesh_bytes) == 0;
+    handled = handled + 1;
+}
+
+/* What few programs do: the pages of a mapping go elsewhere without it; a handler of signals maps;
+ * nobody has a page before it is touched. */
+static void say_mapped_oddly() {
+    char* left = take_mapped(mesh_bytes, 0);
+    unsigned char there[mesh_bytes / page];
+    mincore(left, mesh_bytes, there);
+    std::size_t present = 0;
+    for (unsigned char page_there : there) present += page_there & 1;
+    std::memset(left, 5, mesh_bytes);
+    char* gone = static_cast<char*>(
+        mremap(left, mesh_bytes, mesh_bytes, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */));
+    std::size_t wrong = gone == MAP_FAILED;
+    for (std::size_t at = 0; !wrong && at < mesh_bytes; ++at) wrong += gone[at] != 5 || left[at];
+    std::printf("odd: %zu present, %zu wrong\n", present, wrong);
+    if (!wrong) say("odd-gone", gone, mesh_bytes), say("odd-left", left, mesh_bytes);
+    std::fflush(stdout);
+    std::signal(SIGVTALRM, map_in_handler);
+    const itimerval often{{0, 50}, {0, 50}}, never{};
+    setitimer(ITIMER_VIRTUAL, &often, nullptr);
+    while (handled < 200) munmap(take_mapped(mesh_bytes, 0), mesh_bytes);
+    setitimer(ITIMER_VIRTUAL, &never, nullptr);
+    std::printf("handler: %s\n", mapping == handled ? "mapped" : "could not");
+}
+
 /* Where objects lie in each of two regions, twice; another thread marks regions meanwhile. */
 static void say_regions() {
     char *mesh = take_mesh(), *zeroed = take_zeroed(), *mapped = take_mapped(mesh_bytes, 0);
@@ -204,6 +237,7 @@ int main(int words, char** word) {
         if (name == "first") say(name, take_in_first(), mesh_bytes);
         if (name == "second") say(name, take_in_second(), mesh_bytes);
         if (name == "mapped") say_mapped();
+        if (name == "odd") say_mapped_oddly();
         if (name == "regions") say_regions();
         if (name == "mark") {
             pagelens_region_begin("first");

@@ -227,6 +227,20 @@ def test_mappings_lie_where_planned_and_are_followed(
     assert one["short_bytes"] == 0
 
 
+def test_mappings_of_handlers_and_those_that_leave_their_place_behind(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    """A page that was there before anybody touched it would escape userfaultfd."""
+    mapped = planned("mapped", *returns(program, "take_mapped"), share=0.5)
+    said, report, stderr = run_planned(plan_of(program, mapped), program, "odd")
+    assert stderr == ""
+    assert said["odd"] == "0 present, 0 wrong"
+    assert bound(said["odd-gone"]) == [(MESH // 2, True), (MESH // 2, False)]
+    assert bound(said["odd-left"]) == [(MESH, False)]
+    assert said["handler"] == "mapped"
+    assert report["peak_fast_bytes"] <= 2 * MIB
+
+
 def test_what_mappings_give_back_is_there_for_others(run_planned: Callable[..., Any], program: Path) -> None:
     mapped = planned("mapped", *returns(program, "take_mapped"))
     mesh = planned("mesh", *returns(program, "take_mesh"))
