@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <numeric>
 #include <optional>
 #include <string>
 
-#include "core/replay/cache_groups.hpp"
 #include "core/replay/conflict_watch.hpp"
 #include "core/replay/memory_side.hpp"
+#include "core/replay/sample_scale.hpp"
+#include "core/replay/shared_caches.hpp"
 
 namespace pagelens {
 namespace {
 
 constexpr std::uint16_t page_clearing = 0;  // the kernel's object
 constexpr std::uint32_t most_cores = 65535;
-constexpr std::uint64_t batch_lines = 1u << 13;  // through a hierarchy of caches at a time
 
 void require(bool holds, const std::string& message) {
     if (!holds) throw std::invalid_argument(message);
@@ -64,17 +62,13 @@ class Replay {
           owners_(placement.frames(), sampling_),
           counters_(program.phases(), program.objects()),
           memory_(placement.frames(), h, o, owners_, counters_),
-          seen_(std::size_t{program.phases()} * program.objects()),
-          simulated_(seen_.size()) {
+          scale_(program.phases(), program.objects()) {
         if (placement.shuffle_above() < 1 && h.slots != 0) {
             watch_.emplace(placement.shuffle_above(), sampling_.lines_in(h.slots));
         }
         const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
-        if (h.caches != nullptr) {
-            caches_.emplace(*h.caches, cores);
-            counters_.caches.resize(std::size_t{program.phases()} * cache_counters);
-            pushed_.resize(program.phases());
-        }
+        if (h.caches != nullptr)
+            caches_.emplace(*h.caches, cores, sampling_, owners_, memory_, counters_);
         if (h.l2_sets == 0) return;
         l2_.emplace(h.l2_sets, h.l2_ways, (cores + h.l2_shared_by - 1) / h.l2_shared_by);
         for (std::uint32_t thread = 0; thread < threads; ++thread) {
@@ -96,8 +90,8 @@ class Replay {
             }
             if (watch_ && watch_->look(counters_)) shuffle();
         }
-        leave_phase();
-        if (options_.scaled) scale();
+        if (caches_) caches_->leave(phase_);
+        if (options_.scaled) scale_.scale(counters_, sampling_.factor());
         counters_.residency = pages_.peak();
         counters_.huge_pages = pages_.huge_pages();
         counters_.small_fallbacks = pages_.small_fallbacks();
@@ -122,7 +116,7 @@ class Replay {
             case OpKind::unmap:
                 return pages_.unmap(op.page, op.lines);
             case OpKind::phase:
-                leave_phase();
+                if (caches_) caches_->leave(phase_);
                 phase_ = op.page;
                 return;
             case OpKind::touch:     // no data moves
@@ -134,81 +128,52 @@ class Replay {
 
     void move_lines(const Op& op) {
         if (!pages_.mapped(op.page)) return;  // the zero page
-        const std::size_t key = std::size_t{phase_} * counters_.objects + op.object;
-        seen_[key] +=
-            std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines));
+        scale_.moved(
+            phase_, op.object,
+            std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines)));
         pages_.for_sampled(op.page, op.lines,
                            [&](std::span<const RankPage> pages, std::uint64_t lines) {
                                if (caches_) {
-                                   to_caches(op, pages, lines, key);
+                                   to_caches(op, pages, lines);
                                } else if (!l2_) {
                                    for (const RankPage& page : pages) {
-                                       use(op, page, lines, key);
+                                       use(op, page, lines);
                                        memory_.access(phase_, op.object, page.frame, lines,
                                                       op.kind() != OpKind::fetch);
                                    }
                                } else if (op.kind() == OpKind::stream_store) {
-                                   for (const RankPage& page : pages) past_l2(op, page, lines, key);
+                                   for (const RankPage& page : pages) past_l2(op, page, lines);
                                } else {
-                                   through_l2(op, pages, lines, key);
+                                   through_l2(op, pages, lines);
                                }
                            });
-        // Of several groups the lines of each op, or the groups would take turns by batches.
-        if (caches_ && (caches_->size() > 1 || caches_->pending() >= batch_lines)) flush();
+        if (caches_ && caches_->due()) caches_->flush(phase_);
     }
 
     // All frames of the sampled colours share the caches' sets.
-    void to_caches(const Op& op, std::span<const RankPage> pages, std::uint64_t lines,
-                   std::size_t key) {
+    void to_caches(const Op& op, std::span<const RankPage> pages, std::uint64_t lines) {
         const AccessKind kind = op.kind() == OpKind::fetch        ? AccessKind::read
                                 : op.kind() == OpKind::write_back ? AccessKind::write_back
                                                                   : AccessKind::stream_store;
         for (const RankPage& page : pages) {
-            if (page.watched != 0) use(op, page, lines, key);
+            if (page.watched != 0) use(op, page, lines);
             push(lines, page.frame, page.rank * program_.threads() + op.thread, kind);
         }
     }
 
     void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
         caches_->push(lines, frame, core, kind);
-        pushed_[phase_] += static_cast<unsigned>(std::popcount(lines));
-    }
-
-    // What waits goes through the caches, and what they ask for to memory.
-    void flush() {
-        caches_->flush(traffic_, [this](std::uint32_t, std::span<const MemoryAccess> traffic) {
-            for (std::size_t i = 0; i < traffic.size();) {
-                const auto frame = static_cast<std::uint32_t>(traffic[i].line() / lines_per_page);
-                const bool write = traffic[i].write();
-                std::uint64_t lines = 0;  // neighbours of one page are one access
-                for (; i < traffic.size() && traffic[i].line() / lines_per_page == frame &&
-                       traffic[i].write() == write;
-                     ++i) {
-                    const std::uint64_t line = 1ull << traffic[i].line() % lines_per_page;
-                    if ((lines & line) != 0) break;
-                    lines |= line;
-                }
-                if (!sampling_.covers(frame)) continue;
-                memory_.access(phase_, owners_.of(frame), frame, lines, write);
-            }
-        });
-        traffic_.clear();
-    }
-
-    // What the caches did since the last phase was left is that of the present one.
-    void leave_phase() {
-        if (!caches_) return;
-        flush();
-        const auto now = caches_->totals();
-        for (std::size_t i = 0; i < cache_counters; ++i)
-            counters_.caches[phase_ * cache_counters + i] += now[i] - before_[i];
-        before_ = now;
+        scale_.through_caches(phase_, static_cast<unsigned>(std::popcount(lines)));
     }
 
     // A page of the sample is used.
-    void use(const Op& op, const RankPage& page, std::uint64_t lines, std::size_t key) {
+    void use(const Op& op, const RankPage& page, std::uint64_t lines) {
         owners_.set(page.frame, op.object);
-        simulated_[key] += static_cast<unsigned>(std::popcount(lines));
+        simulate(op.object, lines);
+    }
+
+    void simulate(std::uint16_t object, std::uint64_t lines) {
+        scale_.simulated(phase_, object, static_cast<unsigned>(std::popcount(lines)));
     }
 
     // Which L2 each rank's thread of this op has.
@@ -217,14 +182,14 @@ class Replay {
     }
 
     // A non-temporal store takes the line out of the cache, as the compiler has it do above.
-    void past_l2(const Op& op, const RankPage& page, std::uint64_t lines, std::size_t key) {
+    void past_l2(const Op& op, const RankPage& page, std::uint64_t lines) {
         std::uint64_t dirty = 0;
         for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1) {
             const auto line = static_cast<unsigned>(std::countr_zero(rest));
             if (l2_->remove(l2_of(op)[page.rank], page.frame, line)) dirty |= 1ull << line;
         }
         if (page.watched == 0) return;
-        use(op, page, lines, key);
+        use(op, page, lines);
         if (dirty != 0) {
             count(op.object, Component::l2_write_backs, dirty);
             memory_.access(phase_, op.object, page.frame, dirty, true);
@@ -233,8 +198,7 @@ class Replay {
     }
 
     // A dirty line from above that misses is kept without a fetch: it is whole.
-    void through_l2(const Op& op, std::span<const RankPage> pages, std::uint64_t lines,
-                    std::size_t key) {
+    void through_l2(const Op& op, std::span<const RankPage> pages, std::uint64_t lines) {
         const bool write = op.kind() == OpKind::write_back;
         const auto events = l2_->access(pages, l2_of(op), lines, write);
         for (auto at = events.begin(); at != events.end();) {
@@ -242,7 +206,7 @@ class Replay {
             const auto end = std::find_if(at, events.end(),
                                           [&](const LruEvent& e) { return e.page != at->page; });
             if (page.watched != 0) {
-                use(op, page, lines, key);
+                use(op, page, lines);
                 count(op.object, Component::l2_accesses, lines);
                 std::uint64_t missed = 0;
                 for (auto event = at; event != end; ++event)
@@ -276,21 +240,20 @@ class Replay {
     // the kernel's are its own.
     void map(const Op& op) {
         if (pages_.mapped(op.page)) return;
-        if (caches_) flush();
+        if (caches_) caches_->flush(phase_);
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
             clear(frame, rank * program_.threads() + op.thread);
         });
-        if (caches_) flush();
+        if (caches_) caches_->flush(phase_);
     }
 
     // The kernel clears a page before it hands it out.
     void clear(std::uint32_t frame, std::uint32_t core) {
-        seen_[std::size_t{phase_} * counters_.objects + page_clearing] += lines_per_page;
+        scale_.moved(phase_, page_clearing, lines_per_page);
         const bool covered = sampling_.covers(frame);
         const std::uint64_t lines = sampling_.lines(frame);
         if (covered) {
-            simulated_[std::size_t{phase_} * counters_.objects + page_clearing] +=
-                static_cast<unsigned>(std::popcount(lines));
+            simulate(page_clearing, lines);
             owners_.set(frame, page_clearing);
         }
         if (caches_ && lines != 0) push(lines, frame, core, AccessKind::stream_store);
@@ -300,13 +263,12 @@ class Replay {
     // The pages are copied. (What the L2 caches hold of their old frames stays until it is
     // evicted.)
     void shuffle() {
-        if (caches_) flush();
+        if (caches_) caches_->flush(phase_);
         pages_.shuffle([this](std::uint32_t from, std::uint32_t to) {
             for (const std::uint32_t frame : {from, to}) {
-                const std::size_t key = std::size_t{phase_} * counters_.objects + page_clearing;
-                seen_[key] += lines_per_page;
+                scale_.past_caches(phase_, page_clearing, lines_per_page);
                 if (!sampling_.covers(frame)) continue;
-                simulated_[key] += static_cast<unsigned>(std::popcount(sampling_.lines(frame)));
+                simulate(page_clearing, sampling_.lines(frame));
                 owners_.set(frame, page_clearing);
                 memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), frame == to);
             }
@@ -318,39 +280,6 @@ class Replay {
             static_cast<unsigned>(std::popcount(lines));
     }
 
-    // The one place where sampled counts become those of the whole node: by the lines that a phase
-    // moved of an object over those of them that were simulated. (A ratio estimate: how many pages
-    // of a small object happen to be sampled drops out.)
-    void scale() {
-        const double nominal = sampling_.factor();
-        std::vector<std::uint64_t> seen(counters_.objects), simulated(counters_.objects);
-        const auto ratio = [&](std::uint64_t all, std::uint64_t part) {
-            return part == 0 ? nominal : static_cast<double>(all) / static_cast<double>(part);
-        };
-        const auto multiply = [](std::uint64_t* values, std::size_t n, double factor) {
-            for (std::size_t i = 0; i < n; ++i) {
-                values[i] = static_cast<std::uint64_t>(
-                    std::llround(static_cast<double>(values[i]) * factor));
-            }
-        };
-        for (unsigned phase = 0; phase < pushed_.size(); ++phase) {
-            const auto* of_phase = &seen_[std::size_t{phase} * counters_.objects];
-            const auto moved = std::accumulate(of_phase, of_phase + counters_.objects, 0ull);
-            multiply(&counters_.caches[std::size_t{phase} * cache_counters], cache_counters,
-                     ratio(moved, pushed_[phase]));
-        }
-        for (std::size_t key = 0; key < seen_.size(); ++key) {
-            multiply(&counters_.table[key * components], components,
-                     ratio(seen_[key], simulated_[key]));
-            seen[key % counters_.objects] += seen_[key];
-            simulated[key % counters_.objects] += simulated_[key];
-        }
-        for (std::size_t object = 0; object < counters_.objects; ++object) {
-            multiply(&counters_.collisions[object * counters_.objects], counters_.objects,
-                     ratio(seen[object], simulated[object]));
-        }
-    }
-
     const Program& program_;
     const ReplayOptions& options_;
     Sampling sampling_;
@@ -360,14 +289,10 @@ class Replay {
     MemorySide memory_;
     std::optional<LruBank> l2_;
     std::vector<std::uint16_t> l2_of_;  // [thread][rank]
-    std::optional<CacheGroups> caches_;
-    MemoryTraffic traffic_;  // of a flush
-    std::array<std::uint64_t, cache_counters> before_{};
-    std::vector<std::uint64_t> pushed_;  // [phase] lines that went into caches_
+    std::optional<SharedCaches> caches_;
     unsigned phase_ = 0;
     std::optional<ConflictWatch> watch_;
-    std::vector<std::uint64_t> seen_;       // [phase][object] lines moved by all ranks
-    std::vector<std::uint64_t> simulated_;  // of these, in the sample
+    SampleScale scale_;
 };
 
 }  // namespace

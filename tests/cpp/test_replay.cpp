@@ -542,4 +542,14 @@ TEST_CASE("adaptive mapping moves the pages when they conflict, and then leaves 
     CHECK(moves.residency.conflicting_pages < pages / 2);
     CHECK(moves.at(0, 0, Component::msc_reads) == pages * 64);
     CHECK(moves.at(0, 1, Component::msc_misses) < stays.at(0, 1, Component::msc_misses) / 2);
+
+    // The copies pass by caches that cores share, which see what the program moves and no more.
+    const CacheHierarchy caches(with_l3(1));
+    const Hierarchy behind_l3{0, 0, 1, 1024, 1, &caches};
+    const auto placement = place_adaptively(node, 0.1, 1, 1);
+    ReplayOptions whole = unscaled(1);
+    const Counters counted = replay(program, *placement, behind_l3, whole, run_on);
+    CHECK(counted.at(0, 0, Component::msc_reads) == pages * 64);
+    whole.scaled = true;
+    CHECK(replay(program, *placement, behind_l3, whole, run_on).caches == counted.caches);
 }
