@@ -235,6 +235,32 @@ def test_the_command_measures_a_device_and_writes_its_machine_file(
     assert machine.ddr.bandwidth.value == pytest.approx(24 * 1024 / 2e-3, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "written"),
+    [
+        ("L2_CACHE_SIZE", 0, True),  # CUDA's word for a device without one
+        ("CLOCK_RATE", 0, True),
+        ("MULTIPROCESSOR_COUNT", 0, False),
+    ],
+)
+def test_what_is_measured_is_kept_whatever_the_driver_does_not_say(
+    attribute: str, value: int, written: bool, stub: StubCuda, in_process: Run, tmp_path: Path
+) -> None:
+    setattr(stub.device, attribute, value)
+    done = in_process("measure", "tiers", "--array", "8KiB", "--trials", "1", "-o", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads((tmp_path / "out" / "measure.json").read_text())
+    assert len(result["results"]) == 10
+    file = tmp_path / "out" / "gpu-host.toml"
+    assert file.exists() == written
+    assert ("No machine file" in done.stdout) != written
+    if written:  # with gpu-host's own value
+        base, machine = load_machine("gpu-host"), load_machine(file)
+        assert machine.l3 is not None
+        assert (machine.l3 == base.l3) == (attribute == "L2_CACHE_SIZE")
+        assert (machine.cores.frequency == base.cores.frequency) == (attribute == "CLOCK_RATE")
+
+
 def test_what_cuda_raises_is_one_line(stub: StubCuda, in_process: Run, tmp_path: Path) -> None:
     def refuse(count: int, dtype: type) -> None:
         raise RuntimeError("\n[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\nmore")

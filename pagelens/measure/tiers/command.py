@@ -35,8 +35,8 @@ def measure_tiers(
     with claim_directory(output or OUTPUT / f"measure-{TIERS}") as directory:
         with progress_bar(quiet, "rounds") as progress:
             found = measure(device, array_bytes, rounds, seed, lambda done: progress(done, rounds))
-        machine = "" if found.facts.simulator else machine_file(found, host_bytes)
-        notes = _notes(found, directory / NAME)
+        machine, note = _machine_file(found, host_bytes, directory / NAME)
+        notes = [note]
         text = json.dumps(to_json(found, notes, seed), indent=1)
         if as_json:
             typer.echo(text)
@@ -64,12 +64,15 @@ def _array_bytes(text: str | None, facts: Facts, host_bytes: int) -> int:
     return asked // LINE_BYTES * LINE_BYTES
 
 
-def _notes(found: Measured, machine: Path) -> list[str]:
+def _machine_file(found: Measured, host_bytes: int, path: Path) -> tuple[str, str]:
+    """The file's text, empty where there can be none, and a note: what was measured is kept all the same."""
     if found.facts.simulator:
-        return [
+        return "", (
             f"{SIMULATED[0].upper()}{SIMULATED[1:]}. The kernels' answers are right; no machine file is "
             "written."
-        ]
-    return [
-        f"Machine file: {machine}; `pagelens place --machine {machine} -- ./app` plans for this device.",
-    ]
+        )
+    try:
+        text = machine_file(found, host_bytes)
+    except UsageError as error:
+        return "", f"No machine file is written: the model has no place for this device ({error})."
+    return text, f"Machine file: {path}; `pagelens place --machine {path} -- ./app` plans for this device."

@@ -49,7 +49,7 @@ def _sections(m: Measured, host_bytes: int) -> dict[str, dict[str, Found]]:
     return {
         "cores": {
             "count": read(facts.processors, "CUDA: multiprocessor count"),
-            "frequency": read(f"{facts.clock_hz / 1e9:g} GHz", "CUDA: clock rate, the highest"),
+            **_frequency(facts.clock_hz),
         },
         "l2": {
             "shared_by": assumed(
@@ -57,7 +57,7 @@ def _sections(m: Measured, host_bytes: int) -> dict[str, dict[str, Found]]:
                 "nothing stays in it; the model takes at most 64 behind one L3",
             )
         },
-        "l3": _cache(facts.cache_bytes),
+        **_cache(facts.cache_bytes),
         "fast_memory": {
             "technology": read(f"device memory of {facts.name}", "CUDA: device name"),
             "size": read(size_text(facts.memory_bytes), "CUDA: total memory"),
@@ -82,12 +82,20 @@ def _speeds(m: Measured, tier: str, rounds: str) -> dict[str, Found]:
     }
 
 
-def _cache(size: int) -> dict[str, Found]:
-    """In so many slices that each has a power of two of sets."""
+def _frequency(hertz: float) -> dict[str, Found]:
+    return {"frequency": read(f"{hertz / 1e9:g} GHz", "CUDA: clock rate, the highest")} if hertz else {}
+
+
+def _cache(size: int) -> dict[str, dict[str, Found]]:
+    """In so many slices that each has a power of two of sets. Nothing where the driver knows of none."""
     lines = size // (_MODEL_LINE_BYTES * _WAYS)
+    if lines == 0:
+        return {}
     slices = lines // (lines & -lines)
     return {
-        "size": read(size_text(lines * _MODEL_LINE_BYTES * _WAYS), "CUDA: L2 cache size"),
-        "ways": assumed(_WAYS, "not published"),
-        "slices": assumed(slices, "not published; so that sets of a slice are a power of two"),
+        "l3": {
+            "size": read(size_text(lines * _MODEL_LINE_BYTES * _WAYS), "CUDA: L2 cache size"),
+            "ways": assumed(_WAYS, "not published"),
+            "slices": assumed(slices, "not published; so that sets of a slice are a power of two"),
+        }
     }
