@@ -14,8 +14,8 @@ static void show(struct text* text, size_t index) {
     const struct planned_counts* counts = planned_counts(index);
     const struct planned_counts all = *counts;
     const size_t touched = seen_bytes(&all.to_be_fast) + seen_bytes(&all.others);
-    text_add(text, "  %s: %zu blocks, %s at the peak", plan_name(plan_object(index)), all.blocks,
-             SHOW(all.peak_bytes));
+    text_add(text, "  %s: %zu block%s, %s at the peak", plan_name(plan_object(index)), all.blocks,
+             all.blocks == 1 ? "" : "s", SHOW(all.peak_bytes));
     if (touched > 0)
         text_add(text, "; %.0f%% of its pages were to be fast, %.0f%% were",
                  100.0 * (double)seen_bytes(&all.to_be_fast) / (double)touched,

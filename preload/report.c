@@ -71,9 +71,10 @@ static double share(size_t pages) {
 }
 
 static void in_words(struct text* text) {
-    text_add(text, "pagelens run: %s (process %d%s%s): %zu large blocks, of %s and more",
+    text_add(text, "pagelens run: %s (process %d%s%s): %zu large block%s, of %s and more",
              program_invocation_short_name, (int)getpid(), rank() ? ", rank " : "",
-             rank() ? rank() : "", counts.blocks, SHOW(settings.large));
+             rank() ? rank() : "", counts.blocks, counts.blocks == 1 ? "" : "s",
+             SHOW(settings.large));
     if (counts.blocks > 0)
         text_add(text, "; at the peak %zu with %s", counts.peak_blocks, SHOW(counts.peak_bytes));
     text_add(text, "\n");

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens import _core
 from pagelens.place.cache_mode import CacheMode
 from pagelens.place.cost import Cost
 from pagelens.place.moves import Moving, moving_optimum
@@ -68,18 +69,32 @@ class Analysis:
         return {OUTSIDE: next(iter(shares.values())), **shares}
 
 
-def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) -> Analysis:
-    """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order."""
+def analyse(
+    profile: Profile,
+    capacity: float,
+    developer: Sequence[int] | None,
+    cancel: _core.CancelFlag | None = None,
+) -> Analysis:
+    """At `capacity` bytes of one rank, and over the sweep; `developer` lists objects in their order.
+
+    Raises _core.Cancelled once `cancel` is set, between two programs of the solver: one is not stopped.
+    """
     cost = Cost.of(profile)
     capacities = [share * profile.footprint_bytes for share in SWEEP] if profile.footprint_bytes else []
     phases, regions = find_phases(profile), marked_phases(profile)
     static = place(profile, cost, capacity, developer)
+    _go_on(cancel)
     best = static.shares[OURS]
     between = moving_optimum(profile, cost, regions, capacity, best, movable(profile))
+    _go_on(cancel)
     # Neither bounds the other: what follows a region is the region's in one, and outside in the other.
     moving = min(
         moving_optimum(profile, cost, phases, capacity, best), between, key=lambda found: found.seconds
     )
+    sweep = []
+    for each in capacities:
+        _go_on(cancel)
+        sweep.append(place(profile, cost, each, developer, SECONDS_OF_SWEEP))
     return Analysis(
         profile=profile,
         cost=cost,
@@ -88,8 +103,13 @@ def analyse(profile: Profile, capacity: float, developer: Sequence[int] | None) 
         moving=moving,
         regions=regions,
         between_regions=between,
-        sweep=[place(profile, cost, each, developer, SECONDS_OF_SWEEP) for each in capacities],
+        sweep=sweep,
     )
+
+
+def _go_on(cancel: _core.CancelFlag | None) -> None:
+    if cancel is not None and cancel:
+        raise _core.Cancelled
 
 
 def movable(profile: Profile) -> NDArray[np.bool_]:

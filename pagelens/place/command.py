@@ -13,6 +13,7 @@ from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.accesses.workload import Workload
+from pagelens.ensemble import check_fits
 from pagelens.ensemble.run import Progress
 from pagelens.errors import Interrupted, UsageError
 from pagelens.explain.command import (
@@ -135,6 +136,7 @@ def place_command(
     )
     found = choose_source("place", request, workload, size, two_level, ranks, None, output, quiet)
     with found as source:
+        check_fits(source.program, source.scaled.machine, source.scaled.ranks)
         with progress_bar(quiet, "steps") as progress:
             shown = _in_thread(lambda cancel: _place(source, capacity, names, moves, progress, cancel))
         drawn = _write(shown, source.directory)
@@ -188,7 +190,7 @@ def _place(
     profiled = profile(program, source.scaled.machine, ranks, course, cancel)
     progress(1, _STEPS)
     of_rank = _capacity_of_rank(capacity, profiled)
-    analysis = analyse(profiled, of_rank, developer)
+    analysis = analyse(profiled, of_rank, developer, cancel)
     progress(2, _STEPS)
     whole = profiled.footprint_bytes * ranks
     capacities = (min(of_rank * ranks, whole), whole)
@@ -197,7 +199,9 @@ def _place(
     plan = _write_plan(analysis, program, of_rank, source.directory, moves)
     words = shlex.join(["pagelens", *sys.argv[1:]])
     notes = _notes(program, analysis)
-    return report(analysis, words, modes, [*notes, _moves_note(analysis)] if moves else notes, plan)
+    if moves:
+        notes.append(_moves_note(analysis, bool(plan)))
+    return report(analysis, words, modes, notes, plan)
 
 
 def _with_two_memories(machine: Machine) -> Machine:
@@ -276,17 +280,17 @@ def _notes(program: Workload, analysis: Analysis) -> list[str]:
     return notes
 
 
-def _moves_note(analysis: Analysis) -> str:
-    """What --moves gains over the static optimum, modelled."""
+def _moves_note(analysis: Analysis, planned: bool) -> str:
+    """What --moves gains over the static optimum, modelled; `planned`: a plan is written."""
     static = analysis.cost.seconds(analysis.at_capacity.shares[OURS])
     if not analysis.moves_gain:
         marked = "" if len(analysis.regions.names) > 1 else ": the program marks no regions (pagelens.h)"
-        return (
-            f"--moves: moving objects between regions gains nothing{marked}; the plan is the static optimum."
-        )
+        plan = "; the plan is the static optimum" if planned else ""
+        return f"--moves: moving objects between regions gains nothing{marked}{plan}."
     moving = analysis.between_regions
+    what = "the plan moves objects" if planned else "objects move"
     return (
-        f"--moves: the plan moves objects between marked regions: {format_time(moving.seconds)} instead of "
+        f"--moves: {what} between marked regions: {format_time(moving.seconds)} instead of "
         f"the static optimum's {format_time(static)} ({1 - moving.seconds / static:.1%} less), with "
         f"{format_size(moving.copied_bytes / analysis.profile.ranks)} copied by each rank. Modelled."
     )

@@ -16,6 +16,7 @@ from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 _LINES = ("fast_reads", "fast_writes", "slow_reads", "slow_writes")
+_SLOW = "slow memory"  # is DDR in processors' times; here it may be CXL's, another socket's or a GPU's host's
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Cost:
         slow = np.array([none[name] for name in names])
         slow = slow + np.outer(each["slow_reads"], reads) + np.outer(each["slow_writes"], writes)
         return cls(
-            names,
+            tuple(_SLOW if name == "DDR" else name for name in names),
             slow,
             each["fast_reads"] - each["slow_reads"],
             each["fast_writes"] - each["slow_writes"],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import UsageError
-from pagelens.names import nearest
+from pagelens.names import resembling
 
 MOST_BYTES = 1 << 20  # of a list
 _COMMENT = re.compile(r"^\s*#.*|\s#(?!\d+\s*(?:#|$)).*")
@@ -49,10 +49,11 @@ def listed_objects(names: Sequence[str], objects: Sequence[ObjectInfo]) -> list[
     for name in names:
         meant = [known.index for known in placeable if _means(name, known.name)]
         if not meant:
-            near = nearest(name, [known.name for known in placeable])
-            offer = f"; did you mean '{near}'?" if near else ""
+            near = resembling(name, [known.name for known in placeable])
+            offer = "; did you mean " + ", ".join(map(repr, near)) + "?" if near else ""
             raise UsageError(
-                f"--list: '{name}' is no object of the program{offer} (`pagelens place` without it names all)"
+                f"--list: '{name}' is no object of the program{offer} (place.json of a run without --list "
+                "names all)"
             )
         found.update(dict.fromkeys(meant))
     return list(found)

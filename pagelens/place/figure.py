@@ -39,6 +39,12 @@ def _figure(r: PlaceReport) -> Figure:
         label = "as a cache, random frames to frames in a row" if number == 0 else None
         axes.plot([at, at], gains, color=FAINT, linewidth=4, solid_capstyle="butt", label=label)
     axes.axhline(100, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
+    axes.set_title(
+        f"{r.program} on {r.machine}: what fast memory gains (modelled)",
+        fontsize=9,
+        loc="left",
+        parse_math=False,
+    )
     axes.set_xlabel("fast memory, % of the footprint")
     axes.set_ylabel("% of the gain of all in fast memory")
     axes.set_xlim(0, 102)

@@ -1,5 +1,6 @@
 """A placement as a plan: the objects of which something lies in fast memory, as `run --plan` finds them."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from pagelens.accesses.trace import TraceWorkload
@@ -51,7 +52,8 @@ def plan_of(
 
 def _share(shares: Floats, index: int) -> float:
     share = float(shares[index])
-    return round(share, 4) if share >= LEAST_SHARE else 0.0
+    # Not up: together they would be more than the capacity has room for.
+    return math.floor(share * 1e4 + 0.01) / 1e4 if share >= LEAST_SHARE else 0.0
 
 
 def _size(size_bytes: float) -> str:

@@ -22,25 +22,25 @@ def render_terminal(report: PlaceReport) -> str:
 def _answer(r: PlaceReport) -> Iterator[str]:
     ours = next(row for row in r.policies if row.policy == OURS)
     fast = next(row for row in r.policies if row.policy == ALL_FAST)
-    share = r.capacity_bytes / r.footprint_bytes if r.footprint_bytes else 1.0
-    yield from textwrap.wrap(
-        f"{r.program} on {r.machine_title}: {r.ranks} x {format_size(r.footprint_bytes)}, fast memory for "
-        f"{format_share(min(1.0, share))} of it ({format_size(r.capacity_bytes)} a rank).",
-        WIDTH,
-    )
     if r.all_slow_s <= r.all_fast_s:
         yield from textwrap.wrap("Fast memory gains nothing: other resources decide everywhere.", WIDTH)
         return
     gap = f" (the solver leaves at most {r.optimum_gap:.2%})" if r.optimum_gap > 1e-4 else ""
     yield from textwrap.wrap(
-        f"The best static placement takes {format_time(ours.time_s)}, {ours.speedup:.2f}x as fast as all in "
-        f"slow memory: {format_share(ours.gain)} of what all in fast memory gains ({fast.speedup:.2f}x)"
+        f"The best static placement takes {format_time(ours.time_s)}, {_times(ours.speedup)} as fast as all "
+        f"in slow memory: {format_share(ours.gain)} of what all in fast memory gains ({_times(fast.speedup)})"
         f"{gap}. Modelled.",
         WIDTH,
     )
 
 
 def _policies(r: PlaceReport) -> Iterator[str]:
+    share = r.capacity_bytes / r.footprint_bytes if r.footprint_bytes else 1.0
+    yield from textwrap.wrap(
+        f"{r.program} on {r.machine_title}: {r.ranks} x {format_size(r.footprint_bytes)} that can be placed, "
+        f"fast memory for {format_share(min(1.0, share))} of it ({format_size(r.capacity_bytes)} a rank).",
+        WIDTH,
+    )
     yield f"{'policy':<18} {'time':>8} {'speed':>6} {'of gain':>7} {'fast':>9}"
     for row in sorted(r.policies, key=lambda row: row.time_s):
         yield _policy(row)
@@ -51,7 +51,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
             ("at random", cache.at_random_s, cache.gain_at_random),
         ):
             yield (
-                f"{'cache-mode':<18} {format_time(seconds):>8} {r.all_slow_s / seconds:>5.2f}x "
+                f"{'cache-mode':<18} {format_time(seconds):>8} {_times(r.all_slow_s / seconds):>6} "
                 f"{100 * gain:>6.0f}% {format_size(cache.bytes / r.ranks):>9}  frames {frames}"
             )
 
@@ -59,7 +59,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
 def _policy(row: PolicyRow) -> str:
     copied = f"  {format_size(row.copied_bytes)} copied" if row.copied_bytes else ""
     return (
-        f"{row.policy:<18} {format_time(row.time_s):>8} {row.speedup:>5.2f}x {100 * row.gain:>6.0f}% "
+        f"{row.policy:<18} {format_time(row.time_s):>8} {_times(row.speedup):>6} {100 * row.gain:>6.0f}% "
         f"{format_size(row.fast_bytes):>9}{copied}"
     )
 
@@ -107,6 +107,10 @@ def _sweep(r: PlaceReport) -> Iterator[str]:
     for policy in dict.fromkeys(row.policy for row in r.sweep):
         gains = {row.capacity_bytes: row.gain for row in r.sweep if row.policy == policy}
         yield f"{policy:<18}" + "".join(f"{100 * gains[c]:>6.0f}%" for c in shown)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio < 99.995 else f"{ratio:.0f}x"
 
 
 def _cut(text: str, width: int) -> str:

@@ -103,8 +103,9 @@ def run(
 ) -> None:
     """Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.
 
-    Or with its objects in two-level memory, as planned. Its output, exit status and signals are its own. What
-    cannot be had is said in one line, and the program runs without it.
+    Or with its objects in two-level memory, as planned. Its output, exit status and signals are its own.
+
+    What cannot be had is said in one line, and the program runs without it.
     """
     if pages is None and not stagger and frames is None and plan is None:
         raise UsageError("nothing to do: give --pages 2m, 1g or thp, --stagger, --frames best or --plan FILE")

@@ -87,9 +87,10 @@ def locate_plan(plan: Plan, paths: Mapping[str, Path]) -> Located:
     located.said += missing.lines()
     if alike:
         kept, lost = alike[0]
+        sites = "sites are those" if alike[1:] else "site is that"
         located.said.append(
-            f"{len(alike)} sites are those of another in this build ('{plan.objects[lost].name}' as "
-            f"'{plan.objects[kept].name}'{', ...' if len(alike) > 1 else ''}); the one of most bytes decides"
+            f"{len(alike)} {sites} of another in this build ('{plan.objects[lost].name}' as "
+            f"'{plan.objects[kept].name}'{', ...' if alike[1:] else ''}); the one of most bytes decides"
         )
     for file in files:
         file.close()
@@ -136,7 +137,10 @@ class _File:
             said.append(f"{path} cannot be read; its objects are left slow")
             return
         if not self.same:
-            said.append(f"{name} is another build than the plan's; its sites are found by symbols alone")
+            which = f"{name} is another build than the plan's"
+            if path.name != name:
+                which = f"{path.name} is not {name}, which the plan is of, or another build of it"
+            said.append(f"{which}; its sites are found by symbols alone")
         self._functions = _by_name(self._elf.functions())
         self._variables = _by_name(self._elf.variables(1))
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from machine_trees import lay_out
 from scipy.optimize import milp
 
+from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
@@ -200,6 +201,15 @@ def test_a_capacity_that_holds_all_gains_what_all_fast_gains_or_more() -> None:
     assert found.cost.gain(placed[OURS]) >= 1
 
 
+def test_ctrl_c_ends_the_search_between_capacities() -> None:
+    known = drawn(np.random.default_rng(5), objects=6, intervals=4, small=False)
+    cancel = _core.CancelFlag()
+    analyse(known, known.footprint_bytes / 2, None, cancel)
+    cancel.set()
+    with pytest.raises(_core.Cancelled):
+        analyse(known, known.footprint_bytes / 2, None, cancel)
+
+
 @pytest.mark.parametrize("capacity", [1e-290, 1e-12])
 def test_next_to_no_fast_memory_is_none(capacity: float) -> None:
     found = analyse(drawn(np.random.default_rng(7), objects=4, intervals=3, small=False), capacity, None)
@@ -294,6 +304,36 @@ def test_a_program_without_anything_to_place_has_a_report(
     )
     assert run.returncode == 0, run.stderr
     assert "Nothing here can be placed" in run.stdout
+
+
+def test_the_answer_comes_first_and_fits_the_screen_however_slow_the_slow_memory_is(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    triad = ("--workload", "stream-triad", "--size", "600MB")
+    run = pagelens("place", "--machine", "gpu-host", *triad, "--capacity", "50%", "--moves", "-o", "out")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("The best static placement takes")
+    rows = re.findall(r"^(.* [\d.]+ [mun]?s +[\d.]+x) +\d+% ", run.stdout, re.MULTILINE)
+    assert len({len(row) for row in rows}) == 1
+    assert any(re.search(r" \d{3}x$", row) for row in rows)
+    assert "DDR" not in run.stdout  # the slow memory is the host's
+    assert "slow memory" in run.stdout.partition("decided by")[2]
+    assert "--moves: moving objects between regions gains nothing.\n" in run.stdout  # there is no plan
+
+
+def test_a_job_larger_than_the_machine_is_refused_in_a_line(
+    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    run = pagelens("place", "--machine", "gpu-host", "--workload", "hydro", "--size", "100TB")
+    assert run.returncode == 2
+    assert re.fullmatch(r"pagelens: --size: 100 TB is more than .* name at most 256 GiB, .*\n", run.stderr)
+
+
+def test_shares_of_a_plan_are_not_rounded_up(traced: Path) -> None:
+    workload = open_trace(traced)
+    found = profile(workload, load_machine("cori-knl-flat"), ranks=4)
+    plan = plan_of(found, workload, np.full(len(found.objects), 0.20076), 1e6)
+    assert {one.share for one in plan.objects} == {0.2007}
 
 
 @pytest.mark.parametrize(("name", "said"), [(b"new\nline", ""), (b"byte\xff", "is no text in UTF-8")])

@@ -20,6 +20,7 @@ from run_library import LIBRARY, PROGRAMS, build
 from pagelens.accesses.elf_file import ElfFile
 from pagelens.machine.detect.system import System
 from pagelens.place.plan import Plan, PlannedObject, write_plan
+from pagelens.run.planned import module_paths
 from pagelens.run.sites import locate_plan
 from pagelens.run.tiers import Tiers, find_tiers
 
@@ -309,8 +310,18 @@ def test_another_build_is_found_by_its_symbols(run_planned: Callable[..., Any], 
         "its sites are found by symbols alone",
         "pagelens run: --plan: not in the program: planned!take_gone, planned!+0x1234, planned!no_table; "
         "3 objects ('gone', ...) are left slow",
-        "pagelens run: --plan: 1 sites are those of another in this build ('mesh' as 'larger'); "
+        "pagelens run: --plan: 1 site is that of another in this build ('mesh' as 'larger'); "
         "the one of most bytes decides",
+    ]
+
+
+def test_a_plan_of_another_program_is_said_to_be(program: Path, tmp_path: Path) -> None:
+    plan = plan_of(program, planned("mesh", *returns(program, "take_mesh")), build_id="ab12")
+    other = tmp_path / "other"
+    shutil.copy(program, other)
+    assert locate_plan(plan, module_paths(plan, other)).said == [
+        "other is not planned, which the plan is of, or another build of it; "
+        "its sites are found by symbols alone"
     ]
 
 
@@ -478,7 +489,7 @@ def test_the_report_in_words(pagelens: Run, program: Path, tmp_path: Path) -> No
     lines = done.stderr.splitlines()
     assert "  plan: 1 of 1 objects had blocks; at the peak 512 KiB of 64 MiB of fast memory" in lines
     assert (
-        "  mesh: 1 blocks, 1.0 MiB at the peak; 50% of its pages were to be fast, 100% were" in lines
+        "  mesh: 1 block, 1.0 MiB at the peak; 50% of its pages were to be fast, 100% were" in lines
     )  # this machine has one node
 
 
