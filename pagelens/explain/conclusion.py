@@ -7,10 +7,11 @@ from pagelens.explain.model import (
     CollisionRecord,
     Conclusion,
     Distribution,
+    Explanation,
     MachineRecord,
     Remedy,
 )
-from pagelens.mechanisms import CONFLICTS, MECHANISMS
+from pagelens.mechanisms import CONFLICTS, L3_CONFLICTS, MECHANISMS, SNOOP_FILTER
 
 # A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02
@@ -63,8 +64,13 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         text = f"On an aged {where} node this program runs {_slower(ratio)} on contiguous frames"
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
-        text = f"Under '{base.policy}' on a {where} node this program runs "
-        text += f"{_slower(base.median_s / fastest.median_s)} under '{fastest.policy}'"
+        text = f"Under '{base.policy}' on a {where} node this program "
+        if len(distributions) == 1:
+            text += "is simulated, and under no other policy"
+        elif fastest is base:
+            text += "runs no slower than under any other policy"
+        else:
+            text += f"runs {_slower(base.median_s / fastest.median_s)} under '{fastest.policy}'"
     if base.slower_20_percent >= 0.005:
         best = base.worst_s / base.median_s * base.median_slowdown
         text += (
@@ -85,6 +91,9 @@ def _causes(
     loss = cause.time_s - cause.unburdened_s
     cached = machine.served_by == "memory-side cache"
     if loss <= (MATTERS - 1) * cause.time_s:
+        shared = {L3_CONFLICTS, SNOOP_FILTER} & {part.mechanism for part in cause.parts}
+        if cached and shared:
+            return ["Beyond its compulsory misses, caches and TLB cost it less than 2% of its time."]
         if cached:
             return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]
         return ["Beyond its compulsory misses, caches, TLB and memory cost it less than 2% of its time."]
@@ -138,6 +147,12 @@ def other_order(remedies: Sequence[Remedy]) -> str:
         )
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def attributed_in_words(e: Explanation) -> str:
+    """Of how many nodes attributions are: each costs replays where caches are simulated without something."""
+    of_nodes = {a.of_nodes for a in e.attributions}
+    return "the nodes" if of_nodes <= {e.sample.nodes} else f"{min(of_nodes)} nodes"
 
 
 def interaction_in_words(a: AttributionRecord) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 
 from pagelens.drawing import Drawing, drawing
 from pagelens.explain import plots
+from pagelens.explain.conclusion import attributed_in_words
 from pagelens.explain.model import Explanation
 from pagelens.statistics import pearson
 
@@ -61,7 +62,8 @@ def _attribution(e: Explanation) -> Drawing:
     return drawing(
         "attribution",
         "What the time is made of, by mechanism",
-        "Mean over the nodes; modelled. The parts are exact Shapley values of the time model and add up to "
+        f"Mean over {attributed_in_words(e)}; modelled. The parts are exact Shapley values of the time "
+        "model and add up to "
         "the time (black mark). A hatched part is negative: it is taken off again, from the right."
         + _off_scale(e),
         lambda: plots.attribution(e),

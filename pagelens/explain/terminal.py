@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.explain.conclusion import interaction_in_words
+from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.mechanisms import MECHANISMS
@@ -94,6 +94,10 @@ def _bars(d: Distribution, unit: float, high: float) -> str:
     return "".join(_BLOCKS[0 if not b else max(1, round(b / most * 8))] for b in bins)
 
 
+def _heading(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
 def _attribution(e: Explanation) -> Iterator[str]:
     mean = next((a for a in e.attributions if a.policy == e.baseline and a.nodes == "mean"), None)
     if mean is None:
@@ -103,8 +107,9 @@ def _attribution(e: Explanation) -> Iterator[str]:
     def line(name: str, seconds: float) -> str:
         return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
 
-    nodes = "the nodes" if mean.of_nodes == e.sample.nodes else f"{mean.of_nodes} nodes"
-    yield f"Where the time goes, '{e.baseline}', mean over {nodes} (modelled; Shapley parts):"
+    yield from _heading(
+        f"Where the time goes, '{e.baseline}', mean over {attributed_in_words(e)} (modelled; Shapley parts):"
+    )
     yield line("compulsory misses only", mean.unburdened_s)
     for part in mean.parts:
         yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
@@ -122,7 +127,9 @@ def _attribution(e: Explanation) -> Iterator[str]:
 
 def _resources(e: Explanation) -> Iterator[str]:
     d = next(d for d in e.distributions if d.policy == e.baseline)
-    yield f"What holds it up, '{e.baseline}', mean over the nodes (modelled; the busiest decides):"
+    yield from _heading(
+        f"What holds it up, '{e.baseline}', mean over the nodes (modelled; the busiest decides):"
+    )
     for r in d.resources:
         busy, bound = format_time(r.busy_s), 100 * r.bound_s / d.mean_s
         yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} busy, decides {bound:>5.1f}%"
@@ -133,7 +140,9 @@ def _objects(e: Explanation) -> Iterator[str]:
     if not objects:
         return
     cached = e.machine.served_by == "memory-side cache"
-    yield f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
+    yield from _heading(
+        f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
+    )
     yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
     for o in objects[:_TOP]:
         size = format_size(o.bytes) if o.bytes else ""
@@ -156,7 +165,7 @@ def _objects(e: Explanation) -> Iterator[str]:
 def _remedies(e: Explanation) -> Iterator[str]:
     if not e.remedies:
         return
-    yield f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):"
+    yield from _heading(f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):")
     yield f"  {'policy':<14} {'median':>7} {'95% interval':>13} {'p95':>6} {'worst':>6}  costs"
     for r in e.remedies:
         costs = {"root": r.root, "memory": r.memory, "code": r.code}

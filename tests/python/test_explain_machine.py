@@ -71,6 +71,34 @@ def test_what_is_stated_and_not_replayed_yet_is_said(
     assert f"Stated by the machine file, not replayed yet: {', '.join(left)}." in said
 
 
+def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Copies that fill L2s and L3 together, and the longest name of a policy."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--workload", "stream-triad", "--size", "168MB", "--ranks", "40", "--nodes", "3", "-o", "out"]
+    words += ["--machine", "xeon-max-cache", "--policies", "aged+intel-zonesort"]
+    monkeypatch.setattr(sys, "argv", ["pagelens", "explain", *words])
+    with pytest.raises(SystemExit):
+        main()
+    said = capfd.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "is simulated, and under no other policy" in " ".join(said.split())
+    report, data = tmp_path / "out" / "report.html", tmp_path / "out" / "explanation.json"
+    mean, slowest = json.loads(data.read_text())["attributions"]
+    parts = {part["mechanism"]: part["seconds"] for part in mean["parts"]}
+    assert {"conflicts", "capacity", "L2 conflicts", "L3 conflicts", "snoop filter"} <= set(parts)
+    assert sum(parts.values()) == pytest.approx(mean["time_s"] - mean["unburdened_s"])
+    assert parts["L3 conflicts"] > 0.05 * mean["time_s"]
+    # Each set is a replay: the first two nodes have them, and every output says so.
+    assert mean["of_nodes"] == slowest["of_nodes"] == 2
+    assert "mean over 2 nodes" in " ".join(said.split())
+    text = " ".join(report.read_text().split())
+    assert "Mean over 2 nodes; modelled" in text
+    assert "Means are over 2 nodes, and the slowest is one of these." in text
+    assert "taken away by a replay of a machine that is ideal there" in text
+
+
 def test_every_policy_finds_frames_on_a_machine_of_any_size(tmp_path: Path) -> None:
     machine = choose_machine(None, lay_out(read_tree("guest-genoa"), tmp_path)).machine
     assert machine.slots % 1024  # of no power of two, as memory that firmware takes its part of is

@@ -16,6 +16,7 @@ import synthetic
 
 from pagelens.errors import Failure
 from pagelens.explain import Explanation, explain
+from pagelens.explain.conclusion import _causes
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord
@@ -168,6 +169,21 @@ def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> 
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize(
+    ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "before it")]
+)
+def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simulated(
+    explanation: Explanation, mechanism: str, said: str
+) -> None:
+    cause = next(a for a in explanation.attributions if a.nodes == "mean")
+    part = cause.parts[0].model_copy(update={"mechanism": mechanism})
+    small = cause.model_copy(update={"parts": [part], "unburdened_s": 0.99 * cause.time_s})
+    machine = explanation.machine.model_copy(update={"served_by": "memory-side cache"})
+    (sentence,) = _causes(machine, small, [])
+    assert "less than 2% of its time" in sentence
+    assert said in sentence
+
+
 def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report)
     shot = tmp_path / "shot.png"
