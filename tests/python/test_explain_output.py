@@ -168,7 +168,6 @@ def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> 
     render_terminal(bare)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 @pytest.mark.parametrize(
     ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "before it")]
 )
@@ -184,6 +183,7 @@ def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simul
     assert said in sentence
 
 
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report)
     shot = tmp_path / "shot.png"
