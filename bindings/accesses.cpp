@@ -145,7 +145,15 @@ void register_survey(nb::module_& m) {
         .def_ro("lines_stored", &SurveyedObject::lines_stored);
     nb::class_<Survey>(m, "Survey")
         .def_ro("objects", &Survey::objects)
-        .def_ro("phases", &Survey::phases)
+        .def_prop_ro(
+            "phases",
+            [](const Survey& survey) {
+                std::vector<nb::bytes> names;
+                for (const std::string& name : survey.phases)
+                    names.emplace_back(name.data(), name.size());
+                return names;
+            },
+            "Names of regions: bytes, as the program has them.")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("lines_fetched", &Survey::lines_fetched)

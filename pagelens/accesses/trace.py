@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from pagelens import _core
+from pagelens.accesses.region_names import region_text
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
 from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
 from pagelens.errors import Failure, UsageError
@@ -64,7 +65,7 @@ class TraceWorkload(Workload):
         digest.update(repr(names.variables).encode())
         self.digest = digest.hexdigest()
         self.large_blocks = self.survey.large_blocks[:, 0].tolist()
-        self.phases = list(self.survey.phases)
+        self.phases = [region_text(name) for name in self.survey.phases]
         self.threads = max(1, trace.threads)
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
         self.share_seen = _share_seen(trace.summary)

@@ -12,6 +12,7 @@ from pagelens.place.cost import Cost
 from pagelens.place.moves import Moving, moving_optimum
 from pagelens.place.optimum import LEAST_DIVIDED, SECONDS, optimum
 from pagelens.place.phases import OUTSIDE, Phases, find_phases, marked_phases
+from pagelens.place.plan import MOST_REGIONS
 from pagelens.place.policies import (
     ALL_FAST,
     ALL_SLOW,
@@ -85,7 +86,7 @@ def analyse(
     static = place(profile, cost, capacity, developer)
     _go_on(cancel)
     best = static.shares[OURS]
-    between = moving_optimum(profile, cost, regions, capacity, best, movable(profile))
+    between = between_regions(profile, cost, regions, capacity, best)
     _go_on(cancel)
     # Neither bounds the other: what follows a region is the region's in one, and outside in the other.
     moving = min(
@@ -110,6 +111,12 @@ def analyse(
 def _go_on(cancel: _core.CancelFlag | None) -> None:
     if cancel is not None and cancel:
         raise _core.Cancelled
+
+
+def between_regions(profile: Profile, cost: Cost, regions: Phases, capacity: float, static: Floats) -> Moving:
+    """The best that a plan can say; nothing moves where there are more regions than one has shares of."""
+    may = movable(profile) & (len(regions.names) <= MOST_REGIONS)
+    return moving_optimum(profile, cost, regions, capacity, static, may)
 
 
 def movable(profile: Profile) -> NDArray[np.bool_]:

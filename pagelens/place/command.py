@@ -44,7 +44,7 @@ from pagelens.place.emulate import emulate as emulate_on
 from pagelens.place.emulate import find_sockets
 from pagelens.place.emulate import lines as emulated_lines
 from pagelens.place.phases import OUTSIDE
-from pagelens.place.plan import read_plan, write_plan
+from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
 from pagelens.place.profile import INTERVALS, Floats, Profile, profile
@@ -284,9 +284,15 @@ def _moves_note(analysis: Analysis, planned: bool) -> str:
     """What --moves gains over the static optimum, modelled; `planned`: a plan is written."""
     static = analysis.cost.seconds(analysis.at_capacity.shares[OURS])
     if not analysis.moves_gain:
-        marked = "" if len(analysis.regions.names) > 1 else ": the program marks no regions (pagelens.h)"
+        why, count = "moving objects between regions gains nothing", len(analysis.regions.names)
+        if count == 1:
+            why += ": the program marks no regions (pagelens.h)"
+        elif count > MOST_REGIONS:
+            why = (
+                f"the program marks {count} regions, and a plan moves objects between {MOST_REGIONS} at most"
+            )
         plan = "; the plan is the static optimum" if planned else ""
-        return f"--moves: moving objects between regions gains nothing{marked}{plan}."
+        return f"--moves: {why}{plan}."
     moving = analysis.between_regions
     what = "the plan moves objects" if planned else "objects move"
     return (

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Self
 import tomlkit
 from pydantic import Field, field_validator, model_validator
 
+from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.machine.detect.found import size_text
@@ -146,7 +147,7 @@ class PlannedObject(Table):
             raise ValueError(
                 "share (is 0) should be greater than 0 here or in shares; tier = 'slow' keeps it out"
             )
-        if long := next((name for name in self.shares if len(name.encode()) > MOST_NAME), None):
+        if long := next((name for name in self.shares if len(region_bytes(name)) > MOST_NAME), None):
             raise ValueError(f"region '{long:.20}...' has more than {MOST_NAME} bytes; no marker says more")
         return self
 

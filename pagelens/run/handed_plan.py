@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import Failure
 from pagelens.place.plan import Plan
 from pagelens.run.sites import Located
@@ -36,8 +37,7 @@ def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
             row = len(shares) // (8 * len(regions))
         objects += struct.pack("<QdQ", strings.at(one.name), one.share if one.tier == "fast" else 0.0, row)
     phases = b"".join(
-        struct.pack("<2Q", strings.at(region), len(region.encode(errors="surrogateescape")))
-        for region in regions
+        struct.pack("<2Q", strings.at(region_bytes(region)), len(region_bytes(region))) for region in regions
     )
     hooks = b"".join(struct.pack("<3Q", one.module, one.address, one.count) for one in located.hooks)
     variables = b"".join(
@@ -65,9 +65,10 @@ class _Strings:
     def __init__(self) -> None:
         self.bytes = bytearray(b"\0")
 
-    def at(self, text: str) -> int:
+    def at(self, text: str | bytes) -> int:
         place = len(self.bytes)
-        self.bytes += text.encode(errors="surrogateescape").replace(b"\0", b"?") + b"\0"
+        raw = text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
+        self.bytes += raw.replace(b"\0", b"?") + b"\0"
         return place
 
 

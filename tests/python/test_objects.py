@@ -300,6 +300,28 @@ def test_regions_nest_and_leave_their_names(trace: Trace) -> None:
     assert workload.phases == ["(outside regions)", "outer", "inner"]
 
 
+def test_names_of_regions_are_any_bytes_and_the_first_255(trace: Trace) -> None:
+    text = r"""
+    #include <pagelens.h>
+    #include <string.h>
+    int main(void) {
+        static volatile char memory[1 << 20];
+        char name[300];
+        memset(name, 'a', sizeof name);
+        strcpy(name + 254, "\xc3\xa9"); /* two bytes, of which one counts */
+        pagelens_region_begin("caf\xe9");
+        for (int i = 0; i < 1 << 20; i += 64) memory[i] = 1;
+        pagelens_region_end("caf\xe9");
+        pagelens_region_begin(name);
+        for (int i = 0; i < 1 << 20; i += 64) memory[i] = 1;
+        pagelens_region_end(name);
+        return 0;
+    }
+    """
+    workload = trace("regions.c", text, ["gcc", "-O1", f"-I{INCLUDE}"])
+    assert workload.phases == ["(outside regions)", "caf\\xe9", "a" * 254 + "\\xc3"]
+
+
 def test_a_program_without_symbols_has_offsets_for_names(trace: Trace) -> None:
     text = r"""
     SITE static char *one(void) { char *p = malloc(100); KEEP(p); return p; }

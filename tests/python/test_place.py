@@ -28,7 +28,7 @@ from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
-from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, movable, place
+from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, between_regions, movable, place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
@@ -36,7 +36,7 @@ from pagelens.place.emulate import Sockets, find_sockets, planned_environment, t
 from pagelens.place.moves import moving_optimum
 from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
-from pagelens.place.plan import read_plan, write_plan
+from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
 from pagelens.place.profile import Profile, profile, without_dominated
@@ -580,6 +580,17 @@ def test_between_marked_regions_only_what_may_move_does() -> None:
         found = moving_optimum(known, cost, regions, 8 * MIB, static, np.array(may))
         assert all(np.ptp(found.shares[:, np.logical_not(may)], axis=0) == 0)
         assert (found.copied_bytes > 0) is all(may)  # one alone finds no room that the other leaves
+
+
+def test_between_more_regions_than_a_plan_can_name_nothing_moves() -> None:
+    for count, moves in ((MOST_REGIONS + 1, False), (4, True)):
+        known = two_phases(count // 2, 1e8)
+        known = replace(known, phases=[f"r{i}" for i in range(len(known.phases))])
+        cost, regions = Cost.of(known), marked_phases(known)
+        assert len(regions.names) == count
+        static = optimum(known, cost, 8 * MIB).shares
+        found = between_regions(known, cost, regions, 8 * MIB, static)
+        assert (found.copied_bytes > 0) is moves
 
 
 def test_blocks_that_are_small_on_average_may_not_move() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagelens.accesses.region_names import region_bytes, region_text
 from pagelens.errors import UsageError
 from pagelens.place.plan import (
     MOST_REGIONS,
@@ -20,6 +21,9 @@ from pagelens.place.plan import (
     read_plan,
     write_plan,
 )
+from pagelens.run.handed_plan import handed_plan
+from pagelens.run.sites import Located
+from pagelens.run.tiers import Tiers
 
 TEXT = """
 format = 1
@@ -126,6 +130,17 @@ def test_a_plan_has_shares_of_so_many_regions_and_no_more(tmp_path: Path) -> Non
     assert len(with_regions(MOST_REGIONS).regions) == MOST_REGIONS
     with pytest.raises(UsageError, match="shares of 256 regions; state those of at most 255"):
         with_regions(MOST_REGIONS + 1)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"caf\xc3\xa9", b"a" * 254 + b"\xc3", b"C:\\x", b""])
+def test_names_of_regions_are_any_bytes(name: bytes, tmp_path: Path) -> None:
+    plan = read(TEXT, tmp_path)
+    moving = plan.objects[1].model_copy(update={"shares": {region_text(name): 0.25}})
+    write_plan(plan.model_copy(update={"objects": [moving]}), tmp_path / "plan.toml")
+    (region,) = read_plan(tmp_path / "plan.toml").regions
+    assert region_bytes(region) == name
+    handed = handed_plan(read_plan(tmp_path / "plan.toml"), Located([]), Tiers((0,), (), None))
+    assert b"\0" + name + b"\0" in handed
 
 
 def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
