@@ -20,7 +20,10 @@
 #include "preload/plan.h"
 #include "preload/system.h"
 
-enum { MOST_OPEN = 64 /* within each other; deeper ones count for nothing */, MOST_NAME = 255 };
+enum {
+    MOST_OPEN = 64 /* within each other: of more the outermost are forgotten */,
+    MOST_NAME = 255
+};
 
 struct region {
     uint64_t name; /* a hash: most names are not the plan's */
@@ -48,7 +51,9 @@ static struct region named(const struct pagelens_record* record) {
 
 static void begin(struct region region) {
     if (depth == 0) owner = &marking;
-    if (owner == &marking && depth < MOST_OPEN) open_regions[depth++] = region;
+    if (owner != &marking) return;
+    if (depth == MOST_OPEN) memmove(open_regions, open_regions + 1, --depth * sizeof *open_regions);
+    open_regions[depth++] = region;
 }
 
 /* With it end those that were begun within it; one that was not begun is passed over. */

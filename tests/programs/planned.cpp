@@ -239,6 +239,13 @@ int main(int words, char** word) {
         if (name == "mapped") say_mapped();
         if (name == "odd") say_mapped_oddly();
         if (name == "regions") say_regions();
+        if (name == "begun") {  // and never ended
+            for (int round = 0; round < 100; ++round) {
+                pagelens_region_begin("first");
+                pagelens_region_begin("second");
+            }
+            say(name, take_zeroed(), mesh_bytes);
+        }
         if (name == "mark") {
             pagelens_region_begin("first");
             pagelens_region_end("first");

@@ -183,6 +183,14 @@ def test_objects_move_between_regions(
     assert (moves["changes"], moves["skipped"]) == (8, 0)
 
 
+def test_regions_that_never_end_are_left_as_others_begin(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    said, report, _ = run_planned(moving_plan(program), program, "begun")
+    assert bound(said["begun"]) == [(MESH, True)]
+    assert report["moves"]["changes"] == 200
+
+
 def test_what_moves_in_finds_the_room_of_what_has_moved_out(
     run_planned: Callable[..., Any], program: Path
 ) -> None:
