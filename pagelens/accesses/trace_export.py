@@ -61,6 +61,7 @@ def trace_export(
     """
     placing = find_policy(policy, "--policy")
     chosen = load_machine(machine)
+    chosen.require_linux_pages("write")
     workload = open_trace(file)
     placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
     written = 0

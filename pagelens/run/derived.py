@@ -36,7 +36,9 @@ def _machine(name: str | None) -> Machine | None:
     if name is not None and name.endswith(".toml") and not os.access(name, os.R_OK):
         tell(f"--machine {name}: cannot be read; the program runs without what it would decide")
         return None
-    return choose_machine(name).machine
+    machine = choose_machine(name).machine
+    machine.require_linux_pages("lay out")
+    return machine
 
 
 def conflict_period(machine: Machine, page_bytes: int) -> int:

@@ -47,10 +47,14 @@ def test_loops_are_placed_and_the_plan_is_called_advice(
         ["explain", "x.trace"],
         ["audit"],
         ["measure", "stream"],
+        ["run", "--stagger"],
+        ["run", "--frames", "best"],
+        ["trace-export", "x.trace", "--output", "x.txt", "--format", "ramulator"],
     ],
 )
 def test_what_is_about_linux_s_frames_refuses_a_gpu(words: list[str], in_process: Run) -> None:
-    done = in_process(*words, "--machine", "gpu-host")
+    program = ["--", "true"] if words[0] == "run" else []
+    done = in_process(*words, "--machine", "gpu-host", *program)
     assert (done.returncode, done.stdout) == (2, "")
     assert "gpu-host is a GPU, whose driver places its pages, not Linux" in done.stderr
     assert "`pagelens place`" in done.stderr
