@@ -131,7 +131,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
     }
     if (const auto& its = model.snoop_filter; its && !its->fully_associative) {
         filter_.emplace(slices, its->sets, its->ways, its->replacement,
-                        seeds_of(model, 4, 1).front());
+                        seeds_of(model, 4, 1).front(), tiles);
         lines_end_ = std::min(lines_end_, end_of_lines(*its));
     } else if (its || tiles > 1) {
         filter_.emplace(private_lines);
@@ -386,7 +386,7 @@ void HierarchyOf<plain>::fill_l2(const Requester& who, Spot spot, std::uint64_t 
 template <bool plain>
 void HierarchyOf<plain>::l1_victim(const Requester& who, std::uint64_t line, std::uint32_t slice,
                                    bool dirty) {
-    if (dirty) who.count(Counter::l1d_writebacks);
+    who.count(Counter::l1d_writebacks, dirty);
     if (!dirty && l2_inclusion_ != Inclusion::exclusive) {
         if (filter_ && !l1s_hold(who.tile, line) && !l2_.find(line, who.tile)) {
             filter_->leave(line, slice, who.tile);
@@ -409,7 +409,7 @@ void HierarchyOf<plain>::l2_victim(const Requester& who, std::uint64_t line, std
     } else if (filter_ || l3_inclusion_ == Inclusion::exclusive) {
         held = l1s_hold(who.tile, line);
     }
-    if (dirty) who.count(Counter::l2_writebacks);
+    who.count(Counter::l2_writebacks, dirty);
     if (filter_ && !held) held = filter_->leave(line, slice, who.tile) != 0;
     cast_out(who, line, slice, dirty, held);
 }

@@ -52,8 +52,9 @@ class HierarchyOf {
         std::uint64_t* counts;
         MemoryTraffic* traffic;
 
-        [[gnu::always_inline]] void count(Counter counter) const {
-            ++counts[static_cast<std::size_t>(counter)];
+        // `happened`: adding is no branch, where which lines are dirty is at random.
+        [[gnu::always_inline]] void count(Counter counter, bool happened = true) const {
+            counts[static_cast<std::size_t>(counter)] += static_cast<std::uint64_t>(happened);
         }
     };
     // A line to read, to write to, or to overwrite as a whole.

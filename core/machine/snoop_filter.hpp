@@ -30,12 +30,16 @@ class SnoopFilter {
         Holders holders = 0;  // none: nothing was evicted
     };
 
-    // `sets` (a power of two) a slice. Random replacement begins with `seed`.
+    // `sets` (a power of two) a slice, for so many private caches: those of up to 32 make words of
+    // 32 bits, and rows of 12 ways two cache lines of the host instead of three. Random replacement
+    // begins with `seed`.
     SnoopFilter(std::uint32_t slices, std::uint32_t sets, std::uint32_t ways,
-                Replacement replacement, std::uint64_t seed)
+                Replacement replacement, std::uint64_t seed, std::uint32_t caches)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           set_mask_(sets - 1),
-          rows_(std::size_t{slices} * sets, ways, replacement, std::array{seed}, sizeof(Holders)),
+          wide_(caches > 32),
+          rows_(std::size_t{slices} * sets, ways, replacement, std::array{seed},
+                wide_ ? sizeof(std::uint64_t) : sizeof(std::uint32_t)),
           table_(0) {}
     // Unlimited: for the `lines` that all private caches hold together.
     explicit SnoopFilter(std::size_t lines)
@@ -47,30 +51,30 @@ class SnoopFilter {
     // may evict another. The holders before.
     Holders request(std::uint64_t line, std::uint32_t slice, std::uint32_t holder, bool alone,
                     Evicted& evicted) {
-        Holders& its = entry(line, slice, evicted);
-        const Holders before = its;
-        its = (alone ? 0 : before) | bit(holder);
+        const Place place = entry(line, slice, evicted);
+        const Holders before = holders_at(place);
+        hold(place, (alone ? 0 : before) | bit(holder));
         return before;
     }
     // `holder` no longer has the line; who still has it.
     Holders leave(std::uint64_t line, std::uint32_t slice, std::uint32_t holder) {
         const Place place = find(line, slice);
-        if (place.holders == nullptr) return 0;
-        const Holders left = *place.holders &= ~bit(holder);
-        if (left == 0) remove(line, place);
+        if (!place) return 0;
+        const Holders left = holders_at(place) & ~bit(holder);
+        left == 0 ? remove(line, place) : hold(place, left);
         return left;
     }
     // Forgets a line; who held it.
     Holders remove(std::uint64_t line, std::uint32_t slice) {
         const Place place = find(line, slice);
-        if (place.holders == nullptr) return 0;
-        const Holders held = *place.holders;
+        if (!place) return 0;
+        const Holders held = holders_at(place);
         remove(line, place);
         return held;
     }
     [[nodiscard]] Holders holders(std::uint64_t line, std::uint32_t slice) {
         const Place place = find(line, slice);
-        return place.holders == nullptr ? 0 : *place.holders;
+        return place ? holders_at(place) : 0;
     }
 
     [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
@@ -80,10 +84,12 @@ class SnoopFilter {
 
   private:
     using Rows = CacheRows<plain>;
+    // Of an entry: a way of a row, or a word of the table.
     struct Place {
         typename Rows::Row row;
-        std::uint32_t way;
-        Holders* holders;  // null: there is no entry
+        std::uint32_t way = Rows::none;
+        Holders* in_table = nullptr;
+        explicit operator bool() const { return way != Rows::none || in_table != nullptr; }
     };
 
     static Holders bit(std::uint32_t holder) { return Holders{1} << holder; }
@@ -91,32 +97,42 @@ class SnoopFilter {
                                                                 std::uint32_t slice) const {
         return rows_.row(std::size_t{slice} << set_bits_ | set_of(line));
     }
-    [[nodiscard]] Holders& holders_at(typename Rows::Row row, std::uint32_t way) const {
-        return rows_.template beside<Holders>(row, way);
+    [[nodiscard]] Holders holders_at(const Place& place) const {
+        if (place.in_table != nullptr) return *place.in_table;
+        return wide_ ? rows_.template beside<std::uint64_t>(place.row, place.way)
+                     : rows_.template beside<std::uint32_t>(place.row, place.way);
+    }
+    void hold(const Place& place, Holders holders) {
+        if (place.in_table != nullptr) {
+            *place.in_table = holders;
+        } else if (wide_) {
+            rows_.template beside<std::uint64_t>(place.row, place.way) = holders;
+        } else {
+            rows_.template beside<std::uint32_t>(place.row, place.way) =
+                static_cast<std::uint32_t>(holders);
+        }
     }
     [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & set_mask_; }
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_);
     }
 
-    Holders& entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
-        if (unlimited_) return table_.at(line);
-        const auto row = row_of(line, slice);
-        std::uint32_t way = rows_.find(row, tag_of(line));
-        if (way != Rows::none) {
-            rows_.use(row, way, false);
-            return holders_at(row, way);
+    Place entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
+        if (unlimited_) return {{}, Rows::none, &table_.at(line)};
+        Place place = find(line, slice);
+        if (place) {
+            rows_.use(place.row, place.way, false);
+            return place;
         }
-        const auto out = rows_.fill(row, tag_of(line), false, way);
-        Holders& its = holders_at(row, way);
-        if (out.valid) evicted = {out.tag << set_bits_ | set_of(line), its};
-        return its = 0;
+        const auto out = rows_.fill(place.row, tag_of(line), false, place.way);
+        if (out.valid) evicted = {out.tag << set_bits_ | set_of(line), holders_at(place)};
+        hold(place, 0);
+        return place;
     }
     [[nodiscard]] Place find(std::uint64_t line, std::uint32_t slice) {
-        if (unlimited_) return {{}, 0, table_.find(line)};
+        if (unlimited_) return {{}, Rows::none, table_.find(line)};
         const auto row = row_of(line, slice);
-        const std::uint32_t way = rows_.find(row, tag_of(line));
-        return {row, way, way == Rows::none ? nullptr : &holders_at(row, way)};
+        return {row, rows_.find(row, tag_of(line))};
     }
     void remove(std::uint64_t line, const Place& place) {
         if (unlimited_) {
@@ -128,6 +144,7 @@ class SnoopFilter {
 
     unsigned set_bits_ = 0;
     std::uint64_t set_mask_ = 0;
+    bool wide_ = false;  // words of 64 bits
     Rows rows_;
     bool unlimited_ = false;
     LineTable table_;  // of an unlimited one: the holders of each line
