@@ -20,11 +20,16 @@ Row = tuple[str, str]  # a part's name, and what is said of it
 
 def list_lines(machines: Mapping[str, Machine]) -> Iterator[str]:
     """A line a machine."""
-    yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<18}  memory"
+    yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<19}  memory"
     for name, machine in machines.items():
-        fast = _memory(machine.fast_memory) if machine.fast_memory else ""
-        line = f"{name:<23}  {machine.mode:<6}  {machine.cores.count.value:>5}  {fast:<18}  "
-        yield line + _memory(machine.ddr)
+        fast = _listed(machine.fast_memory) if machine.fast_memory else ""
+        line = f"{name:<23}  {machine.mode:<6}  {machine.cores.count.value:>5}  {fast:<19}  "
+        yield line + _listed(machine.ddr)
+
+
+def _listed(memory: Memory) -> str:
+    """As `_memory`, to four digits, so that columns hold it."""
+    return f"{format_binary_size(memory.size.value, 4)} {format_rate(memory.bandwidth.value, 4)}"
 
 
 def machine_lines(machine: Machine) -> Iterator[str]:

@@ -196,12 +196,14 @@ def measure(
         models = _models(plan, notes) if wanted and done[0].frames.size and not interrupted else []
         if None in models and plan.unpredicted:
             notes.append(f"Not predicted: {plan.unpredicted}.")
+        unpredicted = False  # since Ctrl-C was pressed
         evaluation = partial(evaluate, plan, done, known, seed=seed, interrupted=interrupted)
         try:
             with progress_bar(quiet or not any(models), "predictions") as progress:
                 measured = evaluation(models, progress=progress)
         except (UsageError, Interrupted) as error:  # what was measured is kept
-            notes.append(f"Not predicted: {error}.")
+            unpredicted = isinstance(error, Interrupted)
+            notes.append(f"Not predicted: {'stopped by Ctrl-C' if unpredicted else error}.")
             measured = evaluation([])
         settings = {name: value for name, value in given.items() if value is not None} | {
             "cpus": list(on),
@@ -223,6 +225,10 @@ def measure(
         typer.echo(f"\nTables and figure: {directory}")
     if interrupted:
         raise Interrupted(f"stopped after {len(done)} of {trials * len(pages)} trials, which are kept")
+    if unpredicted:
+        raise Interrupted(
+            "stopped while predicting; all trials are kept, and --no-predict leaves the prediction out"
+        )
 
 
 def _chosen(kernel: str, given: Mapping[str, object]) -> Callable[[Settings], Plan]:

@@ -1,6 +1,7 @@
 """`pagelens machines`: what it prints, in 80 columns and as JSON."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,8 @@ def test_the_list_has_every_machine_in_80_columns(machines: Run) -> None:
     lines = out.splitlines()
     assert [line.split()[0] for line in lines[1 : 1 + len(list_machines())]] == list(list_machines())
     assert max(map(len, lines)) <= 80
+    at = lines[0].index("  memory")
+    assert all(re.match(r"  \d", line[at:]) for line in lines[1 : 1 + len(list_machines())])
     listed = json.loads(machines("--json")[1])["machines"]
     assert [record["name"] for record in listed] == list(list_machines())
     assert next(r for r in listed if r["name"] == "skx-8160")["cores"] == 24

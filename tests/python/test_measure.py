@@ -18,7 +18,7 @@ import pytest
 from pagelens import _probes
 from pagelens.accesses.declared import declared
 from pagelens.cli import main
-from pagelens.errors import Failure, UsageError
+from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import load_machine
 from pagelens.measure.counters import HardwareCounters
 from pagelens.measure.kernels import KERNELS
@@ -395,6 +395,22 @@ def test_what_cannot_be_predicted_is_measured(
     found = json.loads((tmp_path / "pagelens-out/measure-l2sum/measure.json").read_text())
     assert found["results"][0]["prediction"] is None
     assert "Not predicted: frame 0x614 lies beyond its memory." in found["notes"]
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel shows frames to root only")
+def test_ctrl_c_while_predicting_keeps_what_was_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> np.ndarray:
+        raise Interrupted("stopped with 0 of 1 nodes complete, kept in a folder that is gone")
+
+    monkeypatch.setattr("pagelens.measure.results.predicted_seconds", stop)
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run_here(capfd, monkeypatch, "l2sum", "--block", "64KiB", "--trials", "1", "-q")
+    assert status == 130
+    assert "stopped while predicting; all trials are kept" in err
+    found = json.loads((tmp_path / "pagelens-out/measure-l2sum/measure.json").read_text())
+    assert "Not predicted: stopped by Ctrl-C." in found["notes"]
 
 
 def test_the_arrays_are_four_times_the_caches_that_are_there(
