@@ -15,6 +15,7 @@
 #include "preload/budget.h"
 #include "preload/counts.h"
 #include "preload/frames.h"
+#include "preload/inside.h"
 #include "preload/plan.h"
 #include "preload/ranges.h"
 #include "preload/records.h"
@@ -34,11 +35,11 @@ static size_t span_bytes;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
 void blocks_lock(void) {
-    if (!forking) pthread_mutex_lock(&mutex);
+    if (!forking) inside_lock(&mutex);
 }
 
 void blocks_unlock(void) {
-    if (!forking) pthread_mutex_unlock(&mutex);
+    if (!forking) inside_unlock(&mutex);
 }
 
 void blocks_fork_begins(void) {

@@ -21,6 +21,7 @@
 #include "preload/counts.h"
 #include "preload/errors.h"
 #include "preload/frames.h"
+#include "preload/inside.h"
 #include "preload/mappings.h"
 #include "preload/pools.h"
 #include "preload/regions.h"
@@ -28,6 +29,9 @@
 #include "preload/system.h"
 
 static int cancelling; /* of the thread that forks, which has the locks */
+static int was_inside, is_inside;
+
+_Thread_local volatile int inside __attribute__((tls_model("initial-exec")));
 
 static size_t bytes_in_pool(void) {
     size_t bytes = 0;
@@ -74,12 +78,14 @@ static void move_to_copy(struct span* span) {
 static void before(void) {
     const int saved_errno = errno;
     const int state = cancelling_off();
+    was_inside = inside;
     regions_fork_begins();
     mappings_fork_begins();
     pools_fork_begins();
     blocks_fork_begins();
     frames_lock();
     cancelling = state;
+    is_inside = inside;
     const size_t bytes = bytes_in_pool();
     if (bytes > memory_available()) {
         say_once(
@@ -93,11 +99,13 @@ static void before(void) {
                 madvise((void*)span->start, span_pool_bytes(span), MADV_DONTFORK);
         }
     }
+    inside = 0;
     errno = saved_errno;
 }
 
 static void in_parent(void) {
     const int saved_errno = errno;
+    inside = is_inside;
     for (struct span* span = spans_first(); span; span = span->after) {
         if (span->copy == NULL) continue;
         madvise((void*)span->start, span_pool_bytes(span), MADV_DOFORK);
@@ -124,6 +132,7 @@ static void in_child(void) {
     pools_fork_ends(true);
     mappings_fork_ends(true);
     regions_fork_ends(true);
+    inside = was_inside;
     cancelling_back(cancelling);
     errno = saved_errno;
 }

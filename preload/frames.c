@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "preload/inside.h"
 #include "preload/pagemap.h"
 #include "preload/pins.h"
 #include "preload/slots.h"
@@ -35,8 +36,8 @@ static struct tally first, now; /* of all spans */
 static uint32_t* population;    /* pages in each group of HUGE_FRAMES slots */
 static size_t exchanges_left;
 
-void frames_lock(void) { pthread_mutex_lock(&mutex); }
-void frames_unlock(void) { pthread_mutex_unlock(&mutex); }
+void frames_lock(void) { inside_lock(&mutex); }
+void frames_unlock(void) { inside_unlock(&mutex); }
 void frames_reset_lock(void) { mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
 static void* room_for(size_t count, size_t size) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
+#include "preload/inside.h"
 #include "preload/mapping_notes.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
@@ -26,19 +27,12 @@ enum { PAGE = 4096 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
-static _Thread_local volatile bool busy __attribute__((tls_model("initial-exec")));
 
-/* False in the handler of a signal that has interrupted this thread where it has the lock: handlers
- * may map memory, and what they do is not followed. */
-static bool lock(void) {
-    if (busy) return false;
-    busy = true;
-    if (!forking) pthread_mutex_lock(&mutex);
-    return true;
+static void lock(void) {
+    if (!forking) inside_lock(&mutex);
 }
 static void unlock(void) {
-    if (!forking) pthread_mutex_unlock(&mutex);
-    busy = false;
+    if (!forking) inside_unlock(&mutex);
 }
 
 bool mappings_open(void) { return notes_open(); }
@@ -116,12 +110,10 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     const uintptr_t at = (uintptr_t)start;
     const struct mapping mapping = {at, at + bytes, at + got, object};
     bind_new(&mapping);
-    bool entered = false;
-    if (lock()) {
-        cut(at, at + bytes); /* what the program has given back without our knowing */
-        entered = notes_insert(&mapping);
-        unlock();
-    }
+    lock();
+    cut(at, at + bytes); /* what the program has given back without our knowing */
+    const bool entered = notes_insert(&mapping);
+    unlock();
     if (!entered) {
         nodes_as_usual(at, bytes, false);
         budget_give(got);
@@ -131,12 +123,11 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     tally_mapped(object);
 }
 
-bool mappings_going(const void* start, size_t bytes) {
+void mappings_going(const void* start, size_t bytes) {
     const int saved_errno = errno;
-    if (!lock()) return false;
+    lock();
     cut((uintptr_t)start, (uintptr_t)start + round_up(bytes, PAGE));
     errno = saved_errno;
-    return true;
 }
 
 void mappings_gone(void) { unlock(); }
@@ -179,7 +170,7 @@ static void moved(size_t at, uintptr_t start, uintptr_t stop, void* now, size_t 
 void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* wanted,
                      remap_function* remap) {
     const uintptr_t start = (uintptr_t)old, stop = start + round_up(old_size, PAGE);
-    if (!lock()) return remap(old, old_size, size, flags, wanted);
+    lock();
     if (flags & MREMAP_FIXED) cut((uintptr_t)wanted, (uintptr_t)wanted + round_up(size, PAGE));
     const size_t at = notes_holder(start, stop);
     const bool known = at < notes_count && old_size > 0;
@@ -199,7 +190,7 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
 }
 
 void mappings_each(void (*say)(const struct planned_block* block)) {
-    if (!lock()) return;
+    lock();
     for (size_t i = 0; i < notes_count; i++) {
         const struct planned_block block = block_of(&notes[i]);
         say(&block);
@@ -208,7 +199,7 @@ void mappings_each(void (*say)(const struct planned_block* block)) {
 }
 
 void mappings_each_border(border_function* show) {
-    if (!lock()) return;
+    lock();
     for (size_t i = 0; i < notes_count; i++) {
         size_t fast = mapping_fast_bytes(&notes[i]);
         show(notes[i].object, notes[i].start, notes[i].end - notes[i].start, &fast);
@@ -217,18 +208,15 @@ void mappings_each_border(border_function* show) {
     unlock();
 }
 
-/* A handler that forks in the midst of our work leaves the lock to what it has interrupted. */
 void mappings_fork_begins(void) {
-    if (!lock()) return;
+    lock();
     forking = true;
-    busy = false;
 }
 
 void mappings_fork_ends(bool in_child) {
-    if (!forking) return;
     forking = false;
     if (in_child)
         mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     else
-        pthread_mutex_unlock(&mutex);
+        unlock();
 }

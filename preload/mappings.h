@@ -22,8 +22,8 @@ void mappings_born(uint32_t object, void* start, size_t bytes);
 bool mappings_may_be(const void* start, size_t bytes);
 
 /* From the first of these to the second nothing of them changes but by this thread; what lies there
- * is no more. False: it is not followed, and the second is not to be called. */
-bool mappings_going(const void* start, size_t bytes);
+ * is no more. */
+void mappings_going(const void* start, size_t bytes);
 void mappings_gone(void);
 
 typedef void* remap_function(void* old, size_t old_size, size_t size, int flags, ...);

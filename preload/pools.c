@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
+#include "preload/inside.h"
 #include "preload/pool_sizes.h"
 #include "preload/slabs.h"
 #include "preload/system.h"
@@ -22,10 +23,10 @@ static pthread_mutex_t locks[LOCKS];
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
 static void lock(uint32_t object) {
-    if (!forking) pthread_mutex_lock(&locks[object % LOCKS]);
+    if (!forking) inside_lock(&locks[object % LOCKS]);
 }
 static void unlock(uint32_t object) {
-    if (!forking) pthread_mutex_unlock(&locks[object % LOCKS]);
+    if (!forking) inside_unlock(&locks[object % LOCKS]);
 }
 
 void pools_open(size_t objects, uintptr_t start, size_t bytes) {
@@ -164,7 +165,7 @@ void pools_each(void (*say)(uint32_t object, uintptr_t start, size_t bytes)) {
 
 void pools_fork_begins(void) {
     if (with_room == NULL) return;
-    for (int i = 0; i < LOCKS; i++) pthread_mutex_lock(&locks[i]);
+    for (int i = 0; i < LOCKS; i++) inside_lock(&locks[i]);
     slabs_fork_begins();
     forking = true;
 }
@@ -177,6 +178,6 @@ void pools_fork_ends(bool in_child) {
         if (in_child)
             locks[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         else
-            pthread_mutex_unlock(&locks[i]);
+            inside_unlock(&locks[i]);
     }
 }

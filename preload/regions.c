@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "hooks/pagelens.h"
+#include "preload/inside.h"
 #include "preload/moves.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -68,14 +69,14 @@ static void end(struct region region) {
 
 /* What a marker of the program calls. */
 static void marked(const struct pagelens_record* record) {
-    if (marking) return; /* a signal's handler */
+    if (marking || inside) return; /* a signal's handler */
     const int saved_errno = errno, state = cancelling_off();
     const struct region region = named(record);
     marking = true;
-    pthread_mutex_lock(&mutex);
+    inside_lock(&mutex);
     (record->kind == PAGELENS_REGION_BEGIN ? begin : end)(region);
     if (depth > 0) moves_to(open_regions[depth - 1].phase);
-    pthread_mutex_unlock(&mutex);
+    inside_unlock(&mutex);
     marking = false;
     cancelling_back(state);
     errno = saved_errno;
@@ -89,7 +90,7 @@ void regions_begin(void) {
 }
 
 void regions_fork_begins(void) {
-    if (!marking) pthread_mutex_lock(&mutex);
+    if (!marking) inside_lock(&mutex);
 }
 
 /* The thread that forks is the child's only one: if regions were another's, none is open. */
@@ -99,6 +100,6 @@ void regions_fork_ends(bool in_child) {
         mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
         if (owner != &marking) depth = 0;
     } else {
-        pthread_mutex_unlock(&mutex);
+        inside_unlock(&mutex);
     }
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
+#include "preload/inside.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -40,10 +41,10 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
 static void lock(void) {
-    if (!forking) pthread_mutex_lock(&mutex);
+    if (!forking) inside_lock(&mutex);
 }
 static void unlock(void) {
-    if (!forking) pthread_mutex_unlock(&mutex);
+    if (!forking) inside_unlock(&mutex);
 }
 
 void slabs_open(uintptr_t start, size_t bytes) {

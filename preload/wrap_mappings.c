@@ -14,6 +14,7 @@
 #include "hooks/next_functions.h"
 #include "preload/callers.h"
 #include "preload/counts.h"
+#include "preload/inside.h"
 #include "preload/mappings.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -43,7 +44,7 @@ static bool suits_large(const struct asked* asked) {
 /* The index + 1 of the object that the mapping belongs to; 0: none. What an allocator or another
  * runtime maps is not asked for by the program. */
 static uint32_t object_of(const struct asked* asked, struct caller caller) {
-    if (!plan_active || !is_memory(asked, MAP_POPULATE | MAP_NORESERVE | MAP_STACK) ||
+    if (!plan_active || inside || !is_memory(asked, MAP_POPULATE | MAP_NORESERVE | MAP_STACK) ||
         callers_none(caller) || plan_where(caller.address).whose != WHOSE_PROGRAMS)
         return 0;
     return callers_object();
@@ -77,7 +78,7 @@ static void* map_ours(struct asked asked, bool large, uint32_t object) {
 }
 
 static inline bool may_hit(const void* start, size_t bytes) {
-    return __builtin_expect(plan_active && mappings_may_be(start, bytes), 0);
+    return __builtin_expect(plan_active && mappings_may_be(start, bytes) && !inside, 0);
 }
 
 static inline void* map(struct asked asked, bool wide, struct caller caller) {
@@ -91,8 +92,8 @@ static inline void* map(struct asked asked, bool wide, struct caller caller) {
         errno = saved_errno;
         if (at != MAP_FAILED) return at;
     }
-    const bool over = (asked.flags & MAP_FIXED) && may_hit(asked.hint, asked.size) &&
-                      mappings_going(asked.hint, asked.size);
+    const bool over = (asked.flags & MAP_FIXED) && may_hit(asked.hint, asked.size);
+    if (over) mappings_going(asked.hint, asked.size);
     void* at = (wide ? real.mmap64 : real.mmap)(asked.hint, asked.size, asked.protection,
                                                 asked.flags, asked.file, asked.offset);
     if (over) mappings_gone();
@@ -111,9 +112,9 @@ EXPORT int munmap(void* start, size_t bytes) {
     if (!usable()) return unmap_memory(start, bytes);
     const bool sound = (uintptr_t)start % PAGE_BYTES == 0 && bytes > 0 && bytes <= PTRDIFF_MAX;
     if (!sound || !may_hit(start, bytes)) return real.munmap(start, bytes);
-    const bool followed = mappings_going(start, bytes);
+    mappings_going(start, bytes);
     const int done = real.munmap(start, bytes);
-    if (followed) mappings_gone();
+    mappings_gone();
     return done;
 }
 
