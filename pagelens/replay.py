@@ -103,6 +103,11 @@ def sampled_lines(machine: Machine) -> int:
     return _LINES if machine.l3 is None else _LINES_BEFORE_L3
 
 
+def halvings_of_colours(machine: Machine) -> int:
+    """How often the colours that are simulated are halved, as far as there are so many."""
+    return _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3
+
+
 def sampled_slots(machine: Machine, job_pages: int) -> int:
     """One slot in how many is simulated: of a small cache or job more, so that enough remain."""
     fewest = min(machine.slots, job_pages) if machine.memory_side_cache is not None else job_pages
@@ -135,7 +140,7 @@ def replay(
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
     lines = sampled_lines(machine)
-    halvings = min(colour_bits, _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3)
+    halvings = min(colour_bits, halvings_of_colours(machine))
     sampled_share = lines * LINE_BYTES / FRAME_BYTES / 2**halvings
     below = (
         _memory_side_alone(machine)

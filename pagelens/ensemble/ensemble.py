@@ -18,7 +18,7 @@ from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.node_replay import NodePrograms
-from pagelens.replay import sampled_lines, sampled_slots
+from pagelens.replay import halvings_of_colours, sampled_lines, sampled_slots
 from pagelens.translation import Translations
 from pagelens.units import format_binary_size, format_size
 
@@ -43,8 +43,8 @@ def run_ensemble(
 
     Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
     same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
-    memory-side cache the first `attributed` nodes are also replayed without their mechanisms. Raises
-    UsageError where the job does not fit the machine, Interrupted on Ctrl-C.
+    memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed without their
+    mechanisms. Raises UsageError where the job does not fit the machine, Interrupted on Ctrl-C.
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)
@@ -82,7 +82,7 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled, sampled_lines(machine), attributed],
+            "sampling": [sampled, sampled_lines(machine), halvings_of_colours(machine), attributed],
         }
     )
     tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)
