@@ -63,8 +63,12 @@ def mechanisms(machine: Machine) -> tuple[str, ...]:
     return (L2_CONFLICTS, L3_CONFLICTS, *of_filter)
 
 
-def _hierarchy(
-    machine: Machine, page_bits: int, without: Collection[str], seed: int, sampled_share: float
+def hierarchy(
+    machine: Machine,
+    page_bits: int,
+    without: Collection[str] = (),
+    seed: int = 0,
+    sampled_share: float = 1.0,
 ) -> _core.Hierarchy:
     """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes.
 
@@ -145,7 +149,7 @@ def replay(
     below = (
         _memory_side_alone(machine)
         if past_caches
-        else _hierarchy(machine, page_bits, without, seed, sampled_share)
+        else hierarchy(machine, page_bits, without, seed, sampled_share)
     )
     try:
         counters = _core.replay(
