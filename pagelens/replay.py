@@ -14,8 +14,9 @@ from pagelens import _core
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.mechanisms import L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER
+from pagelens.mechanisms import PAGE_WALKS
 from pagelens.node_replay import caches_below_l1
+from pagelens.node_replay import mechanisms as node_mechanisms
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
 # Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
@@ -59,8 +60,7 @@ def mechanisms(machine: Machine) -> tuple[str, ...]:
     """Of the caches before the memory-side one: what `replay` can take away, where cores share some."""
     if machine.l3 is None:
         return ()
-    of_filter = (SNOOP_FILTER,) if machine.snoop_filter is not None else ()
-    return (L2_CONFLICTS, L3_CONFLICTS, *of_filter)
+    return tuple(name for name in node_mechanisms(machine) if name != PAGE_WALKS)  # translation.py's
 
 
 def hierarchy(

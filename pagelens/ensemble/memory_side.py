@@ -7,8 +7,9 @@ with random replacement (docs/decisions/ideal-twin.md). Capacity is what this id
 compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
 dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
 1612-1630). A third mechanism is that dirty victims cost at all. Page walks, and a core frequency other than
-the median node's, are mechanisms where the machine file states them. Where cores share an L3 or a snoop
-filter, these and L2's conflicts are taken away by replays of machines that are ideal there, on a few nodes.
+the median node's, are mechanisms where the machine file states them. Where cores share an L3, conflicts
+in it and in L2 and evictions by its snoop filter are taken away by replays of machines that are ideal there,
+on a few nodes.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from pagelens.explain.model import (
     MachineRecord,
     Remedy,
 )
-from pagelens.mechanisms import CONFLICTS, L3_CONFLICTS, MECHANISMS, SNOOP_FILTER
+from pagelens.mechanisms import CONFLICTS, MECHANISMS
 
 # A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02
@@ -91,8 +91,7 @@ def _causes(
     loss = cause.time_s - cause.unburdened_s
     cached = machine.served_by == "memory-side cache"
     if loss <= (MATTERS - 1) * cause.time_s:
-        shared = {L3_CONFLICTS, SNOOP_FILTER} & {part.mechanism for part in cause.parts}
-        if cached and shared:
+        if cached and cause.has_shared_caches:
             return ["Beyond its compulsory misses, caches and TLB cost it less than 2% of its time."]
         if cached:
             return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]

@@ -8,7 +8,6 @@ from pagelens.explain.conclusion import attributed_in_words, interaction_in_word
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
 from pagelens.explain.terminal import RESOURCES_IN_WORDS, large_page_note
-from pagelens.mechanisms import L3_CONFLICTS, SNOOP_FILTER
 from pagelens.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -62,7 +61,7 @@ def render_html(e: Explanation) -> str:
             if a.nodes == "mean" and a.policy == e.baseline and (words := interaction_in_words(a))
         ),
         attributed=attributed_in_words(e),
-        shared={L3_CONFLICTS, SNOOP_FILTER} & {part.mechanism for a in e.attributions for part in a.parts},
+        shared=any(a.has_shared_caches for a in e.attributions),
         other_order=other_order(e.remedies),
         resamples=BOOTSTRAP_RESAMPLES,
     )

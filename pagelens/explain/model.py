@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pagelens.mechanisms import L3_CONFLICTS, SNOOP_FILTER
+
 SCHEMA_VERSION: Literal[3] = 3
 
 
@@ -172,6 +174,11 @@ class AttributionRecord(_Record):
     two_way_s: float | None = Field(
         description="with a 2-way memory-side cache of the same size; null without such a cache"
     )
+
+    @property
+    def has_shared_caches(self) -> bool:
+        """Whether an L3 or a snoop filter is among the mechanisms."""
+        return bool({L3_CONFLICTS, SNOOP_FILTER} & {part.mechanism for part in self.parts})
 
     def part(self, mechanism: str) -> PartRecord:
         """The part of that name."""
