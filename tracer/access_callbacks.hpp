@@ -6,6 +6,7 @@
 
 #include "core/address/units.hpp"
 #include "tracer/decode.hpp"
+#include "tracer/meminfo.hpp"
 #include "tracer/stage.hpp"
 
 namespace pagelens {
@@ -18,10 +19,6 @@ struct BlockCount {
 
 inline void* pack(BlockCount count) { return std::bit_cast<void*>(count); }
 inline BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
-
-inline unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
-// Bits above are not in use.
-inline unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17; }
 
 // An access of `size` bytes, `most` at most, for which time has advanced.
 [[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned store,

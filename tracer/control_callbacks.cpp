@@ -8,15 +8,11 @@
 #include "tracer/access_callbacks.hpp"
 #include "tracer/doorbell.hpp"
 #include "tracer/guest_memory.hpp"
+#include "tracer/meminfo.hpp"
 #include "tracer/status.hpp"
 
 namespace pagelens {
 namespace {
-
-// Of an atomic instruction the info says both. Where such an instruction has no callback of its own
-// (Stage::waiting), 7.2 may call that of the call or ret before it.
-bool is_store_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 2; }
-bool is_load_alone(qemu_plugin_meminfo_t info) { return (info >> 16 & 3) == 1; }
 
 void expect(const char* fault) {
     if (fault == nullptr) return;

@@ -37,8 +37,21 @@ class MemorySideCache {
 
     // `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets.
     MemorySideCache(std::uint32_t sets, unsigned ways)
-        : sets_(sets), ways_(ways), rows_(std::size_t{sets} * ways * 64) {
+        : sets_(sets),
+          ways_(ways),
+          set_bits_(std::has_single_bit(sets) ? static_cast<unsigned>(std::countr_zero(sets)) : 0),
+          rows_(std::size_t{sets} * ways * 64) {
         assert(ways >= 1 && ways <= most_ways);
+    }
+
+    // Where a frame lies. A division takes longer than the rest of access_line().
+    struct Place {
+        std::uint32_t set;
+        unsigned tag;
+    };
+    [[nodiscard]] Place place_of(std::uint32_t frame) const {
+        if (set_bits_ != 0) return {frame & (sets_ - 1), frame >> set_bits_};
+        return {frame % sets_, frame / sets_};
     }
 
     [[nodiscard]] std::uint32_t sets() const { return sets_; }
@@ -51,6 +64,26 @@ class MemorySideCache {
         assert(set < sets_ && tag < most_tags);
         const auto entry = static_cast<std::uint8_t>((tag + 1) | (write ? row_dirty : 0));
         return kernel_(rows_.data() + std::size_t{set} * ways_ * 64, ways_, lines, entry, evicted_);
+    }
+
+    // What became of one line; victims() is not asked after it.
+    struct LineResult {
+        bool missed, victim_valid, victim_dirty;
+    };
+    // The same for one line of the page.
+    LineResult access_line(std::uint32_t set, unsigned tag, unsigned line, bool write) {
+        if (ways_ > 1) {
+            const RowResult result = access(set, tag, 1ull << line, write);
+            const bool missed = result.missed != 0;
+            return {missed, missed && victims() != 0, missed && result.dirty != 0};
+        }
+        assert(set < sets_ && tag < most_tags);
+        std::uint8_t& held = rows_.data()[std::size_t{set} * 64 + line];
+        const unsigned old = held;
+        const bool missed = (old & row_tag) != tag + 1;
+        const unsigned still_dirty = missed ? 0 : old & row_dirty;
+        held = static_cast<std::uint8_t>((tag + 1) | (write ? row_dirty : 0u) | still_dirty);
+        return {missed, missed && (old & row_tag) != 0, missed && (old & row_dirty) != 0};
     }
 
     // Of the lines missed last, those that pushed a line out. Precondition: some missed.
@@ -81,6 +114,7 @@ class MemorySideCache {
   private:
     std::uint32_t sets_;
     unsigned ways_;
+    unsigned set_bits_;  // 0: the sets are no power of two, or one
     HugeArray rows_;
     RowKernel kernel_ = row_kernel();
     Evicted evicted_{};

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cassert>
 #include <cstdint>
+#include <variant>
 
 #include "core/machine/cache_rows.hpp"
 
@@ -21,54 +22,91 @@ struct CacheAccess {
 
 class SetAssociativeCache {
   public:
-    // `sets` is a power of two; 1 to CacheRows<false>::most_ways ways.
+    static constexpr std::uint32_t most_ways = CacheRows<false>::most_ways;
+    static constexpr std::uint32_t most_tag = CacheRows<false>::most_tag;
+
+    // `sets` is a power of two; 1 to most_ways ways.
     SetAssociativeCache(std::uint32_t sets, std::uint32_t ways)
-        : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
-          rows_(sets, ways, Replacement::lru, std::array{std::uint64_t{0}}) {
+        : set_bits_(static_cast<unsigned>(std::countr_zero(sets))), rows_(make(sets, ways)) {
         assert(std::has_single_bit(sets));
     }
 
     [[nodiscard]] std::uint32_t sets() const { return std::uint32_t{1} << set_bits_; }
-    [[nodiscard]] std::uint32_t ways() const { return rows_.ways(); }
+    [[nodiscard]] std::uint32_t ways() const {
+        return std::visit([](const auto& rows) { return rows.ways(); }, rows_);
+    }
 
     // One access to `line` (an address / 64, virtual or physical as the cache is used).
-    // Precondition: line / sets <= CacheRows<false>::most_tag; callers with sparse virtual
-    // addresses number their pages densely.
+    // Precondition: line / sets <= most_tag; callers with sparse virtual addresses number their
+    // pages densely.
     CacheAccess access(std::uint64_t line, bool write) {
-        const std::uint64_t set = set_of(line);
-        const auto row = rows_.row(set);
-        std::uint32_t way = rows_.find(row, tag_of(line));
-        if (way != CacheRows<false>::none) {
-            rows_.use(row, way, write);
-            return {true, false, false, 0};
-        }
-        const CacheRows<false>::Entry victim = rows_.fill(row, tag_of(line), write, way);
-        return {false, victim.valid != 0, victim.dirty != 0, victim.tag << set_bits_ | set};
+        const auto in = [&]<class Rows>(Rows& rows) [[gnu::always_inline]] {
+            const std::uint64_t set = set_of(line);
+            const auto row = rows.row(set);
+            std::uint32_t way = rows.find(row, tag_of(line));
+            if (way != Rows::none) {
+                rows.use(row, way, write);
+                return CacheAccess{true, false, false, 0};
+            }
+            const auto victim = rows.fill(row, tag_of(line), write, way);
+            return CacheAccess{false, victim.valid != 0, victim.dirty != 0,
+                               victim.tag << set_bits_ | set};
+        };
+        if (Plain* const plain = std::get_if<Plain>(&rows_)) [[likely]]
+            return in(*plain);
+        return in(std::get<Other>(rows_));
+    }
+
+    // access() follows soon.
+    void prefetch(std::uint64_t line) const {
+        std::visit([&](const auto& rows) { rows.prefetch(rows.row(set_of(line))); }, rows_);
     }
 
     // Makes `line` the most recent of its set, if it is there.
     void renew(std::uint64_t line) {
-        const auto row = rows_.row(set_of(line));
-        const std::uint32_t way = rows_.find(row, tag_of(line));
-        if (way != CacheRows<false>::none) rows_.use(row, way, false);
+        find_and(line, [](auto& rows, auto row, std::uint32_t way) {
+            rows.use(row, way, false);
+            return true;
+        });
     }
 
     // Takes `line` out, if it is there; true if it was dirty.
     bool remove(std::uint64_t line) {
-        const auto row = rows_.row(set_of(line));
-        const std::uint32_t way = rows_.find(row, tag_of(line));
-        return way != CacheRows<false>::none && rows_.remove(row, way);
+        return find_and(
+            line, [](auto& rows, auto row, std::uint32_t way) { return rows.remove(row, way); });
     }
 
   private:
+    using Plain = CacheRows<true>;
+    using Other = CacheRows<false>;
+    using Rows = std::variant<Plain, Other>;
+
+    static Rows make(std::uint32_t sets, std::uint32_t ways) {
+        const std::array no_draws{std::uint64_t{0}};
+        if (ways <= Plain::most_ways) return Plain(sets, ways, Replacement::lru, no_draws);
+        return Other(sets, ways, Replacement::lru, no_draws);
+    }
+
+    // do_with(rows, row, way) of a line that is there; false if it is not.
+    template <class Do>
+    bool find_and(std::uint64_t line, Do&& do_with) {
+        return std::visit(
+            [&]<class Rows>(Rows& rows) {
+                const auto row = rows.row(set_of(line));
+                const std::uint32_t way = rows.find(row, tag_of(line));
+                return way != Rows::none && do_with(rows, row, way);
+            },
+            rows_);
+    }
+
     [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & (sets() - 1); }
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
-        assert(line >> set_bits_ <= CacheRows<false>::most_tag);
+        assert(line >> set_bits_ <= most_tag);
         return static_cast<std::uint32_t>(line >> set_bits_);
     }
 
     unsigned set_bits_;
-    CacheRows<false> rows_;
+    Rows rows_;
 };
 
 }  // namespace pagelens

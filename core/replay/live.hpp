@@ -55,7 +55,7 @@ class LiveCaches {
                 "memory-side cache: more than 126 frames would share a slot");
         if (machine.l1_ways < 1 || machine.l1_ways > VirtualL1::most_ways)
             throw std::invalid_argument("l1: from 1 to 16 ways");
-        if (machine.l2_ways < 1 || machine.l2_ways > CacheRows<false>::most_ways)
+        if (machine.l2_ways < 1 || machine.l2_ways > SetAssociativeCache::most_ways)
             throw std::invalid_argument("l2: from 1 to 64 ways");
         if (machine.frames > VirtualL1::most_frames)
             throw std::invalid_argument("memory: more than 512 GiB");
@@ -77,8 +77,10 @@ class LiveCaches {
     // an order of recency; then it is counted. If not, access() has to be called for it.
     [[gnu::always_inline]] bool hides(std::uint32_t core, std::uint64_t address, unsigned size,
                                       unsigned write) {
-        return l1_[core].hides(address, size, write);
+        return l1_[core].hides(address, line_bytes - size, write);
     }
+    // Of each core: hides() for who knows how far an access can reach before it is made.
+    [[nodiscard]] VirtualL1* first_levels() { return l1_.data(); }
 
     // `frame_of()` says the frame of the page that `address` lies in, or no_frame; it is asked when
     // L1 does not have the line. What crosses a line counts in both; what crosses a page, in its
@@ -153,8 +155,10 @@ class LiveCaches {
         if (l1.finds(address, write)) return;
         const std::uint32_t frame = frame_of();
         if (frame == no_frame) return;
-        at_l2(core, line_in(frame, address), false);
+        l2_of(core).prefetch(line_in(frame, address));
         const std::uint64_t dirty = l1.insert(address, frame, write);
+        if (dirty != VirtualL1::none) l2_of(core).prefetch(dirty);
+        at_l2(core, line_in(frame, address), false);
         if (dirty != VirtualL1::none) write_back(core, dirty);
     }
 
@@ -182,17 +186,18 @@ class LiveCaches {
             return;
         }
         MemorySideCache& cache = memory_side_[node];
-        const RowResult result = cache.access(frame % cache.sets(), frame / cache.sets(),
-                                              1ull << line % lines_per_page, write);
-        if (result.missed == 0) return;
+        const auto [set, tag] = cache.place_of(frame);
+        const MemorySideCache::LineResult result =
+            cache.access_line(set, tag, line % lines_per_page, write);
+        if (!result.missed) return;
         ++count(Component::msc_misses);
         ++nodes_[node].reads;
         if (!write) ++count(Component::msc_read_misses);
-        if (result.dirty != 0) {
+        if (result.victim_dirty) {
             ++count(Component::ddr_writes);
             ++nodes_[node].writes;  // what it held is of the same node
         }
-        if (cache.victims() != 0) ++count(Component::conflict_evictions);
+        if (result.victim_valid) ++count(Component::conflict_evictions);
     }
 
     static std::uint64_t line_in(std::uint32_t frame, std::uint64_t address) {

@@ -139,6 +139,36 @@ TEST_CASE("memory-side cache of any associativity equals lists in order of recen
     }
 }
 
+TEST_CASE("one line of a memory-side cache at a time equals page runs of one line") {
+    for (const auto& [sets, ways] : {std::pair{8u, 1u}, {12u, 1u}, {1u, 1u}, {12u, 2u}}) {
+        CAPTURE(sets);
+        CAPTURE(ways);
+        Random random(sets, 5, ways, Stream::history);
+        MemorySideCache fast(sets, ways), slow(sets, ways);
+        unsigned misses = 0, victims = 0, dirty = 0;
+        for (int i = 0; i < 20000; ++i) {
+            const std::uint32_t frame = random.below(sets * ways * 3);
+            const unsigned line = random.below(64);
+            const bool write = random.below(3) == 0;
+            const auto [set, tag] = fast.place_of(frame);
+            REQUIRE(set == frame % sets);
+            REQUIRE(tag == frame / sets);
+            const auto got = fast.access_line(set, tag, line, write);
+            const RowResult want = slow.access(set, tag, 1ull << line, write);
+            const bool missed = want.missed != 0;
+            REQUIRE(got.missed == missed);
+            REQUIRE(got.victim_valid == (missed && slow.victims() != 0));
+            REQUIRE(got.victim_dirty == (missed && want.dirty != 0));
+            misses += got.missed;
+            victims += got.victim_valid;
+            dirty += got.victim_dirty;
+        }
+        CHECK(misses > victims);
+        CHECK(victims > dirty);
+        CHECK(dirty > 1000);
+    }
+}
+
 TEST_CASE("line by line equals page runs in a direct-mapped cache") {
     const std::uint32_t sets = 16;
     Random random(1, 5, 0, Stream::history);

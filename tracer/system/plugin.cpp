@@ -18,6 +18,7 @@
 #include "hooks/pagelens_lab.h"
 #include "tracer/decode.hpp"
 #include "tracer/doorbell.hpp"
+#include "tracer/meminfo.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/system/frames.hpp"
 #include "tracer/system/lab.hpp"
@@ -39,12 +40,10 @@ namespace {
 
 qemu_plugin_id_t plugin_id;
 Lab* lab = nullptr;  // never deleted; one thread runs all processors (-accel tcg,thread=single)
-std::vector<GuestFrames> frames;  // of each processor
+VirtualL1* first_levels = nullptr;  // the lab's, for the callback of every access
+std::vector<GuestFrames> frames;    // of each processor
 bool counting = false;
 std::set<void*> processors;  // QEMU's, that rang a doorbell or translated
-
-unsigned is_store(qemu_plugin_meminfo_t info) { return info >> 17 & 1; }
-unsigned size_of(qemu_plugin_meminfo_t info) { return 1u << (info >> 4 & 7); }
 
 void register_callbacks(qemu_plugin_id_t id);
 
@@ -73,7 +72,14 @@ void go_to(bool count) {
 }
 
 void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
-    if (!lab->caches.hides(cpu, address, size_of(info), is_store(info))) [[unlikely]]
+    if (!first_levels[cpu].hides(address, line_bytes - size_of(info), is_store(info))) [[unlikely]]
+        pass(cpu, info, address);
+}
+
+// Of an instruction that makes one access, of `most` bytes at most.
+template <bool store, unsigned most>
+void on_certain_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+    if (!first_levels[cpu].hides(address, line_bytes - most, store)) [[unlikely]]
         pass(cpu, info, address);
 }
 
@@ -81,6 +87,25 @@ void on_stream_store(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t add
     if (lab->paused) return;
     const auto frame = [&] { return lab->used(address, frames[cpu].of(info, address)); };
     lab->caches.stream_store(cpu, address, frame);
+}
+
+template <bool store>
+qemu_plugin_vcpu_mem_cb_t certain_access_callback(unsigned most) {
+    switch (most) {
+        case 1:
+            return on_certain_access<store, 1>;
+        case 4:
+            return on_certain_access<store, 4>;
+        default:
+            return on_certain_access<store, 8>;
+    }
+}
+
+qemu_plugin_vcpu_mem_cb_t access_callback(const Instruction& instruction) {
+    if (instruction.non_temporal_store) return on_stream_store;
+    if (!instruction.one_access) return on_access;
+    return instruction.store ? certain_access_callback<true>(instruction.size)
+                             : certain_access_callback<false>(instruction.size);
 }
 
 void on_translation_change(unsigned cpu, void*) {
@@ -158,7 +183,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* block) {
         if (is_doorbell(bytes.data(), bytes.size())) {
             on_memory(instruction, on_doorbell);
         } else if (counting) {
-            on_memory(instruction, decode(bytes).non_temporal_store ? on_stream_store : on_access);
+            on_memory(instruction, access_callback(decode(bytes)));
             if (changes_translation(bytes)) {
                 qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation_change,
                                                        QEMU_PLUGIN_CB_NO_REGS, nullptr);
@@ -181,6 +206,7 @@ int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv)
     }
     const LabOptions options = parse_lab_options(argc, argv);
     lab = new Lab(options);
+    first_levels = lab->caches.first_levels();
     frames.resize(options.machine.cores);
     plugin_id = id;
     register_callbacks(id);
