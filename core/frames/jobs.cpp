@@ -59,8 +59,9 @@ struct Process {
         };
         for (Run run : pages.runs) {
             while (run.count != 0) {
-                gathered.push_back(run.split(std::min(map.units_of(room), run.units())));
-                room -= std::min(room, map.frames_of(gathered.back()));
+                const Run part = run.split(std::min(map.units_of(room), run.units()));
+                gathered.push_back(part);
+                room -= std::min(room, map.frames_of(part));
                 if (room == 0) flush();
             }
         }

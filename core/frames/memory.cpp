@@ -142,6 +142,19 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
 
 template <class Take>
 bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
+    // Mostly it is the first one.
+    const std::uint8_t nearest = zonelists_[layout_.cpu_numa[request.cpu]].front();
+    const ZoneSpec& its = zones_[nearest].spec();
+    if ((request.numas >> its.numa & 1) != 0 && above(zones_[nearest], its.kind, frames, mark) &&
+        take(nearest, its.kind == ZoneKind::normal)) {
+        return true;
+    }
+    return try_all_zones(request, frames, mark, take);
+}
+
+template <class Take>
+[[gnu::noinline]] bool Memory::try_all_zones(const Request& request, std::uint32_t frames,
+                                             Mark mark, Take&& take) {
     const std::span<const std::uint8_t> zonelist = zonelists_[layout_.cpu_numa[request.cpu]];
     const auto allowed = [&](std::uint8_t zone) {
         return (request.numas >> zones_[zone].spec().numa & 1) != 0;
@@ -221,7 +234,8 @@ void Memory::free(unsigned cpu, Frame frame, unsigned order) {
 void Memory::free_run(unsigned cpu, Run run) {
     assert(run.lowest() + run.units() <= map_.units() && !map_.is_free(run.first) &&
            !map_.is_hole(run.first));
-    if (const Unit last = run.at(run.units() - 1); map_.type_of(run.first) != map_.type_of(last)) {
+    const Unit last = run.at(run.units() - 1);
+    if (last != run.first && map_.type_of(run.first) != map_.type_of(last)) {
         const Unit border = map_.pageblock_begin(run.count < 0 ? run.first : last);
         free_run(cpu, run.split(run.count < 0 ? run.first - border + 1 : border - run.first));
     }

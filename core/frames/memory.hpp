@@ -106,6 +106,8 @@ class Memory {
     // Calls take(zone, no_fragment) for the zones that may serve the request, until it says true.
     template <class Take>
     bool try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
+    template <class Take>
+    bool try_all_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
     [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, std::uint32_t frames,
                              Mark mark) const;
 

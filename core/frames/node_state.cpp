@@ -24,11 +24,9 @@ std::optional<Frame> NodeState::alloc(const Request& request) {
     return memory_.alloc(request, Memory::Mark::min);  // else the caller has small pages to go to
 }
 
-Run NodeState::alloc_run(const Request& request, std::uint32_t most) {
-    Run run = memory_.alloc_run(request, Memory::Mark::low, most);
-    if (run.count != 0) return run;
+Run NodeState::reclaim_and_alloc(const Request& request, std::uint32_t most) {
     reclaim(request.numas);
-    run = memory_.alloc_run(request, Memory::Mark::min, most);
+    const Run run = memory_.alloc_run(request, Memory::Mark::min, most);
     if (run.count != 0) return run;
     memory_.drain();
     return memory_.alloc_run(request, Memory::Mark::none, most);

@@ -41,7 +41,10 @@ class NodeState {
     std::optional<Frame> alloc(const Request& request);
     // The same for up to `most` single pages, see Memory::alloc_run; count 0 only where none is
     // left.
-    Run alloc_run(const Request& request, std::uint32_t most);
+    Run alloc_run(const Request& request, std::uint32_t most) {
+        const Run run = memory_.alloc_run(request, Memory::Mark::low, most);
+        return run.count != 0 ? run : reclaim_and_alloc(request, most);
+    }
     void free(unsigned cpu, Frame frame, unsigned order) { memory_.free(cpu, frame, order); }
 
     // Runs `jobs` jobs, one after the other.
@@ -79,6 +82,7 @@ class NodeState {
 
   private:
     void reclaim(std::uint64_t numas);
+    Run reclaim_and_alloc(const Request& request, std::uint32_t most);
     bool cache_page(unsigned cpu);
 
     Memory memory_;

@@ -1,52 +1,43 @@
 #include "core/frames/per_cpu_lists.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pagelens {
 
 PerCpuLists::PerCpuLists(const ZoneSpec& spec, unsigned cpus)
     : high_(spec.pcp_high), batch_(spec.pcp_batch), cpus_(cpus) {}
 
-Run PerCpuLists::take_run(Memmap& map, Zone& zone, unsigned cpu_index, MigrateType type,
-                          std::uint32_t most, bool no_fragment) {
-    Cpu& cpu = cpus_[cpu_index];
-    List& list = cpu.list[index_of(small_order, type)];
-    if (list.empty()) {
-        for (std::uint32_t wanted = batch_; wanted > 0;) {
-            const Run run = zone.take_run(map, type, map.units_of(wanted), no_fragment);
-            if (run.count == 0) break;
-            list.runs.push_back(run);
-            const std::uint32_t frames = map.frames_of(run);
-            cpu.count += frames;
-            wanted -= std::min(wanted, frames);
-        }
-        if (list.empty()) return {};
-        std::reverse(list.runs.begin(), list.runs.end());  // the first one taken is the head
+// In units, for a batch of frames; false if the zone has none.
+bool PerCpuLists::refill(Memmap& map, Zone& zone, Cpu& cpu, List& list, MigrateType type,
+                         bool no_fragment) {
+    for (std::uint32_t wanted = batch_; wanted > 0;) {
+        const Run run = zone.take_run(map, type, map.units_of(wanted), no_fragment);
+        if (run.count == 0) break;
+        list.runs.push_back(run);
+        const std::uint32_t frames = map.frames_of(run);
+        cpu.count += frames;
+        wanted -= std::min(wanted, frames);
     }
-    if (most < map.grain() && list.runs.back().units() > 1) {  // part of its first unit
+    std::reverse(list.runs.begin(), list.runs.end());  // the first one taken is the head
+    return !list.empty();
+}
+
+Run PerCpuLists::take_part(const Memmap& map, List& list, std::uint32_t most) {
+    if (most < map.grain() && list.runs.back().units() > 1) {  // of its first unit
         const Run unit = list.runs.back().split(1);
         list.runs.push_back(unit);
     }
     Run& head = list.runs.back();
     const Run run = map.split(head, most);
     if (head.count == 0) list.runs.pop_back();
-    if (list.empty()) list.drop_tail();
-    const std::uint32_t frames = map.frames_of(run);
-    cpu.count -= frames;
-    cpu.free_factor >>= std::min(frames, 31u);
     return run;
 }
 
-void PerCpuLists::give_run(Memmap& map, Zone& zone, unsigned cpu_index, Run run, MigrateType type) {
-    Cpu& cpu = cpus_[cpu_index];
-    const unsigned index = index_of(small_order, type);
+void PerCpuLists::give_units(Memmap& map, Zone& zone, Cpu& cpu, Run run, unsigned index) {
     while (run.count != 0) {
         const std::uint32_t room = cpu.count < high_ ? high_ - cpu.count : 1;
-        const Run part = run.split(std::min(map.units_of(room), run.units()));
-        map.prefetch(part.first);                         // for when it leaves the list
-        cpu.list[index].runs.push_back(part.reversed());  // the one given last is the head
-        cpu.count += map.frames_of(part);
-        if (cpu.count >= high_) free_bulk(map, zone, cpu, how_many_to_free(cpu), index);
+        give_at_once(map, zone, cpu, run.split(std::min(map.units_of(room), run.units())), index);
     }
 }
 
@@ -119,8 +110,11 @@ void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t cou
                 continue;
             }
             Run from_tail = tail.reversed();
-            const Run part = from_tail.split(std::min(map.units_of(left), tail.units()));
-            if (now(part.first) == now(part.at(part.units() - 1))) {
+            const Run part = tail.units() == 1
+                                 ? std::exchange(from_tail, Run{})  // mostly, at a coarse grain
+                                 : from_tail.split(std::min(map.units_of(left), tail.units()));
+            const Unit last = part.at(part.units() - 1);
+            if (part.first == last || now(part.first) == now(last)) {
                 zone.give_run(map, part, now(part.first));
             } else {
                 for (std::uint32_t i = 0; i < part.units(); ++i) {
@@ -142,7 +136,7 @@ void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t cou
 
 // Forgets what was taken from the tail, once it is more than what is left.
 void PerCpuLists::List::drop_tail() {
-    if (tail * 2 < runs.size()) return;
+    if (tail == 0 || tail * 2 < runs.size()) return;
     runs.erase(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(tail));
     tail = 0;
 }

@@ -6,6 +6,7 @@
 // refill takes whole units and is up to a unit more than a batch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,10 +27,24 @@ class PerCpuLists {
     }
     // Single pages, up to `most` frames; count 0 if there are none. Precondition: type is one of
     // the first pcp_types.
-    Run take_run(Memmap& map, Zone& zone, unsigned cpu, MigrateType type, std::uint32_t most,
-                 bool no_fragment);
+    Run take_run(Memmap& map, Zone& zone, unsigned cpu_index, MigrateType type, std::uint32_t most,
+                 bool no_fragment) {
+        Cpu& cpu = cpus_[cpu_index];
+        List& list = cpu.list[index_of(small_order, type)];
+        if (list.empty() && !refill(map, zone, cpu, list, type, no_fragment)) return {};
+        const Run run = take_head(map, list, most);
+        if (list.empty()) list.drop_tail();
+        const std::uint32_t frames = map.frames_of(run);
+        cpu.count -= frames;
+        cpu.free_factor >>= std::min(frames, 31u);
+        return run;
+    }
     // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
-    void give_run(Memmap& map, Zone& zone, unsigned cpu, Run run, MigrateType type);
+    void give_run(Memmap& map, Zone& zone, unsigned cpu, Run run, MigrateType type) {
+        const unsigned index = index_of(small_order, type);
+        if (run.units() > 1) return give_units(map, zone, cpus_[cpu], run, index);
+        give_at_once(map, zone, cpus_[cpu], run, index);
+    }
     // The same for a block of orders 1 to 3 or 9.
     Unit take(Memmap& map, Zone& zone, unsigned cpu, unsigned order, MigrateType type,
               bool no_fragment);
@@ -76,6 +91,23 @@ class PerCpuLists {
     }
     [[nodiscard]] static unsigned order_of(unsigned index) {
         return index / pcp_types == kinds - 1 ? huge_order : index / pcp_types;
+    }
+    bool refill(Memmap& map, Zone& zone, Cpu& cpu, List& list, MigrateType type, bool no_fragment);
+    // From the head of a list, which is not empty: mostly, at a coarse grain, all of it.
+    static Run take_head(const Memmap& map, List& list, std::uint32_t most) {
+        const Run head = list.runs.back();
+        if (head.units() > 1 || most < map.grain()) return take_part(map, list, most);
+        list.runs.pop_back();
+        return head;
+    }
+    static Run take_part(const Memmap& map, List& list, std::uint32_t most);
+    void give_units(Memmap& map, Zone& zone, Cpu& cpu, Run run, unsigned index);
+    // What there is room for, or one unit.
+    void give_at_once(Memmap& map, Zone& zone, Cpu& cpu, const Run& run, unsigned index) {
+        map.prefetch(run.first);                         // for when it leaves the list
+        cpu.list[index].runs.push_back(run.reversed());  // the one given last is the head
+        cpu.count += map.frames_of(run);
+        if (cpu.count >= high_) free_bulk(map, zone, cpu, how_many_to_free(cpu), index);
     }
     void free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count, unsigned index);
     std::uint32_t how_many_to_free(Cpu& cpu) const;

@@ -8,6 +8,7 @@
 #include <emmintrin.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -91,10 +92,9 @@ class Random {
           stream_(static_cast<std::uint32_t>(stream)) {}
 
     std::uint32_t bits32() {
-        if (used_ == 16) refill();
-        const std::uint32_t bits = blocks_[used_ / 4][used_ % 4];
-        ++used_;
-        return bits;
+        if (used_ == 16) [[unlikely]]
+            refill();
+        return words_[used_++];
     }
     std::uint64_t bits64() {
         const std::uint64_t high = bits32();
@@ -118,7 +118,7 @@ class Random {
 
   private:
     [[gnu::noinline]] void refill() {
-        blocks_ = four_philox4x32({index_, stream_, run_, node_}, key_);
+        words_ = std::bit_cast<Words>(four_philox4x32({index_, stream_, run_, node_}, key_));
         index_ += 4;
         used_ = 0;
     }
@@ -126,8 +126,9 @@ class Random {
     std::array<std::uint32_t, 2> key_;
     std::uint32_t node_, run_, stream_;
     std::uint32_t index_ = 0;
-    std::array<PhiloxBlock, 4> blocks_{};
-    unsigned used_ = 16;  // words of the blocks
+    using Words = std::array<std::uint32_t, 16>;  // four blocks
+    Words words_{};
+    unsigned used_ = 16;
 };
 
 }  // namespace pagelens

@@ -48,7 +48,7 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
         const std::uint32_t count = std::min(most, 1u << level);
         remove(map, unit, level);
         map.prefetch_second(list(level, type));
-        put_back(map, unit + count, unit + (1u << level), type);
+        if (count < 1u << level) put_back(map, unit + count, unit + (1u << level), type);
         map.set_pages(unit, count, type);
         return map.run_of(unit, count);
     } while (steal(map, 0, type, no_fragment));
@@ -56,11 +56,14 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
 }
 
 // Of the smallest order that has some.
-Unit Zone::first_parts(const Memmap& map, MigrateType type) const {
-    for (unsigned order = 0; order < map.grain_order(); ++order) {
-        const Unit unit = map.first_shared(parts_list(order, type));
+Unit Zone::first_parts(const Memmap& map, MigrateType type) {
+    std::uint32_t& orders = parts_orders_[static_cast<unsigned>(type)];
+    for (; orders != 0; orders &= orders - 1) {
+        const Memmap::List parts =
+            parts_list(static_cast<unsigned>(std::countr_zero(orders)), type);
+        const Unit unit = map.first_shared(parts);
         if (unit == no_unit) continue;
-        map.prefetch_shared(parts_list(order, type));
+        map.prefetch_shared(parts);
         return unit;
     }
     return no_unit;
@@ -88,8 +91,8 @@ void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
 
 // Aligned blocks of the run merge within before they merge with others, and are complete in the
 // run's order: giving each as a whole leaves the same lists.
-void Zone::give_run(Memmap& map, Run run, MigrateType type) {
-    if (run.parts != map.whole()) return give_parts(map, run.first, run.parts, type);
+void Zone::give_units(Memmap& map, Run run, MigrateType type) {
+    if (run.units() == 1) return give(map, run.first, 0, type);
     const auto top = static_cast<int>(map.levels()) - 1;
     Unit begin = run.lowest(), end = begin + run.units();
     while (begin < end) {

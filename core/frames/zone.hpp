@@ -42,7 +42,10 @@ class Zone {
     // one run of neighbours, or the free frames of a unit that has some; count 0 if there are none.
     Run take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment);
     // Gives single pages back, as that many gives of level 0 would one by one.
-    void give_run(Memmap& map, Run run, MigrateType type);
+    void give_run(Memmap& map, Run run, MigrateType type) {
+        if (run.parts != map.whole()) return give_parts(map, run.first, run.parts, type);
+        give_units(map, run, type);
+    }
     // Takes free frames of a unit that is not free as a whole: of those wanted, what it has.
     Parts take_parts(Memmap& map, Unit unit, Parts wanted, MigrateType type);
     // Gives a block back, for allocation as `type`.
@@ -66,10 +69,13 @@ class Zone {
   private:
     [[nodiscard]] unsigned smallest(const Memmap& map, unsigned level, MigrateType type) const;
     void give_parts(Memmap& map, Unit unit, Parts parts, MigrateType type);
-    [[nodiscard]] Unit first_parts(const Memmap& map, MigrateType type) const;
+    void give_units(Memmap& map, Run run, MigrateType type);
+    Unit first_parts(const Memmap& map, MigrateType type);
     // The list that a unit with free parts goes to next.
     Memmap::List any_parts_list(const Memmap& map, MigrateType type) {
-        return parts_list(map.small_order(++parts_listed_), type);
+        const unsigned order = map.small_order(++parts_listed_);
+        parts_orders_[static_cast<unsigned>(type)] |= 1u << order;
+        return parts_list(order, type);
     }
     void put_back(Memmap& map, Unit begin, Unit end, MigrateType type);
     bool steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
@@ -90,7 +96,9 @@ class Zone {
     Unit begin_, end_;
     Memmap::List lists_, first_list_;  // of order 0, of the grain's order
     std::uint32_t free_frames_ = 0;
-    std::uint32_t parts_listed_ = 0;                          // so often
+    std::uint32_t parts_listed_ = 0;  // so often
+    // [type] bit i: the list of parts of order i may have some. Where there are none, none have.
+    std::array<std::uint32_t, migrate_types> parts_orders_{};
     std::array<std::uint32_t, max_order + 1> free_blocks_{};  // [level]
     std::optional<Random> shuffling_;
 };
