@@ -14,8 +14,9 @@
 
 #include "preload/budget.h"
 #include "preload/counts.h"
+#include "preload/deferred.h"
+#include "preload/fork_gate.h"
 #include "preload/frames.h"
-#include "preload/inside.h"
 #include "preload/plan.h"
 #include "preload/ranges.h"
 #include "preload/records.h"
@@ -30,31 +31,17 @@ struct counts counts;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static size_t span_bytes;
 
-/* This thread is in fork(), between our handlers. In the static TLS block: reaching it never
- * allocates. */
-static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
+/* By who is inside the gate to change something. */
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
-void blocks_lock(void) {
-    if (!forking) inside_lock(&mutex);
+void blocks_look(void) {
+    if (gate_look()) lock();
 }
 
-void blocks_unlock(void) {
-    if (!forking) inside_unlock(&mutex);
-}
-
-void blocks_fork_begins(void) {
-    blocks_lock();
-    forking = true;
-}
-
-void blocks_fork_ends(void) {
-    forking = false;
-    blocks_unlock();
-}
-
-void blocks_fork_ends_in_child(void) {
-    forking = false;
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+void blocks_looked(void) {
+    if (gate_may_change()) unlock();
+    gate_leave();
 }
 
 static void count_peak(void) {
@@ -108,9 +95,9 @@ static void drop(struct span* span) {
     transparent_look(span);
     cancelling_back(state);
     unmap_memory((void*)span->start, span->bytes);
-    blocks_lock();
+    lock();
     record_give(span);
-    blocks_unlock();
+    unlock();
 }
 
 /* An idle span that is in excess with `more` bytes to come; retired already. */
@@ -131,14 +118,14 @@ static struct range* add_span(const struct wish* wish) {
     if (wish->period == 0 && wish->alignment > MIB(2)) slack = wish->alignment;
     struct range* range = record_take();
     if (range == NULL) return NULL;
-    blocks_unlock();
+    unlock();
     const size_t bytes = span_size(wish->size + slack, wish->shelf);
-    blocks_lock();
+    lock();
     struct span *span, *surplus;
     while ((surplus = excess(bytes)) != NULL) {
-        blocks_unlock();
+        unlock();
         drop(surplus);
-        blocks_lock();
+        lock();
     }
     span = bytes ? span_reserve(bytes) : NULL;
     if (span == NULL) {
@@ -154,9 +141,9 @@ static struct range* add_span(const struct wish* wish) {
         filling.fast_start = wish_place(wish, span->start) & ~(uintptr_t)(GRAIN - 1);
         filling.fast_bytes = wish->planned.fast_bytes;
     }
-    blocks_unlock();
+    unlock();
     const bool filled = span_fill(&filling);
-    blocks_lock();
+    lock();
     if (!filled) {
         span_bytes -= bytes;
         span_unlink(span);
@@ -193,21 +180,26 @@ static void* take(struct wish* wish, bool zeroed, bool anew) {
         wish_index_give(wish->index);
         counts.refused += wish->shelf != SHELF_PLANNED;
     }
-    blocks_unlock();
+    unlock();
     if (block != NULL && zeroed && !clean) memset(block, 0, wish->size);
     return block;
 }
 
 static bool possible(size_t size, size_t alignment) {
-    return !forking && size <= territory.bytes / 2 && alignment <= GIB(1);
+    return size <= territory.bytes / 2 && alignment <= GIB(1);
 }
 
 void* blocks_take(size_t size, size_t alignment, bool zeroed) {
     if (!possible(size, alignment)) return NULL;
+    if (!gate_enter()) {
+        count_while_forking();
+        return NULL;
+    }
     const int saved_errno = errno;
-    blocks_lock();
+    lock();
     struct wish wish = wish_for(size, alignment);
     void* block = take(&wish, zeroed, true);
+    gate_leave();
     errno = saved_errno;
     return block;
 }
@@ -215,7 +207,7 @@ void* blocks_take(size_t size, size_t alignment, bool zeroed) {
 static void* take_planned(size_t size, size_t alignment, bool zeroed,
                           const struct planned_wish* planned, bool anew) {
     if (!possible(size, alignment)) return NULL;
-    blocks_lock();
+    lock();
     struct wish wish = wish_for(size, alignment);
     wish.shelf = SHELF_PLANNED;
     wish.planned = *planned;
@@ -233,8 +225,8 @@ void* blocks_take_again(size_t size, size_t alignment, bool zeroed,
 }
 
 static void release(bool all) {
-    if (forking || __atomic_load_n(&ranges_idle_planned, __ATOMIC_RELAXED) == 0) return;
-    blocks_lock();
+    if (__atomic_load_n(&ranges_idle_planned, __ATOMIC_RELAXED) == 0) return;
+    lock();
     for (struct span* span = spans_first(); span;) {
         if (span->idle == NULL || span->shelf != SHELF_PLANNED ||
             !(all || plan_moves(span->object))) {
@@ -242,25 +234,25 @@ static void release(bool all) {
             continue;
         }
         retire(span);
-        blocks_unlock();
+        unlock();
         drop(span);
-        blocks_lock();
+        lock();
         span = spans_first(); /* it may all be different now */
     }
-    blocks_unlock();
+    unlock();
 }
 
 void blocks_release_planned(void) { release(true); }
 void blocks_release_moving(void) { release(false); }
 
 void blocks_each_border(border_function* show) {
-    blocks_lock();
+    lock();
     for (struct span* span = spans_first(); span; span = span->after) {
         if (span->shelf != SHELF_PLANNED || span->idle || span->fast_start == 0) continue;
         const uintptr_t end = span->start + span->bytes - BEHIND_PLANNED;
         show(span->object, span->fast_start, end - span->fast_start, &span->fast_bytes);
     }
-    blocks_unlock();
+    unlock();
 }
 
 static struct planned_block planned_block_of(const struct range* range) {
@@ -284,24 +276,24 @@ void blocks_each_planned(void (*say)(const struct planned_block* block)) {
 }
 
 size_t blocks_usable(const void* block) {
-    blocks_lock();
+    blocks_look();
     const struct range* range = range_of(block);
     const size_t bytes = range ? range->start + range->bytes - (uintptr_t)block : 0;
-    blocks_unlock();
+    blocks_looked();
     return bytes;
 }
 
-bool blocks_give(void* block) {
+static bool give(void* block) {
     const int saved_errno = errno;
     struct span* surplus = NULL;
-    blocks_lock();
+    lock();
     struct range* range = range_of(block);
     if (range != NULL && range->span->shelf == SHELF_PLANNED) {
         const struct planned_block gone = planned_block_of(range);
-        blocks_unlock(); /* the kernel is asked where it lay; the block is the caller's until then
-                          */
+        unlock(); /* the kernel is asked where it lay; the block is the caller's until then
+                   */
         tally_gone(&gone);
-        blocks_lock();
+        lock();
     }
     if (range != NULL) {
         range_leave(range);
@@ -320,18 +312,25 @@ bool blocks_give(void* block) {
         }
         range_set_free(range);
         struct span* span = range->span;
-        /* While the process forks, a span may have a copy. */
-        if (span->idle && span->bytes > KEPT_BYTES && !span->placed && !forking)
-            retire(surplus = span);
+        if (span->idle && span->bytes > KEPT_BYTES && !span->placed) retire(surplus = span);
     }
-    blocks_unlock();
+    unlock();
     if (surplus != NULL) drop(surplus);
     errno = saved_errno;
     return range != NULL;
 }
 
+bool blocks_give(void* block) {
+    const bool may_change = gate_look();
+    const bool given = may_change ? give(block) : range_of(block) != NULL;
+    if (!may_change && given) deferred_free(block);
+    gate_leave();
+    return given;
+}
+
 bool blocks_resize(void* block, size_t size) {
-    blocks_lock();
+    if (!gate_enter()) return false;
+    lock();
     struct range* range = range_of(block);
     const uintptr_t end = range ? round_up((uintptr_t)block + size, GRAIN) : 0;
     bool done = false;
@@ -350,6 +349,7 @@ bool blocks_resize(void* block, size_t size) {
         counts.live_bytes += range->bytes - before;
         count_peak();
     }
-    blocks_unlock();
+    unlock();
+    gate_leave();
     return done;
 }

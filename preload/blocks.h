@@ -1,4 +1,5 @@
-/* Large blocks, cut from spans. All functions are for any thread, and keep errno. */
+/* Large blocks, cut from spans. All functions are for any thread, and keep errno. While the process
+ * forks, none is given or changed, and what is given back is noted. */
 #ifndef PAGELENS_RUN_BLOCKS_H
 #define PAGELENS_RUN_BLOCKS_H
 
@@ -31,7 +32,7 @@ void blocks_release_moving(void);
 /* Shows all blocks in use. Others wait for theirs meanwhile. */
 void blocks_each_border(border_function* show);
 
-/* Says all such blocks. With the lock. */
+/* Says all such blocks. Between these two. */
 void blocks_each_planned(void (*say)(const struct planned_block* block));
 
 /* 0 where it is no block. */
@@ -43,13 +44,8 @@ bool blocks_give(void* block);
 /* Makes a block have `size` bytes where it lies; false where that cannot be. */
 bool blocks_resize(void* block, size_t size);
 
-void blocks_lock(void);
-void blocks_unlock(void);
-
-/* From the first of these to one of the others this thread has the lock. What handlers of fork that
- * run meanwhile ask for is left to the next allocator; they may give blocks back. */
-void blocks_fork_begins(void);
-void blocks_fork_ends(void);
-void blocks_fork_ends_in_child(void);
+/* From the first of these to the second nothing changes. */
+void blocks_look(void);
+void blocks_looked(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* What was done, for the report; changed with the lock of blocks.c, `mappings` atomically. */
+/* What was done, for the report; changed with the lock of blocks.c, `mappings` and `while_forking`
+ * atomically. */
 #ifndef PAGELENS_RUN_COUNTS_H
 #define PAGELENS_RUN_COUNTS_H
 
@@ -18,7 +19,12 @@ struct counts {
     size_t mappings, mapping_bytes; /* the program's own, on transparent huge pages */
     size_t seen, seen_huge; /* bytes of transparent huge pages looked at, and what was huge */
     size_t forks, copied;   /* with pages of the pool; bytes copied for them */
+    size_t while_forking;   /* blocks, mappings and moves that a fork has left as they came */
 };
 extern struct counts counts;
+
+static inline void count_while_forking(void) {
+    __atomic_fetch_add(&counts.while_forking, 1, __ATOMIC_RELAXED);
+}
 
 #endif

@@ -19,19 +19,19 @@
 
 #include "preload/blocks.h"
 #include "preload/counts.h"
+#include "preload/deferred.h"
 #include "preload/errors.h"
-#include "preload/frames.h"
-#include "preload/inside.h"
+#include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/pools.h"
 #include "preload/regions.h"
 #include "preload/spans.h"
 #include "preload/system.h"
 
-static int cancelling; /* of the thread that forks, which has the locks */
-static int was_inside, is_inside;
+static int cancelling; /* of the thread that forks, which has closed the gate */
 
-_Thread_local volatile int inside __attribute__((tls_model("initial-exec")));
+/* This thread's forks under way in handlers that have interrupted it inside: the kernel's. */
+static _Thread_local int within __attribute__((tls_model("initial-exec")));
 
 static size_t bytes_in_pool(void) {
     size_t bytes = 0;
@@ -75,17 +75,7 @@ static void move_to_copy(struct span* span) {
     span->part[now] += bytes;
 }
 
-static void before(void) {
-    const int saved_errno = errno;
-    const int state = cancelling_off();
-    was_inside = inside;
-    regions_fork_begins();
-    mappings_fork_begins();
-    pools_fork_begins();
-    blocks_fork_begins();
-    frames_lock();
-    cancelling = state;
-    is_inside = inside;
+static void make_copies(void) {
     const size_t bytes = bytes_in_pool();
     if (bytes > memory_available()) {
         say_once(
@@ -99,41 +89,68 @@ static void before(void) {
                 madvise((void*)span->start, span_pool_bytes(span), MADV_DONTFORK);
         }
     }
-    inside = 0;
-    errno = saved_errno;
 }
 
-static void in_parent(void) {
-    const int saved_errno = errno;
-    inside = is_inside;
+static void drop_copies(void) {
     for (struct span* span = spans_first(); span; span = span->after) {
         if (span->copy == NULL) continue;
         madvise((void*)span->start, span_pool_bytes(span), MADV_DOFORK);
         unmap_memory(span->copy, span_pool_bytes(span));
         span->copy = NULL;
     }
-    const int state = cancelling;
-    frames_unlock();
-    blocks_fork_ends();
-    pools_fork_ends(false);
-    mappings_fork_ends(false);
-    regions_fork_ends(false);
+}
+
+static void give(void* block) {
+    if (!pools_give(block)) blocks_give(block);
+}
+
+static void forget(void* start, size_t bytes) {
+    mappings_going(start, bytes);
+    mappings_gone();
+}
+
+static void before(void) {
+    const int saved_errno = errno, state = cancelling_off();
+    if (gate_close()) {
+        cancelling = state;
+        make_copies();
+        gate_show();
+    } else {
+        within++;
+        cancelling_back(state);
+    }
+    errno = saved_errno;
+}
+
+static void in_parent(void) {
+    if (within > 0) {
+        within--;
+        return;
+    }
+    const int saved_errno = errno, state = cancelling;
+    gate_hide();
+    drop_copies();
+    deferred_do(give, forget);
+    gate_open();
     cancelling_back(state);
     errno = saved_errno;
 }
 
 static void in_child(void) {
     const int saved_errno = errno;
-    frames_reset_lock();
     errors_forked();
-    for (struct span* span = spans_first(); span; span = span->after)
-        if (span->copy != NULL) move_to_copy(span);
-    blocks_fork_ends_in_child();
-    pools_fork_ends(true);
-    mappings_fork_ends(true);
-    regions_fork_ends(true);
-    inside = was_inside;
-    cancelling_back(cancelling);
+    regions_forked();
+    if (within > 0) {
+        within--;
+        gate_reset_in_child();
+    } else {
+        gate_hide_in_child();
+        for (struct span* span = spans_first(); span; span = span->after)
+            if (span->copy != NULL) move_to_copy(span);
+        deferred_do(give, forget);
+        gate_open();
+        cancelling_back(cancelling);
+    }
     errno = saved_errno;
 }
 

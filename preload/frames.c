@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "preload/inside.h"
 #include "preload/pagemap.h"
 #include "preload/pins.h"
 #include "preload/slots.h"
@@ -35,10 +34,6 @@ static size_t slots;            /* of FRAME_BYTES */
 static struct tally first, now; /* of all spans */
 static uint32_t* population;    /* pages in each group of HUGE_FRAMES slots */
 static size_t exchanges_left;
-
-void frames_lock(void) { inside_lock(&mutex); }
-void frames_unlock(void) { inside_unlock(&mutex); }
-void frames_reset_lock(void) { mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
 static void* room_for(size_t count, size_t size) {
     void* room = map_memory(NULL, count * size, PROT_READ | PROT_WRITE,
@@ -294,7 +289,7 @@ void frames_choose(struct span* span) {
     if (settings.cache == 0) return;
     const int saved_errno = errno;
     struct timespec begin, end;
-    frames_lock();
+    pthread_mutex_lock(&mutex);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     if (ready() && populate_rest(span)) {
         const size_t pages = span->bytes / FRAME_BYTES;
@@ -307,21 +302,21 @@ void frames_choose(struct span* span) {
     clock_gettime(CLOCK_MONOTONIC, &end);
     frames_result.nanoseconds +=
         (uint64_t)((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec);
-    frames_unlock();
+    pthread_mutex_unlock(&mutex);
     errno = saved_errno;
 }
 
 void frames_forget(struct span* span) {
     struct placed* placed = span->placed;
     if (placed == NULL) return;
-    frames_lock();
+    pthread_mutex_lock(&mutex);
     for (size_t page = 0; page < placed->pages; page++) {
         if (placed->first[page] != (uint32_t)NOWHERE) tally_remove(&first, placed->first[page]);
         if (placed->now[page] == (uint32_t)NOWHERE) continue;
         tally_remove(&now, placed->now[page]);
         population[placed->now[page] / HUGE_FRAMES]--;
     }
-    frames_unlock();
+    pthread_mutex_unlock(&mutex);
     unmap_memory(placed, placed->bytes);
     span->placed = NULL;
 }

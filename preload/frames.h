@@ -19,11 +19,6 @@ void frames_choose(struct span* span);
 /* A span goes, and its frames with it. With the lock of blocks.c. */
 void frames_forget(struct span* span);
 
-/* While the process forks: taken after the lock of blocks.c. */
-void frames_lock(void);
-void frames_unlock(void);
-void frames_reset_lock(void); /* in the child */
-
 struct frames_result {
     size_t tried;         /* frames of 4 KiB that were looked at, those kept included */
     size_t exchanged;     /* that came in place of others */

@@ -1,6 +1,7 @@
 /*
  * Where the plan's mappings lie: an array by address. A process has at most 65,530 mappings
- * (vm.max_map_count), and few are planned. With the lock of mappings.c but for the first two.
+ * (vm.max_map_count), and few are planned. With the lock of mappings.c but for the first two, or to
+ * look at while nothing may change.
  */
 #ifndef PAGELENS_RUN_MAPPING_NOTES_H
 #define PAGELENS_RUN_MAPPING_NOTES_H

@@ -12,7 +12,9 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
-#include "preload/inside.h"
+#include "preload/counts.h"
+#include "preload/deferred.h"
+#include "preload/fork_gate.h"
 #include "preload/mapping_notes.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
@@ -26,14 +28,10 @@
 enum { PAGE = 4096 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
-static void lock(void) {
-    if (!forking) inside_lock(&mutex);
-}
-static void unlock(void) {
-    if (!forking) inside_unlock(&mutex);
-}
+/* By who is inside the gate to change something. */
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
 bool mappings_open(void) { return notes_open(); }
 
@@ -103,8 +101,7 @@ static void bind_new(const struct mapping* mapping) {
     }
 }
 
-void mappings_born(uint32_t object, void* start, size_t size) {
-    if (plan_object(object)->share <= 0 && !plan_moves(object)) return; /* it is to be slow */
+static void enter(uint32_t object, void* start, size_t size) {
     const size_t bytes = round_up(size, PAGE);
     const size_t got = planned_room(object, planned_fast_part(object, bytes));
     const uintptr_t at = (uintptr_t)start;
@@ -123,14 +120,31 @@ void mappings_born(uint32_t object, void* start, size_t size) {
     tally_mapped(object);
 }
 
-void mappings_going(const void* start, size_t bytes) {
+void mappings_born(uint32_t object, void* start, size_t size) {
+    if (plan_object(object)->share <= 0 && !plan_moves(object)) return; /* it is to be slow */
+    if (!gate_enter()) {
+        count_while_forking();
+        return;
+    }
+    enter(object, start, size);
+    gate_leave();
+}
+
+void mappings_going(void* start, size_t bytes) {
     const int saved_errno = errno;
-    lock();
-    cut((uintptr_t)start, (uintptr_t)start + round_up(bytes, PAGE));
+    if (gate_look()) {
+        lock();
+        cut((uintptr_t)start, (uintptr_t)start + round_up(bytes, PAGE));
+    } else {
+        deferred_unmap(start, round_up(bytes, PAGE));
+    }
     errno = saved_errno;
 }
 
-void mappings_gone(void) { unlock(); }
+void mappings_gone(void) {
+    if (gate_may_change()) unlock();
+    gate_leave();
+}
 
 /* With its pages where they are, `from` is now at `start` and has `bytes`: its share again. */
 static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
@@ -167,35 +181,50 @@ static void moved(size_t at, uintptr_t start, uintptr_t stop, void* now, size_t 
     settle(&part, (uintptr_t)now, round_up(size, PAGE));
 }
 
+/* What is known no more: at once, or when the process has forked. */
+static void forget(uintptr_t start, uintptr_t stop) {
+    if (start >= stop) return;
+    if (gate_may_change())
+        cut(start, stop);
+    else
+        deferred_unmap((void*)start, stop - start);
+}
+
 void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* wanted,
                      remap_function* remap) {
     const uintptr_t start = (uintptr_t)old, stop = start + round_up(old_size, PAGE);
-    lock();
-    if (flags & MREMAP_FIXED) cut((uintptr_t)wanted, (uintptr_t)wanted + round_up(size, PAGE));
+    const bool may_change = gate_look();
+    if (may_change) lock();
+    if (flags & MREMAP_FIXED) forget((uintptr_t)wanted, (uintptr_t)wanted + round_up(size, PAGE));
     const size_t at = notes_holder(start, stop);
     const bool known = at < notes_count && old_size > 0;
     const struct mapping whole = known ? notes[at] : (struct mapping){0};
     if (known && has_border(&whole)) nodes_as_usual(whole.start, whole.end - whole.start, false);
     void* now = remap(old, old_size, size, flags, wanted);
     const int why = errno;
-    if (now != MAP_FAILED && known)
+    if (now != MAP_FAILED && known && may_change) {
         moved(at, start, stop, now, size, flags);
-    else if (now != MAP_FAILED)
-        cut(now == old ? start + round_up(size, PAGE) : start, stop);
-    else if (known && has_border(&whole))
+    } else if (now != MAP_FAILED && known) {
+        forget(whole.start, whole.end); /* it is followed no further */
+        count_while_forking();
+    } else if (now != MAP_FAILED) {
+        forget(now == old ? start + round_up(size, PAGE) : start, stop);
+    } else if (known && has_border(&whole)) {
         bind_fast(&whole, false);
+    }
+    if (may_change) unlock();
+    gate_leave();
     errno = why;
-    unlock();
     return now;
 }
 
 void mappings_each(void (*say)(const struct planned_block* block)) {
-    lock();
+    if (gate_look()) lock();
     for (size_t i = 0; i < notes_count; i++) {
         const struct planned_block block = block_of(&notes[i]);
         say(&block);
     }
-    unlock();
+    mappings_gone();
 }
 
 void mappings_each_border(border_function* show) {
@@ -206,17 +235,4 @@ void mappings_each_border(border_function* show) {
         notes[i].fast_end = notes[i].start + fast;
     }
     unlock();
-}
-
-void mappings_fork_begins(void) {
-    lock();
-    forking = true;
-}
-
-void mappings_fork_ends(bool in_child) {
-    forking = false;
-    if (in_child)
-        mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    else
-        unlock();
 }

@@ -1,6 +1,7 @@
 /*
  * What the program itself has from mmap for objects of the plan: bound like blocks, and followed
- * through munmap and mremap, so that the capacity and the report are right. From any thread.
+ * through munmap and mremap, so that the capacity and the report are right. From any thread. While
+ * the process forks, new ones are left as they are, and what is remapped is followed no further.
  */
 #ifndef PAGELENS_RUN_MAPPINGS_H
 #define PAGELENS_RUN_MAPPINGS_H
@@ -23,7 +24,7 @@ bool mappings_may_be(const void* start, size_t bytes);
 
 /* From the first of these to the second nothing of them changes but by this thread; what lies there
  * is no more. */
-void mappings_going(const void* start, size_t bytes);
+void mappings_going(void* start, size_t bytes);
 void mappings_gone(void);
 
 typedef void* remap_function(void* old, size_t old_size, size_t size, int flags, ...);
@@ -35,9 +36,4 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
 void mappings_each(void (*say)(const struct planned_block* block));
 
 void mappings_each_border(border_function* show);
-
-/* While the process forks. */
-void mappings_fork_begins(void);
-void mappings_fork_ends(bool in_child);
-
 #endif

@@ -13,6 +13,8 @@
 
 #include "preload/blocks.h"
 #include "preload/budget.h"
+#include "preload/counts.h"
+#include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
@@ -97,6 +99,20 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/* What leaves, then what comes. */
+static void move(void) {
+    blocks_release_moving();
+    leaving = true;
+    shift_all();
+    leaving = last_try = false;
+    shift_all();
+    if (lacking > 0) { /* what is kept for the next blocks makes way */
+        planned_make_room();
+        last_try = true;
+        shift_all();
+    }
+}
+
 void moves_to(size_t phase) {
     __atomic_store_n(&phase_now, phase, __ATOMIC_RELAXED);
     if (phase == phase_of_borders || !differ(phase_of_borders, phase)) return;
@@ -109,17 +125,13 @@ void moves_to(size_t phase) {
             "they are in between; plan without --moves, or mark larger regions");
         return;
     }
-    phase_of_borders = phase;
-    blocks_release_moving();
-    leaving = true;
-    shift_all();
-    leaving = last_try = false;
-    shift_all();
-    if (lacking > 0) { /* what is kept for the next blocks makes way */
-        planned_make_room();
-        last_try = true;
-        shift_all();
+    if (!gate_enter()) { /* the next marker finds the borders as they are */
+        count_while_forking();
+        return;
     }
+    phase_of_borders = phase;
+    move();
+    gate_leave();
     moves_counts.changes++;
     moves_counts.nanoseconds += now() - began;
 }

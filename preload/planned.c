@@ -7,6 +7,8 @@
 
 #include "preload/blocks.h"
 #include "preload/budget.h"
+#include "preload/counts.h"
+#include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/moves.h"
 #include "preload/nodes.h"
@@ -99,9 +101,15 @@ static void* take_large(uint32_t object, size_t size, size_t alignment, bool zer
 
 void* planned_take(uint32_t object, size_t size, size_t alignment, bool zeroed) {
     if (share_of(object) <= 0 && !plan_moves(object)) return NULL;
-    const int saved_errno = errno;
     const bool small = size < settings.large && size <= POOLED_MOST;
+    if (!gate_enter()) {
+        if (size < settings.large)
+            count_while_forking(); /* else blocks_take() is asked, and does */
+        return NULL;
+    }
+    const int saved_errno = errno;
     void* block = (small ? take_small : take_large)(object, size, alignment, zeroed);
+    gate_leave();
     errno = saved_errno;
     return block;
 }
@@ -155,10 +163,10 @@ static void look_at_slab(uint32_t object, uintptr_t start, size_t bytes) {
 
 void planned_look_at_all(void) {
     mappings_each(tally_look);
-    blocks_lock();
+    blocks_look();
     pools_each(look_at_slab);
     blocks_each_planned(tally_look);
-    blocks_unlock();
+    blocks_looked();
     for (size_t i = 0; i < variable_count; i++) {
         const struct variable* of = &variables[i];
         tally_look(

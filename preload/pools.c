@@ -10,24 +10,20 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
-#include "preload/inside.h"
+#include "preload/deferred.h"
+#include "preload/fork_gate.h"
 #include "preload/pool_sizes.h"
 #include "preload/slabs.h"
 #include "preload/system.h"
 #include "preload/tally.h"
 
-enum { LOCKS = 32 /* a fork takes them all: fewer than ThreadSanitizer can count */ };
+enum { LOCKS = 32 };
 
 static struct slab* (*with_room)[POOL_SIZES]; /* of each object and size */
 static pthread_mutex_t locks[LOCKS];
-static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
-static void lock(uint32_t object) {
-    if (!forking) inside_lock(&locks[object % LOCKS]);
-}
-static void unlock(uint32_t object) {
-    if (!forking) inside_unlock(&locks[object % LOCKS]);
-}
+static void lock(uint32_t object) { pthread_mutex_lock(&locks[object % LOCKS]); }
+static void unlock(uint32_t object) { pthread_mutex_unlock(&locks[object % LOCKS]); }
 
 void pools_open(size_t objects, uintptr_t start, size_t bytes) {
     for (int i = 0; i < LOCKS; i++) pthread_mutex_init(&locks[i], NULL);
@@ -94,7 +90,7 @@ static void* take(uint32_t object, size_t index) {
 }
 
 void* pools_take(uint32_t object, size_t size, size_t alignment) {
-    if (forking || size > POOLED_MOST || alignment > 4096) return NULL;
+    if (size > POOLED_MOST || alignment > 4096) return NULL;
     size_t index = size_index(size);
     while (size_at(index) % alignment) index++;
     if (index >= POOL_SIZES) return NULL;
@@ -109,9 +105,7 @@ size_t pools_usable(const void* block) {
     return slab ? slab->block : 0;
 }
 
-bool pools_give(void* block) {
-    struct slab* slab = slab_of(block);
-    if (slab == NULL || slab->block == 0) return false;
+static void give(struct slab* slab, void* block) {
     const uint32_t object = slab->object;
     lock(object);
     struct slab** list = &with_room[object][size_index(slab->block)];
@@ -127,6 +121,16 @@ bool pools_give(void* block) {
         slab_put_away(slab);
     }
     unlock(object);
+}
+
+bool pools_give(void* block) {
+    struct slab* slab = slab_of(block);
+    if (slab == NULL || slab->block == 0) return false;
+    if (gate_look())
+        give(slab, block);
+    else
+        deferred_free(block);
+    gate_leave();
     return true;
 }
 
@@ -147,7 +151,7 @@ static void put_away_if_idle(struct slab* slab) {
 }
 
 void pools_trim(void) {
-    if (forking || slabs_idle() == 0) return;
+    if (slabs_idle() == 0) return;
     slabs_each(put_away_if_idle);
     slabs_trim();
 }
@@ -161,23 +165,4 @@ static void say_if_used(struct slab* slab) {
 void pools_each(void (*say)(uint32_t object, uintptr_t start, size_t bytes)) {
     say_slab = say;
     slabs_each(say_if_used);
-}
-
-void pools_fork_begins(void) {
-    if (with_room == NULL) return;
-    for (int i = 0; i < LOCKS; i++) inside_lock(&locks[i]);
-    slabs_fork_begins();
-    forking = true;
-}
-
-void pools_fork_ends(bool in_child) {
-    if (with_room == NULL) return;
-    forking = false;
-    slabs_fork_ends(in_child);
-    for (int i = LOCKS; i-- > 0;) {
-        if (in_child)
-            locks[i] = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        else
-            inside_unlock(&locks[i]);
-    }
 }

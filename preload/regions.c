@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "hooks/pagelens.h"
-#include "preload/inside.h"
+#include "preload/fork_gate.h"
 #include "preload/moves.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -69,14 +69,14 @@ static void end(struct region region) {
 
 /* What a marker of the program calls. */
 static void marked(const struct pagelens_record* record) {
-    if (marking || inside) return; /* a signal's handler */
+    if (marking || inside) return; /* a handler of signals that has interrupted us */
     const int saved_errno = errno, state = cancelling_off();
     const struct region region = named(record);
     marking = true;
-    inside_lock(&mutex);
+    pthread_mutex_lock(&mutex);
     (record->kind == PAGELENS_REGION_BEGIN ? begin : end)(region);
     if (depth > 0) moves_to(open_regions[depth - 1].phase);
-    inside_unlock(&mutex);
+    pthread_mutex_unlock(&mutex);
     marking = false;
     cancelling_back(state);
     errno = saved_errno;
@@ -89,17 +89,10 @@ void regions_begin(void) {
         if (*slot == NULL) *slot = marked;
 }
 
-void regions_fork_begins(void) {
-    if (!marking) inside_lock(&mutex);
-}
-
-/* The thread that forks is the child's only one: if regions were another's, none is open. */
-void regions_fork_ends(bool in_child) {
+/* The thread that forks is the child's only one: if regions were another's, none is open. It may
+ * have been interrupted here, and fork in a handler. */
+void regions_forked(void) {
     if (marking) return;
-    if (in_child) {
-        mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        if (owner != &marking) depth = 0;
-    } else {
-        inside_unlock(&mutex);
-    }
+    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (owner != &marking) depth = 0;
 }

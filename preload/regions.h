@@ -8,8 +8,8 @@
  */
 void regions_begin(void);
 
-/* While the process forks; before all other locks. */
-void regions_fork_begins(void);
-void regions_fork_ends(bool in_child);
+/* In a child. A fork does not wait for regions that change: moves are inside the gate, and of the
+ * rest nothing is left to the child but what is its own thread's. */
+void regions_forked(void);
 
 #endif

@@ -110,6 +110,10 @@ static void in_words(struct text* text) {
     if (counts.forks > 0)
         text_add(text, "  forks: %zu, for which %s on pages of the pool were copied\n",
                  counts.forks, SHOW(counts.copied));
+    if (counts.while_forking > 0)
+        text_add(text,
+                 "  %zu blocks, mappings and moves left as they came, while the process forked\n",
+                 counts.while_forking);
 }
 
 static void add_bytes_by_kind(struct text* text, const char* name, const size_t* bytes) {
@@ -146,8 +150,9 @@ static void in_json(struct text* text) {
              frames_result.exchanged);
     text_add(text, ", \"seconds\": %.6f}", 1e-9 * (double)frames_result.nanoseconds);
     text_add(text, ", \"refused_blocks\": %zu", counts.refused);
-    text_add(text, ", \"forks\": {\"count\": %zu, \"copied_bytes\": %zu}", counts.forks,
-             counts.copied);
+    text_add(text,
+             ", \"forks\": {\"count\": %zu, \"copied_bytes\": %zu, \"left_as_they_came\": %zu}",
+             counts.forks, counts.copied, counts.while_forking);
     planned_in_json(text);
     text_add(text, ", \"said\": [");
     const char* said;
@@ -195,9 +200,9 @@ __attribute__((destructor)) static void report(void) {
     static struct text text;
     const int state = cancelling_off();
     if (plan_active) planned_look_at_all();
-    blocks_lock();
+    blocks_look();
     for (const struct span* span = spans_first(); span; span = span->after) transparent_look(span);
-    blocks_unlock();
+    blocks_looked();
     (settings.json ? in_json : in_words)(&text);
     write_report(&text);
     cancelling_back(state);

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 
 #include "preload/budget.h"
-#include "preload/inside.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -38,14 +37,9 @@ static size_t arena_count;
 static struct slab* unused[2]; /* small ones, large ones */
 static size_t idle;            /* slabs; changed atomically */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
-static void lock(void) {
-    if (!forking) inside_lock(&mutex);
-}
-static void unlock(void) {
-    if (!forking) inside_unlock(&mutex);
-}
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
 void slabs_open(uintptr_t start, size_t bytes) {
     region = round_up(start, ARENA_BYTES);
@@ -154,17 +148,4 @@ void slabs_trim(void) {
 void slabs_each(void (*show)(struct slab* slab)) {
     for (size_t i = 0; i < __atomic_load_n(&arena_count, __ATOMIC_ACQUIRE); i++)
         for (size_t j = 0; j < ARENA_BYTES / arenas[i].slab_bytes; j++) show(&arenas[i].slabs[j]);
-}
-
-void slabs_fork_begins(void) {
-    lock();
-    forking = true;
-}
-
-void slabs_fork_ends(bool in_child) {
-    forking = false;
-    if (in_child)
-        mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    else
-        unlock();
 }

@@ -1,7 +1,8 @@
 /*
  * Slabs: pieces of memory bound to the fast nodes, each for blocks of one size of one object. Notes
  * on them are kept elsewhere, so that blocks are aligned by their size and no fast memory goes to
- * notes.
+ * notes. By who is inside the gate (fork_gate.h) to change something, but for slab_of, slabs_idle
+ * and slabs_each.
  */
 #ifndef PAGELENS_RUN_SLABS_H
 #define PAGELENS_RUN_SLABS_H
@@ -47,9 +48,5 @@ size_t slabs_idle(void); /* how many are so */
 void slabs_trim(void);
 
 void slabs_each(void (*show)(struct slab* slab));
-
-/* While the process forks. */
-void slabs_fork_begins(void);
-void slabs_fork_ends(bool in_child);
 
 #endif

@@ -14,7 +14,7 @@
 #include "hooks/next_functions.h"
 #include "preload/callers.h"
 #include "preload/counts.h"
-#include "preload/inside.h"
+#include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/plan.h"
 #include "preload/system.h"

@@ -32,6 +32,14 @@ OPTIONS = {
     "thp-frames": "pages=thp,cache=33554432",
 }
 
+# What is asked for of forks.c, with a plan.
+FORK_SETTINGS = {
+    "plan": "large=131072",
+    "thp": "pages=thp,large=131072",
+    "stagger": "large=131072,period=4096",
+    "2m": "pages=2m,large=131072",
+}
+
 # Functions of blocks.c, as far as the compiler leaves them, and which share of their blocks is fast.
 BLOCKS_PLAN = {
     "take": 0.5, "work": 0.7, "resize": 1.0, "fork_children": 1.0, "main": 0.3, "map_pages": 0.6
@@ -64,17 +72,35 @@ def reported(command: list[str | Path], settings: str, tmp_path: Path, **more: A
     return dict(report)
 
 
-def plan_for_blocks(program: Path, path: Path, capacity: int) -> dict[str, str]:
-    """The environment that has the library place the blocks of blocks.c on node 0."""
-    shares = {"take": {"one": 1.0}, "resize": {"two": 0.0, "one": 0.5}, "map_pages": {"two": 0.1}}
+def plan_for(program: Path, path: Path, capacity: int, **shares: tuple[float, dict[str, float]]) -> Path:
+    """A plan by symbols, as the command hands it over: of each function the share, and those in regions."""
     objects = [
-        planned(name, f"{program.name}!{name}+0x1", share=share, shares=shares.get(name))
-        for name, share in BLOCKS_PLAN.items()
+        planned(name, f"{program.name}!{name}+0x1", share=share, shares=regions)
+        for name, (share, regions) in shares.items()
     ]
-    plan = plan_of(program, *objects, capacity=capacity, build_id="00")  # by symbols
+    plan = plan_of(program, *objects, capacity=capacity, build_id="00")
     located = locate_plan(plan, {program.name: program})
     path.write_bytes(handed_plan(plan, located, Tiers((0,), (), None)))
-    return {"PAGELENS_PLAN": str(path)}
+    return path
+
+
+def plan_for_blocks(program: Path, path: Path, capacity: int) -> dict[str, str]:
+    """The environment that has the library place the blocks of blocks.c on node 0."""
+    regions = {"take": {"one": 1.0}, "resize": {"two": 0.0, "one": 0.5}, "map_pages": {"two": 0.1}}
+    shares = {name: (share, regions.get(name, {})) for name, share in BLOCKS_PLAN.items()}
+    return {"PAGELENS_PLAN": str(plan_for(program, path, capacity, **shares))}
+
+
+def plan_for_forks(program: Path, path: Path) -> Path:
+    """Of forks.c: all but what the threads that are interrupted ask for."""
+    return plan_for(
+        program,
+        path,
+        4 << 20,
+        take_small=(1.0, {}),
+        take_large=(0.5, {"one": 1.0, "two": 0.0}),
+        take_mapped=(0.6, {"two": 0.1}),
+    )
 
 
 @contextmanager

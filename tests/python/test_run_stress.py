@@ -1,14 +1,14 @@
 """The library of `pagelens run` under 64 threads, and under the sanitizers: run by `make test-long`."""
 
 import json
-import os
 import re
 import subprocess
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from run_library import OPTIONS, PROGRAMS, build, plan_for_blocks, pool, run
+from run_library import FORK_SETTINGS, OPTIONS, PROGRAMS, build, plan_for_blocks, plan_for_forks, pool, run
 
 ROOT = PROGRAMS.parent.parent
 
@@ -59,37 +59,56 @@ def test_64_threads_for_a_minute_by_a_plan(tmp_path: Path, settings: str, capaci
     assert sum(one["blocks"] - one["pooled_blocks"] for one in plan["objects"]) > 1000
 
 
-@pytest.mark.parametrize(
-    ("sanitizer", "flags"),
-    [("address,undefined", ("-fno-sanitize-recover=undefined",)), ("thread", TSAN_TERRITORY)],
-    ids=["address", "thread"],
-)
-def test_sanitizers_find_nothing(tmp_path: Path, sanitizer: str, flags: tuple[str, ...]) -> None:
+@pytest.fixture(params=["address", "thread"])
+def sanitized(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tuple[Path, Path]]:
+    """Builds a program with a sanitizer, and the library into it: the program, and its call sites' file."""
+    flags = {
+        "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+        "thread": ("-fsanitize=thread", *TSAN_TERRITORY),
+    }[request.param]
     renamed = [f"-D{name}=run_{name}" for name in WRAPPED]
-    words = ["gcc", "-O1", "-g", f"-fsanitize={sanitizer}", *flags, *renamed, f"-I{ROOT}", "-pthread", "-w"]
-    # The program is a library of the executable, so that its call sites are not the preload library's, which
-    # is in the executable, so that the sanitizers' allocator is the next one.
-    program, main = tmp_path / "blocks", tmp_path / "libmain.so"
-    sources = sorted((ROOT / "preload").glob("*.c"))
-    subprocess.run([*words, "-shared", "-fPIC", "-o", main, PROGRAMS / "blocks.c"], check=True)
-    linked = [*sources, main, f"-Wl,-rpath,{tmp_path}", "-ldl"]
-    subprocess.run([*words, "-o", program, *linked], check=True)
+    words = ["gcc", "-O1", "-g", *flags, *renamed, f"-I{ROOT}", "-pthread", "-w"]
+
+    def built(name: str) -> tuple[Path, Path]:
+        # The program is a library of the executable, so that its call sites are not the preload library's,
+        # which is in the executable, so that the sanitizers' allocator is the next one.
+        program, main = tmp_path / name, tmp_path / "libmain.so"
+        sources = sorted((ROOT / "preload").glob("*.c"))
+        subprocess.run([*words, "-shared", "-fPIC", "-o", main, PROGRAMS / f"{name}.c"], check=True)
+        linked = [*sources, main, f"-Wl,-rpath,{tmp_path}", "-ldl"]
+        subprocess.run([*words, "-o", program, *linked], check=True)
+        return program, main
+
+    return built
+
+
+def run_sanitized(command: list[str | Path], settings: str, plan: dict[str, str]) -> str:
+    """What a program that ends well says on stderr."""
+    # A child of a process with threads ends without them, which is no leak.
+    options = {"TSAN_OPTIONS": "report_thread_leaks=0"}
+    done = run(command, None, options | {"PAGELENS_RUN": settings} | plan, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Sanitizer" not in done.stderr
+    return done.stderr
+
+
+def test_sanitizers_find_nothing(sanitized: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    program, main = sanitized("blocks")
     plans = [plan_for_blocks(main, tmp_path / f"{size}.plan", size << 20) for size in (4, 1024)]
-    runs = [(settings, {}) for settings in OPTIONS.values()] + [
-        ("large=65536,report=", plan) for plan in plans
-    ]
     with pool(100):
-        for settings, plan in runs:
-            done = subprocess.run(
-                [program, "8", "60", "2"],
-                # A child of a process with threads ends without them, which is no leak.
-                env={**os.environ, "PAGELENS_RUN": settings, "TSAN_OPTIONS": "report_thread_leaks=0", **plan},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=120,
-            )
-            assert done.returncode == 0, done.stderr
-            assert "Sanitizer" not in done.stderr
-            assert not plan or re.search(r"moved between regions [1-9]\d* times", done.stderr), done.stderr
-            assert not plan or re.search(r"plan: [4-6] of 6 objects had blocks", done.stderr), done.stderr
+        for settings in OPTIONS.values():
+            run_sanitized([program, "8", "60", "2"], settings, {})
+        for plan in plans:
+            said = run_sanitized([program, "8", "60", "2"], "large=65536,report=", plan)
+            assert re.search(r"moved between regions [1-9]\d* times", said), said
+            assert re.search(r"plan: [4-6] of 6 objects had blocks", said), said
+
+
+def test_sanitizers_find_nothing_in_forks(
+    sanitized: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    program, main = sanitized("forks")
+    plan = {"PAGELENS_PLAN": str(plan_for_forks(main, tmp_path / "plan"))}
+    for settings in FORK_SETTINGS.values():
+        said = run_sanitized([program, "30"], f"{settings},report=", plan)
+        assert "plan: 3 of 3 objects had blocks" in said
