@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/machine/clones.hpp"
+
 namespace pagelens {
 
 namespace {
@@ -128,8 +130,8 @@ void Tlb::check(std::span<const std::uint64_t> addresses) {
         throw std::invalid_argument("a virtual address has more than 48 bits");
 }
 
-void Tlb::translate(std::span<const std::uint64_t> addresses, PageSize size,
-                    TlbCounters& counters) {
+PAGELENS_CLONES void Tlb::translate(std::span<const std::uint64_t> addresses, PageSize size,
+                                    TlbCounters& counters) {
     check(size);
     check(addresses);
     TlbCounters here;
@@ -138,8 +140,8 @@ void Tlb::translate(std::span<const std::uint64_t> addresses, PageSize size,
     counters += here;
 }
 
-void Tlb::translate(std::span<const std::uint64_t> addresses, std::span<const PageSize> sizes,
-                    TlbCounters& counters) {
+PAGELENS_CLONES void Tlb::translate(std::span<const std::uint64_t> addresses,
+                                    std::span<const PageSize> sizes, TlbCounters& counters) {
     if (addresses.size() != sizes.size())
         throw std::invalid_argument("as many page sizes as addresses");
     std::ranges::for_each(sizes, [this](PageSize size) { check(size); });

@@ -1,4 +1,5 @@
 #include "core/replay/tlb_replay.hpp"
+#include "core/machine/clones.hpp"
 
 #include <stdexcept>
 #include <unordered_map>
@@ -60,7 +61,7 @@ class PageReplay {
         }
     }
 
-    void use(std::uint64_t line, unsigned thread) {
+    PAGELENS_CLONES void use(std::uint64_t line, unsigned thread) {
         const std::uint64_t address = line << line_bits & address_mask;
         tlbs_[thread].access(address, size_, 1, counters_[phase_ * tlbs_.size() + thread],
                              [](unsigned, unsigned) {});
