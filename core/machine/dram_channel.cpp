@@ -1,5 +1,7 @@
 #include "core/machine/dram_channel.hpp"
 
+#include "core/machine/clones.hpp"
+
 #include <algorithm>
 #include <cassert>
 #include <numeric>
@@ -81,7 +83,7 @@ inline void DramChannel::find_act() {
 
 // At one moment ranks refresh first, then requests enter, activates go out, and reads or writes.
 // All in one function: an event is too short for calls.
-[[gnu::flatten]] void DramChannel::run(Picoseconds end, DramReturns& returns) {
+PAGELENS_CLONES void DramChannel::run(Picoseconds end, DramReturns& returns) {
     Picoseconds now, entry = this->entry();
     for (;;) {
         const Picoseconds next = earliest(entry, earliest(act_.at, cas_.at));
