@@ -7,11 +7,11 @@ namespace {
 
 template <bool store, unsigned size>
 void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
-    access(tracer->vcpu(index), address, store, size, size_of(info), as_number(data));
+    access<store>(tracer->vcpu(index), address, size, info, as_number(data));
 }
 
-// True: the budget is to be looked at. That is so at blocks, not at records, as a loop may run for
-// ever without one.
+// True: the tracer is to look at the thread. That is so at blocks, not at records, as a loop may
+// run for ever without one.
 [[gnu::always_inline]] inline bool count_instructions(Vcpu& vcpu, BlockCount count) {
     vcpu.left -= count.instructions;
     return vcpu.left < 0;
@@ -21,8 +21,8 @@ void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address
 template <bool store, unsigned size>
 [[gnu::noinline]] void look_and_access(Vcpu& vcpu, qemu_plugin_meminfo_t info,
                                        std::uint64_t address, std::uint64_t later) {
-    tracer->look_at_budget(vcpu);
-    access(vcpu, address, store, size, size_of(info), later);
+    tracer->look(vcpu);
+    access<store>(vcpu, address, size, info, later);
 }
 
 template <bool store, unsigned size>
@@ -34,7 +34,7 @@ void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_
     vcpu.strip.advance(count.accesses);
     if (count_instructions(vcpu, count)) [[unlikely]]
         return look_and_access<store, size>(vcpu, info, address, later);
-    access(vcpu, address, store, size, size_of(info), later);
+    access<store>(vcpu, address, size, info, later);
 }
 
 template <bool counts, bool store>
@@ -49,15 +49,15 @@ qemu_plugin_vcpu_mem_cb_t callback_of_size(unsigned size) {
     }
 }
 
-template <unsigned size>
+template <unsigned size, bool counted>
 void on_half_read(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (std::exchange(vcpu.unread, address + 8) == address) {
         vcpu.unread = 0;
         return;
     }
-    vcpu.strip.advance(1);
-    access(vcpu, address, false, size, size, as_number(data));
+    if (!counted) vcpu.strip.advance(1);
+    access<false>(vcpu, address, size, load_of(size), as_number(data));
 }
 
 template <bool counts>
@@ -72,8 +72,9 @@ qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction
     return counts ? callback<true>(instruction) : callback<false>(instruction);
 }
 
-qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction) {
-    return instruction.size == 4 ? on_half_read<4> : on_half_read<8>;
+qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction, bool counted) {
+    if (counted) return instruction.size == 4 ? on_half_read<4, true> : on_half_read<8, true>;
+    return instruction.size == 4 ? on_half_read<4, false> : on_half_read<8, false>;
 }
 
 void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
@@ -90,7 +91,7 @@ void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t addres
 void on_block(unsigned index, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (count_instructions(vcpu, unpack(data))) [[unlikely]]
-        tracer->look_at_budget(vcpu);
+        tracer->look(vcpu);
 }
 
 }  // namespace pagelens

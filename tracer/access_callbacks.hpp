@@ -20,12 +20,13 @@ struct BlockCount {
 inline void* pack(BlockCount count) { return std::bit_cast<void*>(count); }
 inline BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
 
-// An access of `size` bytes, `most` at most, for which time has advanced.
-[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned store,
-                                          unsigned most, unsigned size, std::uint64_t later) {
+// An access of `most` bytes at most, for which time has advanced.
+template <bool store>
+[[gnu::always_inline]] inline void access(Vcpu& vcpu, std::uint64_t address, unsigned most,
+                                          qemu_plugin_meminfo_t info, std::uint64_t later) {
     if (vcpu.strip.hides(address, store, line_bytes - most, later)) [[likely]]
         return;
-    tracer->pass(vcpu, address, store, size, later);
+    tracer->pass<store>(vcpu, address, info, later);
 }
 
 // An access that the block was not certain to make. No access is larger than 8 bytes: larger ones
@@ -34,7 +35,10 @@ inline BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
                                                     qemu_plugin_meminfo_t info,
                                                     std::uint64_t later = 0) {
     vcpu.strip.advance(1);
-    access(vcpu, address, is_store(info), 8, size_of(info), later);
+    if (vcpu.strip.hides(address, is_store(info), line_bytes - 8, later)) [[likely]]
+        return;
+    is_store(info) ? tracer->pass<true>(vcpu, address, info, later)
+                   : tracer->pass<false>(vcpu, address, info, later);
 }
 
 // The callback of an access that the block is certain to make. The first one also `counts`: its
@@ -42,8 +46,9 @@ inline BlockCount unpack(void* data) { return std::bit_cast<BlockCount>(data); }
 qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction, bool counts);
 
 // Of an instruction of which QEMU reads more than it asks for: what it asks for is recorded, the
-// next 8 bytes that QEMU reads are not. `data`: as of the next.
-qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction);
+// next 8 bytes that QEMU reads are not. `data`: as of the next. `counted`: the block's first
+// certain access has counted it.
+qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction, bool counted);
 
 // Of others. `data`: how many of the block's certain accesses come later, of those that have been
 // counted.

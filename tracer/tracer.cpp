@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "tracer/doorbell.hpp"
+#include "tracer/meminfo.hpp"
 #include "tracer/status.hpp"
 
 namespace pagelens {
@@ -17,8 +18,7 @@ namespace pagelens {
 namespace {
 
 constexpr std::uint64_t instructions_per_stamp = 4096;
-constexpr std::uint64_t instructions_per_look = 1 << 16;             // at the budget
-constexpr std::size_t access_records = Strip::records_per_pass + 1;  // a line and a stamp
+constexpr std::uint64_t instructions_per_look = 1 << 16;  // at the budget
 
 // The mapping of this process that holds host address `address`: [start, end), or {0, 0}.
 std::pair<std::uint64_t, std::uint64_t> mapping_at(std::uint64_t address) {
@@ -129,37 +129,41 @@ void Tracer::make_room(Vcpu& vcpu, std::size_t records) {
     if (!vcpu.has_room(records)) submit(vcpu);
 }
 
-inline bool Tracer::ready(Vcpu& vcpu) {
-    const bool told = vcpu.forgotten == given_back_size_.load(std::memory_order_acquire);
-    return (vcpu.has_room(access_records) && told) || prepare(vcpu);
+inline bool Tracer::ready(const Vcpu& vcpu) const {
+    return vcpu.has_room(Strip::records_per_pass) &&
+           vcpu.forgotten == given_back_size_.load(std::memory_order_acquire);
 }
 
 // False: nothing is recorded.
-[[gnu::noinline]] bool Tracer::prepare(Vcpu& vcpu) {
+bool Tracer::prepare(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return false;
     if (vcpu.forgotten != given_back_size_.load(std::memory_order_acquire)) forget_pages(vcpu);
-    make_room(vcpu, access_records);
+    make_room(vcpu, Strip::records_per_pass);
     return true;
 }
 
-inline void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later) {
-    if (!ready(vcpu)) [[unlikely]]
-        return;
-    vcpu.at = vcpu.strip.pass(address, store, later, vcpu.at);
-    if (vcpu.instructions() >= vcpu.stamp_at) [[unlikely]]
-        stamp(vcpu);
+// What is mostly so is a function that calls none, so that no registers are saved.
+template <bool store>
+void Tracer::pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
+                  std::uint64_t later) {
+    if (address % line_bytes > line_bytes - 8) [[unlikely]]  // no access is larger
+        return crossing(vcpu, address, store, size_of(info), later);
+    const unsigned slot = vcpu.strip.slot_of(address >> page_bits);
+    if (!ready(vcpu) || slot == Strip::no_slot) [[unlikely]]
+        return pass_line(vcpu, address, store, later);
+    vcpu.at = vcpu.strip.pass_in<store>(slot, address, later, vcpu.at);
 }
 
-void Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
-                  std::uint64_t later) {
-    if (address % line_bytes <= line_bytes - 8) [[likely]]  // no access is larger
-        return pass_line(vcpu, address, store, later);
-    crossing(vcpu, address, store, size, later);
+template void Tracer::pass<false>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, std::uint64_t);
+template void Tracer::pass<true>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, std::uint64_t);
+
+void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later) {
+    if (ready(vcpu) || prepare(vcpu)) vcpu.at = vcpu.strip.pass(address, store, later, vcpu.at);
 }
 
 // Perhaps: the strip did not hide the access as it might have crossed, had it been of 8 bytes.
-[[gnu::noinline]] void Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store,
-                                        unsigned size, std::uint64_t later) {
+void Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                      std::uint64_t later) {
     const auto part = [&](std::uint64_t at) {
         const bool hidden = vcpu.strip.hides(at, store, line_bytes - 1, later);
         if (!hidden) pass_line(vcpu, at, store, later);
@@ -172,38 +176,42 @@ void Tracer::pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
 }
 
 void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later) {
-    if (!ready(vcpu)) return;
-    vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
-    if (vcpu.instructions() >= vcpu.stamp_at) stamp(vcpu);
+    if (ready(vcpu) || prepare(vcpu)) vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
 }
 
-// From time to time, at a record: the instruction count.
-[[gnu::noinline]] void Tracer::stamp(Vcpu& vcpu) {
-    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
-    vcpu.stamp_at = vcpu.instructions() + instructions_per_stamp;
-}
-
-void Tracer::look_at_budget(Vcpu& vcpu) {
-    if (options_.accesses == 0) {
-        vcpu.look_in(std::numeric_limits<std::int64_t>::max() / 2);
-    } else if (is_budget_used(vcpu)) {
-        budget_used_();
+void Tracer::look(Vcpu& vcpu) {
+    if (vcpu.at != vcpu.stamped) stamp(vcpu);
+    std::uint64_t next = instructions_per_stamp;
+    if (options_.accesses != 0) {
+        if (vcpu.instructions() >= vcpu.budget_at) {
+            const std::uint64_t left = budget_left();
+            if (left == 0) return budget_used_();
+            vcpu.budget_at =
+                vcpu.instructions() + std::clamp(left / std::max(threads_.load(), 1u),
+                                                 std::uint64_t{1}, instructions_per_look);
+        }
+        next = std::min(next, vcpu.budget_at - vcpu.instructions());
     }
+    vcpu.look_in(static_cast<std::int64_t>(next));
 }
 
-// Sets when the thread looks next, the sooner the less is left: few instructions make more than one
-// access.
-bool Tracer::is_budget_used(Vcpu& vcpu) {
+// The instruction count, if there are records since the last one.
+void Tracer::stamp(Vcpu& vcpu) {
+    if (vcpu.block == nullptr) return;
+    make_room(vcpu, 1);
+    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
+    vcpu.stamped = vcpu.at;
+}
+
+// Accesses that are left of the program's budget. The sooner it is looked at the less is left: few
+// instructions make more than one.
+std::uint64_t Tracer::budget_left() {
     const std::lock_guard lock(mutex_);
     std::uint64_t seen = ended_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
         if (table_.vcpus[i].thread != nullptr) seen += table_.vcpus[i].strip.accesses();
     }
-    if (seen >= options_.accesses) return true;
-    const std::uint64_t left = (options_.accesses - seen) / std::max(threads_.load(), 1u);
-    vcpu.look_in(
-        static_cast<std::int64_t>(std::clamp(left, std::uint64_t{1}, instructions_per_look)));
-    return false;
+    return options_.accesses - std::min(seen, options_.accesses);
 }
 
 void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {

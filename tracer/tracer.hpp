@@ -12,6 +12,7 @@
 
 #include "hooks/pagelens.h"
 #include "tracer/options.hpp"
+#include "tracer/qemu_plugin_api.h"
 #include "tracer/session.hpp"
 #include "tracer/vcpu.hpp"
 
@@ -42,12 +43,14 @@ class Tracer {
 
     // The rest is called by the thread itself.
 
-    // An access of `size` bytes that the strip did not hide (`later`: as the strip has it); it may
-    // cross into the next line.
-    void pass(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size, std::uint64_t later);
+    // An access that the strip did not hide (`later`: as the strip has it); it may cross into the
+    // next line.
+    template <bool store>
+    void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info, std::uint64_t later);
     void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
-    // Its instruction count has come to `look_at`: whether the program's budget is used up.
-    void look_at_budget(Vcpu& vcpu);
+    // Its instruction count has come to `look_at`: the count is recorded, and from time to time it
+    // is seen whether the program's budget is used up.
+    void look(Vcpu& vcpu);
     void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
@@ -68,11 +71,12 @@ class Tracer {
 
   private:
     void open_session();
-    void crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
-                  std::uint64_t later);
-    void pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later);
-    bool ready(Vcpu& vcpu);
-    bool prepare(Vcpu& vcpu);
+    [[gnu::noinline]] void crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                                    std::uint64_t later);
+    [[gnu::noinline]] void pass_line(Vcpu& vcpu, std::uint64_t address, bool store,
+                                     std::uint64_t later);
+    bool ready(const Vcpu& vcpu) const;
+    [[gnu::noinline]] bool prepare(Vcpu& vcpu);
     void stamp(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
@@ -80,7 +84,7 @@ class Tracer {
     void given_back(Vcpu& vcpu, const Event& event);
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
-    bool is_budget_used(Vcpu& vcpu);
+    std::uint64_t budget_left();
     std::uint64_t phase_id(const std::string& name);
 
     // Pages of address space, which become memory with the threads: begin_thread makes the Vcpu.

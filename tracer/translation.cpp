@@ -49,10 +49,13 @@ class BlockAccesses {
         count_.instructions = static_cast<std::uint32_t>(qemu_plugin_tb_n_insns(block));
         for (std::size_t i = 0; i < count_.instructions; ++i) {
             const auto bytes = bytes_of(qemu_plugin_tb_get_insn(block, i));
+            const Instruction decoded = decode(bytes);
             // Calls, returns and doorbells make one access, but have callbacks of their own.
-            count_.accesses += decode(bytes).one_access &&
-                               !is_doorbell(bytes.data(), bytes.size()) &&
-                               classify_branch(bytes.data(), bytes.size()) == Branch::none;
+            const bool certain = decoded.one_access && !is_doorbell(bytes.data(), bytes.size()) &&
+                                 classify_branch(bytes.data(), bytes.size()) == Branch::none;
+            // Half reads are certain too, but do not count for others.
+            const bool counted = count_.accesses > 0 && is_half_read(decoded);
+            count_.accesses += certain || counted;
         }
         if (count_.accesses > 0) return;
         qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(count_));
@@ -61,8 +64,9 @@ class BlockAccesses {
     void watch(qemu_plugin_insn* instruction, const Instruction& decoded) {
         if (decoded.non_temporal_store) {
             on_memory(instruction, on_stream_store, as_data(later_));
-        } else if (decoded.half_read && options.wide_reads != 0) {
-            on_memory(instruction, half_read_callback(decoded), as_data(later_));
+        } else if (is_half_read(decoded)) {
+            later_ -= counted_;
+            on_memory(instruction, half_read_callback(decoded, counted_), as_data(later_));
         } else if (!decoded.one_access) {
             on_memory(instruction, on_uncertain_access, as_data(later_));
         } else if (!counted_) {
@@ -75,6 +79,10 @@ class BlockAccesses {
     }
 
   private:
+    static bool is_half_read(const Instruction& decoded) {
+        return decoded.half_read && options.wide_reads != 0;
+    }
+
     BlockCount count_{};
     bool counted_ = false;
     std::uint32_t later_ = 0;  // certain accesses that are counted and come later

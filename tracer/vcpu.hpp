@@ -33,16 +33,17 @@ struct Thread {
 // instructions.
 struct alignas(8192) Vcpu {
     Strip strip;
-    // Instructions until the budget is looked at. Counted down: the subtraction that counts a block
-    // also says when, without a comparison.
+    // Instructions until the tracer looks at the thread. Counted down: the subtraction that counts
+    // a block also says when, without a comparison.
     std::int64_t left = 0;
     Record* at = nullptr;  // the next record of the block
     Record* end = nullptr;
-    Block* block = nullptr;      // null, as then the two above: nothing is recorded (no thread, or
-                                 // tracing is over)
-    std::uint64_t look_at = 0;   // the instruction count when `left` is 0
-    std::uint64_t stamp_at = 0;  // and that of the next stamp
-    std::size_t forgotten = 0;   // of the tracer's list of pages given back
+    Block* block = nullptr;       // null, as then the two above: nothing is recorded (no thread, or
+                                  // tracing is over)
+    std::uint64_t look_at = 0;    // the instruction count when `left` is 0
+    std::uint64_t budget_at = 0;  // and when the budget is looked at next
+    const Record* stamped = nullptr;  // `at` after the last stamp
+    std::size_t forgotten = 0;        // of the tracer's list of pages given back
     Thread* thread = nullptr;
     void* cpu = nullptr;       // QEMU's
     std::uint64_t unread = 0;  // address of what QEMU is about to read and the program does not

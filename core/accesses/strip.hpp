@@ -13,6 +13,9 @@
 // alone, and a page that leaves the filter takes its lines along.
 #pragma once
 
+#include <emmintrin.h>
+#include <smmintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -29,6 +32,7 @@ class Strip {
     // which are hits in every TLB of four ways and more, whatever its sets and its pages' size.
     explicit Strip(unsigned page_sets_used = page_sets) : page_set_mask_(page_sets_used - 1) {
         pages_.fill(no_page);
+        for (auto& way : slots_) way.fill(no_slot);
     }
 
     // Time passes by so many accesses. The callbacks of a block of instructions do this once, for
@@ -42,7 +46,7 @@ class Strip {
     // over two of them takes turns between the two lines of a set.
     [[gnu::always_inline]] bool hides(std::uint64_t address, unsigned store, std::uint64_t reach,
                                       std::uint64_t later) {
-        Set& set = set_of(address);
+        Set& set = sets_[index_of(address)];
         const Ways<std::uint64_t>& held = set.line[store];
         const bool second = address - held[1] <= reach;
         std::uint8_t either = second | (address - held[0] <= reach);
@@ -53,23 +57,48 @@ class Strip {
         return true;
     }
 
+    // The slot of the page filter that holds `page`, or no_slot.
+    [[gnu::always_inline]] [[nodiscard]] unsigned slot_of(std::uint64_t page) const {
+        const unsigned set = page_set(page);
+        const auto* here = reinterpret_cast<const __m128i*>(pages_.data() + set);
+        const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(page));
+        const __m128i low = _mm_cmpeq_epi64(_mm_load_si128(here), wanted);
+        const __m128i high = _mm_cmpeq_epi64(_mm_load_si128(here + 1), wanted);
+        const auto same =
+            static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(_mm_packs_epi32(low, high))));
+        if (same == 0) [[unlikely]]
+            return no_slot;
+        return set + static_cast<unsigned>(std::countr_zero(same));
+    }
+    static constexpr unsigned no_slot = page_slots;
+
     // An access that `hides` did not hide: appends its records at `at`, at most `records_per_pass`
     // of them, and returns where they end.
-    [[gnu::always_inline]] Record* pass(std::uint64_t address, bool store, std::uint64_t later,
-                                        Record* at) {
+    Record* pass(std::uint64_t address, bool store, std::uint64_t later, Record* at) {
+        const unsigned slot = use_page(address >> page_bits, at);
+        return store ? pass_in<true>(slot, address, later, at)
+                     : pass_in<false>(slot, address, later, at);
+    }
+
+    // The same where `slot` holds the page. It calls nothing and needs few registers, so that its
+    // caller has none to save.
+    template <bool store>
+    [[gnu::always_inline]] Record* pass_in(unsigned slot, std::uint64_t address,
+                                           std::uint64_t later, Record* at) {
         const std::uint64_t line = address & ~(line_bytes - 1);
         const std::uint64_t now = clock_ - later;
-        const unsigned slot = use_page(address >> page_bits, now, at);
-        Set& set = set_of(address);
+        page_used_[slot] = now;
+        const unsigned index = index_of(address);
+        Set& set = sets_[index];
         unsigned way = set.line[0][1] == line;
-        if (set.line[0][way] != line) {  // else it is stored to for the first time
+        // A load's is not there. A store's may be, and is stored to for the first time.
+        if (!store || set.line[0][way] != line) {
             const unsigned later_way = set.later();
             at = tell_order(set, later_way, at);
             way = 1 - later_way;
-            leave(set, way);
+            leave(index, way);
             set.line[0][way] = line;
-            set.slot[way] = static_cast<std::uint8_t>(slot);
-            lines_of_page_[slot] |= bit_of(set);
+            slots_[way][index] = static_cast<std::uint8_t>(slot);
         }
         set.line[1][way] = store ? line : empty;
         set.used[way] = now;
@@ -81,9 +110,11 @@ class Strip {
     // A non-temporal store: never hidden, and the line leaves the caches.
     Record* stream_store(std::uint64_t address, std::uint64_t later, Record* at) {
         const std::uint64_t line = address & ~(line_bytes - 1);
-        const unsigned slot = use_page(address >> page_bits, clock_ - later, at);
-        Set& set = set_of(address);
-        if (set.line[0][0] == line || set.line[0][1] == line) at = clear(set, at);
+        const unsigned slot = use_page(address >> page_bits, at);
+        page_used_[slot] = clock_ - later;
+        const unsigned index = index_of(address);
+        const Set& set = sets_[index];
+        if (set.line[0][0] == line || set.line[0][1] == line) at = clear(index, at);
         *at++ = make_record(RecordKind::stream_store, line >> line_bits, slot);
         return at;
     }
@@ -126,21 +157,22 @@ class Strip {
     using Ways = std::array<T, 2>;
     static constexpr std::uint64_t empty = std::uint64_t{1} << 63;  // no program has lines there
     static constexpr std::uint64_t no_page = ~std::uint64_t{0};
-    static constexpr std::uint8_t no_slot = page_slots;
 
     // One cache line of the host, found by bits of the address as they are.
     struct alignas(line_bytes) Set {
         std::array<Ways<std::uint64_t>, 2> line{{{empty, empty}, {empty, empty}}};
-        Ways<std::uint64_t> used{};                 // the time (in accesses) of the last use
-        Ways<std::uint8_t> slot{no_slot, no_slot};  // of the line's page
-        std::uint8_t told = 0;  // the way that stage 2 believes to be the later one
+        Ways<std::uint64_t> used{};  // the time (in accesses) of the last use
+        std::uint8_t told = 0;       // the way that stage 2 believes to be the later one
 
         [[nodiscard]] unsigned later() const { return used[1] > used[0]; }
     };
 
-    Set& set_of(std::uint64_t address) { return sets_[(address >> line_bits) % sets]; }
-    [[nodiscard]] std::uint64_t bit_of(const Set& set) const {
-        return std::uint64_t{1} << (&set - sets_.data());
+    static unsigned index_of(std::uint64_t address) {
+        return static_cast<unsigned>(address >> line_bits) % sets;
+    }
+    // The first slot of the set that a page belongs to.
+    [[nodiscard]] unsigned page_set(std::uint64_t page) const {
+        return static_cast<unsigned>(page & page_set_mask_) * page_ways;
     }
 
     static Record* tell_order(const Set& set, unsigned later, Record* at) {
@@ -151,39 +183,34 @@ class Strip {
     }
 
     // The line goes; its page keeps the time of its use.
-    void leave(const Set& set, unsigned way) {
-        const unsigned slot = set.slot[way];
-        page_used_[slot] = std::max(page_used_[slot], set.used[way]);
-        lines_of_page_[slot] &= ~bit_of(set);
+    void leave(unsigned index, unsigned way) {
+        std::uint64_t& page_used = page_used_[slots_[way][index]];
+        page_used = std::max(page_used, sets_[index].used[way]);
     }
 
-    Record* clear(Set& set, Record* at) {
+    Record* clear(unsigned index, Record* at) {
+        Set& set = sets_[index];
         at = tell_order(set, set.later(), at);
-        for (const unsigned way : {0u, 1u}) leave(set, way);
+        for (const unsigned way : {0u, 1u}) {
+            leave(index, way);
+            slots_[way][index] = no_slot;
+        }
         set = Set{};
         return at;
     }
 
-    // The slot of `page`, which may have to be made free; the page is now the latest.
-    unsigned use_page(std::uint64_t page, std::uint64_t now, Record*& at) {
-        const std::uint64_t set = (page & page_set_mask_) * page_ways;
-        unsigned way = 0;
-        for (unsigned other = 1; other < page_ways; ++other) {
-            way = pages_[set + other] == page ? other : way;
-        }
-        auto slot = static_cast<unsigned>(set + way);
-        if (pages_[slot] != page) [[unlikely]]
-            slot = replace_page(static_cast<unsigned>(set), page, at);
-        page_used_[slot] = now;
-        return slot;
+    // The slot of `page`, which may have to be made free.
+    unsigned use_page(std::uint64_t page, Record*& at) {
+        const unsigned slot = slot_of(page);
+        return slot != no_slot ? slot : replace_page(page_set(page), page, at);
     }
 
     // The page used longest ago makes room.
     [[gnu::noinline]] unsigned replace_page(unsigned set, std::uint64_t page, Record*& at) {
         unsigned slot = set;
         for (unsigned other = set; other < set + page_ways; ++other) {
-            for_lines(other, [&](const Set& held, unsigned way) {
-                page_used_[other] = std::max(page_used_[other], held.used[way]);
+            for_lines(other, [&](unsigned index, unsigned way) {
+                page_used_[other] = std::max(page_used_[other], sets_[index].used[way]);
             });
             if (page_used_[other] < page_used_[slot]) slot = other;
         }
@@ -194,24 +221,36 @@ class Strip {
     }
 
     Record* give_up_lines(unsigned slot, Record* at) {
-        for_lines(slot, [&](Set& set, unsigned) { at = clear(set, at); });
+        for_lines(slot, [&](unsigned index, unsigned) { at = clear(index, at); });
         return at;
     }
 
-    // do_with(set, way) for the lines of a page.
+    // do_with(set, way) for the lines of a page: at most one in each set.
     template <class Do>
     void for_lines(unsigned slot, Do&& do_with) {
-        for (std::uint64_t left = lines_of_page_[slot]; left != 0; left &= left - 1) {
-            Set& set = sets_[static_cast<unsigned>(std::countr_zero(left))];
-            do_with(set, set.slot[1] == slot);
+        const std::uint64_t second = lines_in(slots_[1], slot);
+        for (std::uint64_t left = lines_in(slots_[0], slot) | second; left != 0; left &= left - 1) {
+            const auto index = static_cast<unsigned>(std::countr_zero(left));
+            do_with(index, static_cast<unsigned>(second >> index & 1));
         }
+    }
+    // Bit s: set s has a line of the page in this way.
+    static std::uint64_t lines_in(const std::array<std::uint8_t, sets>& way, unsigned slot) {
+        const __m128i wanted = _mm_set1_epi8(static_cast<char>(slot));
+        std::uint64_t found = 0;
+        for (unsigned index = 0; index < sets; index += 16) {
+            const auto* here = reinterpret_cast<const __m128i*>(way.data() + index);
+            const int same = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_load_si128(here), wanted));
+            found |= std::uint64_t{static_cast<unsigned>(same)} << index;
+        }
+        return found;
     }
 
     std::array<Set, sets> sets_;
-    // Pages, by slot; the last entry is for places without a line.
-    std::array<std::uint64_t, page_slots> pages_;
-    std::array<std::uint64_t, page_slots + 1> page_used_{};      // but for its lines in the strip
-    std::array<std::uint64_t, page_slots + 1> lines_of_page_{};  // bit s: of set s
+    alignas(16) Ways<std::array<std::uint8_t, sets>> slots_;  // of the lines' pages, by way and set
+    alignas(16) std::array<std::uint64_t, page_slots> pages_;  // by slot
+    // But for the page's lines in the strip; the last entry is for places without a line.
+    std::array<std::uint64_t, page_slots + 1> page_used_{};
     std::uint64_t clock_ = 0;
     std::uint64_t page_set_mask_;  // to divide would cost a sixth of `pass`
 };
