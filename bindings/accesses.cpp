@@ -83,6 +83,17 @@ void register_program(nb::module_& m) {
         .def_prop_ro("ops", &CompiledTrace::ops, "Number of ops; 16 bytes each in memory.")
         .def_prop_ro("lines", &CompiledTrace::lines, "Lines that all ops of lines name.")
         .def_prop_ro("warnings", &CompiledTrace::warnings)
+        .def_prop_ro(
+            "sampled",
+            [](nb::handle_t<CompiledTrace> self) {
+                const SampleCounts& counts = nb::cast<const CompiledTrace&>(self).sampled();
+                return std::tuple(
+                    view(std::span(counts.seen), self), view(std::span(counts.kept), self),
+                    view(std::span(counts.touched), self), view(std::span(counts.users), self));
+            },
+            "Where lines are sampled: uint64 [phase * objects + object] lines past the tracer's "
+            "filter, and those kept; uint64 [phase] those that touched; uint8 [object * threads + "
+            "thread] whether it moved any. Else empty.")
         .def_prop_ro("interval_phases", &CompiledTrace::interval_phases,
                      "The marked phase of each interval; empty without intervals.");
 }
@@ -218,6 +229,8 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("warnings", &TraceReader::warnings)
         .def_prop_ro("damage", &TraceReader::damage, "Where a damaged file stops being whole.")
         .def_prop_ro("file_bytes", &TraceReader::file_bytes)
+        .def_prop_ro("event_bytes", &TraceReader::event_bytes,
+                     "Of all events, uncompressed: about one a line or less.")
         .def_prop_ro("threads", [](const TraceReader& t) { return t.threads().size(); })
         .def(
             "is_exact_for",
@@ -248,21 +261,25 @@ void register_accesses(nb::module_& m) {
                const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
                    private_caches,
                unsigned bits, bool in_order, const Padding& padding,
-               std::uint64_t interval_instructions) {
+               std::uint64_t interval_instructions, LineSets kept_sets, std::uint32_t touching) {
                 CompileOptions options{{},
                                        bits,
                                        in_order ? LineOrder::all : LineOrder::by_set,
                                        padding,
-                                       interval_instructions};
+                                       interval_instructions,
+                                       {kept_sets, touching}};
                 for (const auto& [sets, ways, threads] : private_caches)
                     options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
                 return compile(t, options, check_signals);
             },
             "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a, "interval_instructions"_a,
+            "kept_sets"_a = all_line_sets, "touching"_a = 0,
             "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
             "order, not only those of a set; interval_instructions: of all threads, each so many "
-            "are a phase (0: the marked ones are). Raises ValueError if a cache does not fit.");
+            "are a phase (0: the marked ones are); kept_sets, touching: a sample of the lines, of "
+            "a "
+            "program in intervals (LineSample). Raises ValueError if a cache does not fit.");
 }
 
 }  // namespace pagelens

@@ -153,16 +153,16 @@ void register_node_replay(nb::module_& m) {
         "[phase] lines that memory reads and writes for one copy below infinite caches.");
     m.def(
         "lines_by_object",
-        [](const Program& program) {
+        [](const Program& program, bool touched) {
             ObjectLines lines;
             {
                 nb::gil_scoped_release release;
-                lines = lines_by_object(program);
+                lines = lines_by_object(program, touched);
             }
             return std::tuple(moved(std::move(lines.cleared)), moved(std::move(lines.used)),
                               moved(std::move(lines.in_sequence)), moved(std::move(lines.threads)));
         },
-        "program"_a,
+        "program"_a, "touched"_a = false,
         "Of one copy. uint64 [phase * objects + object]: lines that the kernel clears, with the "
         "object that each page was first written for; uint64 [object]: lines fetched or stored "
         "past "
@@ -171,15 +171,17 @@ void register_node_replay(nb::module_& m) {
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
-           const CancelFlag& cancel) {
-            const NodeReplayOptions options{ranks, excerpts_of(excerpts)};
+           std::uint64_t sets, const CancelFlag& cancel) {
+            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
-        "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
+        "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
+        "sets"_a = all_line_sets, "cancel"_a,
         "excerpts: [period, stretch, warm_up, begin, fill] in lines of all ranks, one a phase; "
         "none: "
-        "everything.");
+        "everything. sets: bit i has the lines at place i of their pages; the others go through no "
+        "caches.");
 }
 
 }  // namespace pagelens

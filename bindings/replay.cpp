@@ -45,7 +45,7 @@ void register_replay(nb::module_& m) {
     nb::class_<Sampling>(m, "Sampling", "Which slots and which lines of a page are simulated.")
         .def(nb::init<>())
         .def_static("draw", &Sampling::draw, "seed"_a, "node"_a, "colour_bits"_a, "modulus"_a,
-                    "line_count"_a, "halvings"_a)
+                    "line_count"_a, "halvings"_a, "among"_a = ~std::uint64_t{0})
         .def("covers", &Sampling::covers, "frame"_a)
         .def("lines", &Sampling::lines, "frame"_a)
         .def_prop_ro("factor", &Sampling::factor);

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.workload import Workload
+from pagelens.accesses.workload import ALL_SETS, Workload
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
@@ -153,6 +153,8 @@ def simulated_parts(
     """The parts of `ranks` copies of a program, given with all its lines in order."""
     lines = [ranks * of_phase for of_phase in _core.lines_by_phase(whole)]
     chosen = excerpts(machine, lines, stretches_of_small)
+    if not any(period for period, *_ in chosen):
+        return Parts(whole, chosen)
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
@@ -215,9 +217,14 @@ def replay_node(
     model: _core.NodeModel,
     *,
     ranks: int,
+    sets: int = ALL_SETS,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
-    """Counts of `ranks` copies of a program; raises _core.Cancelled. The GIL is released meanwhile."""
+    """Counts of `ranks` copies of a program; raises _core.Cancelled. The GIL is released meanwhile.
+
+    Through the caches go the lines in `sets` (bit i: those at place i of their pages). Where that is not all,
+    TLBs look up what ops touch, and the lines that walks ask for are left out.
+    """
     try:
         found = _core.replay_node(
             parts.program,
@@ -225,6 +232,7 @@ def replay_node(
             model,
             ranks=ranks,
             excerpts=parts.excerpts,
+            sets=sets,
             cancel=cancel or _core.CancelFlag(),
         )
     except _core.OutOfMemory as error:

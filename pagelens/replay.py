@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.accesses.workload import ALL_SETS
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
@@ -46,6 +47,7 @@ _IN_CACHE_MODE = (
 )
 
 Counts = NDArray[np.uint64]
+Floats = NDArray[np.float64]
 
 
 def left_out(machine: Machine) -> list[str]:
@@ -132,6 +134,7 @@ def replay(
     sampled: int | None = None,
     without: Collection[str] = (),
     past_caches: bool = False,
+    among: int = ALL_SETS,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
@@ -139,7 +142,8 @@ def replay(
     `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
     also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
     One slot in `sampled` is simulated; without it, as for a job that fills the machine. `without` some of
-    `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory.
+    `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory. `among`: the
+    sets whose lines the program has (`Workload.timeline`).
     """
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
@@ -157,7 +161,7 @@ def replay(
             placement,
             below,
             ranks=ranks,
-            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines, halvings),
+            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines, halvings, among),
             scaled=True,
             two_way=machine.memory_side_cache is not None,
             ideal=(ideal or machine.ideal) and machine.memory_side_cache is not None,
@@ -186,17 +190,25 @@ def _take_the_twins(counters: _core.Counters) -> None:
     counters.collisions[:] = 0
 
 
-def by_phase(counters: _core.Counters) -> Mapping[str, Counts]:
+def by_phase(
+    counters: _core.Counters, of_objects: Floats | None = None, of_caches: Floats | None = None
+) -> Mapping[str, Counts | Floats]:
     """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
 
-    Those are ddr_reads and msc_hits. Where cores share caches their counters are there, too.
+    Those are ddr_reads and msc_hits. Where cores share caches their counters are there, too. Of a program
+    that has a sample of its lines all counts are by how much the whole has more: of_objects [phase, object],
+    of_caches [phase].
     """
-    sums = counters.table.sum(axis=1)
+    if of_objects is None:
+        sums = counters.table.sum(axis=1)
+    else:
+        sums = np.einsum("poc,po->pc", counters.table, of_objects)
     counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}
     if len(counters.caches):
-        of_caches = dict(zip(_core.cache_counter_names(), counters.caches.T, strict=True))
-        counts |= {name: of_caches[name] for name in OF_SHARED_CACHES}
-        counts |= {name: of_caches[counter] for name, counter in _L2_COUNTS.items()}
+        shared = dict(zip(_core.cache_counter_names(), counters.caches.T, strict=True))
+        more = 1 if of_caches is None else of_caches
+        counts |= {name: more * shared[name] for name in OF_SHARED_CACHES}
+        counts |= {name: more * shared[counter] for name, counter in _L2_COUNTS.items()}
     counts["ddr_reads"] = counts["msc_misses"]
     counts["msc_hits"] = counts["msc_reads"] + counts["msc_writes"] - counts["msc_misses"]
     return counts

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -55,6 +56,7 @@ class OpsInMemory final : public CompiledTrace {
     std::vector<std::uint64_t> instruction_counts;  // [phase or interval * threads + thread]
     std::uint64_t line_count = 0;
     std::vector<std::string> texts;
+    SampleCounts sample_counts;
 
     [[nodiscard]] std::unique_ptr<Cursor> open() const override {
         return std::make_unique<BlockCursor>(list);
@@ -75,6 +77,7 @@ class OpsInMemory final : public CompiledTrace {
     [[nodiscard]] const std::vector<unsigned>& interval_phases() const override {
         return phases_of_intervals;
     }
+    [[nodiscard]] const SampleCounts& sampled() const override { return sample_counts; }
 
   private:
     class BlockCursor final : public Cursor {
@@ -142,7 +145,8 @@ std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules,
 class Compiler {
   public:
     Compiler(const TraceReader& reader, const CompileOptions& options)
-        : walk_(reader),
+        : walk_(reader, options.sample.sets),
+          sample_(options.sample),
           padding_(options.padding),
           addresses_(options.page_bits),
           runs_(result_->list, options.order),
@@ -151,6 +155,10 @@ class Compiler {
         result_->object_count = static_cast<unsigned>(walk_.objects().origins().size());
         const std::size_t phases = interval_ != 0 ? 1 : walk_.phases().size();
         result_->instruction_counts.resize(phases * result_->thread_count);
+        if (samples())
+            result_->sample_counts.users.resize(std::size_t{result_->object_count} *
+                                                result_->thread_count);
+        make_room();
         if (interval_ != 0) result_->phases_of_intervals = {0};
         result_->file_ranges = file_pages(reader.modules(), padding_);
         for (const PrivateCache& cache : options.private_caches) {
@@ -169,6 +177,7 @@ class Compiler {
     // --- what TraceWalk tells ---------------------------------------------------------------
     void line(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
               unsigned thread) {
+        if (samples() && !keep(kind, page, index, object, thread)) return;
         const std::uint64_t address = base_of(page) + index;
         switch (kind) {
             case EventKind::stream_store:
@@ -215,12 +224,14 @@ class Compiler {
     void progress(unsigned thread, std::uint64_t instructions) {
         result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;
         executed_ += instructions;
+        touch();
         if (interval_ != 0 && executed_ >= interval_)
             begin_interval(result_->phases_of_intervals.back(), thread);
     }
 
   private:
     static constexpr std::uint64_t fewest_of_interval = 8;  // of its instructions, one in so many
+    static constexpr double golden_ratio = 0.6180339887498949;  // its multiples keep apart modulo 1
 
     void begin(unsigned phase, unsigned thread) {
         phase_ = phase;
@@ -233,6 +244,51 @@ class Compiler {
         result_->instruction_counts.resize(result_->instruction_counts.size() +
                                            result_->thread_count);
         begin(phase_ + 1, thread);
+        make_room();
+    }
+
+    [[nodiscard]] bool samples() const { return sample_.sets != all_line_sets; }
+
+    // What the sample counts of an interval, and where in it lines touch: elsewhere in each, lest
+    // it be the same place of a loop.
+    void make_room() {
+        if (!samples()) return;
+        SampleCounts& counts = result_->sample_counts;
+        counts.seen.resize(counts.seen.size() + result_->object_count);
+        counts.kept.resize(counts.seen.size());
+        counts.touched.push_back(0);
+        if (sample_.touching == 0) return;
+        touch_length_ = std::max<std::uint64_t>(1, interval_ / sample_.touching);
+        const double place = std::fmod(static_cast<double>(phase_) * golden_ratio, 1.0);
+        touch_begin_ =
+            static_cast<std::uint64_t>(place * static_cast<double>(interval_ - touch_length_));
+        touch_end_ = 0;
+        touch();
+    }
+
+    // Lines touch from a stretch's beginning on, which is noticed between batches of events.
+    void touch() {
+        if (touch_length_ == 0) return;
+        if (touch_end_ == 0 && executed_ >= touch_begin_) touch_end_ = executed_ + touch_length_;
+        touches_ = executed_ < touch_end_;
+    }
+
+    // Whether a line is in the sample; it is counted, and touches where lines do.
+    bool keep(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
+              unsigned thread) {
+        const bool in_sample = (sample_.sets >> index & 1) != 0;
+        if (kind > EventKind::stream_store || kind == EventKind::first_store) return in_sample;
+        SampleCounts& counts = result_->sample_counts;
+        const std::size_t at = std::size_t{phase_} * result_->object_count + object;
+        ++counts.seen[at];
+        counts.kept[at] += in_sample;
+        counts.users[std::size_t{object} * result_->thread_count + thread] = 1;
+        if (touches_) {
+            ++counts.touched[phase_];
+
+            runs_.line(OpKind::touch, page, index, object, thread);
+        }
+        return in_sample;
     }
 
     // One level of private caches; each is made when a thread first needs it.
@@ -276,7 +332,8 @@ class Compiler {
                 if (!its.caches[first / its.options.threads]) continue;
                 for (const std::uint32_t page : pages)
                     for (unsigned i = 0; i < lines_per_page; ++i)
-                        if (cache(level, first).remove(base_of(page) + i))
+                        if ((sample_.sets >> i & 1) != 0 &&
+                            cache(level, first).remove(base_of(page) + i))
                             access(level + 1, base_of(page) + i, true, first);
             }
         }
@@ -331,6 +388,7 @@ class Compiler {
     }
 
     TraceWalk walk_;
+    const LineSample sample_;
     const Padding& padding_;
     CacheAddresses addresses_;
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
@@ -340,6 +398,9 @@ class Compiler {
     const std::uint64_t interval_;
     std::uint64_t executed_ = 0;  // instructions of this interval
     unsigned phase_ = 0;          // or interval
+    bool touches_ = false;        // now
+    std::uint64_t touch_begin_ = 0, touch_length_ = 0,
+                  touch_end_ = 0;  // instructions of this interval
 };
 
 void check(const TraceHeader& header, const CompileOptions& options) {
@@ -356,6 +417,9 @@ void check(const TraceHeader& header, const CompileOptions& options) {
             line_bits + static_cast<unsigned>(std::countr_zero(cache.sets)) <= options.page_bits,
             "a private cache is indexed by address bits above the page shift");
     }
+    require(options.sample.sets != 0, "a sample has no sets");
+    require(options.sample.sets == all_line_sets || options.interval_instructions != 0,
+            "lines are sampled of programs in intervals only");
     if (options.private_caches.empty()) return;
     require(options.private_caches[0].threads == 1, "the first private cache is shared");
     require(is_exact_for(header, options.private_caches[0].shape),

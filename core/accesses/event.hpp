@@ -7,7 +7,8 @@
 namespace pagelens {
 
 enum class EventKind : std::uint8_t {
-    // lines: `address` is the virtual line (address / 64)
+    // lines: `address` is the virtual line (address / 64), `count` how many touches before it a
+    // reader left out
     read,          // the line was fetched by a load
     write,         // the line was fetched by a store
     first_store,   // first store to a line fetched by a load and still resident in the filter
@@ -28,6 +29,11 @@ enum class EventKind : std::uint8_t {
     phase,  // region `extra` begins (0: none), the thread's instruction count is `count`
     sync,   // global order number `extra` reached at the thread's instruction count `count`
 };
+
+// Sets of lines by address bits 6 to 11, which every cache's index contains: bit i has the lines
+// whose number is i modulo 64, those at place i of their pages.
+using LineSets = std::uint64_t;
+inline constexpr LineSets all_line_sets = ~LineSets{0};
 
 struct Event {
     EventKind kind;

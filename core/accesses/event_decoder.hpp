@@ -18,10 +18,11 @@ inline constexpr std::uint64_t instruction_limit = std::uint64_t{1} << 62;
 class ChunkDecoder {
   public:
     ChunkDecoder() = default;
-    // Of a chunk of events of either type. `payload` outlives the decoder.
+    // Of a chunk of events of either type. `payload` outlives the decoder. Touches that are told by
+    // their place are given for `touched` sets only.
     ChunkDecoder(ChunkType type, std::span<const std::uint8_t> payload,
-                 std::uint64_t first_instruction)
-        : bytes_(payload), instructions_(first_instruction) {
+                 std::uint64_t first_instruction, LineSets touched = all_line_sets)
+        : bytes_(payload), touched_(touched), instructions_(first_instruction) {
         if (type == ChunkType::one_part_events) return;
         const auto codes = bytes_.bytes(bytes_.varint());
         ok_ = bytes_.ok();
@@ -44,21 +45,27 @@ class ChunkDecoder {
         while (filled + SetHistory::depth < to.size() && !bytes_.at_end()) {
             const unsigned code = bytes_.byte();
             if (code < code_event) {
-                const Event event = line_event(code);
+                Event event = line_event(code);
                 ByteReader& from = touches_ ? *touches_ : bytes_;
-                for (unsigned touches = 0; from.next_is_within(code_touch, touch_codes);) {
+                // A touch is of the set of the line that it comes before.
+                const bool wanted = (touched_ >> event.address % lines_per_page & 1) != 0;
+                unsigned touches = 0;
+                while (from.next_is_within(code_touch, touch_codes)) {
                     const unsigned touch_code = from.byte();
                     const bool oldest = touch_code >= code_oldest;
                     const unsigned count = oldest ? touch_code - code_oldest + 1 : 1;
                     touches += count;
                     if (touches > SetHistory::depth) ok_ = false;
                     if (!sound()) return filled;
-                    for (unsigned i = 0; i < count; ++i)
+                    for (unsigned i = 0; wanted && i < count; ++i)
                         to[filled++] = touch(event.address, oldest ? SetHistory::depth - 1
                                                                    : touch_code - code_touch);
                 }
                 if (touches_ && (touches_->byte() != touches_end || !touches_->ok())) ok_ = false;
-                history_.use(event.kind, event.address);
+                if (wanted)
+                    history_.use(event.kind, event.address);
+                else
+                    event.count = touches;
                 if (!sound()) return filled;
                 to[filled++] = event;
             } else if (code == code_stamp) {
@@ -169,6 +176,7 @@ class ChunkDecoder {
     }
 
     ByteReader bytes_{{}};
+    LineSets touched_ = all_line_sets;
     std::optional<ByteReader> touches_;  // none: they are among the other codes
     bool ok_ = true;
     std::uint64_t instructions_ = 0;

@@ -26,10 +26,11 @@ class MergedTrace {
         std::span<const Event> events;   // valid until the next call
     };
 
-    explicit MergedTrace(const TraceReader& reader) {
+    // `touched` as TraceReader::stream has it.
+    explicit MergedTrace(const TraceReader& reader, LineSets touched = all_line_sets) {
         sources_.reserve(reader.threads().size());
         for (unsigned thread = 0; thread < reader.threads().size(); ++thread)
-            sources_.push_back({thread, reader.stream(thread), {}, 0, std::nullopt});
+            sources_.push_back({thread, reader.stream(thread, touched), {}, 0, std::nullopt});
         for (std::size_t i = 0; i < sources_.size();)
             if (load(sources_[i])) ++i;
     }

@@ -175,11 +175,12 @@ class Surveyor {
 Survey survey(const TraceReader& reader, const Poll& poll, std::uint64_t moment_instructions) {
     Survey result;
     result.instructions.resize(reader.threads().size());
-    TraceWalk walk(reader);
+    TraceWalk walk(reader, LineSets{0});  // touches are of caches
     result.phases = walk.phases();
     Surveyor surveyor(result, walk, reader.variables(), moment_instructions);
     walk.run(surveyor, poll);
     surveyor.finish();
+    result.line_events += walk.touches_left_out();
     for (const SurveyedObject& object : result.objects) {
         result.lines_fetched += object.lines_fetched;
         result.lines_stored += object.lines_stored;

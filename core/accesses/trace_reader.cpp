@@ -113,8 +113,8 @@ class ChunkReader {
 class EventDecoder {
   public:
     EventDecoder(std::shared_ptr<const TraceFile> file,
-                 std::shared_ptr<const std::vector<std::uint64_t>> chunks)
-        : file_(std::move(file)), chunks_(std::move(chunks)) {}
+                 std::shared_ptr<const std::vector<std::uint64_t>> chunks, LineSets touched)
+        : file_(std::move(file)), chunks_(std::move(chunks)), touched_(touched) {}
 
     std::optional<ThreadStream::Batch> next() {
         if (fault) return std::nullopt;
@@ -145,8 +145,8 @@ class EventDecoder {
             fault = TraceFault{position, reader_.what};
             return false;
         }
-        chunk_ =
-            ChunkDecoder(static_cast<ChunkType>(frame->type), *payload, frame->first_instruction);
+        chunk_ = ChunkDecoder(static_cast<ChunkType>(frame->type), *payload,
+                              frame->first_instruction, touched_);
         events_.resize(
             std::min<std::size_t>(batch_events, payload->size() + SetHistory::depth + 1));
         return true;
@@ -154,6 +154,7 @@ class EventDecoder {
 
     std::shared_ptr<const TraceFile> file_;
     std::shared_ptr<const std::vector<std::uint64_t>> chunks_;
+    LineSets touched_;
     std::size_t next_chunk_ = 0;
     ChunkReader reader_;
     ChunkDecoder chunk_;
@@ -182,8 +183,10 @@ CacheShape shape(ByteReader& from) {
 }  // namespace
 
 ThreadStream::ThreadStream(std::shared_ptr<const detail::TraceFile> file,
-                           std::shared_ptr<const std::vector<std::uint64_t>> chunks)
-    : decoder_(std::make_unique<detail::EventDecoder>(std::move(file), std::move(chunks))) {}
+                           std::shared_ptr<const std::vector<std::uint64_t>> chunks,
+                           LineSets touched)
+    : decoder_(
+          std::make_unique<detail::EventDecoder>(std::move(file), std::move(chunks), touched)) {}
 ThreadStream::~ThreadStream() = default;
 ThreadStream::ThreadStream(ThreadStream&&) noexcept = default;
 ThreadStream& ThreadStream::operator=(ThreadStream&&) noexcept = default;
@@ -206,8 +209,8 @@ TraceReader::TraceReader(const std::string& path)
     scan();
 }
 
-ThreadStream TraceReader::stream(std::size_t thread) const {
-    return ThreadStream(file_, chunks_.at(thread));
+ThreadStream TraceReader::stream(std::size_t thread, LineSets touched) const {
+    return ThreadStream(file_, chunks_.at(thread), touched);
 }
 
 void TraceReader::scan() {
@@ -239,6 +242,7 @@ void TraceReader::scan() {
                 chunks_.push_back(std::make_shared<std::vector<std::uint64_t>>());
             }
             chunks_[place->second]->push_back(position);
+            event_bytes_ += frame->raw_bytes;
         } else if (type >= ChunkType::header && type <= ChunkType::summary) {
             fields += frame->raw_bytes;
             const auto payload = chunks.payload(*frame);

@@ -46,7 +46,8 @@ class ThreadStream {
     };
 
     ThreadStream(std::shared_ptr<const detail::TraceFile> file,
-                 std::shared_ptr<const std::vector<std::uint64_t>> chunk_positions);
+                 std::shared_ptr<const std::vector<std::uint64_t>> chunk_positions,
+                 LineSets touched);
     ~ThreadStream();
     ThreadStream(ThreadStream&&) noexcept;
     ThreadStream& operator=(ThreadStream&&) noexcept;
@@ -87,13 +88,16 @@ class TraceReader {
     [[nodiscard]] const std::vector<RegionDefinition>& regions() const { return regions_; }
     [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
     [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+    [[nodiscard]] std::uint64_t event_bytes() const { return event_bytes_; }  // uncompressed
 
     // Where reading stopped, if that is before the end of a complete file.
     [[nodiscard]] const std::optional<TraceFault>& damage() const { return damage_; }
 
     // Threads in the order of their first chunk; their ids as the tracer gave them.
     [[nodiscard]] std::span<const std::uint32_t> threads() const { return threads_; }
-    [[nodiscard]] ThreadStream stream(std::size_t thread) const;  // index into threads()
+    // `thread` is an index into threads(). Of lines in other sets than `touched` the touches that
+    // the file tells by their place are left out: half of all events, for who asks for no caches.
+    [[nodiscard]] ThreadStream stream(std::size_t thread, LineSets touched = all_line_sets) const;
 
   private:
     void scan();
@@ -102,6 +106,7 @@ class TraceReader {
 
     std::shared_ptr<const detail::TraceFile> file_;
     std::uint64_t file_bytes_ = 0;
+    std::uint64_t event_bytes_ = 0;
     TraceHeader header_;
     std::optional<TraceSummary> summary_;
     std::vector<ModuleDefinition> modules_;

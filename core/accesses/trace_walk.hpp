@@ -41,9 +41,10 @@ struct TracedPage {
 //   progress(thread, instructions)                             executed since the last call
 class TraceWalk {
   public:
-    explicit TraceWalk(const TraceReader& reader)
+    // `touched` as TraceReader::stream has it.
+    explicit TraceWalk(const TraceReader& reader, LineSets touched = all_line_sets)
         : reader_(reader),
-          merged_(reader),
+          merged_(reader, touched),
           objects_(reader.modules(), reader.variables(), reader.regions(), reader.call_sites()) {
         for (const PhaseDefinition& phase : reader.phases())
             if (phases_.try_emplace(phase.id, phase_names_.size()).second)
@@ -71,6 +72,7 @@ class TraceWalk {
 
     [[nodiscard]] ObjectMap& objects() { return objects_; }
     [[nodiscard]] std::span<const TracedPage> pages() const { return pages_; }
+    [[nodiscard]] std::uint64_t touches_left_out() const { return touches_left_out_; }
     // Phase 0 is "before any marker" and between regions.
     [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
 
@@ -101,13 +103,17 @@ class TraceWalk {
 
     // While an allocator makes a block it touches the block's header and that of the memory behind
     // it, often as the first of all; only then the block is born. Such lines are the block's, too.
+    // (What the filter's own touches name was fetched before.)
     void claim_for_births(std::span<const Event> events) {
         for (std::size_t i = 0; i < events.size(); ++i) {
             if (events[i].kind != EventKind::birth) continue;
-            for (std::size_t j = i; j > 0 && i - j < claimed_events; --j) {
+            std::uint64_t passed = 0;
+            for (std::size_t j = i; j > 0 && passed < claimed_events; --j) {
                 const Event& before = events[j - 1];
                 if (before.kind == EventKind::birth) break;
-                if (before.kind <= EventKind::touch)
+                const bool is_line = before.kind <= EventKind::page_touch;
+                passed += 1 + (is_line ? before.count : 0);
+                if (before.kind < EventKind::touch)
                     objects_.claim(before.address, events[i].address, events[i].count,
                                    events[i].extra);
             }
@@ -122,6 +128,7 @@ class TraceWalk {
             case EventKind::first_store:
             case EventKind::stream_store:
             case EventKind::touch: {
+                touches_left_out_ += event.count;
                 const auto page = page_of(event.address / lines_per_page);
                 const ObjectIndex object = objects_.at(event.address);
                 // Touched before the trace began, or it would have a page event: it has a frame.
@@ -132,6 +139,7 @@ class TraceWalk {
                 break;
             }
             case EventKind::page_touch:
+                touches_left_out_ += event.count;
                 break;  // for TLBs (core/replay/tlb_replay.hpp)
             case EventKind::page_read:
                 map(visitor, page_of(event.address), PageState::read, thread);
@@ -246,6 +254,7 @@ class TraceWalk {
     PageMap numbers_;  // virtual page now -> index into pages_
     std::vector<TracedPage> pages_;
     std::vector<std::uint32_t> known_;
+    std::uint64_t touches_left_out_ = 0;                  // so far
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
     std::vector<std::string> phase_names_{"(outside regions)"};
 };

@@ -44,7 +44,8 @@ class NodeReplay {
         : program_(program),
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
-                 SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
+                 SlotPopulation(0, 0),
+                 model.tlb && options.sets == all_line_sets ? tables_of(program) : 0),
           caches_(model.caches, model.cores),
           drams_(model.drams),
           owners_(placement.frames()),
@@ -57,7 +58,7 @@ class NodeReplay {
         const std::uint32_t cores = options.ranks * program.threads();
         if (model.tlb) {
             tlbs_.assign(cores, *model.tlb);
-            tables_.resize(options.ranks);
+            if (!samples()) tables_.resize(options.ranks);
         }
         if (!drams_.empty()) requests_.resize(cores);
         before_ = stock();
@@ -111,6 +112,7 @@ class NodeReplay {
     }
 
     NodePhase& phase() { return counters_.phases[phase_]; }
+    [[nodiscard]] bool samples() const { return options_.sets != all_line_sets; }
     [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
         return rank * program_.threads() + op.thread;
     }
@@ -133,8 +135,10 @@ class NodeReplay {
         const auto lines = static_cast<unsigned>(std::popcount(op.lines));
         if (!enter(std::uint64_t{lines} * options_.ranks)) return;
         // A line that leaves L1 was translated when it was fetched.
-        if (kind != AccessKind::write_back) translate(op, lines);
-        pages_.for_sampled(op.page, op.lines,
+        if (kind != AccessKind::write_back && !samples()) translate(op, lines);
+        const std::uint64_t simulated = op.lines & options_.sets;
+        if (simulated == 0) return;
+        pages_.for_sampled(op.page, simulated,
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
                                    owners_[page.frame] = op.object;
@@ -151,6 +155,7 @@ class NodeReplay {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
             const std::uint32_t core = core_of(rank, op);
             const auto walk = [&](unsigned first, unsigned last) {
+                if (samples()) return;
                 const auto entries = tables_[rank].entries(address, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
@@ -169,7 +174,7 @@ class NodeReplay {
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
             owners_[frame] = page_clearing;
             if (!simulated) return;
-            caches_.push(~0ull, frame, core_of(rank, op), AccessKind::stream_store);
+            caches_.push(options_.sets, frame, core_of(rank, op), AccessKind::stream_store);
             cleared_.push_back(frame);
         });
         if (tables_.empty()) return;
@@ -269,8 +274,9 @@ class NodeReplay {
             ++(access.write() ? sums.object_writes : sums.object_reads)[object];
         }
         for (const std::uint32_t frame : cleared_) {  // its owner may be another by now
-            sums.object_writes[owners_[frame]] -= lines_per_page;
-            sums.object_writes[page_clearing] += lines_per_page;
+            const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
+            sums.object_writes[owners_[frame]] -= lines;
+            sums.object_writes[page_clearing] += lines;
         }
     }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/accesses/event.hpp"
 #include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
 #include "core/machine/cache_hierarchy.hpp"
@@ -35,6 +36,10 @@ struct NodeModel {
 struct NodeReplayOptions {
     std::uint32_t ranks = 1;
     std::vector<Excerpt> excerpts;  // [phase]; empty: everything
+    // Of the program's lines those that go through the caches. Caches whose index has address bits
+    // 6 to 11 do the same to the lines of a set, whatever sets are with it: parts of all sets add
+    // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
+    LineSets sets = all_line_sets;
 };
 
 // Of all banks.

@@ -31,7 +31,7 @@ class Places {
 
 }  // namespace
 
-ObjectLines lines_by_object(const Program& program) {
+ObjectLines lines_by_object(const Program& program, bool touched) {
     const std::size_t objects = program.objects(), threads = program.threads();
     ObjectLines lines{std::vector<std::uint64_t>(program.phases() * objects),
                       std::vector<std::uint64_t>(objects), std::vector<std::uint64_t>(objects),
@@ -39,18 +39,23 @@ ObjectLines lines_by_object(const Program& program) {
     std::vector<std::uint8_t> mapped(program.pages().size());
     std::vector<Places> places(objects * threads);
     std::size_t phase = 0;
+    const auto use = [&](const Op& op) {
+        Places& here = places[op.object * threads + op.thread];
+        const std::uint64_t first = program.pages()[op.page].raw() * lines_per_page;
+        for (std::uint64_t left = op.lines; left != 0; left &= left - 1)
+            lines.in_sequence[op.object] +=
+                here.use(first + static_cast<unsigned>(std::countr_zero(left)));
+        lines.used[op.object] += static_cast<unsigned>(std::popcount(op.lines));
+    };
     for_each_op(program, [&](const Op& op) {
         switch (op.kind()) {
             case OpKind::fetch:
-            case OpKind::stream_store: {
-                Places& here = places[op.object * threads + op.thread];
-                const std::uint64_t first = program.pages()[op.page].raw() * lines_per_page;
-                for (std::uint64_t left = op.lines; left != 0; left &= left - 1)
-                    lines.in_sequence[op.object] +=
-                        here.use(first + static_cast<unsigned>(std::countr_zero(left)));
-                lines.used[op.object] += static_cast<unsigned>(std::popcount(op.lines));
+            case OpKind::stream_store:
+                if (!touched) use(op);
                 break;
-            }
+            case OpKind::touch:
+                if (touched) use(op);
+                break;
             case OpKind::map_write:
                 if (mapped[op.page] != 0) break;
                 mapped[op.page] = 1;
@@ -63,7 +68,6 @@ ObjectLines lines_by_object(const Program& program) {
                 phase = op.page;
                 break;
             case OpKind::write_back:
-            case OpKind::touch:
             case OpKind::map_read:
             case OpKind::skip:
                 break;

@@ -21,6 +21,8 @@ struct ObjectLines {
     std::vector<std::uint32_t> threads;  // [object] that used it
 };
 
-ObjectLines lines_by_object(const Program& program);
+// `touched`: lines that are touched are what was used, instead of those that moved: in a program of
+// which lines are sampled (LineSample) they are all those of a stretch.
+ObjectLines lines_by_object(const Program& program, bool touched = false);
 
 }  // namespace pagelens

@@ -249,7 +249,8 @@ class Replay {
 
     // The kernel clears a page before it hands it out.
     void clear(std::uint32_t frame, std::uint32_t core) {
-        scale_.moved(phase_, page_clearing, lines_per_page);
+        scale_.past_caches(phase_, page_clearing, lines_per_page);
+        scale_.to_caches(phase_, static_cast<unsigned>(std::popcount(sampling_.among())));
         const bool covered = sampling_.covers(frame);
         const std::uint64_t lines = sampling_.lines(frame);
         if (covered) {

@@ -24,9 +24,10 @@ class SampleScale {
     // Lines that the program moves, of all ranks.
     void moved(unsigned phase, std::uint16_t object, std::uint64_t lines) {
         past_caches(phase, object, lines);
-        to_caches_[phase] += lines;
+        to_caches(phase, lines);
     }
-    // Lines of all ranks that caches in common do not see: pages that are copied elsewhere.
+    // Lines of all ranks that caches in common see, or do not: pages that are copied elsewhere.
+    void to_caches(unsigned phase, std::uint64_t lines) { to_caches_[phase] += lines; }
     void past_caches(unsigned phase, std::uint16_t object, std::uint64_t lines) {
         seen_[key(phase, object)] += lines;
     }

@@ -39,15 +39,17 @@ class Sampling {
 
     // One slot in `modulus`, spread over half of the colours (a quarter if halved twice, and so
     // on), no two of them equal in all bits but the highest; of each colour `line_count` lines, one
-    // of each group of 64 / line_count neighbours. Preconditions: powers of two; 2^colour_bits <=
-    // modulus.
+    // of each group of 64 / line_count neighbours, of those `among` which the program has. (A group
+    // without any has none.) Preconditions: powers of two; 2^colour_bits <= modulus.
     static Sampling draw(std::uint64_t seed, std::uint32_t node, unsigned colour_bits,
-                         std::uint32_t modulus, std::uint32_t line_count, unsigned halvings = 1) {
+                         std::uint32_t modulus, std::uint32_t line_count, unsigned halvings = 1,
+                         std::uint64_t among = ~0ull) {
         assert(std::has_single_bit(line_count) && line_count <= lines_per_page);
         Random random(seed, node, 0, Stream::sampling);
         const unsigned free_bits = std::min(colour_bits, halvings);
         const std::uint32_t taken = 1u << (colour_bits - free_bits);
         Sampling sampling(colour_bits, modulus * taken);
+        sampling.among_ = among;
         const std::uint32_t places = 1u << (sampling.group_bits_ - colour_bits);
         for (std::uint32_t low = 0; low < taken; ++low) {
             const std::uint32_t drawn = free_bits == 0 ? 0 : random.below(1u << free_bits);
@@ -55,7 +57,13 @@ class Sampling {
             const std::uint32_t group = lines_per_page / line_count;
             std::uint64_t lines = 0;
             for (std::uint32_t first = 0; first < lines_per_page; first += group) {
-                lines |= 1ull << (first + random.below(group));
+                const std::uint64_t all = group == lines_per_page ? ~0ull : (1ull << group) - 1;
+                std::uint64_t those = among & all << first;
+                if (those == 0) continue;
+                for (auto skip = random.below(static_cast<std::uint32_t>(std::popcount(those)));
+                     skip > 0; --skip)
+                    those &= those - 1;
+                lines |= those & -those;
             }
             sampling.take(colour, random.below(places), lines);
         }
@@ -101,9 +109,11 @@ class Sampling {
             lines += static_cast<std::uint32_t>(std::popcount(of));
         return frames / period() * lines;
     }
-    // One line in how many is simulated.
+    // The lines of a page that the program may have: the kernel clears all.
+    [[nodiscard]] std::uint64_t among() const { return among_; }
+    // One line in how many is simulated, of those that the program has.
     [[nodiscard]] double factor() const {
-        return static_cast<double>(period()) * lines_per_page / lines_in(period());
+        return static_cast<double>(period()) * std::popcount(among_) / lines_in(period());
     }
 
   private:
@@ -125,6 +135,7 @@ class Sampling {
     unsigned colour_bits_ = 0;
     unsigned group_bits_ = 0;  // log2 of the period
     std::uint32_t members_ = 0;
+    std::uint64_t among_ = ~0ull;
     std::array<Class, 1u << most_colour_bits> classes_{};
     std::array<std::uint64_t, 1u << most_colour_bits> lines_{};  // by member
 };

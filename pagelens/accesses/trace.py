@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from pagelens import _core
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.symbols import LoadedModule, Symbolizer
-from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
+from pagelens.accesses.workload import ALL_SETS, ObjectInfo, SampledLines, Timeline, Workload
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
@@ -21,6 +22,7 @@ _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[st
 
 MOMENTS = 1024  # of a run, about: what lives within one is taken to live together
 LIKELY_INSTRUCTIONS = 1 << 30
+TOUCHING = 8  # where lines are sampled, one in so many instructions is one whose lines touch pages
 
 TRACE_MAGIC = b"\x89PLTR\r\n\x1a"  # core/accesses/trace_format.hpp
 
@@ -34,16 +36,17 @@ def is_trace(path: Path) -> bool:
         return path.suffix == ".trace"
 
 
-def open_trace(path: str | Path) -> TraceWorkload:
+def open_trace(path: str | Path, beside: Callable[[TraceWorkload], None] | None = None) -> TraceWorkload:
     """The workload of a trace file. A file that is cut short is used with a warning.
 
-    Raises Failure if it cannot be used.
+    `beside` is done at the same time as the trace is surveyed, if the tracer said how long the run was: for
+    `TraceWorkload.cut`. Raises Failure if the file cannot be used, and what `beside` raises.
     """
     try:
         trace = _core.Trace(str(path))
     except _core.TraceError as error:
         raise Failure(f"trace {path}: {error}") from None
-    return TraceWorkload(Path(path), trace)
+    return TraceWorkload(Path(path), trace, beside)
 
 
 class TraceWorkload(Workload):
@@ -51,14 +54,22 @@ class TraceWorkload(Workload):
 
     source = "trace"
 
-    def __init__(self, path: Path, trace: _core.Trace) -> None:
+    def __init__(
+        self, path: Path, trace: _core.Trace, beside: Callable[[TraceWorkload], None] | None = None
+    ) -> None:
         super().__init__()
+        self._cuts: dict[tuple[tuple[PrivateCache, ...], int, int], _core.CompiledTrace] = {}
         self.path = path
         self.trace = trace
         self.warnings = [*trace.warnings]
         names = _Names(trace, self.warnings.append)
         trace.set_variables([(known.address, known.size) for known in names.variables])
-        self.survey = trace.survey(_instructions_of_moment(trace))
+        self.threads = max(1, trace.threads)
+        with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
+            aside = pool.submit(beside, self) if beside is not None and trace.summary is not None else None
+            self.survey = trace.survey(_instructions_of_moment(trace))
+            if aside is not None:
+                aside.result()
         self.name = PurePosixPath(trace.program).name or path.stem
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
@@ -66,7 +77,6 @@ class TraceWorkload(Workload):
         self.digest = digest.hexdigest()
         self.large_blocks = self.survey.large_blocks[:, 0].tolist()
         self.phases = [region_text(name) for name in self.survey.phases]
-        self.threads = max(1, trace.threads)
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
         self.share_seen = _share_seen(trace.summary)
         self.warnings += self.survey.warnings
@@ -76,18 +86,32 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
-    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
         """Cut by instructions, and where marked phases begin."""
-        instructions = sum(self.survey.instructions)
-        caches = machine.caches_below(FRAME_BITS)
-        program = self._compile(
-            machine, caches, FRAME_BITS, False, self._padding(0), max(1, instructions // intervals)
-        )
+        program = self.cut(machine, intervals, sets)
         return Timeline(
             program,
             [self.phases[number] for number in program.interval_phases],
             self.survey.live_bytes.astype(np.float64),
+            _sampled_lines(program, sets) if sets != ALL_SETS else None,
         )
+
+    def cut(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> _core.CompiledTrace:
+        """The program of `timeline`, which is not made again."""
+        summary = self.trace.summary
+        instructions = summary.instructions if summary is not None else sum(self.survey.instructions)
+        key = machine.caches_below(FRAME_BITS), intervals, sets
+        if key not in self._cuts:
+            self._cuts[key] = self._compile(
+                machine,
+                key[0],
+                FRAME_BITS,
+                False,
+                _core.Padding([], 0),
+                max(1, instructions // intervals),
+                sets,
+            )
+        return self._cuts[key]
 
     def _offset_unit(self, machine: Machine) -> int:
         """What the filter hid stays hidden where the sets of the family that the L1 is of stay the same."""
@@ -103,6 +127,7 @@ class TraceWorkload(Workload):
         in_order: bool,
         padding: _core.Padding,
         interval_instructions: int = 0,
+        sets: int = ALL_SETS,
     ) -> _core.CompiledTrace:
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
@@ -111,7 +136,18 @@ class TraceWorkload(Workload):
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
         shares = [_share(cache, self.threads) for cache in caches]
-        return self.trace.compile(shares, page_bits, in_order, padding, interval_instructions)
+        return self.trace.compile(shares, page_bits, in_order, padding, interval_instructions, sets, TOUCHING)
+
+
+def _sampled_lines(program: _core.CompiledTrace, sets: int) -> SampledLines:
+    seen, kept, touched, users = program.sampled
+    return SampledLines(
+        sets,
+        seen.reshape(program.phases, -1).astype(np.float64),
+        kept.reshape(program.phases, -1).astype(np.float64),
+        touched.astype(np.float64),
+        users.reshape(program.objects, -1).sum(axis=1, dtype=np.uint32),
+    )
 
 
 def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:

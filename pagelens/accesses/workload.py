@@ -16,6 +16,8 @@ from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 from pagelens.units import format_binary_size
 
+ALL_SETS = (1 << 64) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -41,12 +43,48 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledLines:
+    """Which lines a timeline's program keeps, and what there are of all (core/accesses/compile.hpp).
+
+    Counts are of lines that came past the tracer's filter, as most of those that leave an L1 do.
+    """
+
+    sets: int  # bit i: the lines at place i of their pages
+    seen: NDArray[np.float64]  # [interval, object]
+    kept: NDArray[np.float64]  # [interval, object] of these
+    touched: NDArray[np.float64]  # [interval] that ops touch, for TLBs: a stretch of all that are seen
+    threads: NDArray[np.uint32]  # [object] that use it
+
+    @property
+    def of_intervals(self) -> NDArray[np.float64]:
+        """[interval] how many times as many lines there are as kept ones."""
+        return ratio(self.seen.sum(axis=1), self.kept.sum(axis=1))
+
+    @property
+    def of_objects(self) -> NDArray[np.float64]:
+        """[object] the same."""
+        return ratio(self.seen.sum(axis=0), self.kept.sum(axis=0))
+
+    @property
+    def of_both(self) -> NDArray[np.float64]:
+        """[interval, object] the same, or the object's where the interval has kept none of its lines."""
+        return np.asarray(np.where(self.kept > 0, ratio(self.seen, self.kept), self.of_objects))
+
+
+def ratio(all_: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of all to a part of them; where there is no part, that of the sums."""
+    whole = all_.sum() / max(1.0, part.sum())
+    return np.asarray(np.divide(all_, part, out=np.full(all_.shape, whole), where=part > 0))
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """A program cut into intervals of its run, and what is live in its course."""
 
     program: Program  # whose phases are the intervals
     interval_phases: list[str]  # the phase that each interval lies in
     live_bytes: NDArray[np.float64]  # [moment, object] the most at a time within a moment
+    sample: SampledLines | None = None  # None: the program has every line
 
 
 class Workload(ABC):
@@ -114,10 +152,11 @@ class Workload(ABC):
         return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
 
     @abstractmethod
-    def timeline(self, machine: Machine, intervals: int) -> Timeline:
+    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
         """The run in its course: about so many intervals, fewer or more where loops are declared.
 
-        Its program is as `compile` gives it for pages of 4 KiB, with the intervals as phases.
+        Its program is as `compile` gives it for pages of 4 KiB, with the intervals as phases. Of a trace it
+        has the lines in `sets` alone (bit i: those at place i of their pages); declared loops have all.
         """
 
     def _padding(self, offset_bytes: int) -> Padding:

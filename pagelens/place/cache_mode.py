@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagelens import _core
-from pagelens.accesses.workload import Timeline, Workload
+from pagelens.accesses.workload import ALL_SETS, Timeline, Workload
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, cache_mode_times
 from pagelens.machine.memories import Memory, MemorySideCache, Ways
 from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, Seconds, Sourced
 from pagelens.machine.time import TRANSLATION_COUNTS
 from pagelens.place.profile import INTERVALS
+from pagelens.place.traffic import KERNEL
 from pagelens.replay import by_phase, replay
 
 LEAST_BYTES = 4 << 20  # of a memory-side cache: what its slots need (pagelens/machine/schema.py)
@@ -49,7 +50,12 @@ def cache_modes(
     `course` is made unless it is given. Raises _core.Cancelled.
     """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
-    program = (course or workload.timeline(machine, INTERVALS)).program
+    course = course or workload.timeline(machine, INTERVALS)
+    program, sample = course.program, course.sample
+    of_objects = of_caches = None
+    if sample is not None:
+        of_objects, of_caches = sample.of_both, sample.of_intervals
+        of_objects[:, KERNEL] = 1  # pages are cleared whole
     of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
     instructions = ranks * of_threads.sum(axis=1)
     cores = min(machine.cores.count.value, ranks * workload.threads)
@@ -58,8 +64,12 @@ def cache_modes(
 
     def seconds(cached: Machine, policy: str) -> float:
         placement = policies[policy].place(cached, Node(cached, 0, 0))
-        counters = replay(program, cached, placement, FRAME_BITS, ranks=ranks, seed=0, node=0, cancel=cancel)
-        counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
+        counters = replay(
+            program, cached, placement, FRAME_BITS,
+            ranks=ranks, seed=0, node=0, among=sample.sets if sample else ALL_SETS, cancel=cancel,
+        )  # fmt: skip
+        found = by_phase(counters, of_objects, of_caches)
+        counts = {name: values.astype(np.float64) for name, values in found.items()}
         walks = dict.fromkeys(TRANSLATION_COUNTS, np.zeros(program.phases))  # left out
         columns = {**walks, **counts, "instructions": instructions}
         return float(cache_mode_times(cached, columns, cores).time_s.sum())

@@ -47,7 +47,7 @@ from pagelens.place.phases import OUTSIDE
 from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
-from pagelens.place.profile import INTERVALS, Floats, Profile, profile
+from pagelens.place.profile import Floats, Profile, begin_timeline, profile, timeline
 from pagelens.place.report import PlaceReport
 from pagelens.place.terminal import render_terminal
 from pagelens.units import format_size, format_time, parse_size
@@ -134,7 +134,10 @@ def place_command(
         region=region,
         follow_exec=follow_exec,
     )
-    found = choose_source("place", request, workload, size, two_level, ranks, None, output, quiet)
+    found = choose_source(
+        "place", request, workload, size, two_level, ranks, None, output, quiet,
+        lambda opened: begin_timeline(opened, two_level, ranks),
+    )  # fmt: skip
     with found as source:
         check_fits(source.program, source.scaled.machine, source.scaled.ranks)
         with progress_bar(quiet, "steps") as progress:
@@ -186,7 +189,7 @@ def _place(
     program, ranks = source.program, source.scaled.ranks
     developer = listed_objects(names, program.objects) if names is not None else None
     progress(0, _STEPS)
-    course = program.timeline(source.scaled.machine, INTERVALS)
+    course = timeline(program, source.scaled.machine, ranks)
     profiled = profile(program, source.scaled.machine, ranks, course, cancel)
     progress(1, _STEPS)
     of_rank = _capacity_of_rank(capacity, profiled)

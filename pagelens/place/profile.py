@@ -5,7 +5,6 @@ a row. What is left are the lines of memory, each with its object, in intervals 
 lies does not change them, so that every placement is evaluated from these counts (docs/place.md).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
-from pagelens.frames import Node, policies
 from pagelens.machine import Machine
-from pagelens.node_replay import Counts, node_model, replay_node, simulated_parts
+from pagelens.node_replay import Counts
+from pagelens.place.traffic import sampled_sets, traffic
 
 Floats = NDArray[np.float64]
 
 INTERVALS = 96  # of a run, about; resources overlap within one, and not across
-STRETCHES_OF_INTERVAL = 2  # of an interval that is long enough; there are many intervals
-KERNEL = 0  # the object that pages are cleared for where nothing else is known
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,9 @@ def profile(
     cancel: _core.CancelFlag | None = None,
 ) -> Profile:
     """Of `ranks` copies of the workload; its `course` is made unless given. Raises _core.Cancelled."""
-    course = course or workload.timeline(machine, INTERVALS)
-    program = course.program
-    simulated_ranks = _ranks_of_a_group(machine, ranks, workload.threads)
-    parts = simulated_parts(program, machine, simulated_ranks, STRETCHES_OF_INTERVAL)
-    found = replay_node(
-        parts,
-        policies["contiguous"].place(machine, Node(machine, 0, 0)),
-        node_model(machine, rows=(), in_stretches=parts.in_stretches),
-        ranks=simulated_ranks,
-        cancel=cancel,
-    )
-    scale = ranks / simulated_ranks
-    of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
-    cleared, used, in_sequence, threads = _core.lines_by_object(program)
-    writes = scale * found.object_writes
-    writes[:, KERNEL] = 0  # they are the cleared lines, of whichever object the page is
-    counts = {name: scale * values for name, values in found.counts.items()}
+    course = course or timeline(workload, machine, ranks)
+    found = traffic(course, machine, ranks, workload.threads, cancel)
+    of_threads = np.asarray(course.program.instructions, dtype=np.float64)
     return Profile(
         name=workload.name,
         machine=machine,
@@ -105,25 +89,30 @@ def profile(
         objects=workload.objects,
         can_be_placed=np.array([known.placeable for known in workload.objects]),
         phases=course.interval_phases,
-        counts=counts | {"instructions": ranks * of_threads.sum(axis=1)},
-        reads=scale * found.object_reads,
-        writes=writes + ranks * cleared.reshape(writes.shape).astype(np.float64),
-        accesses=used.astype(np.float64),
-        in_sequence=in_sequence / np.maximum(used, 1),
-        threads=threads,
+        counts={
+            **found.counts,
+            "instructions": ranks * of_threads.reshape(course.program.phases, -1).sum(axis=1),
+        },
+        reads=found.reads,
+        writes=found.writes,
+        accesses=found.accesses,
+        in_sequence=found.in_sequence,
+        threads=found.threads,
         course=course.live_bytes,
         live_bytes=without_dominated(course.live_bytes),
         simulated=found.simulated,
     )
 
 
-def _ranks_of_a_group(machine: Machine, ranks: int, threads: int) -> int:
-    """That fill the cores of one L3, without one of one L2: all others have caches and lines like theirs."""
-    group = machine.l2.shared_by.value
-    if machine.l3 is not None:
-        shared_by = machine.l3.shared_by
-        group = shared_by.value if shared_by is not None else machine.cores.count.value
-    return max(1, min(ranks, math.ceil(group / threads)))
+def timeline(workload: Workload, machine: Machine, ranks: int) -> Timeline:
+    """The workload's course as `profile` takes it: of a long trace with a sample of its lines."""
+    return workload.timeline(machine, INTERVALS, sampled_sets(workload, machine, ranks))
+
+
+def begin_timeline(workload: TraceWorkload, machine: Machine, ranks: int | None) -> None:
+    """Makes what takes long of `timeline`, while the trace is surveyed (`open_trace`)."""
+    ranks = ranks or max(1, machine.cores.count.value // workload.threads)
+    workload.cut(machine, INTERVALS, sampled_sets(workload, machine, ranks))
 
 
 def without_dominated(live_bytes: Floats) -> Floats:

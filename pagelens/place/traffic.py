@@ -1,0 +1,201 @@
+"""The lines that a program's objects move below the caches, interval by interval.
+
+Of everything; or, of a long trace, scaled up from a sample (docs/decisions/place-sampling.md): some sets of
+the caches, and of an L3's cores as few as have all the same a part of it.
+"""
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.workload import ALL_SETS, SampledLines, Timeline, Workload
+from pagelens.machine import Machine
+from pagelens.machine.quantities import Positive, Sourced
+from pagelens.machine.time import TRANSLATION_COUNTS
+from pagelens.node_replay import Counts, NodeCounts, Parts, node_model, replay_node, simulated_parts
+
+Floats = NDArray[np.float64]
+
+# Of an interval that is long enough, so many stretches are simulated: of all sets, of a sample of them.
+STRETCHES_OF_WHOLE, STRETCHES_OF_SAMPLE = 2, 8
+KERNEL = 0  # the object that pages are cleared for where nothing else is known
+
+# A trace of fewer bytes of events is simulated whole: it takes no second.
+FEWEST_SAMPLED = 4 << 20
+# Of each eight neighbouring lines of a page one is in the sample, another in each eight: steps of up to eight
+# lines meet it as often as any. Of larger jobs every second of these, or every fourth.
+SETS = tuple(8 * eighth + (5 * eighth + 2) % 8 for eighth in range(8))
+FEWEST_SETS = 2
+MOST_COPIES = 16  # of a page's lines that are simulated, times ranks
+FEWEST_RANKS = 2  # that share an L3 in a sample
+FEWEST_L3_SETS = 256  # of a slice
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of all copies of a program, [i] in an interval and [o] of an object."""
+
+    counts: Counts  # [i] by name: all but lines of memory and instructions that `tiered_times` reads
+    reads: Floats  # [i, o] lines that memory reads
+    writes: Floats  # [i, o] and writes; pages that the kernel clears are their objects'
+    accesses: Floats  # [o] lines below L1 of one rank
+    in_sequence: Floats  # [o] share of these near where the thread used the object last: a prefetcher's
+    threads: NDArray[np.uint32]  # [o] of a rank, that use it
+    simulated: float  # share of one rank's lines
+
+
+def sampled_sets(workload: Workload, machine: Machine, ranks: int) -> int:
+    """What of a program's lines to simulate for `ranks` copies of it: `Workload.timeline` takes it."""
+    if not isinstance(workload, TraceWorkload) or workload.trace.event_bytes < FEWEST_SAMPLED:
+        return ALL_SETS
+    group = _ranks_of_a_group(machine, ranks, workload.threads)
+    _, simulated = _part_of_group(machine, group, workload.threads)
+    step = 1
+    while len(SETS) // step * simulated > MOST_COPIES and len(SETS) // step > FEWEST_SETS:
+        step *= 2
+    return sum(1 << place for place in SETS[step // 2 :: step])
+
+
+def traffic(
+    course: Timeline, machine: Machine, ranks: int, threads: int, cancel: _core.CancelFlag | None = None
+) -> Traffic:
+    """Of `ranks` copies of a program of so many threads; raises _core.Cancelled."""
+    group = _ranks_of_a_group(machine, ranks, threads)
+    if course.sample is None:
+        return _whole(course.program, machine, ranks, group, cancel)
+    return _sampled(course.program, course.sample, machine, ranks, group, cancel)
+
+
+def _ranks_of_a_group(machine: Machine, ranks: int, threads: int) -> int:
+    """That fill the cores of one L3, without one of one L2: all others have caches and lines like theirs."""
+    group = machine.l2.shared_by.value
+    if machine.l3 is not None:
+        shared_by = machine.l3.shared_by
+        group = shared_by.value if shared_by is not None else machine.cores.count.value
+    return max(1, min(ranks, math.ceil(group / threads)))
+
+
+def _whole(
+    program: _core.Program, machine: Machine, ranks: int, group: int, cancel: _core.CancelFlag | None
+) -> Traffic:
+    parts = simulated_parts(program, machine, group, STRETCHES_OF_WHOLE)
+    found = _replayed(parts, machine, group, ALL_SETS, cancel)
+    scale = ranks / group
+    cleared, used, in_sequence, threads = _core.lines_by_object(program)
+    writes = scale * found.object_writes
+    writes[:, KERNEL] = 0  # they are the cleared lines, of whichever object the page is
+    return Traffic(
+        counts={name: scale * values for name, values in found.counts.items()},
+        reads=scale * found.object_reads,
+        writes=writes + ranks * cleared.reshape(writes.shape).astype(np.float64),
+        accesses=used.astype(np.float64),
+        in_sequence=in_sequence / np.maximum(used, 1),
+        threads=threads,
+        simulated=found.simulated,
+    )
+
+
+def _sampled(
+    program: _core.Program,
+    sample: SampledLines,
+    machine: Machine,
+    ranks: int,
+    group: int,
+    cancel: _core.CancelFlag | None,
+) -> Traffic:
+    """The sets go through the caches in as many parts as there are processors: they add up."""
+    machine, simulated = _part_of_group(machine, group, program.threads)
+    parts = simulated_parts(program, machine, simulated, STRETCHES_OF_SAMPLE)
+    without_tlb = machine.model_copy(update={"tlb": [], "page_walk": None})
+    divided = _divided(sample.sets, len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(len(divided), thread_name_prefix="pagelens-profile") as pool:
+        running = [
+            pool.submit(_replayed, parts, machine if number == 0 else without_tlb, simulated, sets, cancel)
+            for number, sets in enumerate(divided)
+        ]
+        cleared, used, *_ = _core.lines_by_object(program)
+        _, touched, in_sequence, _ = _core.lines_by_object(program, True)
+        found = [each.result() for each in running]
+    scale = ranks / simulated
+    sums = {name: np.sum([part.counts[name] for part in found], axis=0) for name in found[0].counts}
+    counts = {
+        name: scale
+        * (_of_touched(each, sample) if name in TRANSLATION_COUNTS else sample.of_intervals * each)
+        for name, each in sums.items()
+    }
+    # A line is often written in another interval than it was used in.
+    writes = scale * sample.of_objects * sum(part.object_writes for part in found)
+    writes[:, KERNEL] = 0
+    return Traffic(
+        counts=counts,
+        reads=scale * sample.of_both * sum(part.object_reads for part in found),
+        writes=writes + ranks * cleared.reshape(writes.shape).astype(np.float64),
+        accesses=used * sample.of_objects,
+        in_sequence=in_sequence / np.maximum(touched, 1),
+        threads=sample.threads,
+        simulated=found[0].simulated * float(sample.kept.sum() / max(1.0, sample.seen.sum())),
+    )
+
+
+def _of_touched(counts: Floats, sample: SampledLines) -> Floats:
+    """[i] of all lines, from those that touched; where none did, as often as in the whole run."""
+    seen, touched = sample.seen.sum(axis=1), sample.touched
+    average = counts.sum() / max(1.0, touched.sum())
+    rates = np.divide(counts, touched, out=np.full(counts.shape, average), where=touched > 0)
+    return np.asarray(seen * rates)
+
+
+def _divided(sets: int, parts: int) -> list[int]:
+    """The sets in so many parts, or as many as there are sets."""
+    places = [place for place in range(64) if sets >> place & 1]
+    return [sum(1 << place for place in places[part::parts]) for part in range(min(parts, len(places)))]
+
+
+def _replayed(
+    parts: Parts, machine: Machine, ranks: int, sets: int, cancel: _core.CancelFlag | None
+) -> NodeCounts:
+    """One group's, on frames in a row."""
+    return replay_node(
+        parts,
+        _core.place_contiguously(machine.frames),
+        node_model(machine, rows=(), in_stretches=parts.in_stretches),
+        ranks=ranks,
+        sets=sets,
+        cancel=cancel,
+    )
+
+
+def _part_of_group(machine: Machine, ranks: int, threads: int) -> tuple[Machine, int]:
+    """Half of the ranks with half of the L3 and of the snoop filter's sets, halved as often as they can be.
+
+    Ranks share no lines, and run alike: each has the same part of a cache that they share.
+    """
+    l3, filter_ = machine.l3, machine.snoop_filter
+    if l3 is None:
+        return machine, ranks
+    halvings = 0
+    l2_shared_by = machine.l2.shared_by.value
+    while (
+        ranks % 2 == 0
+        and ranks // 2 >= FEWEST_RANKS
+        and (ranks // 2 * threads) % l2_shared_by == 0
+        and l3.sets >> (halvings + 1) >= FEWEST_L3_SETS
+        and (filter_ is None or filter_.sets.value >> (halvings + 1) >= FEWEST_L3_SETS)
+    ):
+        ranks //= 2
+        halvings += 1
+    if halvings == 0:
+        return machine, ranks
+    size = l3.size.model_copy(update={"value": l3.size.value >> halvings})
+    cores = Sourced[Positive](value=ranks * threads, assumed="a part of the cores, with their part of L3")
+    update: dict[str, object] = {"l3": l3.model_copy(update={"size": size, "shared_by": cores})}
+    if filter_ is not None:
+        sets = filter_.sets.model_copy(update={"value": filter_.sets.value >> halvings})
+        update["snoop_filter"] = filter_.model_copy(update={"sets": sets})
+    return machine.model_copy(update=update), ranks
