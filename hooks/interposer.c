@@ -13,10 +13,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "bootstrap_pool.h"
+#include "mremap_target.h"
 #include "next_functions.h"
 #include "pagelens.h"
 
@@ -165,14 +165,11 @@ EXPORT void* mmap64(void* hint, size_t size, int protection, int flags, int file
 
 EXPORT void* mremap(void* old, size_t old_size, size_t size, int flags, ...) {
     void* address;
-    void* wanted = NULL;
+    va_list given;
     if (!usable()) return MAP_FAILED;
-    if (flags & MREMAP_FIXED) {
-        va_list arguments;
-        va_start(arguments, flags);
-        wanted = va_arg(arguments, void*);
-        va_end(arguments);
-    }
+    va_start(given, flags);
+    void* wanted = mremap_target(flags, given);
+    va_end(given);
     INSIDE(address, real.mremap(old, old_size, size, flags, wanted));
     return mapped(address, size);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "preload/intervals.h"
 #include "preload/system.h"
 
 enum { MOST = 1 << 16 };
@@ -26,15 +27,8 @@ bool notes_near(uintptr_t start, uintptr_t stop) {
 }
 
 size_t notes_behind(uintptr_t address) {
-    size_t low = 0, high = notes_count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (notes[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const size_t upto = intervals_upto(&notes->start, sizeof *notes, notes_count, address);
+    return upto > 0 && notes[upto - 1].end > address ? upto - 1 : upto;
 }
 
 bool notes_insert(const struct mapping* mapping) {

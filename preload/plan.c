@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "hooks/runtime_libraries.h"
+#include "preload/intervals.h"
 #include "preload/plan_map.h"
 
 enum { MOST_LOADED = 512 };
@@ -95,16 +96,10 @@ void plan_open(const char* path) {
 static struct where where_in(const struct plan_module* module, uint64_t address) {
     const struct plan_place* places =
         (const struct plan_place*)part(&header->places) + module->first;
-    uint64_t low = 0, high = module->places;
-    while (low < high) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (places[middle].low <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0 || address >= places[low - 1].high) return (struct where){.whose = WHOSE_PROGRAMS};
-    return (struct where){WHOSE_PROGRAMS, true, (uint32_t)places[low - 1].number};
+    const size_t upto = intervals_upto(&places->low, sizeof *places, module->places, address);
+    if (upto == 0 || address >= places[upto - 1].high)
+        return (struct where){.whose = WHOSE_PROGRAMS};
+    return (struct where){WHOSE_PROGRAMS, true, (uint32_t)places[upto - 1].number};
 }
 
 struct where plan_where(uintptr_t return_address) {

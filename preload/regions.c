@@ -1,7 +1,8 @@
 /*
  * The process is in one region at a time: the innermost one of the thread that opened a region when
  * none was open. What other threads mark until it has closed its last one counts for nothing: they
- * mark the same work, or work of their own that cannot all have the fast memory.
+ * mark the same work, or work of their own that cannot all have the fast memory. A thread that ends
+ * within a region leaves none open.
  *
  * Outside of all regions everything stays as the last one has left it: between the end of one and
  * the beginning of the next there is mostly next to nothing, for which nobody wants to move twice.
@@ -32,9 +33,30 @@ struct region {
 };
 static struct region open_regions[MOST_OPEN];
 static size_t depth;
-static const void* owner; /* the thread, by the address of its `marking` */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool marking __attribute__((tls_model("initial-exec")));
+
+/* Held by the thread whose regions are open. The kernel says of a robust mutex that who held it has
+ * ended; numbers and addresses of threads are given to new ones. */
+static pthread_mutex_t ownership;
+static _Thread_local bool owning __attribute__((tls_model("initial-exec")));
+
+static void make_ownership(void) {
+    pthread_mutexattr_t robust;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&ownership, &robust);
+    pthread_mutexattr_destroy(&robust);
+}
+
+static bool take_ownership(void) {
+    const int why = pthread_mutex_trylock(&ownership);
+    if (why == EOWNERDEAD) {
+        pthread_mutex_consistent(&ownership);
+        depth = 0;
+    }
+    return why == 0 || why == EOWNERDEAD;
+}
 
 /* FNV-1a. */
 static uint64_t hash_of(const char* name, size_t length) {
@@ -51,20 +73,22 @@ static struct region named(const struct pagelens_record* record) {
 }
 
 static void begin(struct region region) {
-    if (depth == 0) owner = &marking;
-    if (owner != &marking) return;
+    owning = owning || take_ownership();
+    if (!owning) return;
     if (depth == MOST_OPEN) memmove(open_regions, open_regions + 1, --depth * sizeof *open_regions);
     open_regions[depth++] = region;
 }
 
 /* With it end those that were begun within it; one that was not begun is passed over. */
 static void end(struct region region) {
-    if (owner != &marking) return;
-    for (size_t i = depth; i-- > 0;)
-        if (open_regions[i].name == region.name) {
-            depth = i;
-            return;
-        }
+    if (!owning) return;
+    size_t at = depth;
+    while (at > 0 && open_regions[at - 1].name != region.name) at--;
+    if (at == 0) return;
+    depth = at - 1;
+    if (depth > 0) return;
+    owning = false;
+    pthread_mutex_unlock(&ownership);
 }
 
 /* What a marker of the program calls. */
@@ -84,6 +108,7 @@ static void marked(const struct pagelens_record* record) {
 
 void regions_begin(void) {
     if (plan_phases() == 0) return;
+    make_ownership();
     pagelens_hook_function* volatile* slot;
     for (size_t i = 0; (slot = plan_hook(i)) != NULL; i++)
         if (*slot == NULL) *slot = marked;
@@ -94,5 +119,9 @@ void regions_begin(void) {
 void regions_forked(void) {
     if (marking) return;
     mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (owner != &marking) depth = 0;
+    make_ownership(); /* it was another thread's, by its number */
+    if (owning)
+        take_ownership();
+    else
+        depth = 0;
 }

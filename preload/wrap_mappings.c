@@ -8,9 +8,9 @@
  */
 #define _GNU_SOURCE
 #define NEXT_FUNCTIONS(DO) DO(mmap) DO(mmap64) DO(munmap) DO(mremap)
-#include <stdarg.h>
 #include <stdint.h>
 
+#include "hooks/mremap_target.h"
 #include "hooks/next_functions.h"
 #include "preload/callers.h"
 #include "preload/counts.h"
@@ -119,14 +119,11 @@ EXPORT int munmap(void* start, size_t bytes) {
 }
 
 EXPORT void* mremap(void* old, size_t old_size, size_t size, int flags, ...) {
-    void* wanted = NULL;
+    va_list given;
     if (!usable()) return MAP_FAILED;
-    if (flags & MREMAP_FIXED) {
-        va_list arguments;
-        va_start(arguments, flags);
-        wanted = va_arg(arguments, void*);
-        va_end(arguments);
-    }
+    va_start(given, flags);
+    void* wanted = mremap_target(flags, given);
+    va_end(given);
     if (!may_hit(old, old_size) && !((flags & MREMAP_FIXED) && may_hit(wanted, size)))
         return real.mremap(old, old_size, size, flags, wanted);
     return mappings_remap(old, old_size, size, flags, wanted, real.mremap);

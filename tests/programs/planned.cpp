@@ -246,6 +246,25 @@ int main(int words, char** word) {
             }
             say(name, take_zeroed(), mesh_bytes);
         }
+        if (name == "ended") {  // threads that end within a region
+            char* zeroed = take_zeroed();
+            for (int i = 0; i < 2; ++i) std::thread([] { pagelens_region_begin("first"); }).join();
+            std::thread([] {
+                pagelens_region_begin("second");
+                pagelens_region_end("second");
+            }).join();
+            say(name, zeroed, mesh_bytes);
+            pagelens_region_begin("first");
+            std::thread([] { pagelens_region_begin("second"); }).join();
+            say("ended-main", zeroed, mesh_bytes);
+            if (fork() == 0) {
+                pagelens_region_end("first");
+                std::thread([] { pagelens_region_begin("second"); }).join();
+                say("ended-child", zeroed, mesh_bytes);
+                _exit(0);
+            }
+            wait(nullptr);
+        }
         if (name == "mark") {
             pagelens_region_begin("first");
             pagelens_region_end("first");

@@ -191,6 +191,16 @@ def test_regions_that_never_end_are_left_as_others_begin(
     assert report["moves"]["changes"] == 200
 
 
+def test_a_thread_that_ends_within_a_region_leaves_it_to_others(
+    run_planned: Callable[..., Any], program: Path
+) -> None:
+    said, report, _ = run_planned(moving_plan(program), program, "ended")
+    assert bound(said["ended"]) == [(MESH, True)]  # by a thread that may have the place of one that ended
+    assert bound(said["ended-main"]) == [(MESH, False)]  # by the one that lives, and by no other
+    assert bound(said["ended-child"]) == [(MESH, True)]
+    assert report["moves"]["changes"] == 3  # of the process itself
+
+
 def test_what_moves_in_finds_the_room_of_what_has_moved_out(
     run_planned: Callable[..., Any], program: Path
 ) -> None:
