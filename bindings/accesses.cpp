@@ -9,11 +9,13 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
 #include "core/accesses/survey.hpp"
 #include "core/accesses/trace_reader.hpp"
+#include "core/replay/replay.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -261,7 +263,8 @@ void register_accesses(nb::module_& m) {
                const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
                    private_caches,
                unsigned bits, bool in_order, const Padding& padding,
-               std::uint64_t interval_instructions, LineSets kept_sets, std::uint32_t touching) {
+               std::uint64_t interval_instructions, LineSets kept_sets, std::uint32_t touching,
+               const CancelFlag* cancel) {
                 CompileOptions options{{},
                                        bits,
                                        in_order ? LineOrder::all : LineOrder::by_set,
@@ -271,15 +274,19 @@ void register_accesses(nb::module_& m) {
                 for (const auto& [sets, ways, threads] : private_caches)
                     options.private_caches.push_back({{sets, ways}, threads});
                 const nb::gil_scoped_release released;
-                return compile(t, options, check_signals);
+                return compile(t, options, [cancel] {
+                    check_signals();
+                    if (cancel != nullptr && cancel->get().load()) throw Cancelled("cancelled");
+                });
             },
             "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a, "interval_instructions"_a,
-            "kept_sets"_a = all_line_sets, "touching"_a = 0,
+            "kept_sets"_a = all_line_sets, "touching"_a = 0, "cancel"_a.none() = nb::none(),
             "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
             "order, not only those of a set; interval_instructions: of all threads, each so many "
             "are a phase (0: the marked ones are); kept_sets, touching: a sample of the lines, of "
             "a "
-            "program in intervals (LineSample). Raises ValueError if a cache does not fit.");
+            "program in intervals (LineSample). Raises ValueError if a cache does not fit, "
+            "Cancelled.");
 }
 
 }  // namespace pagelens

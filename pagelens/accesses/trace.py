@@ -58,6 +58,7 @@ class TraceWorkload(Workload):
         self, path: Path, trace: _core.Trace, beside: Callable[[TraceWorkload], None] | None = None
     ) -> None:
         super().__init__()
+        self._cancel = _core.CancelFlag()  # of what is done beside the survey
         self._cuts: dict[tuple[tuple[PrivateCache, ...], int, int], _core.CompiledTrace] = {}
         self.path = path
         self.trace = trace
@@ -67,7 +68,11 @@ class TraceWorkload(Workload):
         self.threads = max(1, trace.threads)
         with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
             aside = pool.submit(beside, self) if beside is not None and trace.summary is not None else None
-            self.survey = trace.survey(_instructions_of_moment(trace))
+            try:
+                self.survey = trace.survey(_instructions_of_moment(trace))
+            except BaseException:  # Ctrl-C, which other threads do not see
+                self._cancel.set()
+                raise
             if aside is not None:
                 aside.result()
         self.name = PurePosixPath(trace.program).name or path.stem
@@ -136,7 +141,9 @@ class TraceWorkload(Workload):
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
         shares = [_share(cache, self.threads) for cache in caches]
-        return self.trace.compile(shares, page_bits, in_order, padding, interval_instructions, sets, TOUCHING)
+        return self.trace.compile(
+            shares, page_bits, in_order, padding, interval_instructions, sets, TOUCHING, self._cancel
+        )
 
 
 def _sampled_lines(program: _core.CompiledTrace, sets: int) -> SampledLines:
