@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
     pagelens::register_frames(m);
     pagelens::register_dram(m);
     pagelens::register_hierarchy(m);
+    pagelens::register_rows_behind(m);
     pagelens::register_replay(m);
     pagelens::register_host(m);
     pagelens::register_tlb(m);

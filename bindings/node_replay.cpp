@@ -12,6 +12,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/cancel_flag.hpp"
+#include "bindings/dram_sums.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
@@ -24,22 +25,6 @@ namespace pagelens {
 namespace {
 
 using Table = nb::ndarray<nb::numpy, std::uint64_t>;
-
-// What is counted of each DRAM, in order.
-constexpr std::array<std::string_view, 8> dram_sum_names = {
-    "reads",         "writes",    "row_hits", "row_misses",
-    "row_conflicts", "refreshes", "time_ps",  "read_latency_ps"};
-
-std::array<std::uint64_t, dram_sum_names.size()> values_of(const DramSums& sums) {
-    return {sums.reads,
-            sums.writes,
-            sums.row_hits,
-            sums.row_misses,
-            sums.row_conflicts,
-            sums.refreshes,
-            static_cast<std::uint64_t>(sums.time.raw()),
-            static_cast<std::uint64_t>(sums.read_latency.raw())};
-}
 
 // [rows][width] from width values a row.
 template <class Row, class Values>

@@ -14,6 +14,7 @@ void register_dram(nanobind::module_& m);
 void register_hierarchy(nanobind::module_& m);
 void register_replay(nanobind::module_& m);
 void register_node_replay(nanobind::module_& m);
+void register_rows_behind(nanobind::module_& m);
 void register_host(nanobind::module_& m);
 void register_tlb(nanobind::module_& m);
 

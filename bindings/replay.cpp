@@ -7,9 +7,11 @@
 #include <span>
 
 #include "bindings/cancel_flag.hpp"
+#include "bindings/dram_sums.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/physical_lines.hpp"
 #include "core/replay/replay.hpp"
+#include "core/replay/rows_behind.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -88,6 +90,22 @@ void register_replay(nb::module_& m) {
             "uint64[phase, counter]; see cache_counter_names(). Of a hierarchy of caches; or "
             "empty.")
         .def_prop_ro(
+            "drams",
+            [](const Counters& c) {  // a copy, of its own
+                const std::size_t values = dram_sum_names.size();
+                auto data = std::make_unique<std::uint64_t[]>(c.drams.size() * values + 1);
+                std::uint64_t* next = data.get();
+                for (const DramSums& sums : c.drams)
+                    next = std::ranges::copy(values_of(sums), next).out;
+                std::uint64_t* const raw = data.release();
+                nb::capsule owner(
+                    raw, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
+                return nb::cast(Array<std::uint64_t>(
+                    raw, {c.phases, c.drams.size() / c.phases, values}, owner));
+            },
+            "uint64[phase, dram, counter]; see dram_sum_names(). Of the stretches of RowModel "
+            "alone.")
+        .def_prop_ro(
             "residency", [](Counters& c) { return &c.residency; },
             nb::rv_policy::reference_internal)
         .def_ro("huge_pages", &Counters::huge_pages)
@@ -127,15 +145,16 @@ void register_replay(nb::module_& m) {
         "replay",
         [](const Program& program, const Placement& placement, const Hierarchy& hierarchy,
            std::uint32_t ranks, const Sampling& sampling, bool scaled, bool two_way, bool ideal,
-           std::uint32_t map_bins, std::uint64_t seed, std::uint32_t node,
+           std::uint32_t map_bins, std::uint64_t seed, std::uint32_t node, const RowModel* rows,
            const CancelFlag& cancel) {
-            const ReplayOptions options{ranks, sampling, scaled, two_way,
-                                        ideal, map_bins, seed,   node};
+            const ReplayOptions options{ranks,    sampling, scaled, two_way, ideal,
+                                        map_bins, seed,     node,   rows};
             nb::gil_scoped_release release;
             return replay(program, placement, hierarchy, options, cancel.get());
         },
         "program"_a, "placement"_a, "hierarchy"_a, nb::kw_only(), "ranks"_a, "sampling"_a,
-        "scaled"_a, "two_way"_a, "ideal"_a, "map_bins"_a, "seed"_a, "node"_a, "cancel"_a);
+        "scaled"_a, "two_way"_a, "ideal"_a, "map_bins"_a, "seed"_a, "node"_a,
+        "rows"_a.none() = nb::none(), "cancel"_a);
 }
 
 }  // namespace pagelens

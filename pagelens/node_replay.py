@@ -148,11 +148,17 @@ class Parts:
 
 
 def simulated_parts(
-    whole: _core.Program, machine: Machine, ranks: int, stretches_of_small: int = STRETCHES_OF_SMALL
+    whole: _core.Program,
+    machine: Machine,
+    ranks: int,
+    stretches_of_small: int = STRETCHES_OF_SMALL,
+    lines: Sequence[int] | None = None,
 ) -> Parts:
-    """The parts of `ranks` copies of a program, given with all its lines in order."""
-    lines = [ranks * of_phase for of_phase in _core.lines_by_phase(whole)]
-    chosen = excerpts(machine, lines, stretches_of_small)
+    """The parts of `ranks` copies of a program, given with all its lines in order; `lines`: how many of one
+    copy, by phase, if that is known.
+    """
+    moved = [ranks * of_phase for of_phase in lines or _core.lines_by_phase(whole)]
+    chosen = excerpts(machine, moved, stretches_of_small)
     if not any(period for period, *_ in chosen):
         return Parts(whole, chosen)
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)

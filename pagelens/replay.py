@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS
 from pagelens.errors import UsageError
+from pagelens.in_order import rows_are_timed
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.mechanisms import PAGE_WALKS
@@ -54,7 +55,9 @@ def left_out(machine: Machine) -> list[str]:
     """The sections that the machine states and a replay of its program leaves out."""
     if machine.memory_side_cache is None:
         return []
-    known = (*_IN_CACHE_MODE, *(("l3", "snoop_filter") if machine.l3 is not None else ()))
+    known = [*_IN_CACHE_MODE, *(("l3", "snoop_filter") if machine.l3 is not None else ())]
+    if rows_are_timed(machine):
+        known.append("dram")
     return [name for name in machine.sections if name not in known]
 
 
@@ -135,6 +138,7 @@ def replay(
     without: Collection[str] = (),
     past_caches: bool = False,
     among: int = ALL_SETS,
+    rows: _core.RowModel | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
@@ -143,7 +147,8 @@ def replay(
     also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
     One slot in `sampled` is simulated; without it, as for a job that fills the machine. `without` some of
     `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory. `among`: the
-    sets whose lines the program has (`Workload.timeline`).
+    sets whose lines the program has (`Workload.timeline`). `rows`: DRAM is timed, too
+    (pagelens/rows_behind.py).
     """
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
@@ -168,6 +173,7 @@ def replay(
             map_bins=min(MAP_BINS, machine.slots),
             seed=seed,
             node=node,
+            rows=rows,
             cancel=cancel if cancel is not None else _core.CancelFlag(),
         )
     except _core.OutOfMemory as error:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Node, Policy, parse_history, policies
+from pagelens.in_order import InOrder
 from pagelens.machine import TRANSLATION_COUNTS, Machine
-from pagelens.node_replay import Parts, node_model, replay_node, simulated_parts
+from pagelens.node_replay import node_model, replay_node
 
 Counts = Mapping[str, NDArray[np.float64]]
 
@@ -24,10 +25,12 @@ Counts = Mapping[str, NDArray[np.float64]]
 class Translations:
     """The counts of `ranks` copies of a workload on a machine; made when they are first asked for."""
 
-    def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
+    def __init__(
+        self, workload: Workload, machine: Machine, ranks: int, in_order: InOrder | None = None
+    ) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
+        self._in_order = in_order or InOrder(workload, machine, ranks)
         self._lock = threading.Lock()
-        self._parts: dict[int, Parts] = {}  # by offset
         self._made: dict[tuple[int, int], Counts] = {}  # by log2 of the page size, and offset
 
     def counts(
@@ -51,19 +54,12 @@ class Translations:
             self._made[key] = self._replayed(policy, cancel)
         return self._made[key]
 
-    def _parts_at(self, offset_bytes: int) -> Parts:
-        """Of one copy; compiling them takes longer than replaying them."""
-        if offset_bytes not in self._parts:
-            whole = self._workload.lines_in_order(self._machine, offset_bytes)
-            self._parts[offset_bytes] = simulated_parts(whole, self._machine, 1)
-        return self._parts[offset_bytes]
-
     def _replayed(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
         if self._machine.page_walk is None:
             return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
         fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
         found = replay_node(
-            self._parts_at(policy.offset_bytes),
+            self._in_order.at(policy.offset_bytes).translation,
             policy.place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,

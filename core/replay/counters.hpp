@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/machine/cache_model.hpp"
+#include "core/replay/dram_sums.hpp"
 
 namespace pagelens {
 
@@ -58,6 +59,9 @@ struct Counters {
         collisions;  // [object][victim]: lines of victim pushed out by object
     // [phase][CacheCounter], where a hierarchy of caches was run: l2_* above are then not counted.
     std::vector<std::uint64_t> caches;
+    // [phase][dram] of the stretches that were timed behind the memory-side cache
+    // (rows_behind.hpp): not of the whole phase.
+    std::vector<DramSums> drams;
     Residency residency;
     std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
     std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none

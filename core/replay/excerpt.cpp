@@ -120,26 +120,8 @@ std::vector<std::uint64_t> lines_by_phase(const Program& program) {
     std::vector<std::uint64_t> lines(program.phases());
     unsigned phase = 0;
     for_each_op(program, [&](const Op& op) {
-        switch (op.kind()) {
-            case OpKind::fetch:
-            case OpKind::write_back:
-            case OpKind::stream_store:
-                lines[phase] += static_cast<unsigned>(std::popcount(op.lines));
-                break;
-            case OpKind::map_write:
-                lines[phase] += lines_per_page;
-                break;
-            case OpKind::phase:
-                phase = op.page;
-                break;
-            case OpKind::skip:
-                lines[phase] += op.lines;
-                break;
-            case OpKind::touch:
-            case OpKind::map_read:
-            case OpKind::unmap:
-                break;
-        }
+        if (op.kind() == OpKind::phase) phase = op.page;
+        lines[phase] += most_lines(op);
     });
     return lines;
 }

@@ -6,11 +6,13 @@
 // a phase first fills the caches with its own.)
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "core/accesses/program.hpp"
+#include "core/address/units.hpp"
 
 namespace pagelens {
 
@@ -38,6 +40,26 @@ struct Excerpt {
 std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
                                    const std::vector<Excerpt>& excerpts);
 void check(const Program& program, const std::vector<Excerpt>& excerpts);
+
+// Lines that an op of one copy moves at most: page clearing and pages that are only read included.
+inline std::uint64_t most_lines(const Op& op) {
+    switch (op.kind()) {
+        case OpKind::fetch:
+        case OpKind::write_back:
+        case OpKind::stream_store:
+            return static_cast<unsigned>(std::popcount(op.lines));
+        case OpKind::map_write:
+            return lines_per_page;
+        case OpKind::skip:
+            return op.lines;
+        case OpKind::phase:
+        case OpKind::touch:
+        case OpKind::map_read:
+        case OpKind::unmap:
+            return 0;
+    }
+    return 0;
+}
 
 // [phase] the lines that one copy of a program moves, page clearing and pages that are only read
 // included: a bound, not a count.

@@ -235,19 +235,7 @@ class NodeReplay {
     [[nodiscard]] Stock stock() const {
         Stock now;
         now.caches = caches_.totals();
-        for (const Dram& dram : drams_) {
-            DramSums& sums = now.drams.emplace_back();
-            for (const DramBankCounts& bank : dram.counts()) {
-                sums.reads += bank.reads;
-                sums.writes += bank.writes;
-                sums.row_hits += bank.hits;
-                sums.row_misses += bank.misses;
-                sums.row_conflicts += bank.conflicts;
-                sums.refreshes += bank.refreshes;
-            }
-            sums.time = dram.totals().time;
-            sums.read_latency = dram.totals().read_latency;
-        }
+        for (const Dram& dram : drams_) now.drams.push_back(DramSums::of(dram));
         return now;
     }
 
@@ -257,18 +245,8 @@ class NodeReplay {
         for (std::size_t i = 0; i < cache_counters; ++i)
             sums.caches[i] += now.caches[i] - before_.caches[i];
         sums.tlb += tlb_counters_;
-        for (std::size_t i = 0; i < drams_.size(); ++i) {
-            const DramSums &to = now.drams[i], &from = before_.drams[i];
-            DramSums& sum = sums.drams[i];
-            sum.reads += to.reads - from.reads;
-            sum.writes += to.writes - from.writes;
-            sum.row_hits += to.row_hits - from.row_hits;
-            sum.row_misses += to.row_misses - from.row_misses;
-            sum.row_conflicts += to.row_conflicts - from.row_conflicts;
-            sum.refreshes += to.refreshes - from.refreshes;
-            sum.time += to.time - from.time;
-            sum.read_latency += to.read_latency - from.read_latency;
-        }
+        for (std::size_t i = 0; i < drams_.size(); ++i)
+            sums.drams[i].add(before_.drams[i], now.drams[i]);
         for (const MemoryAccess& access : traffic_) {
             const std::uint16_t object = owners_[access.line() / lines_per_page];
             ++(access.write() ? sums.object_writes : sums.object_reads)[object];

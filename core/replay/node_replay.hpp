@@ -18,6 +18,7 @@
 #include "core/machine/cache_hierarchy.hpp"
 #include "core/machine/dram.hpp"
 #include "core/machine/tlb.hpp"
+#include "core/replay/dram_sums.hpp"
 #include "core/replay/excerpt.hpp"
 
 namespace pagelens {
@@ -40,16 +41,6 @@ struct NodeReplayOptions {
     // 6 to 11 do the same to the lines of a set, whatever sets are with it: parts of all sets add
     // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
     LineSets sets = all_line_sets;
-};
-
-// Of all banks.
-struct DramSums {
-    std::uint64_t reads = 0, writes = 0;
-    std::uint64_t row_hits = 0, row_misses = 0, row_conflicts = 0;
-    std::uint64_t refreshes = 0;
-    Picoseconds time;          // until the last line is there, with as many under way as cores keep
-    Picoseconds read_latency;  // summed over reads
-    friend bool operator==(const DramSums&, const DramSums&) = default;
 };
 
 // What a phase did in the parts that were counted.

@@ -46,6 +46,10 @@ class RankPages {
     void shuffle(Moved&& moved);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
+    // Precondition: it is mapped.
+    [[nodiscard]] std::uint32_t frame(std::uint32_t page, std::uint32_t rank) const {
+        return frames_[std::size_t{page} * ranks_ + rank];
+    }
     // log2 of the frames of the page that a rank's `page` lies in. Precondition: it is mapped.
     [[nodiscard]] unsigned order_of(std::uint32_t page, std::uint32_t rank) const {
         const std::uint32_t block = block_of_.empty() ? none : block_of_[page];

@@ -7,6 +7,7 @@
 
 #include "core/replay/conflict_watch.hpp"
 #include "core/replay/memory_side.hpp"
+#include "core/replay/rows_behind.hpp"
 #include "core/replay/sample_scale.hpp"
 #include "core/replay/shared_caches.hpp"
 
@@ -46,6 +47,11 @@ void check(const Program& program, const Placement& placement, const Hierarchy& 
     require((placement.frames() - 1) / fewest_sets < MemorySideCache::most_tags,
             "memory-side cache: more than 126 frames would share a slot");
     require(std::has_single_bit(o.map_bins), "map_bins: must be a power of two");
+    if (o.rows == nullptr) return;
+    require(o.rows->stretches != nullptr && o.rows->stretches->of_same_pages(program) &&
+                o.rows->lines.size() == program.phases(),
+            "rows: the stretches must be of the same program");
+    require(!o.rows->drams.empty(), "rows: at least one DRAM");
 }
 
 class Replay {
@@ -67,6 +73,9 @@ class Replay {
             watch_.emplace(placement.shuffle_above(), sampling_.lines_in(h.slots));
         }
         const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
+        if (o.rows != nullptr && h.slots != 0)
+            rows_.emplace(*o.rows, pages_, static_cast<std::uint32_t>(program.pages().size()),
+                          o.ranks, threads, h.slots / h.ways, h.ways, counters_);
         if (h.caches != nullptr)
             caches_.emplace(*h.caches, cores, sampling_, owners_, memory_, counters_);
         if (h.l2_sets == 0) return;
@@ -91,6 +100,7 @@ class Replay {
             if (watch_ && watch_->look(counters_)) shuffle();
         }
         if (caches_) caches_->leave(phase_);
+        if (rows_) rows_->finish();
         if (options_.scaled) scale_.scale(counters_, sampling_.factor());
         counters_.residency = pages_.peak();
         counters_.huge_pages = pages_.huge_pages();
@@ -102,7 +112,9 @@ class Replay {
     static constexpr std::size_t far = 16, near = 8;  // ops between a prefetch and its use
 
     void prefetch(const Op& op, void (RankPages::*what)(std::uint32_t) const) {
-        if (op.kind() != OpKind::phase) (pages_.*what)(op.page);
+        if (op.kind() == OpKind::phase) return;
+        (pages_.*what)(op.page);
+        if (rows_) rows_->prefetch(op.page);
     }
 
     void step(const Op& op) {
@@ -110,14 +122,20 @@ class Replay {
             case OpKind::fetch:
             case OpKind::write_back:
             case OpKind::stream_store:
-                return move_lines(op);
+                move_lines(op);
+                if (rows_) rows_->done(op);
+                return;
             case OpKind::map_write:
-                return map(op);
+                map(op);
+                if (rows_) rows_->done(op);
+                return;
             case OpKind::unmap:
+                if (rows_) rows_->unmapping(op.page, op.lines);
                 return pages_.unmap(op.page, op.lines);
             case OpKind::phase:
                 if (caches_) caches_->leave(phase_);
                 phase_ = op.page;
+                if (rows_) rows_->enter(phase_);
                 return;
             case OpKind::touch:     // no data moves
             case OpKind::skip:      // not in whole programs
@@ -244,6 +262,7 @@ class Replay {
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
             clear(frame, rank * program_.threads() + op.thread);
         });
+        if (rows_) rows_->mapped(op.page);
         if (caches_) caches_->flush(phase_);
     }
 
@@ -265,6 +284,7 @@ class Replay {
     // evicted.)
     void shuffle() {
         if (caches_) caches_->flush(phase_);
+        if (rows_) rows_->gone();
         pages_.shuffle([this](std::uint32_t from, std::uint32_t to) {
             for (const std::uint32_t frame : {from, to}) {
                 scale_.past_caches(phase_, page_clearing, lines_per_page);
@@ -274,6 +294,7 @@ class Replay {
                 memory_.access(phase_, page_clearing, frame, sampling_.lines(frame), frame == to);
             }
         });
+        if (rows_) rows_->back();
     }
 
     void count(std::uint16_t object, Component component, std::uint64_t lines) {
@@ -293,6 +314,7 @@ class Replay {
     std::optional<SharedCaches> caches_;
     unsigned phase_ = 0;
     std::optional<ConflictWatch> watch_;
+    std::optional<RowsBehind> rows_;
     SampleScale scale_;
 };
 

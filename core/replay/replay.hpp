@@ -20,6 +20,8 @@
 
 namespace pagelens {
 
+struct RowModel;  // rows_behind.hpp
+
 // The levels below what the program was compiled for.
 struct Hierarchy {
     std::uint32_t l2_sets = 0;       // a power of two, at least 64; 0: already applied, or below
@@ -41,6 +43,8 @@ struct ReplayOptions {
     std::uint32_t map_bins = 8192;  // of Residency::map, a power of two
     std::uint64_t seed = 0;         // of the twin's random replacement
     std::uint32_t node = 0;
+    // DRAM behind the memory-side cache; null: not timed. It outlives the replay.
+    const RowModel* rows = nullptr;
 };
 
 class Cancelled : public std::runtime_error {

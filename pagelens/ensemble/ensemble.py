@@ -15,10 +15,12 @@ from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.ensemble.simulate import simulate
 from pagelens.errors import UsageError
 from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
+from pagelens.in_order import COUNTED, STRETCHES, STRETCHES_OF_SMALL, WARM_UP, InOrder
 from pagelens.machine import Machine
 from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.node_replay import NodePrograms
 from pagelens.replay import halvings_of_colours, sampled_lines, sampled_slots
+from pagelens.rows_behind import FEWEST_LINES, RowsBehind
 from pagelens.translation import Translations
 from pagelens.units import format_binary_size, format_size
 
@@ -56,6 +58,7 @@ def run_ensemble(
         else min(machine.cores.count.value, ranks * workload.threads)
     )
     sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
+    in_order = InOrder(workload, machine, ranks)
     setup = Setup(
         workload,
         machine,
@@ -67,7 +70,8 @@ def run_ensemble(
         cores_used,
         sampled,
         NodePrograms(workload, machine, ranks),
-        Translations(workload, machine, ranks),
+        Translations(workload, machine, ranks, in_order),
+        RowsBehind(in_order, machine),
         attributed,
     )
     key = key_of(
@@ -83,6 +87,7 @@ def run_ensemble(
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
             "sampling": [sampled, sampled_lines(machine), halvings_of_colours(machine), attributed],
+            "rows": [STRETCHES, STRETCHES_OF_SMALL, WARM_UP, COUNTED, FEWEST_LINES],
         }
     )
     tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)

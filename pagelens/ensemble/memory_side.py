@@ -9,7 +9,8 @@ dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. 
 1612-1630). A third mechanism is that dirty victims cost at all. Page walks, and a core frequency other than
 the median node's, are mechanisms where the machine file states them. Where cores share an L3, conflicts
 in it and in L2 and evictions by its snoop filter are taken away by replays of machines that are ideal there,
-on a few nodes.
+on a few nodes. Where the machine file describes DRAM's banks, rows are a mechanism, too: what they cost a
+line is found once, on the machine as it is, and held for the lines that are left without the others.
 """
 
 from collections.abc import Mapping
@@ -34,8 +35,18 @@ from pagelens.ensemble.result import (
 )
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
+from pagelens.in_order import rows_are_timed
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
-from pagelens.mechanisms import CAPACITY, CONFLICTS, FREQUENCY, PAGE_WALKS, TWO_WAY, WRITE_BACKS, subsets
+from pagelens.mechanisms import (
+    CAPACITY,
+    CONFLICTS,
+    FREQUENCY,
+    PAGE_WALKS,
+    ROW_CONFLICTS,
+    TWO_WAY,
+    WRITE_BACKS,
+    subsets,
+)
 from pagelens.replay import COUNTERS, by_phase, replay
 from pagelens.replay import mechanisms as before_memory_side
 
@@ -55,8 +66,9 @@ TWIN_COLUMNS = {
 def rows(setup: Setup, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
     """Rows of one policy on one node."""
     run = _Run(setup, policy, state, cancel)
-    counters = run.replay(())
+    counters = run.replay((), rows=True)
     counts = run.counts(counters)
+    counts |= setup.rows_behind.counts(counters, counts["ddr_reads"] + counts["ddr_writes"])
     key = {"node": state.node, "policy": policy.name}
     of_phase = key | {"phase": list(setup.workload.phases)}
     return Tables(
@@ -77,8 +89,8 @@ class _Run:
         self.program = setup.workload.compile(self.machine, policy.page_bits, policy.offset_bytes)
         self.factor = self.machine.cores.frequency_factor(setup.seed, state.node)
 
-    def replay(self, without: tuple[str, ...]) -> _core.Counters:
-        """Without some mechanisms of the caches before the memory-side one."""
+    def replay(self, without: tuple[str, ...], rows: bool = False) -> _core.Counters:
+        """Without some mechanisms of the caches before the memory-side one; with `rows` DRAM is timed."""
         return replay(
             self.program,
             self.machine,
@@ -90,10 +102,11 @@ class _Run:
             ideal=True,
             sampled=self.setup.sampled,
             without=without,
+            rows=self.setup.rows_behind.model(self.policy, self.program) if rows else None,
             cancel=self.cancel,
         )
 
-    def counts(self, counters: _core.Counters) -> Counts:
+    def counts(self, counters: _core.Counters) -> dict[str, NDArray[np.float64]]:
         """The time model's columns, and all others of a placement."""
         counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
         counts["instructions"] = self.setup.instructions(self.program)
@@ -109,7 +122,9 @@ class _Run:
             return {}
         found = {}
         for removed in subsets(players):
-            of_caches = counts if not removed else self.counts(self.replay(removed))
+            of_caches = counts
+            if removed:
+                of_caches = self.counts(self.replay(removed)) | {"row_s": counts["row_s"]}
             for name, seconds in counterfactuals(
                 self.machine, of_caches, self.setup.cores_used, self.factor
             ).items():
@@ -153,9 +168,12 @@ def counterfactuals(
 
 def mechanisms(machine: Machine) -> tuple[str, ...]:
     """Those that the machine file lets be in play."""
-    stated = {PAGE_WALKS: machine.page_walk, FREQUENCY: machine.cores.frequency_spread}
-    others = (name for name, section in stated.items() if section is not None)
-    return (CAPACITY, CONFLICTS, WRITE_BACKS, *others)
+    stated = {
+        PAGE_WALKS: machine.page_walk is not None,
+        ROW_CONFLICTS: rows_are_timed(machine),
+        FREQUENCY: machine.cores.frequency_spread is not None,
+    }
+    return (CAPACITY, CONFLICTS, WRITE_BACKS, *(name for name, is_in_play in stated.items() if is_in_play))
 
 
 def remaining(present: frozenset[str], machine: Counts, ideal: Counts, infinite: Counts) -> Counts:
@@ -176,6 +194,8 @@ def remaining(present: frozenset[str], machine: Counts, ideal: Counts, infinite:
         counts["ddr_writes"] = np.zeros_like(counts["ddr_writes"])
     if PAGE_WALKS not in present:
         counts |= dict.fromkeys(TRANSLATION_COUNTS, np.zeros_like(counts["ddr_writes"]))
+    if ROW_CONFLICTS not in present:
+        counts["row_s"] = np.zeros_like(counts["ddr_writes"])
     return counts
 
 

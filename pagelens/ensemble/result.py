@@ -37,7 +37,7 @@ RESOURCES = {
 # One row a node, policy and phase. Counters are lines of the whole node (scaled up from what is simulated),
 # times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
 # names from here. The columns from msc_hits to the twins' are of a memory-side cache, those of NODE_COUNTS of
-# a node without one, except for what translating costs; the others' rows have zeros there.
+# a node without one, except for what translating costs and for rows; the others' rows have zeros there.
 PLACEMENTS = pl.Schema(
     {
         "node": pl.UInt32,

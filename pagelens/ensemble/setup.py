@@ -11,6 +11,7 @@ from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy, Step
 from pagelens.machine import Machine
 from pagelens.node_replay import NodePrograms
+from pagelens.rows_behind import RowsBehind
 from pagelens.translation import Translations
 
 
@@ -29,6 +30,7 @@ class Setup:
     sampled: int  # one slot of the memory-side cache in so many is simulated
     node_programs: NodePrograms  # of a machine without such a cache
     translations: Translations  # of a machine with one
+    rows_behind: RowsBehind  # likewise
     attributed: int  # nodes 0 .. attributed - 1 are replayed without their mechanisms, too
 
     @property

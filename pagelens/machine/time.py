@@ -48,7 +48,8 @@ def cache_mode_times(
     stlb_hits, walks, walker_loads; l3_hits and core_forwards where the caches were run with their L3.
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
     translations; their frequency is the machine's times `frequency_factor`, one of all rows or one a row
-    (`Cores.frequency_factor`).
+    (`Cores.frequency_factor`). With row_s, each line of DDR takes so many seconds more than its bandwidth
+    says (pagelens/rows_behind.py).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -63,18 +64,20 @@ def cache_mode_times(
     if "l3_hits" in counts:
         waiting = waiting + _l3_time(machine, counts)
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
-    ddr_bytes = LINE_BYTES * (ddr_reads + ddr_writes)
     hits = accesses - fills
-    fast, ddr = machine.fast_memory.bandwidth.value, machine.ddr.bandwidth.value
+    fast = machine.fast_memory.bandwidth.value
+    ddr_s = LINE_BYTES * (ddr_reads + ddr_writes) / machine.ddr.bandwidth.value
+    if "row_s" in counts:
+        ddr_s = ddr_s + (ddr_reads + ddr_writes) * _column(counts, "row_s")
     issue = _issue_time(machine, counts, cores_used) / frequency_factor
     resources = {
         "issue": issue,
         "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
         "fast memory": fast_bytes / fast,
-        "DDR": ddr_bytes / ddr,
+        "DDR": ddr_s,
         **_walkers(machine, walking, cores_used),
     }
-    return _times(resources, issue + LINE_BYTES * hits / fast + ddr_bytes / ddr)
+    return _times(resources, issue + LINE_BYTES * hits / fast + ddr_s)
 
 
 def node_times(

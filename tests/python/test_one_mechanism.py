@@ -14,7 +14,8 @@ from pagelens.ensemble.scale import shrink
 from pagelens.explain.analysis import explain
 from pagelens.explain.model import AttributionRecord
 from pagelens.frames import policies
-from pagelens.machine import load_machine
+from pagelens.machine import Machine, load_machine
+from pagelens.machine.dram_files import load_dram
 
 HEADER = Path(__file__).parents[2] / "hooks" / "pagelens.h"
 PROGRAM = """
@@ -53,7 +54,21 @@ class Case:
 
 SMALL = "small"  # a memory-side cache of 64 MiB
 SIXTEENTH = "sixteenth"  # KNL's 68 cores with a sixteenth of its memories: they are what all wait for
-MADE = {SMALL: small, SIXTEENTH: lambda: shrink(load_machine("cori-knl-cache"), 1 / 16)}
+ROWS = "rows"  # the same with a DRAM of one channel and open pages, whose map is plain
+NARROW_ROWS = "narrow rows"  # and with a quarter of the cache
+
+
+def in_one_channel(machine: Machine) -> Machine:
+    """A page's lines in one row, all pages' in the same banks."""
+    return machine.model_copy(update={"dram": load_dram("ddr4-2400").dram})
+
+
+MADE: dict[str, Callable[[], Machine]] = {
+    SMALL: small,
+    SIXTEENTH: lambda: shrink(load_machine("cori-knl-cache"), 1 / 16),
+    ROWS: lambda: in_one_channel(MADE[SIXTEENTH]()),
+    NARROW_ROWS: lambda: in_one_channel(shrink(load_machine("cori-knl-cache"), 1 / 64)),
+}
 
 CASES = (
     # 32 lines 64 KiB apart lie in one set of 16 ways; L3's hash spreads them.
@@ -90,6 +105,10 @@ CASES = (
     Case("row conflicts", "red-storm-xt4", "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
          "for (long at = 0; at < 16 * MIB; at += 64) { a[at]; b[at]; }"),
+    # Behind a memory-side cache: pages that are touched for the first time, those of each copy in rows of the
+    # same banks. (Only what is used for the first time misses without any other mechanism.)
+    Case("row conflicts", ROWS, "contiguous", "",
+         "volatile char* a = reserve(4 * MIB); touch(a, 4 * MIB);", ranks=68),
     # A sweep over twice what L2 and L3 hold.
     Case("cache capacity", "westmere-ep", "contiguous",
          "volatile char* a = reserve(26 * MIB); touch(a, 26 * MIB);",
@@ -135,6 +154,22 @@ def test_a_slow_node_is_named_where_a_program_computes(
     found = attributed(case, compile_c(PROGRAM % (HEADER, case.before, case.kernel)), tmp_path, seed)
     assert found.time_s * cores.frequency_factor(seed, 0) == pytest.approx(found.unburdened_s)
     assert found.part("core frequency").seconds == pytest.approx(found.time_s - found.unburdened_s)
+
+
+def test_rows_of_lines_that_the_capacity_brings_are_half_its(
+    compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Either alone would save them: without rows the same lines come, without their misses no rows."""
+    case = Case(
+        "row conflicts", NARROW_ROWS, "contiguous", "volatile char* a = reserve(8 * MIB); touch(a, 8 * MIB);",
+        "for (int i = 0; i < 3; ++i) for (long at = 0; at < 8 * MIB; at += 64) a[at];", ranks=68,
+    )  # fmt: skip
+    found = attributed(case, compile_c(PROGRAM % (HEADER, case.before, case.kernel)), tmp_path)
+    loss, rows = found.time_s - found.unburdened_s, found.part(case.mechanism)
+    assert found.time_s - rows.without_s > 0.8 * loss
+    assert 0.4 * loss < rows.seconds < 0.55 * loss
+    assert found.part("capacity").seconds > 0.4 * loss
+    assert sum(part.seconds for part in found.parts) == pytest.approx(loss)
 
 
 def test_write_backs_are_of_those_who_write(compile_c: Callable[[str], Path], tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+// Which pages of which ranks share each set of a memory-side cache, whole pages at a time, and
+// which of them it holds: so that a line's fate is known at any moment of a run without simulating
+// the cache until then. Ranks run in lockstep, so when a page was used last is the program's,
+// whatever the placement; only who shares a set with whom is the placement's.
+//
+// Exact for programs whose ops move the same lines of a page each time. Elsewhere a line counts as
+// used when any line of its page that is ever used is. What a page that went has left is forgotten.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/machine/huge_array.hpp"
+#include "core/machine/row_kernels.hpp"
+#include "core/replay/rank_pages.hpp"
+
+namespace pagelens {
+
+class SlotTenants {
+  public:
+    SlotTenants(std::uint32_t pages, std::uint32_t ranks, std::uint32_t sets, std::uint32_t ways)
+        : ranks_(ranks),
+          ways_(ways),
+          set_mask_(sets - 1),
+          uses_(pages),
+          first_(sets),
+          next_(std::size_t{pages} * ranks) {}
+
+    // The page has its frames, or is about to lose them.
+    void come(const RankPages& pages, std::uint32_t page) {
+        join(pages, page);
+        uses_[page] = {};
+    }
+    void go(const RankPages& pages, std::uint32_t page) {
+        leave(pages, page);
+        uses_[page] = {};
+    }
+    // For a move to other frames.
+    void join(const RankPages& pages, std::uint32_t page);
+    void leave(const RankPages& pages, std::uint32_t page);
+
+    // Every rank wrote all of a page that has just come.
+    void cleared(std::uint32_t page) {
+        const std::uint32_t now = tick();
+        uses_[page] = {.used = 0, .written = now, .cleared = now, .lines = 0};
+    }
+    // Every rank used lines of a page.
+    void used(std::uint32_t page, std::uint64_t lines, bool write) {
+        Use& use = uses_[page];
+        use.used = tick();
+        use.lines |= lines;
+        if (write) use.written = use.used;
+    }
+    [[nodiscard]] bool was_cleared(std::uint32_t page) const { return uses_[page].cleared != 0; }
+    void prefetch(std::uint32_t page) const { __builtin_prefetch(&uses_[page], 1); }
+
+    struct Found {
+        bool missed;
+        std::uint32_t dirty_victim;  // its frame; `none` where nothing dirty had to go
+    };
+    static constexpr std::uint32_t none = ~0u;
+    // What a line of a rank's page finds, before used() or cleared() is told of the op. `reached`:
+    // [rank] the lines of the page that this op has used already.
+    [[nodiscard]] Found look(const RankPages& pages, std::uint32_t page, std::uint32_t rank,
+                             unsigned line, const std::uint64_t* reached, bool write) const;
+
+  private:
+    // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one.
+    struct Use {
+        std::uint32_t used = 0, written = 0, cleared = 0;
+        std::uint64_t lines = 0;  // used since it was cleared, whenever
+    };
+    // Within an op ranks come one after the other.
+    using Moment = std::uint64_t;
+    [[nodiscard]] static Moment moment(std::uint32_t op, std::uint32_t rank) {
+        return op == 0 ? 0 : Moment{op} << 32 | rank;
+    }
+    std::uint32_t tick() { return clock_ += clock_ < ~0u - 1 ? 1 : 0; }
+
+    std::uint32_t ranks_, ways_, set_mask_;
+    std::uint32_t clock_ = 0;
+    HugeVector<Use> uses_;             // [page]
+    HugeVector<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
+    HugeVector<std::uint32_t> next_;   // [page * ranks + rank] of the same set
+};
+
+}  // namespace pagelens
