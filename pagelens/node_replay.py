@@ -224,12 +224,14 @@ def replay_node(
     *,
     ranks: int,
     sets: int = ALL_SETS,
+    translating: bool = True,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
     """Counts of `ranks` copies of a program; raises _core.Cancelled. The GIL is released meanwhile.
 
     Through the caches go the lines in `sets` (bit i: those at place i of their pages). Where that is not all,
-    TLBs look up what ops touch, and the lines that walks ask for are left out.
+    TLBs look up what ops touch (nothing, unless `translating`), and the lines that walks ask for are left
+    out.
     """
     try:
         found = _core.replay_node(
@@ -239,6 +241,7 @@ def replay_node(
             ranks=ranks,
             excerpts=parts.excerpts,
             sets=sets,
+            translating=translating,
             cancel=cancel or _core.CancelFlag(),
         )
     except _core.OutOfMemory as error:

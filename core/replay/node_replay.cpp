@@ -44,8 +44,7 @@ class NodeReplay {
         : program_(program),
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
-                 SlotPopulation(0, 0),
-                 model.tlb && options.sets == all_line_sets ? tables_of(program) : 0),
+                 SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
           caches_(model.caches, model.cores),
           drams_(model.drams),
           owners_(placement.frames()),
@@ -58,7 +57,7 @@ class NodeReplay {
         const std::uint32_t cores = options.ranks * program.threads();
         if (model.tlb) {
             tlbs_.assign(cores, *model.tlb);
-            if (!samples()) tables_.resize(options.ranks);
+            tables_.resize(options.ranks);
         }
         if (!drams_.empty()) requests_.resize(cores);
         before_ = stock();
@@ -149,7 +148,7 @@ class NodeReplay {
 
     // `accesses` to a page, by the thread of the op in every rank.
     void translate(const Op& op, std::uint64_t accesses) {
-        if (tlbs_.empty()) return;
+        if (tlbs_.empty() || !options_.translating) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
             const PageSize size = size_of(pages_.order_of(op.page, rank));

@@ -41,6 +41,8 @@ struct NodeReplayOptions {
     // 6 to 11 do the same to the lines of a set, whatever sets are with it: parts of all sets add
     // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
     LineSets sets = all_line_sets;
+    bool translating =
+        true;  // else TLBs look nothing up; page tables have their frames all the same
 };
 
 // What a phase did in the parts that were counted.

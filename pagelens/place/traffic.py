@@ -26,8 +26,9 @@ Floats = NDArray[np.float64]
 STRETCHES_OF_WHOLE, STRETCHES_OF_SAMPLE = 2, 8
 KERNEL = 0  # the object that pages are cleared for where nothing else is known
 
-# A trace of fewer bytes of events is simulated whole: it takes no second.
-FEWEST_SAMPLED = 4 << 20
+# A trace of fewer bytes of events (about one a line) is simulated whole, and so is one that the ranks of a
+# group together make less of: it takes no second.
+FEWEST_SAMPLED, MOST_WHOLE = 1 << 20, 8 << 20
 # Of each eight neighbouring lines of a page one is in the sample, another in each eight: steps of up to eight
 # lines meet it as often as any. Of larger jobs every second of these, or every fourth.
 SETS = tuple(8 * eighth + (5 * eighth + 2) % 8 for eighth in range(8))
@@ -52,9 +53,11 @@ class Traffic:
 
 def sampled_sets(workload: Workload, machine: Machine, ranks: int) -> int:
     """What of a program's lines to simulate for `ranks` copies of it: `Workload.timeline` takes it."""
-    if not isinstance(workload, TraceWorkload) or workload.trace.event_bytes < FEWEST_SAMPLED:
+    if not isinstance(workload, TraceWorkload):
         return ALL_SETS
-    group = _ranks_of_a_group(machine, ranks, workload.threads)
+    group, bytes_ = _ranks_of_a_group(machine, ranks, workload.threads), workload.trace.event_bytes
+    if bytes_ < FEWEST_SAMPLED or bytes_ * group < MOST_WHOLE:
+        return ALL_SETS
     _, simulated = _part_of_group(machine, group, workload.threads)
     step = 1
     while len(SETS) // step * simulated > MOST_COPIES and len(SETS) // step > FEWEST_SETS:
@@ -112,11 +115,10 @@ def _sampled(
     """The sets go through the caches in as many parts as there are processors: they add up."""
     machine, simulated = _part_of_group(machine, group, program.threads)
     parts = simulated_parts(program, machine, simulated, STRETCHES_OF_SAMPLE)
-    without_tlb = machine.model_copy(update={"tlb": [], "page_walk": None})
     divided = _divided(sample.sets, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(len(divided), thread_name_prefix="pagelens-profile") as pool:
         running = [
-            pool.submit(_replayed, parts, machine if number == 0 else without_tlb, simulated, sets, cancel)
+            pool.submit(_replayed, parts, machine, simulated, sets, cancel, number == 0)
             for number, sets in enumerate(divided)
         ]
         cleared, used, *_ = _core.lines_by_object(program)
@@ -158,7 +160,12 @@ def _divided(sets: int, parts: int) -> list[int]:
 
 
 def _replayed(
-    parts: Parts, machine: Machine, ranks: int, sets: int, cancel: _core.CancelFlag | None
+    parts: Parts,
+    machine: Machine,
+    ranks: int,
+    sets: int,
+    cancel: _core.CancelFlag | None,
+    translating: bool = True,
 ) -> NodeCounts:
     """One group's, on frames in a row."""
     return replay_node(
@@ -167,6 +174,7 @@ def _replayed(
         node_model(machine, rows=(), in_stretches=parts.in_stretches),
         ranks=ranks,
         sets=sets,
+        translating=translating,
         cancel=cancel,
     )
 
