@@ -143,9 +143,14 @@ def place(
 
 
 def report(
-    analysis: Analysis, command: str, cache_modes: Sequence[CacheMode], notes: Sequence[str], plan: str
+    analysis: Analysis,
+    command: str,
+    cache_modes: Sequence[CacheMode],
+    notes: Sequence[str],
+    plan: str,
+    moves: bool = False,
 ) -> PlaceReport:
-    """What is shown of an analysis."""
+    """What is shown of an analysis; `moves`: objects move between regions where that gains."""
     profile = analysis.profile
     return PlaceReport(
         program=profile.name,
@@ -172,7 +177,7 @@ def report(
             for each in cache_modes
         ],
         phases=_phases(analysis),
-        objects=_objects(analysis),
+        objects=_objects(analysis, moves and bool(analysis.moves_gain)),
         notes=[*notes],
         plan=plan,
     )
@@ -256,7 +261,7 @@ def _decided(cost: Cost) -> Floats:
     return np.where(cost.slow == cost.slow.max(axis=0), cost.slow, 0.0)
 
 
-def _objects(analysis: Analysis) -> list[ObjectRow]:
+def _objects(analysis: Analysis, moving: bool) -> list[ObjectRow]:
     profile, cost = analysis.profile, analysis.cost
     lines = profile.reads + profile.writes
     by_phase = np.array(
@@ -268,7 +273,8 @@ def _objects(analysis: Analysis) -> list[ObjectRow]:
     total = np.maximum(lines.sum(axis=0), 1)
     # Of the lines of an object: in intervals that are decided by each resource.
     decided = (_decided(cost) > 0).astype(float) @ lines
-    best = analysis.at_capacity.shares[OURS]
+    in_regions = dict(analysis.shares_in_regions) if moving else {}
+    best = in_regions.pop(OUTSIDE, analysis.at_capacity.shares[OURS])
     order = [
         o for o in np.argsort(-lines.sum(axis=0), kind="stable") if lines[:, o].any() or profile.bytes[o]
     ]
@@ -285,6 +291,7 @@ def _objects(analysis: Analysis) -> list[ObjectRow]:
             threads=int(profile.threads[o]),
             bound_by=cost.resources[int(np.argmax(decided[:, o]))],
             fast_share=float(best[o]),
+            fast_shares={name: float(shares[o]) for name, shares in in_regions.items()},
             phases={
                 name: float(by_phase[number, o] / total[o])
                 for number, name in enumerate(analysis.phases.names)

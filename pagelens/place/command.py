@@ -2,8 +2,9 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ from pagelens.place.policies import OURS
 from pagelens.place.profile import Floats, Profile, begin_timeline, profile, timeline
 from pagelens.place.report import PlaceReport
 from pagelens.place.terminal import render_terminal
-from pagelens.units import format_size, format_time, parse_size
+from pagelens.units import format_binary_size, format_time, parse_size
 
 EXAMPLES = """Examples:
 
@@ -138,7 +139,7 @@ def place_command(
         "place", request, workload, size, two_level, ranks, None, output, quiet,
         lambda opened: begin_timeline(opened, two_level, ranks),
     )  # fmt: skip
-    with found as source:
+    with _said_of_ctrl_c(), found as source:
         check_fits(source.program, source.scaled.machine, source.scaled.ranks)
         with progress_bar(quiet, "steps") as progress:
             shown = _in_thread(lambda cancel: _place(source, capacity, names, moves, progress, cancel))
@@ -165,6 +166,15 @@ def _emulated(words: Sequence[str], plan: Path) -> list[str]:
     if not read_plan(plan).objects:
         return ["--emulate: the plan puts nothing into fast memory; there is nothing to measure"]
     return list(emulated_lines(emulate_on(words, plan, sockets), sockets))
+
+
+@contextmanager
+def _said_of_ctrl_c() -> Iterator[None]:
+    """For what lies between tracing, placing and writing, which each say it themselves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted before all was written; the same command begins anew") from None
 
 
 def _in_thread(work: Callable[[_core.CancelFlag], PlaceReport]) -> PlaceReport:
@@ -204,7 +214,7 @@ def _place(
     notes = _notes(program, analysis)
     if moves:
         notes.append(_moves_note(analysis, bool(plan)))
-    return report(analysis, words, modes, notes, plan)
+    return report(analysis, words, modes, notes, plan, moves)
 
 
 def _with_two_memories(machine: Machine) -> Machine:
@@ -274,7 +284,7 @@ def _notes(program: Workload, analysis: Analysis) -> list[str]:
         )
     elif node <= fast.size.value and analysis.at_capacity.capacity >= analysis.profile.footprint_bytes:
         notes.append(
-            f"All {format_size(node)} fit the fast memory; --capacity shows what less of it would do."
+            f"All {format_binary_size(node)} fit the fast memory; --capacity shows what less of it would do."
         )
     if program.share_seen is not None and program.share_seen < 1:
         notes.append(
@@ -301,7 +311,7 @@ def _moves_note(analysis: Analysis, planned: bool) -> str:
     return (
         f"--moves: {what} between marked regions: {format_time(moving.seconds)} instead of "
         f"the static optimum's {format_time(static)} ({1 - moving.seconds / static:.1%} less), with "
-        f"{format_size(moving.copied_bytes / analysis.profile.ranks)} copied by each rank. Modelled."
+        f"{format_binary_size(moving.copied_bytes / analysis.profile.ranks)} copied by each rank. Modelled."
     )
 
 

@@ -37,7 +37,8 @@ class ObjectRow(_Frozen):
     in_sequence: float  # share of its lines below L1 near where a thread used it last; the rest waits
     threads: int  # of a rank
     bound_by: str  # the resource that decides most of the time in which its lines move, all slow
-    fast_share: float  # in the optimum
+    fast_share: float  # of its pages; as the plan begins where objects move, else in the static optimum
+    fast_shares: dict[str, float]  # in each marked region, where objects move
     phases: dict[str, float]  # share of its lines
 
 

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterator
 
 from pagelens.place.policies import ALL_FAST, OURS
-from pagelens.place.report import PlaceReport, PolicyRow
-from pagelens.units import format_count, format_share, format_size, format_time
+from pagelens.place.report import ObjectRow, PlaceReport, PolicyRow
+from pagelens.units import format_binary_size, format_count, format_share, format_time
 
 WIDTH = 80
 _MOST = 12  # objects shown
@@ -36,9 +36,10 @@ def _answer(r: PlaceReport) -> Iterator[str]:
 
 def _policies(r: PlaceReport) -> Iterator[str]:
     share = r.capacity_bytes / r.footprint_bytes if r.footprint_bytes else 1.0
+    footprint, capacity = format_binary_size(r.footprint_bytes), format_binary_size(r.capacity_bytes)
     yield from textwrap.wrap(
-        f"{r.program} on {r.machine_title}: {r.ranks} x {format_size(r.footprint_bytes)} that can be placed, "
-        f"fast memory for {format_share(min(1.0, share))} of it ({format_size(r.capacity_bytes)} a rank).",
+        f"{r.program} on {r.machine_title}: {r.ranks} x {footprint} that can be placed, "
+        f"fast memory for {format_share(min(1.0, share))} of it ({capacity} a rank).",
         WIDTH,
     )
     yield f"{'policy':<18} {'time':>8} {'speed':>6} {'of gain':>7} {'fast':>9}"
@@ -52,15 +53,15 @@ def _policies(r: PlaceReport) -> Iterator[str]:
         ):
             yield (
                 f"{'cache-mode':<18} {format_time(seconds):>8} {_times(r.all_slow_s / seconds):>6} "
-                f"{100 * gain:>6.0f}% {format_size(cache.bytes / r.ranks):>9}  frames {frames}"
+                f"{100 * gain:>6.0f}% {format_binary_size(cache.bytes / r.ranks):>9}  frames {frames}"
             )
 
 
 def _policy(row: PolicyRow) -> str:
-    copied = f"  {format_size(row.copied_bytes)} copied" if row.copied_bytes else ""
+    copied = f"  {format_binary_size(row.copied_bytes)} copied" if row.copied_bytes else ""
     return (
         f"{row.policy:<18} {format_time(row.time_s):>8} {_times(row.speedup):>6} {100 * row.gain:>6.0f}% "
-        f"{format_size(row.fast_bytes):>9}{copied}"
+        f"{format_binary_size(row.fast_bytes):>9}{copied}"
     )
 
 
@@ -71,14 +72,23 @@ def _objects(r: PlaceReport) -> Iterator[str]:
     yield f"{'object':<34} {'bytes':>8} {'lines':>8} {'':>4} {'live':>5} {'in seq':>6} {'in fast':>8}"
     for known in r.objects[:_MOST]:
         lines = known.reads + known.writes
-        fast = f"{known.fast_share:.0%}" if known.can_be_placed else "cannot"
         yield (
-            f"{_cut(known.name, 34):<34} {format_size(known.bytes):>8} {format_count(lines):>8} "
+            f"{_cut(known.name, 34):<34} {format_binary_size(known.bytes):>8} {format_count(lines):>8} "
             f"{format_share(lines / total):>4} {format_share(known.lifetime):>5} "
-            f"{format_share(known.in_sequence):>6} {fast:>8}"
+            f"{format_share(known.in_sequence):>6} {_fast(known):>8}"
         )
     if len(r.objects) > _MOST:
         yield f"{len(r.objects) - _MOST} objects more in place.json."
+
+
+def _fast(known: ObjectRow) -> str:
+    """The share of an object that the plan puts in fast memory; of one that moves, the least and the most."""
+    if not known.can_be_placed:
+        return "cannot"
+    least, most = (pick([known.fast_share, *known.fast_shares.values()]) for pick in (min, max))
+    if known.fast_shares and f"{least:.0%}" != f"{most:.0%}":
+        return f"{100 * least:.0f}-{most:.0%}"
+    return f"{known.fast_share:.0%}"
 
 
 def _phases(r: PlaceReport) -> Iterator[str]:

@@ -28,7 +28,7 @@ from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
-from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, between_regions, movable, place
+from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, between_regions, movable, place, report
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
@@ -40,6 +40,7 @@ from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
 from pagelens.place.profile import Profile, profile, without_dominated
+from pagelens.place.terminal import render_terminal
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -208,6 +209,19 @@ def test_ctrl_c_ends_the_search_between_capacities() -> None:
     cancel.set()
     with pytest.raises(_core.Cancelled):
         analyse(known, known.footprint_bytes / 2, None, cancel)
+
+
+def test_ctrl_c_between_tracing_and_placing_is_a_line(
+    in_process: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pagelens.place.command.check_fits", interrupted)
+    triad = ("--workload", "stream-triad", "--size", "300MB", "-o", "out", "--quiet")
+    run = in_process("place", "--machine", "cori-knl-flat", *triad)
+    assert (run.returncode, run.stdout) == (130, "")
+    assert run.stderr == "pagelens: interrupted before all was written; the same command begins anew\n"
 
 
 @pytest.mark.parametrize("capacity", [1e-290, 1e-12])
@@ -610,6 +624,24 @@ def test_a_plan_has_moves_only_where_they_gain(
         in said
     )
     assert not read_plan(tmp_path / "out" / "plan.toml").regions
+
+
+def test_shares_that_are_shown_are_those_of_the_plan() -> None:
+    found = analyse(two_phases(3, 1e8), 8 * MIB, None)
+    assert found.moves_gain
+    static, moving = (report(found, "", [], [], "", moves).objects for moves in (False, True))
+    assert all(not row.fast_shares for row in static)
+    shown = {row.name: row.fast_shares for row in moving if row.can_be_placed and row.phases}
+    for object_, of_regions in shown.items():
+        index = next(o for o, known in enumerate(found.profile.objects) if known.name == object_)
+        assert of_regions == {
+            name: float(shares[index]) for name, shares in found.shares_in_regions.items() if name != OUTSIDE
+        }
+    assert any(len(set(of_regions.values())) > 1 for of_regions in shown.values())
+    text = render_terminal(report(found, "", [], [], "", moves=True))
+    assert re.search(r"\d-\d+%$", text, re.MULTILINE)
+    assert not re.search(r"\d-\d+%$", render_terminal(report(found, "", [], [], "")), re.MULTILINE)
+    assert "8 MiB" in text
 
 
 @given(SEEDS, st.floats(0.1, 1.0))
