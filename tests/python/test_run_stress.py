@@ -104,7 +104,7 @@ def test_sanitizers_find_nothing(sanitized: Callable[[str], tuple[Path, Path]], 
             assert re.search(r"plan: [4-6] of 6 objects had blocks", said), said
 
 
-# Not AddressSanitizer of GCC 12: its own allocator is not locked while a process forks, and a child hangs in it.
+# Not AddressSanitizer of GCC 12: it does not lock its allocator while a process forks; children hang in it.
 @pytest.mark.parametrize("sanitized", ["thread"], indirect=True)
 def test_sanitizers_find_nothing_in_forks(
     sanitized: Callable[[str], tuple[Path, Path]], tmp_path: Path
