@@ -7,6 +7,7 @@
 #include "core/replay/rows_behind.hpp"
 #include "tests/cpp/reference_caches.hpp"
 #include "tests/cpp/reference_replay.hpp"
+#include "tests/cpp/small_dram.hpp"
 
 using namespace pagelens;
 using reference::ListedProgram;
@@ -16,23 +17,7 @@ namespace {
 const std::atomic<bool> run_on{false};
 constexpr std::uint32_t node_frames = 1024, slots = 64;
 
-Dram small_dram(RowPolicy policy) {
-    DramConfig config;
-    config.map.offset_bits = 6;
-    for (unsigned bit = 6; bit < 10; ++bit) config.map.column.push_back(1ull << bit);
-    for (unsigned bit = 10; bit < 12; ++bit) config.map.bank.push_back(1ull << bit);
-    for (unsigned bit = 12; bit < 24; ++bit) config.map.row.push_back(1ull << bit);
-    const auto ns = [](std::int64_t n) { return Picoseconds(n * 1000); };
-    DramTimings& t = config.timings;
-    t.tCK = ns(1), t.burst = ns(4), t.CL = ns(14), t.CWL = ns(12), t.tRCD = ns(14), t.tRP = ns(14);
-    t.tRAS = ns(32), t.tRC = ns(46), t.tRRD_S = t.tRRD_L = ns(5), t.tFAW = ns(21);
-    t.tCCD_S = t.tCCD_L = t.tCCD_L_WR = ns(4), t.tWTR_S = t.tWTR_L = ns(8), t.tRTW = ns(2);
-    t.tRTRS = ns(1), t.tRTP = ns(8), t.tWR = ns(15), t.tREFI = ns(7800), t.tRFC = ns(260);
-    config.policy = policy;
-    config.window = 8;
-    config.outstanding = 4;
-    return Dram(config);
-}
+Dram small_dram(RowPolicy policy) { return reference::small_dram(4, 2, 12, policy); }
 
 // Pages come and are read and written, each the same lines every time, in three phases.
 ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
