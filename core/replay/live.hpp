@@ -73,13 +73,8 @@ class LiveCaches {
         }
     }
 
-    // Whether a load or store (`write`: 0 or 1) of `size` bytes by core `core` changes nothing but
-    // an order of recency; then it is counted. If not, access() has to be called for it.
-    [[gnu::always_inline]] bool hides(std::uint32_t core, std::uint64_t address, unsigned size,
-                                      unsigned write) {
-        return l1_[core].hides(address, line_bytes - size, write);
-    }
-    // Of each core: hides() for who knows how far an access can reach before it is made.
+    // Of each core. What its hides() says yes to changes nothing but an order of recency, and is
+    // counted; for what it does not, access() has to be called.
     [[nodiscard]] VirtualL1* first_levels() { return l1_.data(); }
 
     // `frame_of()` says the frame of the page that `address` lies in, or no_frame; it is asked when

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <utility>
 
 #include "core/replay/replay.hpp"
 #include "core/replay/rows_behind.hpp"
@@ -157,18 +158,21 @@ Counters replayed(const Drawn& drawn, std::uint32_t ways, const RowModel& rows,
                   run_on);
 }
 
+// The same, and what the plain version has of it.
+std::pair<Counters, PlainRows> replayed_beside_plain(const Drawn& drawn, std::uint32_t ways) {
+    const RowStretches stretches(drawn.program, drawn.excerpts);
+    const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
+    return {replayed(drawn, ways, model), PlainRows(drawn.program, *drawn.placement, drawn.ranks,
+                                                    ways, drawn.excerpts, drawn.drams)};
+}
+
 }  // namespace
 
 TEST_CASE("what misses a memory-side cache meets the rows that it would, line by line") {
     std::uint64_t misses = 0, conflicts = 0;
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
         CAPTURE(seed);
-        const Drawn drawn(seed);
-        const RowStretches stretches(drawn.program, drawn.excerpts);
-        const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
-        const Counters counters = replayed(drawn, 1, model);
-        const PlainRows plain(drawn.program, *drawn.placement, drawn.ranks, 1, drawn.excerpts,
-                              drawn.drams);
+        const auto [counters, plain] = replayed_beside_plain(Drawn(seed), 1);
         CHECK((counters.drams == plain.sums()));
         misses += plain.misses();
         for (const DramSums& sums : plain.sums()) conflicts += sums.row_conflicts;
@@ -181,13 +185,7 @@ TEST_CASE("sets of several ways lose what LRU loses") {
     std::uint64_t found = 0, wanted = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
         CAPTURE(seed);
-        const Drawn drawn(seed);
-        const RowStretches stretches(drawn.program, drawn.excerpts);
-        const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
-        const std::uint32_t ways = seed % 2 == 0 ? 2 : 4;
-        const Counters counters = replayed(drawn, ways, model);
-        const PlainRows plain(drawn.program, *drawn.placement, drawn.ranks, ways, drawn.excerpts,
-                              drawn.drams);
+        const auto [counters, plain] = replayed_beside_plain(Drawn(seed), seed % 2 == 0 ? 2 : 4);
         for (std::size_t i = 0; i < plain.sums().size(); ++i) {
             CHECK(counters.drams[i].reads == plain.sums()[i].reads);
             found += counters.drams[i].writes;

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_trees import lay_out
 from scipy.optimize import milp
+from traced_program import traced_c
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -253,12 +254,7 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("place")
-    (folder / "arrays.c").write_text(TWO_ARRAYS)
-    app, trace = folder / "arrays", folder / "arrays.trace"
-    subprocess.run(["gcc", "-O1", "-g", "-Wl,--build-id", "-o", app, folder / "arrays.c"], check=True)
-    trace_program(TraceRequest([str(app)], str(trace), accesses=0))
-    return trace
+    return traced_c(tmp_path_factory.mktemp("place"), TWO_ARRAYS)
 
 
 def test_a_traced_programs_profile_has_each_objects_lines_of_memory(traced: Path) -> None:

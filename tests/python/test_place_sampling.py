@@ -1,16 +1,15 @@
 """Profiles from a sample of the lines: exact for the sets in it, close to the whole for all others."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from traced_program import traced_c
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
-from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import ALL_SETS
 from pagelens.machine import Machine, load_machine
 from pagelens.node_replay import NodeCounts, Parts, node_model, replay_node
@@ -53,12 +52,7 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sampling")
-    (folder / "arrays.c").write_text(PROGRAM)
-    app, trace = folder / "arrays", folder / "arrays.trace"
-    subprocess.run(["gcc", "-O1", "-g", "-Wl,--build-id", "-o", app, folder / "arrays.c"], check=True)
-    trace_program(TraceRequest([str(app)], str(trace), accesses=0))
-    return trace
+    return traced_c(tmp_path_factory.mktemp("sampling"), PROGRAM)
 
 
 def through(program: _core.Program, machine: Machine, sets: int) -> NodeCounts:

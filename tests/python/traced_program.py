@@ -1,0 +1,15 @@
+"""A C program that is compiled and traced to its end."""
+
+import subprocess
+from pathlib import Path
+
+from pagelens.accesses.tracer import TraceRequest, trace_program
+
+
+def traced_c(folder: Path, source: str) -> Path:
+    """The trace of the program of this source; both lie in `folder`."""
+    code, app, trace = folder / "arrays.c", folder / "arrays", folder / "arrays.trace"
+    code.write_text(source)
+    subprocess.run(["gcc", "-O1", "-g", "-Wl,--build-id", "-o", app, code], check=True)
+    trace_program(TraceRequest([str(app)], str(trace), accesses=0))
+    return trace
