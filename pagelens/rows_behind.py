@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.frames import Policy
-from pagelens.in_order import InOrder
+from pagelens.in_order import InOrder, rows_are_timed
 from pagelens.machine import Machine
 from pagelens.machine.dram import WRITE, Dram
 from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
@@ -43,10 +43,11 @@ class RowsBehind:
 
     def model(self, policy: Policy, program: _core.Program) -> _core.RowModel | None:
         """For replays of a policy's program; None where the machine's DRAM is not timed. From any thread."""
-        rows = self._in_order.at(policy.offset_bytes).rows
         machine = policy.machine(self._machine)
-        if rows is None or machine.dram is None:
-            return None
+        if machine.dram is None or not rows_are_timed(self._machine):
+            return None  # and nothing is compiled for it
+        rows = self._in_order.at(policy.offset_bytes).rows
+        assert rows is not None
         outstanding = machine.cores.outstanding_lines.value
         with self._lock:
             if policy.name not in self._models:
