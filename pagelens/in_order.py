@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.machine import Machine
-from pagelens.node_replay import GOLDEN_RATIO, SMALL_SHARE, Parts, simulated_parts
+from pagelens.node_replay import SMALL_SHARE, Parts, simulated_parts, spaced
 
 # Of each phase so many stretches are timed behind the memory-side cache, each of so many lines of all ranks
 # after others that warm up the caches before it (and take the replay's page runs out of its beginning).
@@ -68,9 +68,6 @@ def stretches(lines: Sequence[int], ranks: int) -> list[tuple[int, int, int, int
     found = []
     for number, of_phase in enumerate(lines, start=1):
         small = of_phase < SMALL_SHARE * sum(lines)
-        period = int(of_phase / ((STRETCHES_OF_SMALL if small else STRETCHES) + GOLDEN_RATIO))
-        if period <= stretch:
-            found.append((0, 0, 0, 0))
-        else:
-            found.append((period, stretch, warm_up, int(number * GOLDEN_RATIO % 1 * (period - stretch))))
+        period, begin = spaced(number, of_phase, STRETCHES_OF_SMALL if small else STRETCHES, stretch)
+        found.append((period, stretch, warm_up, begin) if period else (0, 0, 0, 0))
     return found

@@ -125,13 +125,20 @@ def excerpts(
     for number, of_phase in enumerate(lines, start=1):
         small = of_phase < SMALL_SHARE * sum(lines)
         fill = 0 if small else min(int(FILLS * (second + third)), MOST_FILLED)
-        period = int((of_phase - fill) / ((stretches_of_small if small else STRETCHES) + GOLDEN_RATIO))
-        if period <= stretch:
-            found.append((0, 0, 0, 0, 0))
-        else:
-            begin = int(number * GOLDEN_RATIO % 1 * (period - stretch))
-            found.append((period, stretch, warm_up, begin, fill))
+        count = stretches_of_small if small else STRETCHES
+        period, begin = spaced(number, of_phase - fill, count, stretch)
+        found.append((period, stretch, warm_up, begin, fill) if period else (0, 0, 0, 0, 0))
     return found
+
+
+def spaced(number: int, lines: int, count: int, stretch: int) -> tuple[int, int]:
+    """Period and begin of `count` stretches of so many lines in those of the number-th phase; zeros where
+    they would be all of it.
+    """
+    period = int(lines / (count + GOLDEN_RATIO))
+    if period <= stretch:
+        return 0, 0
+    return period, int(number * GOLDEN_RATIO % 1 * (period - stretch))
 
 
 @dataclass(frozen=True)
