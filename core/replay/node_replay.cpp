@@ -45,9 +45,8 @@ class NodeReplay {
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
                  SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
-          caches_(model.caches, model.cores),
+          caches_(model.caches, options.ranks * program.threads()),
           drams_(model.drams),
-          owners_(placement.frames()),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0} {
         for (NodePhase& phase : counters_.phases) {
             phase.drams.resize(model.drams.size());
@@ -171,7 +170,7 @@ class NodeReplay {
         if (pages_.mapped(op.page)) return;
         const bool simulated = enter(std::uint64_t{lines_per_page} * options_.ranks);
         pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
-            owners_[frame] = page_clearing;
+            hand_out(frame);
             if (!simulated) return;
             caches_.push(options_.sets, frame, core_of(rank, op), AccessKind::stream_store);
             cleared_.push_back(frame);
@@ -179,9 +178,19 @@ class NodeReplay {
         if (tables_.empty()) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-            tables_[rank].map(address, size_of(pages_.order_of(op.page, rank)),
-                              [&] { return pages_.take_frame(rank); });
+            tables_[rank].map(address, size_of(pages_.order_of(op.page, rank)), [&] {
+                const Frame frame = pages_.take_frame(rank);
+                hand_out(frame.raw());
+                return frame;
+            });
         }
+    }
+
+    // Of a node's frames a job may have few: who owned all of them would be most of a short replay.
+    void hand_out(std::uint32_t frame) {
+        if (frame >= owners_.size())
+            owners_.resize(std::max(std::size_t{frame} + 1, 2 * owners_.size()));
+        owners_[frame] = page_clearing;
     }
 
     void unmap(const Op& op) {
@@ -264,7 +273,8 @@ class NodeReplay {
     std::vector<Tlb> tlbs_;           // [core]; empty without
     std::vector<PageTables> tables_;  // [rank]
     std::vector<Dram> drams_;
-    HugeVector<std::uint16_t> owners_;  // [frame] the object that used it last
+    // [frame] the object that used it last, up to the highest frame that was handed out
+    HugeVector<std::uint16_t> owners_;
     NodeCounters counters_;
 
     unsigned phase_ = 0;
