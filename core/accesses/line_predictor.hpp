@@ -93,6 +93,10 @@ class SetHistory {
     // The line at `place` of the set of `line` becomes its latest.
     void renew(std::uint64_t line, unsigned place) {
         Set& set = sets_[line % sets_.size()];
+        if (place == depth - 1) {  // the oldest, as most are: it lies where the next one will
+            ++set.latest;
+            return;
+        }
         const std::uint64_t renewed = at(line, place);
         for (; place > 0; --place)
             set.lines[(set.latest - place) % depth] = set.lines[(set.latest - place + 1) % depth];
