@@ -14,7 +14,7 @@ from figures import ROOT, figure
 
 from pagelens.accesses.trace import open_trace
 from pagelens.machine import Machine, load_machine
-from pagelens.place.profile import begin_timeline, profile, timeline
+from pagelens.place.profile import profile, profiled_cut, timeline
 
 ROUNDS = 3
 PROGRAMS = {"cg": ("40",), "fe": ("24",), "hydro": ("20", "5")}
@@ -52,7 +52,7 @@ def _traced(program: list[str], trace: Path) -> float:
 def _profiled(trace: Path, machine: Machine) -> tuple[float, float, float]:
     """Seconds of opening and cutting, of the replay, of both."""
     begin = time.perf_counter()
-    workload = open_trace(trace, lambda opened: begin_timeline(opened, machine, None))
+    workload = open_trace(trace, lambda opened: profiled_cut(opened, machine, None))
     ranks = max(1, machine.cores.count.value // workload.threads)
     course = timeline(workload, machine, ranks)
     opened = time.perf_counter()

@@ -14,8 +14,11 @@
 #include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
 #include "core/accesses/survey.hpp"
+#include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/replay/replay.hpp"
+
+#include <utility>
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -200,12 +203,48 @@ void register_survey(nb::module_& m) {
             "uint64 [moment, object]: the most bytes live at a time within a moment; made anew.");
 }
 
+void register_options(nb::module_& m) {
+    nb::class_<CompileOptions>(m, "CompileOptions",
+                               "What to compile a trace for (core/accesses/compile.hpp).")
+        .def(
+            "__init__",
+            [](CompileOptions* options,
+               const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
+                   private_caches,
+               unsigned bits, bool in_order, const Padding& padding,
+               std::uint64_t interval_instructions, LineSets kept_sets, std::uint32_t touching) {
+                new (options) CompileOptions{{},
+                                             bits,
+                                             in_order ? LineOrder::all : LineOrder::by_set,
+                                             padding,
+                                             interval_instructions,
+                                             {kept_sets, touching}};
+                for (const auto& [sets, ways, threads] : private_caches)
+                    options->private_caches.push_back({{sets, ways}, threads});
+            },
+            "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a,
+            "interval_instructions"_a = 0, "kept_sets"_a = all_line_sets, "touching"_a = 0,
+            "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
+            "order, not only those of a set; interval_instructions: of all threads, each so many "
+            "are a phase (0: the marked ones are); kept_sets, touching: a sample of the lines, of "
+            "a program in intervals (LineSample).");
+}
+
+// For long work without the GIL: Ctrl-C, where the main thread does it, and the flag may end it.
+Poll poll_of(const CancelFlag* cancel) {
+    return [cancel] {
+        check_signals();
+        if (cancel != nullptr && cancel->get().load()) throw Cancelled("cancelled");
+    };
+}
+
 }  // namespace
 
 void register_accesses(nb::module_& m) {
     nb::exception<TraceError>(m, "TraceError");
     register_program(m);
     register_padding(m);
+    register_options(m);
     register_definitions(m);
     register_survey(m);
 
@@ -251,42 +290,32 @@ void register_accesses(nb::module_& m) {
             "Variables (address, bytes) to be objects; before any survey or compilation.")
         .def(
             "survey",
-            [](const TraceReader& t, std::uint64_t moment_instructions) {
+            [](const TraceReader& t, std::uint64_t moment_instructions, const CancelFlag* cancel) {
                 const nb::gil_scoped_release released;
-                return survey(t, check_signals, moment_instructions);
+                return survey(t, poll_of(cancel), moment_instructions);
             },
-            "moment_instructions"_a,
-            "So many instructions of all threads are a moment of live_bytes; 0: none is kept.")
+            "moment_instructions"_a, "cancel"_a.none() = nb::none(),
+            "So many instructions of all threads are a moment of live_bytes; 0: none is kept. "
+            "Raises Cancelled.")
         .def(
             "compile",
-            [](const TraceReader& t,
-               const std::vector<std::tuple<std::uint32_t, std::uint32_t, unsigned>>&
-                   private_caches,
-               unsigned bits, bool in_order, const Padding& padding,
-               std::uint64_t interval_instructions, LineSets kept_sets, std::uint32_t touching,
-               const CancelFlag* cancel) {
-                CompileOptions options{{},
-                                       bits,
-                                       in_order ? LineOrder::all : LineOrder::by_set,
-                                       padding,
-                                       interval_instructions,
-                                       {kept_sets, touching}};
-                for (const auto& [sets, ways, threads] : private_caches)
-                    options.private_caches.push_back({{sets, ways}, threads});
+            [](const TraceReader& t, const CompileOptions& options, const CancelFlag* cancel) {
                 const nb::gil_scoped_release released;
-                return compile(t, options, [cancel] {
-                    check_signals();
-                    if (cancel != nullptr && cancel->get().load()) throw Cancelled("cancelled");
-                });
+                return compile(t, options, poll_of(cancel));
             },
-            "private_caches"_a, "page_bits"_a, "in_order"_a, "padding"_a, "interval_instructions"_a,
-            "kept_sets"_a = all_line_sets, "touching"_a = 0, "cancel"_a.none() = nb::none(),
-            "Caches (sets, ways, threads that share it) from the L1 on; in_order: lines keep their "
-            "order, not only those of a set; interval_instructions: of all threads, each so many "
-            "are a phase (0: the marked ones are); kept_sets, touching: a sample of the lines, of "
-            "a "
-            "program in intervals (LineSample). Raises ValueError if a cache does not fit, "
-            "Cancelled.");
+            "options"_a, "cancel"_a.none() = nb::none(),
+            "Raises ValueError if a cache does not fit, Cancelled.")
+        .def(
+            "survey_and_compile",
+            [](const TraceReader& t, std::uint64_t moment_instructions,
+               const CompileOptions& options, const CancelFlag* cancel) {
+                const nb::gil_scoped_release released;
+                auto [survey, program] =
+                    survey_and_compile(t, moment_instructions, options, poll_of(cancel));
+                return std::pair(std::move(survey), std::move(program));
+            },
+            "moment_instructions"_a, "options"_a, "cancel"_a.none() = nb::none(),
+            "Both from one walk through the trace.");
 }
 
 }  // namespace pagelens

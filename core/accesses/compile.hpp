@@ -70,8 +70,11 @@ class CompiledTrace : public Program {
 };
 
 // Throws std::invalid_argument if a cache's shape is impossible, indexed above the page shift, or
-// not one that the trace is exact for; std::length_error if the trace touches more memory than the
-// caches can tell apart; and what `poll` throws.
+// not one that the trace is exact for.
+void check(const TraceHeader& header, const CompileOptions& options);
+
+// Throws what check() does; std::length_error if the trace touches more memory than the caches can
+// tell apart; and what `poll` throws.
 std::unique_ptr<const CompiledTrace> compile(const TraceReader& reader,
                                              const CompileOptions& options, const Poll& poll = {});
 

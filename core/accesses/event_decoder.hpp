@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "core/accesses/event.hpp"
 #include "core/accesses/line_predictor.hpp"
+#include "core/accesses/touch_codes.hpp"
 #include "core/accesses/trace_format.hpp"
 #include "core/accesses/varint.hpp"
 
@@ -22,71 +22,105 @@ class ChunkDecoder {
     // their place are given for `touched` sets only.
     ChunkDecoder(ChunkType type, std::span<const std::uint8_t> payload,
                  std::uint64_t first_instruction, LineSets touched = all_line_sets)
-        : bytes_(payload), touched_(touched), instructions_(first_instruction) {
-        if (type == ChunkType::one_part_events) return;
-        const auto codes = bytes_.bytes(bytes_.varint());
-        ok_ = bytes_.ok();
-        touches_ = bytes_;
-        bytes_ = ByteReader(codes);
+        : codes_(payload),
+          two_parts_(type != ChunkType::one_part_events),
+          touched_(touched),
+          instructions_(first_instruction) {
+        if (!two_parts_) return;
+        const auto codes = codes_.bytes(codes_.varint());
+        ok_ = codes_.ok();
+        touches_ = codes_;
+        codes_ = ByteReader(codes);
     }
 
     // So far, and at the end: touches of no event are a fault too.
-    [[nodiscard]] bool ok() const {
-        return sound() && !(bytes_.at_end() && touches_ && !touches_->at_end());
-    }
-    [[nodiscard]] bool at_end() const { return bytes_.at_end(); }
-    [[nodiscard]] std::size_t position() const { return bytes_.position(); }
+    [[nodiscard]] bool ok() const { return sound() && !(codes_.at_end() && !touches_.at_end()); }
+    [[nodiscard]] bool at_end() const { return codes_.at_end(); }
+    [[nodiscard]] std::size_t position() const { return codes_.position(); }
     [[nodiscard]] std::uint64_t instructions() const { return instructions_; }
 
     // Fills `to` (of more than 8 events) up to the next stamp, phase or sync, the end or a fault;
     // returns how many are good.
     std::size_t decode(std::span<Event> to) {
-        std::size_t filled = 0;
-        while (filled + SetHistory::depth < to.size() && !bytes_.at_end()) {
-            const unsigned code = bytes_.byte();
-            if (code < code_event) {
-                Event event = line_event(code);
-                ByteReader& from = touches_ ? *touches_ : bytes_;
-                // A touch is of the set of the line that it comes before.
-                const bool wanted = (touched_ >> event.address % lines_per_page & 1) != 0;
-                unsigned touches = 0;
-                while (from.next_is_within(code_touch, touch_codes)) {
-                    const unsigned touch_code = from.byte();
-                    const bool oldest = touch_code >= code_oldest;
-                    const unsigned count = oldest ? touch_code - code_oldest + 1 : 1;
-                    touches += count;
-                    if (touches > SetHistory::depth) ok_ = false;
-                    if (!sound()) return filled;
-                    for (unsigned i = 0; wanted && i < count; ++i)
-                        to[filled++] = touch(event.address, oldest ? SetHistory::depth - 1
-                                                                   : touch_code - code_touch);
-                }
-                if (touches_ && (touches_->byte() != touches_end || !touches_->ok())) ok_ = false;
-                if (wanted)
-                    history_.use(event.kind, event.address);
-                else
-                    event.count = touches;
-                if (!sound()) return filled;
-                to[filled++] = event;
-            } else if (code == code_stamp) {
-                progress();
-                return filled;
-            } else {
-                const Event event = other_event(code - code_event + line_kinds);
-                if (!sound()) return filled;
-                to[filled++] = event;
-                if (event.kind >= EventKind::phase) return filled;
-            }
-        }
-        return filled;
+        return two_parts_ ? decode_parts<true>(to) : decode_parts<false>(to);
     }
 
   private:
-    static constexpr unsigned touch_codes = 2 * SetHistory::depth - 1;
+    [[nodiscard]] bool sound() const { return codes_.ok() && touches_.ok() && ok_; }
 
-    [[nodiscard]] bool sound() const { return bytes_.ok() && ok_; }
+    template <bool two_parts>
+    std::size_t decode_parts(std::span<Event> to) {
+        // Copies, which are kept in registers.
+        ByteReader codes = codes_, second = touches_;
+        const auto stop = [&](std::size_t filled) {
+            codes_ = codes;
+            touches_ = second;
+            return filled;
+        };
+        ByteReader& from = two_parts ? second : codes;
+        std::size_t filled = 0;
+        while (filled + SetHistory::depth < to.size() && !codes.at_end()) {
+            const unsigned code = codes.byte();
+            if (code < code_event) {
+                Event event = line_event(code, codes);
+                // A touch is of the set of the line that it comes before.
+                if ((touched_ >> event.address % lines_per_page & 1) != 0) {
+                    filled += take_touches(from, event.address, to.subspan(filled));
+                    history_.use(event.kind, event.address);
+                } else {
+                    event.count = skip_touches(from);
+                }
+                if (two_parts && from.byte() != touches_end) ok_ = false;
+                if (!ok_ || !codes.ok() || !from.ok()) return stop(filled);
+                to[filled++] = event;
+                continue;
+            }
+            stop(filled);
+            if (code == code_stamp) {
+                progress();
+                return filled;
+            }
+            const Event event = other_event(code - code_event + line_kinds);
+            codes = codes_;
+            if (!sound()) return filled;
+            to[filled++] = event;
+            if (event.kind >= EventKind::phase) return filled;
+        }
+        return stop(filled);
+    }
 
-    Event line_event(unsigned code) {
+    // The touches before a line: how many were put into `to`. At a fault ok_ is false.
+    std::size_t take_touches(ByteReader& from, std::uint64_t line, std::span<Event> to) {
+        std::size_t filled = 0;
+        while (from.next_is_within(code_touch, touch_codes)) {
+            const unsigned code = from.byte();
+            const bool oldest = code >= code_oldest;
+            const unsigned count = oldest ? code - code_oldest + 1 : 1;
+            if (filled + count > SetHistory::depth) {
+                ok_ = false;
+                break;
+            }
+            for (unsigned i = 0; i < count; ++i)
+                to[filled++] = touch(line, oldest ? SetHistory::depth - 1 : code - code_touch);
+        }
+        return filled;
+    }
+    // Those that nobody wants: how many they were.
+    std::uint64_t skip_touches(ByteReader& from) {
+        if (const auto counted = count_touches(from.rest())) {
+            from.skip(counted->codes);
+            return counted->touches;
+        }
+        std::uint64_t touches = 0;
+        while (from.next_is_within(code_touch, touch_codes)) {
+            const unsigned code = from.byte();
+            touches += code >= code_oldest ? code - code_oldest + 1 : 1;
+            if (touches > SetHistory::depth) ok_ = false;
+        }
+        return touches;
+    }
+
+    [[gnu::always_inline]] Event line_event(unsigned code, ByteReader& codes) {
         Event event{};
         if (code < code_jump) {
             event.kind = predictor_.kind(code);
@@ -95,7 +129,7 @@ class ChunkDecoder {
         } else if (code < code_line) {
             const unsigned k = code - code_jump;
             event.kind = predictor_.kind(k);
-            event.address = predictor_.prediction(k) + bytes_.signed_varint();
+            event.address = predictor_.prediction(k) + codes.signed_varint();
             predictor_.jump(k, event.address);
         } else {
             event.kind = static_cast<EventKind>(code - code_line);
@@ -103,7 +137,7 @@ class ChunkDecoder {
                 ok_ = false;
                 return event;
             }
-            event.address = predictor_.last_start(event.kind) + bytes_.signed_varint();
+            event.address = predictor_.last_start(event.kind) + codes.signed_varint();
             predictor_.start(event.kind, event.address);
         }
         if (event.address >= line_number_limit) ok_ = false;
@@ -117,7 +151,7 @@ class ChunkDecoder {
     }
 
     std::uint64_t progress() {
-        const std::uint64_t step = bytes_.varint();
+        const std::uint64_t step = codes_.varint();
         if (step > instruction_limit || instructions_ > instruction_limit) {
             ok_ = false;
         } else {
@@ -126,7 +160,7 @@ class ChunkDecoder {
         return instructions_;
     }
 
-    std::uint64_t difference(std::uint64_t& last) { return last += bytes_.signed_varint(); }
+    std::uint64_t difference(std::uint64_t& last) { return last += codes_.signed_varint(); }
 
     std::uint64_t pages(std::uint64_t first, std::uint64_t count) {
         if (first >= page_number_limit || count > page_number_limit - first) ok_ = false;
@@ -146,18 +180,18 @@ class ChunkDecoder {
             case EventKind::unmap:
             case EventKind::discard:
                 event.address = difference(last_page_);
-                event.count = pages(event.address, bytes_.varint());
+                event.count = pages(event.address, codes_.varint());
                 break;
             case EventKind::remap:
                 event.address = difference(last_page_);
-                event.count = pages(event.address, bytes_.varint());
-                event.extra = event.address + bytes_.signed_varint();
+                event.count = pages(event.address, codes_.varint());
+                event.extra = event.address + codes_.signed_varint();
                 pages(event.extra, event.count);
                 break;
             case EventKind::birth:
                 event.address = difference(last_block_);
-                event.count = bytes_.varint();
-                event.extra = bytes_.varint();
+                event.count = codes_.varint();
+                event.extra = codes_.varint();
                 if (event.count > ~event.address) ok_ = false;
                 break;
             case EventKind::death:
@@ -165,7 +199,7 @@ class ChunkDecoder {
                 break;
             case EventKind::phase:
                 event.count = progress();
-                event.extra = bytes_.varint();
+                event.extra = codes_.varint();
                 break;
             default:  // sync
                 event.count = progress();
@@ -175,9 +209,9 @@ class ChunkDecoder {
         return event;
     }
 
-    ByteReader bytes_{{}};
+    ByteReader codes_{{}}, touches_{{}};
+    bool two_parts_ = true;  // else the touches are among the other codes
     LineSets touched_ = all_line_sets;
-    std::optional<ByteReader> touches_;  // none: they are among the other codes
     bool ok_ = true;
     std::uint64_t instructions_ = 0;
     LinePredictor predictor_;

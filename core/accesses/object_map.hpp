@@ -111,8 +111,24 @@ class ObjectMap {
         return found == sites_.end() ? heap : found->second;
     }
 
+    // Virtual pages are numbered as they are asked for: who asks for a line's object, and keeps
+    // things of its page, has to find the page once.
+    static constexpr std::uint32_t no_place = PageMap::absent;
+    [[nodiscard]] std::uint32_t place(std::uint64_t page_number) {
+        const std::uint32_t place = places_.find(page_number);
+        return place != no_place ? place : add_place(page_number);
+    }
+    // Of a page that was asked for, else no_place.
+    [[nodiscard]] std::uint32_t known_place(std::uint64_t page_number) {
+        return places_.find(page_number);
+    }
+
     [[nodiscard]] ObjectIndex at(std::uint64_t line) {
-        Page& page = page_of(line / lines_per_page);
+        return at(line, place(line / lines_per_page));
+    }
+    // `place` is that of its page.
+    [[nodiscard]] ObjectIndex at(std::uint64_t line, std::uint32_t place) {
+        Page& page = pages_[place];
         if (page.painted != none) {
             const ObjectIndex object = painted_[page.painted][line % lines_per_page];
             if (object != 0) return object;
@@ -193,17 +209,14 @@ class ObjectMap {
         map.assign(start / line_bytes, last / line_bytes + 1, object);
     }
 
-    Page& page_of(std::uint64_t number) {
-        std::uint32_t index = numbers_.find(number);
-        if (index == PageMap::absent) {
-            index = static_cast<std::uint32_t>(pages_.size());
-            pages_.push_back({number, 0, none, 0});
-            numbers_.set(number, index);
-        }
-        return pages_[index];
+    [[gnu::noinline]] std::uint32_t add_place(std::uint64_t page_number) {
+        const auto place = static_cast<std::uint32_t>(pages_.size());
+        pages_.push_back({page_number, 0, none, 0});
+        places_.set(page_number, place);
+        return place;
     }
 
-    ObjectIndex look_up(std::uint64_t line, Page& page) {
+    [[gnu::noinline]] ObjectIndex look_up(std::uint64_t line, Page& page) {
         const std::uint64_t begin = page.number * lines_per_page;
         const std::uint64_t end = begin + lines_per_page;
         auto found = blocks_.find(line, begin, end);
@@ -219,7 +232,7 @@ class ObjectMap {
     }
 
     void paint_line(std::uint64_t line, ObjectIndex object) {
-        Page& page = page_of(line / lines_per_page);
+        Page& page = pages_[place(line / lines_per_page)];
         if (page.painted == none) {
             page.painted = static_cast<std::uint32_t>(painted_.size());
             painted_.emplace_back();
@@ -243,8 +256,8 @@ class ObjectMap {
             return;
         }
         for (std::uint64_t number = first; number <= last; ++number) {
-            const std::uint32_t index = numbers_.find(number);
-            if (index != PageMap::absent) clear(pages_[index]);
+            const std::uint32_t known = known_place(number);
+            if (known != no_place) clear(pages_[known]);
         }
     }
 
@@ -254,7 +267,7 @@ class ObjectMap {
     LineIntervals regions_;    // fixed
     LineIntervals blocks_;     // large blocks
     std::uint64_t epoch_ = 1;  // grows with every change of blocks_
-    PageMap numbers_;
+    PageMap places_;           // page number -> its place in pages_
     std::vector<Page> pages_;
     std::vector<std::array<ObjectIndex, lines_per_page>> painted_;  // small blocks; 0: not painted
 };

@@ -11,9 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/accesses/merge.hpp"
+#include "core/accesses/merge_ahead.hpp"
 #include "core/accesses/object_map.hpp"
-#include "core/accesses/page_map.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/address/units.hpp"
 
@@ -56,7 +55,7 @@ class TraceWalk {
         std::vector<std::uint64_t> reached(reader_.threads().size(), unknown);
         std::uint64_t batches = 0;
         while (const auto batch = merged_.next()) {
-            if (poll && ++batches % 4096 == 0) poll();
+            if (poll && batches++ % 4096 == 0) poll();
             const unsigned thread = batch->thread;
             // A count that goes back is that of another thread, which has the id of one that ended.
             if (reached[thread] > batch->instructions) reached[thread] = batch->instructions;
@@ -71,6 +70,7 @@ class TraceWalk {
     }
 
     [[nodiscard]] ObjectMap& objects() { return objects_; }
+    [[nodiscard]] const ObjectMap& objects() const { return objects_; }
     [[nodiscard]] std::span<const TracedPage> pages() const { return pages_; }
     [[nodiscard]] std::uint64_t touches_left_out() const { return touches_left_out_; }
     // Phase 0 is "before any marker" and between regions.
@@ -89,13 +89,14 @@ class TraceWalk {
     }
 
   private:
+    static constexpr std::uint32_t absent = ~std::uint32_t{0};
     static constexpr std::size_t claimed_events = 32;                // before a birth
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};      // more than any count
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0} - 1;  // no page has this number
 
     template <class Visitor>
     void advance(Visitor& visitor, std::vector<std::uint64_t>& reached,
-                 const MergedTrace::Batch& batch) {
+                 const MergedAhead::Batch& batch) {
         std::uint64_t& last = reached[batch.thread];
         if (batch.until > last) visitor.progress(batch.thread, batch.until - last);
         last = std::max(last, batch.until);
@@ -129,10 +130,11 @@ class TraceWalk {
             case EventKind::stream_store:
             case EventKind::touch: {
                 touches_left_out_ += event.count;
-                const auto page = page_of(event.address / lines_per_page);
-                const ObjectIndex object = objects_.at(event.address);
-                // Touched before the trace began, or it would have a page event: it has a frame.
-                if (pages_[page].state == PageState::unmapped)
+                const std::uint32_t place = objects_.place(event.address / lines_per_page);
+                const std::uint32_t page = page_at(place, event.address / lines_per_page);
+                const ObjectIndex object = objects_.at(event.address, place);
+                // Used before the trace began, or it would have a page event: it has a frame.
+                if (pages_[page].state == PageState::unmapped && event.kind != EventKind::touch)
                     map(visitor, page, PageState::written, thread);
                 visitor.line(event.kind, page,
                              static_cast<unsigned>(event.address % lines_per_page), object, thread);
@@ -174,14 +176,25 @@ class TraceWalk {
         }
     }
 
-    std::uint32_t page_of(std::uint64_t number) {
-        std::uint32_t page = numbers_.find(number);
-        if (page == PageMap::absent) {
-            page = static_cast<std::uint32_t>(pages_.size());
-            pages_.push_back({number, number, PageState::unmapped});
-            numbers_.set(number, page);
-        }
+    std::uint32_t page_of(std::uint64_t number) { return page_at(objects_.place(number), number); }
+    std::uint32_t page_at(std::uint32_t place, std::uint64_t number) {
+        if (place < here_.size() && here_[place] != absent) return here_[place];
+        return add_page(place, number);
+    }
+    [[gnu::noinline]] std::uint32_t add_page(std::uint32_t place, std::uint64_t number) {
+        const auto page = static_cast<std::uint32_t>(pages_.size());
+        pages_.push_back({number, number, PageState::unmapped});
+        put(page, place);
         return page;
+    }
+    // absent: none was ever touched there.
+    std::uint32_t known_page(std::uint64_t number) {
+        const std::uint32_t place = objects_.known_place(number);
+        return place < here_.size() ? here_[place] : absent;
+    }
+    void put(std::uint32_t page, std::uint32_t place) {
+        if (place >= here_.size()) here_.resize(std::size_t{place} + 1, absent);
+        here_[place] = page;
     }
 
     // Every thread tells of its own first read and write of a page: only the first of all counts.
@@ -205,8 +218,7 @@ class TraceWalk {
             });
         } else {
             for (std::uint64_t number = first; number < first + count; ++number)
-                if (const auto page = numbers_.find(number); page != PageMap::absent)
-                    known_.push_back(page);
+                if (const auto page = known_page(number); page != absent) known_.push_back(page);
         }
         return known_;
     }
@@ -231,7 +243,7 @@ class TraceWalk {
             const std::uint64_t number = pages_[page].number - from + to;
             leave(page);
             pages_[page].number = number;
-            numbers_.set(number, page);
+            put(page, objects_.place(number));
         }
         blocks_gone(visitor, from, count);
         blocks_gone(visitor, to, count);
@@ -244,15 +256,17 @@ class TraceWalk {
     }
 
     void leave(std::uint32_t page) {
-        numbers_.set(pages_[page].number, PageMap::absent);
+        put(absent, objects_.place(pages_[page].number));
         pages_[page].number = nowhere;
     }
 
     const TraceReader& reader_;
-    MergedTrace merged_;
+    MergedAhead merged_;
     ObjectMap objects_;
-    PageMap numbers_;  // virtual page now -> index into pages_
     std::vector<TracedPage> pages_;
+    // [place of the virtual page, as objects_ has them] index into pages_ of the page that is there
+    // now, or absent.
+    std::vector<std::uint32_t> here_;
     std::vector<std::uint32_t> known_;
     std::uint64_t touches_left_out_ = 0;                  // so far
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index

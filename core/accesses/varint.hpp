@@ -41,6 +41,10 @@ class ByteReader {
         return at_ != end_ && unsigned{*at_} - first < count;
     }
 
+    [[nodiscard]] std::span<const std::uint8_t> rest() const { return {at_, end_}; }
+    // Precondition: so many are left.
+    void skip(std::size_t count) { at_ += count; }
+
     std::uint8_t byte() {
         if (at_ == end_) {
             ok_ = false;

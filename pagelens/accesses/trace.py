@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from pagelens import _core
 from pagelens.accesses.region_names import region_text
-from pagelens.accesses.symbols import LoadedModule, Symbolizer
-from pagelens.accesses.workload import ALL_SETS, ObjectInfo, SampledLines, Timeline, Workload
+from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
+from pagelens.accesses.workload import ALL_SETS, Cut, ObjectInfo, SampledLines, Timeline, Workload
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
@@ -36,17 +36,21 @@ def is_trace(path: Path) -> bool:
         return path.suffix == ".trace"
 
 
-def open_trace(path: str | Path, beside: Callable[[TraceWorkload], None] | None = None) -> TraceWorkload:
+CutOf = Callable[["TraceWorkload"], Cut]
+
+
+def open_trace(path: str | Path, cut_of: CutOf | None = None) -> TraceWorkload:
     """The workload of a trace file. A file that is cut short is used with a warning.
 
-    `beside` is done at the same time as the trace is surveyed, if the tracer said how long the run was: for
-    `TraceWorkload.cut`. Raises Failure if the file cannot be used, and what `beside` raises.
+    Who will ask for a timeline says of which cut: it is made in the same walk through the trace as the
+    survey, if the tracer said how long the run was. Raises Failure if the file cannot be used, and what
+    `cut_of` raises.
     """
     try:
         trace = _core.Trace(str(path))
     except _core.TraceError as error:
         raise Failure(f"trace {path}: {error}") from None
-    return TraceWorkload(Path(path), trace, beside)
+    return TraceWorkload(Path(path), trace, cut_of)
 
 
 class TraceWorkload(Workload):
@@ -54,32 +58,28 @@ class TraceWorkload(Workload):
 
     source = "trace"
 
-    def __init__(
-        self, path: Path, trace: _core.Trace, beside: Callable[[TraceWorkload], None] | None = None
-    ) -> None:
+    def __init__(self, path: Path, trace: _core.Trace, cut_of: CutOf | None = None) -> None:
         super().__init__()
-        self._cancel = _core.CancelFlag()  # of what is done beside the survey
+        self._cancel = _core.CancelFlag()  # of walks through the trace
         self._cuts: dict[tuple[tuple[PrivateCache, ...], int, int], _core.CompiledTrace] = {}
         self.path = path
         self.trace = trace
         self.warnings = [*trace.warnings]
-        names = _Names(trace, self.warnings.append)
-        trace.set_variables([(known.address, known.size) for known in names.variables])
         self.threads = max(1, trace.threads)
-        with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
-            aside = pool.submit(beside, self) if beside is not None and trace.summary is not None else None
-            try:
-                self.survey = trace.survey(_instructions_of_moment(trace))
-            except BaseException:  # Ctrl-C, which other threads do not see
-                self._cancel.set()
-                raise
-            if aside is not None:
-                aside.result()
+        modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
+        with Symbolizer(modules, self.warnings.append) as symbols:
+            variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
+            trace.set_variables([(known.address, known.size) for known in variables])
+            with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
+                walk = pool.submit(self._survey, cut_of)
+                try:
+                    names = _Names(trace, modules, symbols, variables, self.warnings.append)
+                    self.digest = _digest(path, variables)
+                    self.survey = walk.result()
+                except BaseException:  # Ctrl-C, which other threads do not see
+                    self._cancel.set()
+                    raise
         self.name = PurePosixPath(trace.program).name or path.stem
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-        digest.update(repr(names.variables).encode())
-        self.digest = digest.hexdigest()
         self.large_blocks = self.survey.large_blocks[:, 0].tolist()
         self.phases = [region_text(name) for name in self.survey.phases]
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
@@ -91,32 +91,38 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
-    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
-        """Cut by instructions, and where marked phases begin."""
-        program = self.cut(machine, intervals, sets)
+    def timeline(self, cut: Cut) -> Timeline:
+        """Cut by instructions, and where marked phases begin; the program is not made again."""
+        if (key := _key(cut)) not in self._cuts:
+            summary = self.trace.summary
+            instructions = summary.instructions if summary is not None else sum(self.survey.instructions)
+            self._cuts[key] = self.trace.compile(self._cut_options(cut, instructions), self._cancel)
+        program = self._cuts[key]
         return Timeline(
             program,
             [self.phases[number] for number in program.interval_phases],
             self.survey.live_bytes.astype(np.float64),
-            _sampled_lines(program, sets) if sets != ALL_SETS else None,
+            _sampled_lines(program, cut.sets) if cut.sets != ALL_SETS else None,
         )
 
-    def cut(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> _core.CompiledTrace:
-        """The program of `timeline`, which is not made again."""
-        summary = self.trace.summary
-        instructions = summary.instructions if summary is not None else sum(self.survey.instructions)
-        key = machine.caches_below(FRAME_BITS), intervals, sets
-        if key not in self._cuts:
-            self._cuts[key] = self._compile(
-                machine,
-                key[0],
-                FRAME_BITS,
-                False,
-                _core.Padding([], 0),
-                max(1, instructions // intervals),
-                sets,
-            )
-        return self._cuts[key]
+    def _survey(self, cut_of: CutOf | None) -> _core.Survey:
+        """And the cut beside it."""
+        moment, summary = _instructions_of_moment(self.trace), self.trace.summary
+        if cut_of is None or summary is None:
+            return self.trace.survey(moment, self._cancel)
+        cut = cut_of(self)
+        options = self._cut_options(cut, summary.instructions)
+        survey, self._cuts[_key(cut)] = self.trace.survey_and_compile(moment, options, self._cancel)
+        return survey
+
+    def _cut_options(self, cut: Cut, instructions: int) -> _core.CompileOptions:
+        """Of a run of so many instructions."""
+        caches = cut.machine.caches_below(FRAME_BITS)
+        interval = max(1, instructions // cut.intervals)
+        return _core.CompileOptions(
+            self._parts(cut.machine, caches), FRAME_BITS, False, _core.Padding([], 0), interval, cut.sets,
+            TOUCHING,
+        )  # fmt: skip
 
     def _offset_unit(self, machine: Machine) -> int:
         """What the filter hid stays hidden where the sets of the family that the L1 is of stay the same."""
@@ -131,19 +137,31 @@ class TraceWorkload(Workload):
         page_bits: int,
         in_order: bool,
         padding: _core.Padding,
-        interval_instructions: int = 0,
-        sets: int = ALL_SETS,
     ) -> _core.CompiledTrace:
+        options = _core.CompileOptions(self._parts(machine, caches), page_bits, in_order, padding)
+        return self.trace.compile(options, self._cancel)
+
+    def _parts(self, machine: Machine, caches: tuple[PrivateCache, ...]) -> list[tuple[int, int, int]]:
+        """Of each cache what a program has of it. Raises UsageError unless the trace is exact for the L1."""
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
                 f"machine {machine.name}: its L1 has {_shape(l1)}, {self.path} is exact for L1s of "
                 f"{describe_family(self.trace.exact_for)}; choose another machine"
             )
-        shares = [_share(cache, self.threads) for cache in caches]
-        return self.trace.compile(
-            shares, page_bits, in_order, padding, interval_instructions, sets, TOUCHING, self._cancel
-        )
+        return [_share(cache, self.threads) for cache in caches]
+
+
+def _key(cut: Cut) -> tuple[tuple[PrivateCache, ...], int, int]:
+    """Equal for cuts of which the program is the same."""
+    return cut.machine.caches_below(FRAME_BITS), cut.intervals, cut.sets
+
+
+def _digest(path: Path, variables: Sequence[Variable]) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(repr(variables).encode())
+    return digest.hexdigest()
 
 
 def _sampled_lines(program: _core.CompiledTrace, sets: int) -> SampledLines:
@@ -195,24 +213,30 @@ def _share_seen(summary: _core.TraceSummary | None) -> float | None:
 class _Names:
     """What a trace's objects are called, from the symbols of its modules."""
 
-    def __init__(self, trace: _core.Trace, warn: Callable[[str], None]) -> None:
-        self._modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
+    def __init__(
+        self,
+        trace: _core.Trace,
+        modules: Sequence[LoadedModule],
+        symbols: Symbolizer,
+        variables: Sequence[Variable],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._modules = modules
+        self._variables = variables
         sites = {site.id: site.return_addresses for site in trace.call_sites}
-        with Symbolizer(self._modules, warn) as symbols:
-            self._sites = symbols.names(sites)
-            self._frames = {
-                site: tuple(str(place) for address in addresses for place in symbols.locate(address))
-                for site, addresses in sites.items()
-            }
-            odd = {name for module in self._modules if "!" in (name := PurePosixPath(module.path).name)}
-            for name in sorted(odd):
-                warn(f"{name}: what lies in files whose names have '!' cannot be planned; rename the file")
-            self._keys = {site: tuple(map(symbols.key, addresses)) for site, addresses in sites.items()}
-            for site, keys in self._keys.items():
-                if any(key.startswith(f"{name}{mark}") for key in keys for name in odd for mark in "!+"):
-                    self._keys[site] = ()
-            self._odd = odd
-            self.variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
+        self._sites = symbols.names(sites)
+        self._frames = {
+            site: tuple(str(place) for address in addresses for place in symbols.locate(address))
+            for site, addresses in sites.items()
+        }
+        odd = {name for module in modules if "!" in (name := PurePosixPath(module.path).name)}
+        for name in sorted(odd):
+            warn(f"{name}: what lies in files whose names have '!' cannot be planned; rename the file")
+        self._keys = {site: tuple(map(symbols.key, addresses)) for site, addresses in sites.items()}
+        for site, keys in self._keys.items():
+            if any(key.startswith(f"{name}{mark}") for key in keys for name in odd for mark in "!+"):
+                self._keys[site] = ()
+        self._odd = odd
 
     def objects(self, survey: _core.Survey) -> list[ObjectInfo]:
         """All objects by index."""
@@ -232,15 +256,15 @@ class _Names:
         ]
 
     def _variable_key(self, found: _core.SurveyedObject) -> str:
-        if found.kind != "variable" or self.variables[found.id].module in self._odd:
+        if found.kind != "variable" or self._variables[found.id].module in self._odd:
             return ""
-        return self.variables[found.id].key
+        return self._variables[found.id].key
 
     def _name(self, found: _core.SurveyedObject) -> str:
         if found.kind == "call_site":
             return self._sites[found.id]
         if found.kind == "variable":
-            variable = self.variables[found.id]
+            variable = self._variables[found.id]
             return f"{variable.name} ({variable.module})"
         if found.kind == "module":
             return f"[.data/.bss of {PurePosixPath(self._modules[found.id].path).name}]"

@@ -87,6 +87,15 @@ class Timeline:
     sample: SampledLines | None = None  # None: the program has every line
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What `Workload.timeline` is asked for."""
+
+    machine: Machine
+    intervals: int  # about
+    sets: int = ALL_SETS  # of the lines of a trace, those at place i of their pages where bit i is set
+
+
 class Workload(ABC):
     """A program to be placed and replayed; `compile` turns it into ops for a machine and page size."""
 
@@ -152,11 +161,11 @@ class Workload(ABC):
         return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
 
     @abstractmethod
-    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
+    def timeline(self, cut: Cut) -> Timeline:
         """The run in its course: about so many intervals, fewer or more where loops are declared.
 
         Its program is as `compile` gives it for pages of 4 KiB, with the intervals as phases. Of a trace it
-        has the lines in `sets` alone (bit i: those at place i of their pages); declared loops have all.
+        has the lines in `cut.sets` alone; declared loops have all.
         """
 
     def _padding(self, offset_bytes: int) -> Padding:

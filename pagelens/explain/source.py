@@ -1,7 +1,7 @@
 """What a user asked to have explained: a declared workload, a trace, or a program that is traced first."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from glob import escape
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.accesses.trace import TraceWorkload, is_trace, open_trace
+from pagelens.accesses.trace import CutOf, TraceWorkload, is_trace, open_trace
 from pagelens.accesses.trace_progress import trace_progress
 from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
 from pagelens.accesses.workload import Workload
@@ -22,7 +22,6 @@ from pagelens.units import parse_size
 
 OUTPUT = Path("pagelens-out")
 WHOLE_RUN = "all"
-Beside = Callable[[TraceWorkload], None]
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ def choose_source(
     full_size: str | None,
     output: Path | None,
     quiet: bool,
-    beside: Beside | None = None,
+    cut_of: CutOf | None = None,
 ) -> AbstractContextManager[Source]:
     """Declared loops if they are named, else the trace or program that the request names.
 
-    `beside` is done while a trace is opened (`open_trace`).
+    `cut_of` is as `open_trace` has it.
     Raises UsageError for both, none ("nothing to `purpose`"), and options that are of the other.
     """
     target = request.command
@@ -60,7 +59,7 @@ def choose_source(
             f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
     _refuse("a program or trace", {"--size": size})
-    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, beside)
+    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of)
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:
@@ -96,18 +95,18 @@ def trace_or_open(
     output: Path | None,
     request: TraceRequest,
     quiet: bool,
-    beside: Beside | None = None,
+    cut_of: CutOf | None = None,
 ) -> Iterator[Source]:
     """A trace if `target` is one, else the program that it names, traced as `request` says.
 
     A new trace is kept in the directory of the results, which within is this process's alone. Progress of
-    the tracing is shown on a terminal, unless `quiet`. `beside` is done while a trace is opened.
+    the tracing is shown on a terminal, unless `quiet`. `cut_of` is as `open_trace` has it.
     """
     path = Path(target[0])
     if is_trace(path):
         if len(target) > 1:
             raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
-        program = _opened_with_lines(path, beside)
+        program = _opened_with_lines(path, cut_of)
         with claim_directory(output or OUTPUT / program.name) as directory:
             yield _fill(program, machine, ranks, full_size, directory)
         return
@@ -121,13 +120,13 @@ def trace_or_open(
     # Programs may be called what no line of text holds.
     name = "".join(character if character.isprintable() else "_" for character in path.name)
     with claim_directory(output or OUTPUT / name) as directory:
-        program = _opened_with_lines(_trace(request, directory / f"{name}.trace", quiet), beside)
+        program = _opened_with_lines(_trace(request, directory / f"{name}.trace", quiet), cut_of)
         yield _fill(program, machine, ranks, full_size, directory)
 
 
-def _opened_with_lines(path: Path, beside: Beside | None) -> TraceWorkload:
+def _opened_with_lines(path: Path, cut_of: CutOf | None) -> TraceWorkload:
     """The trace; raises Failure where it has no line: a verdict on nothing would be none."""
-    program = open_trace(path, beside)
+    program = open_trace(path, cut_of)
     if program.survey.line_events == 0:
         raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
     return program

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagelens import _core
-from pagelens.accesses.workload import ALL_SETS, Timeline, Workload
+from pagelens.accesses.workload import ALL_SETS, Cut, Timeline, Workload
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, cache_mode_times
 from pagelens.machine.memories import Memory, MemorySideCache, Ways
@@ -50,7 +50,7 @@ def cache_modes(
     `course` is made unless it is given. Raises _core.Cancelled.
     """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
-    course = course or workload.timeline(machine, INTERVALS)
+    course = course or workload.timeline(Cut(machine, INTERVALS))
     program, sample = course.program, course.sample
     of_objects = of_caches = None
     if sample is not None:

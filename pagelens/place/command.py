@@ -48,7 +48,7 @@ from pagelens.place.phases import OUTSIDE
 from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import OURS
-from pagelens.place.profile import Floats, Profile, begin_timeline, profile, timeline
+from pagelens.place.profile import Floats, Profile, profile, profiled_cut, timeline
 from pagelens.place.report import PlaceReport
 from pagelens.place.terminal import render_terminal
 from pagelens.units import format_binary_size, format_time, parse_size
@@ -137,7 +137,7 @@ def place_command(
     )
     found = choose_source(
         "place", request, workload, size, two_level, ranks, None, output, quiet,
-        lambda opened: begin_timeline(opened, two_level, ranks),
+        lambda opened: profiled_cut(opened, two_level, ranks),
     )  # fmt: skip
     with _said_of_ctrl_c(), found as source:
         check_fits(source.program, source.scaled.machine, source.scaled.ranks)

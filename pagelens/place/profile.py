@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.trace import TraceWorkload
-from pagelens.accesses.workload import ObjectInfo, Timeline, Workload
+from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.machine import Machine
 from pagelens.node_replay import Counts
 from pagelens.place.traffic import sampled_sets, traffic
@@ -106,13 +105,13 @@ def profile(
 
 def timeline(workload: Workload, machine: Machine, ranks: int) -> Timeline:
     """The workload's course as `profile` takes it: of a long trace with a sample of its lines."""
-    return workload.timeline(machine, INTERVALS, sampled_sets(workload, machine, ranks))
+    return workload.timeline(profiled_cut(workload, machine, ranks))
 
 
-def begin_timeline(workload: TraceWorkload, machine: Machine, ranks: int | None) -> None:
-    """Makes what takes long of `timeline`, while the trace is surveyed (`open_trace`)."""
+def profiled_cut(workload: Workload, machine: Machine, ranks: int | None) -> Cut:
+    """That of `timeline`, for `open_trace`; ranks None: as many as fill the machine's cores."""
     ranks = ranks or max(1, machine.cores.count.value // workload.threads)
-    workload.cut(machine, INTERVALS, sampled_sets(workload, machine, ranks))
+    return Cut(machine, INTERVALS, sampled_sets(workload, machine, ranks))
 
 
 def without_dominated(live_bytes: Floats) -> Floats:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/accesses/compile.hpp"
-#include "core/accesses/survey.hpp"
+#include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_writer.hpp"
 #include "tests/cpp/reference_caches.hpp"
 #include "tests/cpp/temporary_file.hpp"
@@ -172,7 +172,10 @@ class Reference {
     }
 
     void line(const Event& e, unsigned thread) {
-        if (!mapped.contains(e.address / 64)) map(e.address / 64, OpKind::map_write, thread);
+        if (!mapped.contains(e.address / 64)) {
+            if (e.kind == EventKind::touch) return;  // the line went with its frame
+            map(e.address / 64, OpKind::map_write, thread);
+        }
         if (e.kind == EventKind::stream_store) {
             drop(e.address, thread);
             emit(OpKind::stream_store, e.address, thread);
@@ -619,6 +622,64 @@ TEST_CASE("compile: intervals cut the run and change nothing else") {
         std::iota(ascending.begin(), ascending.end(), 1u);
         CHECK(begun == ascending);
         CHECK(phases->interval_phases().empty());
+    }
+}
+
+// With touches as filters give them: of lines fetched a while ago, which blocks may have taken
+// since, each right before a fetch of another line of its set.
+Thread with_touches(std::mt19937_64& random, const Thread& thread) {
+    Thread result;
+    std::vector<std::uint64_t> fetched;
+    for (const Stamped& item : thread) {
+        result.push_back(item);
+        if (item.event.kind <= EventKind::write) fetched.push_back(item.event.address);
+        if (fetched.empty() || random() % 2 == 0) continue;
+        const std::size_t back = random() % std::min<std::size_t>(fetched.size(), 100);
+        const std::uint64_t line = fetched[fetched.size() - 1 - back];
+        const std::uint64_t other = (first_page + random() % pages) * 64 + line % 64;
+        result.push_back({item.instructions, {EventKind::touch, line, 0, 0}});
+        result.push_back({item.instructions, {EventKind::read, other, 0, 0}});
+        fetched.push_back(other);
+    }
+    return result;
+}
+
+TEST_CASE("survey and compile: both are what they are alone") {
+    std::mt19937_64 random(10);
+    for (int round = 0; round < 20; ++round) {
+        std::vector<Thread> threads;
+        for (std::uint64_t n = 1 + random() % 3; n > 0; --n)
+            threads.push_back(with_touches(random, random_thread(random, 1500)));
+        const TemporaryFile file;
+        write(file.path, threads);
+        TraceReader reader(file.path);
+        reader.set_variables({{first_page * page_bytes, 3 * page_bytes}});
+        CompileOptions options{{{{64, 4}, 1}}, 12};
+        options.interval_instructions = 20 * stamp_grain;
+        if (round % 4 != 0) options.sample = {random() | 1, 8};
+        const auto alone = survey(reader, {}, 7 * stamp_grain);
+        const auto program = compile(reader, options);
+        const auto both = survey_and_compile(reader, 7 * stamp_grain, options);
+        CHECK(expand(*both.program) == expand(*program));
+        CHECK(both.program->sampled().seen == program->sampled().seen);
+        CHECK(both.program->sampled().kept == program->sampled().kept);
+        CHECK(both.program->sampled().touched == program->sampled().touched);
+        CHECK(both.survey.live.bytes() == alone.live.bytes());
+        CHECK(both.survey.instructions == alone.instructions);
+        CHECK(both.survey.peak_pages == alone.peak_pages);
+        CHECK(both.survey.line_events == alone.line_events);
+        CHECK(both.survey.lines_fetched == alone.lines_fetched);
+        CHECK(both.survey.lines_stored == alone.lines_stored);
+        REQUIRE(both.survey.objects.size() == alone.objects.size());
+        for (std::size_t i = 0; i < alone.objects.size(); ++i) {
+            CHECK(both.survey.objects[i].births == alone.objects[i].births);
+            CHECK(both.survey.objects[i].peak_bytes == alone.objects[i].peak_bytes);
+            CHECK(both.survey.objects[i].lines_fetched == alone.objects[i].lines_fetched);
+            CHECK(both.survey.objects[i].lines_stored == alone.objects[i].lines_stored);
+        }
+        REQUIRE(both.survey.first_writes.size() == alone.first_writes.size());
+        for (std::size_t i = 0; i < alone.first_writes.size(); ++i)
+            CHECK(both.survey.first_writes[i].first == alone.first_writes[i].first);
     }
 }
 

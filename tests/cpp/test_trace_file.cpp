@@ -94,6 +94,46 @@ TEST_CASE("trace: any events of several threads come back in order") {
     }
 }
 
+TEST_CASE("trace: touches that nobody wants are left out and counted, all others as they were") {
+    std::mt19937_64 random(2);
+    const TemporaryFile file;
+    {
+        TraceWriter writer(file.path, {});
+        // Some sets have more lines than the history, some events more touches than can be told by
+        // their places, and some none.
+        for (int i = 0; i < 100'000; ++i) {
+            const std::uint64_t set = random() % 8;
+            const auto line = [&] { return random() % (set == 0 ? 12 : 5) * 64 + set * 7; };
+            for (std::uint64_t touches = random() % 11; touches > 0; --touches)
+                writer.thread(0).put(Event{EventKind::touch, line(), 0, 0});
+            writer.thread(0).put(Event{static_cast<EventKind>(random() % 4), line(), 0, 0});
+        }
+        writer.finish({});
+    }
+    const TraceReader reader(file.path);
+    const std::vector<Event> all = read_all(reader.stream(0));
+    for (const LineSets sets : {LineSets{0}, LineSets{1} << 7 | LineSets{1} << 21, LineSets{1}}) {
+        CAPTURE(sets);
+        const auto wanted = [&](const Event& event) {
+            return (sets >> event.address % 64 & 1) != 0;
+        };
+        std::size_t at = 0, left_out = 0;
+        for (const Event& event : read_all(reader.stream(0, sets))) {
+            if (wanted(event)) CHECK(event.count == 0);
+            for (std::uint64_t i = 0; i < event.count; ++i, ++at) {
+                REQUIRE(at < all.size());
+                CHECK(all[at].kind == EventKind::touch);
+                CHECK(all[at].address % 64 == event.address % 64);
+            }
+            left_out += event.count;
+            REQUIRE(at < all.size());
+            CHECK(same(all[at++], Event{event.kind, event.address, 0, 0}));
+        }
+        CHECK(at == all.size());
+        CHECK(left_out > 50'000);
+    }
+}
+
 TEST_CASE("trace: header, definitions and summary come back") {
     const TemporaryFile file;
     TraceHeader header{{{64, 8}, {512, 2}}, {64, 1}, "pagelens test", "/bin/app", {"-n", ""}};

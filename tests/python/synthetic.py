@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from pagelens import _core
-from pagelens.accesses.workload import ALL_SETS, ObjectInfo, Timeline, Workload
+from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.ensemble.memory_side import counterfactuals
 from pagelens.ensemble.result import (
     NODE_COUNTS,
@@ -43,7 +43,7 @@ class SyntheticWorkload(Workload):
         self.phases, self.threads, self.footprint_bytes = ["setup", "solve"], 1, footprint_bytes
         self.share_seen, self.warnings, self.large_blocks = None, [], []
 
-    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
+    def timeline(self, cut: Cut) -> Timeline:
         raise NotImplementedError("no analytic ensemble is placed on two memories")
 
     def _compile(

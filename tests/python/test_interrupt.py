@@ -4,13 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pagelens.accesses.trace import open_trace
+from pagelens import _core
+from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
+from pagelens.accesses.workload import Cut
+from pagelens.machine import load_machine
+
+GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 
 
 def members(session: int) -> list[str]:
@@ -98,6 +104,39 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
         assert info.returncode == 0
     for report in tmp_path.glob("**/report.html"):
         assert report.read_text().rstrip().endswith("</html>")
+
+
+def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which is another thread's: nothing tells it but the flag."""
+    begun, ended = threading.Event(), list[BaseException]()
+
+    def interrupted(*_: object) -> None:
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    def cut_of(workload: TraceWorkload) -> Cut:
+        begun.set()
+        for _ in range(10_000):  # until Ctrl-C was noticed
+            if workload._cancel:
+                break
+            time.sleep(0.001)
+        return Cut(load_machine("cori-knl-flat"), 20)
+
+    def survey(workload: TraceWorkload, cut_of: CutOf | None) -> object:
+        try:
+            return walk(workload, cut_of)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    walk = TraceWorkload._survey
+    monkeypatch.setattr(TraceWorkload, "_survey", survey)
+    monkeypatch.setattr("pagelens.accesses.trace._Names", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_trace(GOLDEN, cut_of)
+    assert [type(error) for error in ended] == [_core.Cancelled]
 
 
 @pytest.mark.parametrize("imported", ["os", "polars"])  # which has a handler of its own

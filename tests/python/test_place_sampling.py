@@ -10,7 +10,7 @@ from traced_program import traced_c
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
-from pagelens.accesses.workload import ALL_SETS
+from pagelens.accesses.workload import ALL_SETS, Cut
 from pagelens.machine import Machine, load_machine
 from pagelens.node_replay import NodeCounts, Parts, node_model, replay_node
 from pagelens.place import traffic
@@ -18,7 +18,7 @@ from pagelens.place.analysis import place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.policies import OURS
-from pagelens.place.profile import begin_timeline, profile, timeline
+from pagelens.place.profile import profile, profiled_cut, timeline
 
 SOME = sum(1 << place for place in traffic.SETS)
 MACHINES = ("cori-knl-flat", "sandy-bridge-two-socket", "xeon-max-flat")
@@ -84,7 +84,7 @@ def test_parts_of_the_sets_add_up_to_all(name: str) -> None:
 def test_a_program_of_some_sets_is_the_whole_one_in_them(traced: Path, name: str) -> None:
     machine = load_machine(name)
     workload = open_trace(traced)
-    whole, part = workload.timeline(machine, 20), workload.timeline(machine, 20, SOME)
+    whole, part = (workload.timeline(Cut(machine, 20, sets)) for sets in (ALL_SETS, SOME))
     assert part.sample is not None
     assert whole.interval_phases == part.interval_phases
     np.testing.assert_array_equal(whole.program.instructions, part.program.instructions)
@@ -96,7 +96,7 @@ def test_a_program_of_some_sets_is_the_whole_one_in_them(traced: Path, name: str
 
 def test_what_the_sample_counts_of_all_lines_is_what_the_survey_does(traced: Path) -> None:
     workload = open_trace(traced)
-    sample = workload.timeline(load_machine("cori-knl-flat"), 20, SOME).sample
+    sample = workload.timeline(Cut(load_machine("cori-knl-flat"), 20, SOME)).sample
     assert sample is not None
     fetched = [known.lines for known in workload.objects]  # streaming stores, of which it has none, apart
     assert sample.seen.sum(axis=0).tolist() == fetched
@@ -119,7 +119,7 @@ def test_a_sampled_profile_is_close_to_that_of_every_line_of_every_rank(
     whole = profile(open_trace(traced), machine, ranks)
     assert whole.simulated == 1
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", 0)
-    found = profile(open_trace(traced, lambda opened: begin_timeline(opened, machine, ranks)), machine, ranks)
+    found = profile(open_trace(traced, lambda opened: profiled_cut(opened, machine, ranks)), machine, ranks)
     assert found.simulated < 0.2
     shares, others = (each.traffic / each.traffic.sum() for each in (whole, found))
     np.testing.assert_allclose(others, shares, atol=0.015)

@@ -129,5 +129,5 @@ def test_a_file_that_shrinks_while_it_is_open_is_a_fault_not_a_crash(tmp_path: P
     shutil.copy(GOLDEN, path)
     workload = open_trace(path)
     path.write_bytes(GOLDEN.read_bytes()[:300])
-    program = workload.trace.compile([(64, 8, 1)], 12, False, _core.Padding([], 0), 0)
+    program = workload.trace.compile(_core.CompileOptions([(64, 8, 1)], 12, False, _core.Padding([], 0)))
     assert any("end early" in warning for warning in program.warnings)

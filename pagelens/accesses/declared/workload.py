@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.declared.loops import Loops, Stream, Sweep
-from pagelens.accesses.workload import ALL_SETS, ObjectInfo, Timeline, Workload
+from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES
 from pagelens.machine.schema import Machine, PrivateCache
 
@@ -36,7 +36,7 @@ class DeclaredWorkload(Workload):
         self.large_blocks = [end - count for end, count in zip(ends, pages, strict=True) if count >= least]
         self._loops, self._pages = loops, pages
 
-    def timeline(self, machine: Machine, intervals: int, sets: int = ALL_SETS) -> Timeline:
+    def timeline(self, cut: Cut) -> Timeline:
         """Each time that a loop runs is an interval and a moment."""
         run = [
             sweep
@@ -46,7 +46,7 @@ class DeclaredWorkload(Workload):
         alone = tuple(replace(sweep, phase=f"{sweep.phase} {number}") for number, sweep in enumerate(run))
         by_loop = DeclaredWorkload(self.name, Loops(self._loops.arrays, alone), self.threads)
         return Timeline(
-            by_loop.compile(machine, FRAME_BITS), [sweep.phase for sweep in run], self._live_bytes(run)
+            by_loop.compile(cut.machine, FRAME_BITS), [sweep.phase for sweep in run], self._live_bytes(run)
         )
 
     def _live_bytes(self, run: Sequence[Sweep]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
+from pagelens.accesses.workload import Cut
 from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import load_machine
 from pagelens.place.analysis import SWEEP, Placed, place
@@ -111,7 +112,7 @@ def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) 
     machine = load_machine(machine_name)
     ranks = RANKS[machine_name]
     workload = declared(program, size // ranks, max(1, machine.cores.count.value // ranks))
-    course = workload.timeline(machine, INTERVALS)
+    course = workload.timeline(Cut(machine, INTERVALS))
     found = profile(workload, machine, ranks, course, cancel)
     cost = Cost.of(found)
     developer = listed_objects(LISTS[program], workload.objects)

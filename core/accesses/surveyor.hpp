@@ -1,0 +1,192 @@
+// Sums up what a walk through a trace tells: the visitor behind survey().
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/accesses/survey.hpp"
+#include "core/accesses/trace_walk.hpp"
+
+namespace pagelens::detail {
+
+class Surveyor {
+  public:
+    // The reader must outlive it, and the walk its visits. `moment_instructions` as survey() has
+    // it.
+    Surveyor(const TraceReader& reader, const TraceWalk& walk, std::uint64_t moment_instructions)
+        : walk_(walk), moment_(moment_instructions) {
+        result_.instructions.resize(reader.threads().size());
+        result_.phases = walk.phases();
+        for (const ObjectOrigin& origin : walk.objects().origins())
+            result_.objects.push_back({.origin = origin});
+        result_.live = LiveCourse(result_.objects.size());
+        for (const StaticVariable& variable : reader.variables())
+            keep_large(variable.start, variable.size);
+    }
+
+    // Once, when the walk has ended.
+    Survey finish() {
+        if (moment_ != 0) result_.live.end_moment();
+        for (const auto& [begin, end] : large_blocks_ever_)
+            result_.large_blocks.push_back(
+                {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
+        result_.line_events += walk_.touches_left_out();
+        for (const SurveyedObject& object : result_.objects) {
+            result_.lines_fetched += object.lines_fetched;
+            result_.lines_stored += object.lines_stored;
+        }
+        result_.warnings = walk_.warnings();
+        return std::move(result_);
+    }
+
+    void line(EventKind kind, std::uint32_t page, unsigned, ObjectIndex object, unsigned) {
+        ++result_.line_events;
+        if (kind == EventKind::touch) return;  // of caches; nobody has to give the walk any
+        SurveyedObject& its = result_.objects[object];
+        if (owner(page) != unowned && is_site(object)) disown(page);
+        const bool fetched = kind == EventKind::read || kind == EventKind::write;
+        const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
+                            kind == EventKind::stream_store;
+        its.lines_fetched += fetched;
+        its.lines_stored += stored;
+    }
+
+    void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned) {
+        if (owner(page) == unowned && !is_site(object)) {
+            if (page >= owners_.size()) owners_.resize(walk_.pages().size(), unowned);
+            owners_[page] = object;
+            grow(object, page_bytes);
+        }
+        if (state != PageState::written) return;
+        result_.peak_pages = std::max(result_.peak_pages, ++resident_);
+        const std::uint64_t number = walk_.pages()[page].number;
+        auto& ranges = result_.first_writes;
+        if (!ranges.empty() && ranges.back().first + ranges.back().count == number)
+            ++ranges.back().count;
+        else
+            ranges.push_back({number, 1});
+    }
+
+    void unmap(std::span<const std::uint32_t> pages, unsigned) {
+        for (const std::uint32_t page : pages) {
+            resident_ -= walk_.pages()[page].state == PageState::written;
+            if (owner(page) != unowned) disown(page);
+        }
+    }
+
+    void phase(unsigned, unsigned) {}
+
+    void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
+        death(address);
+        keep_large(address, bytes);
+        ++result_.objects[object].births;
+        if (!is_site(object)) return;
+        if (bytes < page_bytes)
+            small_blocks_[address] = {bytes, object};
+        else
+            large_blocks_[address] = {bytes, object};
+        grow(object, bytes);
+    }
+
+    void death(std::uint64_t address) {
+        const auto end = [&](auto& blocks) {
+            const auto block = blocks.find(address);
+            if (block == blocks.end()) return;
+            result_.live.shrink(block->second.object, block->second.bytes);
+            blocks.erase(block);
+        };
+        end(small_blocks_);
+        end(large_blocks_);
+    }
+
+    // Mappings end so: nobody tells of the death of what mmap gave. What is left on either side
+    // lives.
+    void blocks_gone(std::uint64_t first_page, std::uint64_t pages) {
+        const std::uint64_t begin = first_page * page_bytes, end = begin + pages * page_bytes;
+        auto next = large_blocks_.lower_bound(begin);
+        if (next != large_blocks_.begin()) {
+            const auto before = std::prev(next);
+            if (before->first + before->second.bytes > begin) next = before;
+        }
+        while (next != large_blocks_.end() && next->first < end) {
+            const auto [start, block] = *next;
+            next = large_blocks_.erase(next);
+            result_.live.shrink(block.object, block.bytes);
+            const auto keep = [&, of = block.object](std::uint64_t from, std::uint64_t to) {
+                if (from >= to) return;
+                large_blocks_[from] = {to - from, of};
+                result_.live.grow(of, to - from);
+            };
+            keep(start, std::min(begin, start + block.bytes));
+            keep(end, start + block.bytes);
+        }
+    }
+
+    void progress(unsigned thread, std::uint64_t instructions) {
+        result_.instructions[thread] += instructions;
+        executed_ += instructions;
+        if (moment_ == 0 || executed_ < moment_) return;
+        result_.live.end_moment();
+        executed_ = 0;
+    }
+
+  private:
+    static constexpr ObjectIndex unowned = 0;
+
+    struct Block {
+        std::uint64_t bytes;
+        ObjectIndex object;
+    };
+
+    [[nodiscard]] bool is_site(ObjectIndex object) const {
+        return result_.objects[object].origin.kind == ObjectOrigin::Kind::call_site;
+    }
+
+    [[nodiscard]] ObjectIndex owner(std::uint32_t page) const {
+        return page < owners_.size() ? owners_[page] : unowned;
+    }
+
+    // Its frame is gone, or it holds a block: often one that did not exist yet when the page was
+    // first touched, for the allocator's own sake.
+    void disown(std::uint32_t page) {
+        result_.live.shrink(owners_[page], page_bytes);
+        owners_[page] = unowned;
+    }
+
+    // Blocks that had the same memory one after the other are one.
+    void keep_large(std::uint64_t begin, std::uint64_t bytes) {
+        if (bytes < large_block_bytes) return;
+        std::uint64_t end = begin + bytes;
+        auto next = large_blocks_ever_.lower_bound(begin);
+        if (next != large_blocks_ever_.begin() && std::prev(next)->second > begin) --next;
+        while (next != large_blocks_ever_.end() && next->first < end) {
+            begin = std::min(begin, next->first);
+            end = std::max(end, next->second);
+            next = large_blocks_ever_.erase(next);
+        }
+        large_blocks_ever_.emplace(begin, end);
+    }
+
+    void grow(ObjectIndex object, std::uint64_t bytes) {
+        SurveyedObject& its = result_.objects[object];
+        its.peak_bytes = std::max(its.peak_bytes, result_.live.grow(object, bytes));
+    }
+
+    const TraceWalk& walk_;
+    Survey result_;
+    std::uint64_t resident_ = 0;  // pages
+    const std::uint64_t moment_;
+    std::uint64_t executed_ = 0;       // instructions of this moment
+    std::vector<ObjectIndex> owners_;  // of each resident page without a block
+    std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
+    std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own
+    std::map<std::uint64_t, std::uint64_t> large_blocks_ever_;  // of large_block_bytes; begin, end
+};
+
+}  // namespace pagelens::detail

@@ -1,0 +1,42 @@
+// Where in an interval of a program lines of all sets touch their pages, for TLBs (LineSample).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace pagelens::detail {
+
+class TouchingStretch {
+  public:
+    // Of intervals of so many instructions one in `touching`; 0: none.
+    TouchingStretch(std::uint64_t interval, std::uint32_t touching)
+        : interval_(interval),
+          length_(touching == 0 ? 0 : std::max<std::uint64_t>(1, interval / touching)) {}
+
+    // The interval of this number begins. Its stretch lies elsewhere than that of the one before,
+    // lest it be the same place of a loop.
+    void begin(unsigned number) {
+        if (length_ == 0) return;
+        const double place = std::fmod(static_cast<double>(number) * golden_ratio, 1.0);
+        begin_ = static_cast<std::uint64_t>(place * static_cast<double>(interval_ - length_));
+        end_ = 0;
+        reach(0);
+    }
+    // So many instructions of the interval are done, which is noticed between batches of events.
+    void reach(std::uint64_t executed) {
+        if (length_ == 0) return;
+        if (end_ == 0 && executed >= begin_) end_ = executed + length_;
+        now_ = executed < end_;
+    }
+    [[nodiscard]] bool now() const { return now_; }
+
+  private:
+    static constexpr double golden_ratio = 0.6180339887498949;  // its multiples keep apart modulo 1
+
+    std::uint64_t interval_, length_;    // instructions
+    std::uint64_t begin_ = 0, end_ = 0;  // of this interval's; end 0: it has not begun
+    bool now_ = false;
+};
+
+}  // namespace pagelens::detail
