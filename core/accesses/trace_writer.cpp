@@ -6,21 +6,16 @@
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
-#include <utility>
 
 #include "core/accesses/crc32c.hpp"
-#include "core/accesses/line_predictor.hpp"
+#include "core/accesses/event_encoder.hpp"
 #include "core/accesses/varint.hpp"
-#include "core/address/units.hpp"
 
 namespace pagelens {
 
 namespace {
 
-// Of one event, with the touches that waited for it and the length of the codes.
-constexpr std::size_t event_bytes_limit = (1 + 3 * varint_limit) * (1 + SetHistory::depth);
-constexpr std::size_t first_buffer = 4096;  // threads that do little cost little
-constexpr int compression_level = 3;        // as fast as 1 on such bytes, 5 to 7% smaller
+constexpr int compression_level = 3;  // as fast as 1 on such bytes, 5 to 7% smaller
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -56,258 +51,43 @@ Bytes make_chunk(ChunkFrame frame, std::span<const std::uint8_t> payload) {
     return chunk;
 }
 
-// Which stream predicts a line, without a search: two small tables of hints, checked when used.
-class StreamHints {
-  public:
-    static constexpr unsigned none = 0xff;
-    StreamHints() {
-        exact_.fill(none);
-        near_.fill(none);
-    }
-    std::uint8_t& exact(EventKind kind, std::uint64_t line) { return exact_[hash(kind, line)]; }
-    std::uint8_t& near(EventKind kind, std::uint64_t line) { return near_[hash(kind, line >> 6)]; }
-
-  private:
-    static std::size_t hash(EventKind kind, std::uint64_t value) {
-        return ((value * 8 + static_cast<std::uint64_t>(kind)) * 0x9e3779b97f4a7c15u) >> 56;
-    }
-    std::array<std::uint8_t, 256> exact_;  // by predicted line
-    std::array<std::uint8_t, 256> near_;   // by the page where the stream stands
-};
-
-// One part of a chunk's payload in the making.
-struct Part {
-    Bytes bytes = Bytes(first_buffer);
-    std::uint8_t* at = bytes.data();
-
-    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(at - bytes.data()); }
-    [[nodiscard]] std::span<const std::uint8_t> written() const {
-        return std::span(bytes).first(size());
-    }
-    void grow(std::size_t room) {
-        const std::size_t used = size();
-        bytes.resize(room);
-        at = bytes.data() + used;
-    }
-};
-
-bool is_line(EventKind kind) { return static_cast<unsigned>(kind) < line_kinds; }
-
 }  // namespace
 
 struct ThreadEncoder::State {
     TraceWriter& writer;
     std::uint32_t thread;
-    std::size_t room = first_buffer;  // for both parts together; each has as much
-    Part codes, touch_codes;
-    std::uint64_t instructions = 0;  // at the end of the codes
-    std::uint64_t stamped = 0;       // reached, perhaps not yet written
-    // Everything below starts anew with each chunk, so that chunks decode on their own.
-    std::uint64_t first_instruction = 0;
-    std::uint32_t events = 0;
-    LinePredictor predictor;
-    StreamHints hints;
-    SetHistory history;
-    std::array<std::uint64_t, SetHistory::depth> touched;  // lines, not yet encoded
-    unsigned touches = 0;
-    std::uint64_t last_page = 0;
-    std::uint64_t last_block = 0;
-    std::uint64_t last_sync = 0;
+    std::uint64_t stamped = 0;  // instructions reached, perhaps not yet written
+    detail::ChunkEncoder chunk;
 
     State(TraceWriter& w, std::uint32_t id) : writer(w), thread(id) {}
 
     void make_room() {
-        if (room - codes.size() - touch_codes.size() >= event_bytes_limit) return;
-        if (room >= chunk_raw_limit) {
-            flush();
-            return;
-        }
-        room = std::min<std::size_t>(room * 4, chunk_raw_limit);
-        codes.grow(room);
-        touch_codes.grow(room);
+        if (!chunk.make_room()) flush();
     }
-
-    void unsigned_value(std::uint64_t value) { codes.at = write_varint(codes.at, value); }
-    void difference(std::uint64_t value, std::uint64_t& last) {
-        codes.at = write_varint(codes.at, zigzag(value - last));
-        last = value;
-    }
-    void progress(std::uint64_t count) {
-        const std::uint64_t reached = std::max(count, instructions);
-        unsigned_value(reached - instructions);
-        instructions = reached;
-    }
-
-    void line(EventKind kind, std::uint64_t line_number) {
-        const unsigned k = hints.exact(kind, line_number);
-        if (k != StreamHints::none && predictor.prediction(k) == line_number &&
-            predictor.kind(k) == kind) {
-            *codes.at++ = static_cast<std::uint8_t>(code_next + k);
-            predictor.next(k);
-            remember(k, kind, line_number);
-        } else {
-            unpredicted(kind, line_number);
-        }
-        if (touches > 0) touches_before(line_number);
-        *touch_codes.at++ = touches_end;
-        history.use(kind, line_number);
-    }
-
-    // A touch waits for the line event that it precedes; encoded after that one it needs one byte.
-    void touch(std::uint64_t line_number) {
-        if (touches == touched.size() || (touches > 0 && !fits_touches(line_number)))
-            plain_touches();
-        if (history.place(line_number) == SetHistory::none) {
-            plain_touches();
-            line(EventKind::touch, line_number);
-        } else {
-            touched[touches++] = line_number;
-        }
-    }
-
-    void touches_before(std::uint64_t line_number) {
-        unsigned oldest = 0;  // in a row
-        for (unsigned i = 0; i < touches; ++i) {
-            const unsigned place = history.place(touched[i]);
-            history.renew(line_number, place);
-            if (place < SetHistory::depth - 1) {
-                *touch_codes.at++ = static_cast<std::uint8_t>(code_touch + place);
-                oldest = 0;
-            } else if (oldest++ == 0) {
-                *touch_codes.at++ = code_oldest;
-            } else {
-                ++touch_codes.at[-1];
-            }
-        }
-        touches = 0;
-    }
-
-    void plain_touches() {
-        const unsigned count = std::exchange(touches, 0);
-        for (unsigned i = 0; i < count; ++i) line(EventKind::touch, touched[i]);
-    }
-
-    [[gnu::noinline]] void unpredicted(EventKind kind, std::uint64_t line_number) {
-        unsigned k = hints.near(kind, line_number);
-        if (k != StreamHints::none && predictor.kind(k) == kind) {
-            const std::uint64_t jump = line_number - predictor.prediction(k);
-            if (jump == 0) {
-                *codes.at++ = static_cast<std::uint8_t>(code_next + k);
-                predictor.next(k);
-                return remember(k, kind, line_number);
-            }
-            if (zigzag(jump) < 2 * lines_per_page) {
-                *codes.at++ = static_cast<std::uint8_t>(code_jump + k);
-                unsigned_value(zigzag(jump));
-                predictor.jump(k, line_number);
-                return remember(k, kind, line_number);
-            }
-        }
-        *codes.at++ = static_cast<std::uint8_t>(code_line + static_cast<unsigned>(kind));
-        unsigned_value(zigzag(line_number - predictor.last_start(kind)));
-        k = predictor.start(kind, line_number);
-        remember(k, kind, line_number);
-    }
-
-    void remember(unsigned k, EventKind kind, std::uint64_t line_number) {
-        hints.exact(kind, predictor.prediction(k)) = static_cast<std::uint8_t>(k);
-        hints.near(kind, line_number) = static_cast<std::uint8_t>(k);
-    }
-
-    void other(const Event& event) {
-        *codes.at++ =
-            static_cast<std::uint8_t>(code_event + static_cast<unsigned>(event.kind) - line_kinds);
-        switch (event.kind) {
-            case EventKind::page_read:
-            case EventKind::page_write:
-                difference(event.address, last_page);
-                break;
-            case EventKind::unmap:
-            case EventKind::discard:
-                difference(event.address, last_page);
-                unsigned_value(event.count);
-                break;
-            case EventKind::remap:
-                difference(event.address, last_page);
-                unsigned_value(event.count);
-                unsigned_value(zigzag(event.extra - event.address));
-                break;
-            case EventKind::birth:
-                difference(event.address, last_block);
-                unsigned_value(event.count);
-                unsigned_value(event.extra);
-                break;
-            case EventKind::death:
-                difference(event.address, last_block);
-                break;
-            case EventKind::phase:
-                progress(event.count);
-                unsigned_value(event.extra);
-                break;
-            case EventKind::sync:
-                progress(event.count);
-                difference(event.extra, last_sync);
-                break;
-            default:
-                break;  // line kinds do not come here
-        }
-    }
-
     void put(const Event& event) {
         make_room();
-        if (event.kind == EventKind::touch) {
-            touch(event.address);
-        } else {
-            if (touches > 0 && !(is_line(event.kind) && fits_touches(event.address)))
-                plain_touches();
-            if (is_line(event.kind)) {
-                line(event.kind, event.address);
-            } else {
-                other(event);
-            }
-        }
-        ++events;
+        chunk.put(event);
     }
-
-    [[nodiscard]] bool fits_touches(std::uint64_t line_number) const {
-        return (touched[0] ^ line_number) % lines_per_page == 0;
-    }
-
     void stamp(std::uint64_t count) {
         stamped = std::max(stamped, count);
-        if (stamped - instructions >= stamp_grain) write_stamp();
+        if (stamped - chunk.instructions() >= stamp_grain) write_stamp();
     }
-
     void write_stamp() {
-        if (stamped <= instructions) return;
+        if (stamped <= chunk.instructions()) return;
         make_room();
-        plain_touches();
-        *codes.at++ = code_stamp;
-        progress(stamped);
+        chunk.stamp(stamped);
     }
-
     void flush() {
-        plain_touches();
-        if (codes.size() > 0) {
+        chunk.end();
+        if (!chunk.empty()) {
             ChunkFrame frame{};
             frame.type = static_cast<std::uint32_t>(ChunkType::events);
             frame.thread = thread;
-            frame.events = events;
-            frame.first_instruction = first_instruction;
-            Bytes payload = varint_body({codes.size()});
-            payload.reserve(payload.size() + codes.size() + touch_codes.size());
-            for (const Part* part : {&codes, &touch_codes})
-                payload.insert(payload.end(), part->written().begin(), part->written().end());
-            writer.write_events(frame, payload);
+            frame.events = chunk.events();
+            frame.first_instruction = chunk.first_instruction();
+            writer.write_events(frame, chunk.payload());
         }
-        codes.at = codes.bytes.data();
-        touch_codes.at = touch_codes.bytes.data();
-        first_instruction = instructions;
-        events = 0;
-        predictor = LinePredictor();
-        hints = StreamHints();
-        history = SetHistory();
-        last_page = last_block = last_sync = 0;
+        chunk.restart();
     }
 };
 

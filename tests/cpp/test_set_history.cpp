@@ -30,8 +30,8 @@ TEST_CASE("set history: places are those of a plain list, latest first") {
         REQUIRE(history.place(line) == place);
         const auto kind = static_cast<EventKind>(random() % line_kinds);
         if (random() % 2 == 0) {
-            const unsigned renewed = random() % 2 == 0 ? SetHistory::depth - 1
-                                                       : static_cast<unsigned>(random() % 8);
+            const unsigned renewed =
+                random() % 2 == 0 ? SetHistory::depth - 1 : static_cast<unsigned>(random() % 8);
             REQUIRE(history.at(line, renewed) == list[renewed]);
             history.renew(line, renewed);
             move_to_front(list, list.begin() + renewed);
