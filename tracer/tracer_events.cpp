@@ -1,0 +1,177 @@
+// What the tracer records beside accesses: objects, regions, what is known of the address space,
+// meetings of threads, and pages that lose their frames.
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "tracer/doorbell.hpp"
+#include "tracer/system_calls.hpp"
+#include "tracer/tracer.hpp"
+
+namespace pagelens {
+
+namespace {
+
+// The mapping of this process that holds host address `address`: [start, end), or {0, 0}.
+std::pair<std::uint64_t, std::uint64_t> mapping_at(std::uint64_t address) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        unsigned long start = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx", &start, &end) == 2 && start <= address &&
+            address < end) {
+            return {start, end};
+        }
+    }
+    return {0, 0};
+}
+
+bool wakes(std::uint64_t futex_operation) {
+    switch (futex_operation & 127) {
+        case 1:
+        case 3:
+        case 4:
+        case 5:
+        case 7:
+        case 10:
+            return true;  // wake, requeue, unlock ...
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
+    if (vcpu.block == nullptr) return;
+    make_room(vcpu, event_words);
+    std::vector<std::uint64_t>& phases = vcpu.thread->phases;
+    switch (record.kind) {
+        case PAGELENS_BIRTH:
+            vcpu.push(Event{EventKind::birth, record.address, record.size,
+                            vcpu.thread->site_cache.number(vcpu.thread->stack)});
+            break;
+        case PAGELENS_DEATH:
+            vcpu.push(Event{EventKind::death, record.address});
+            break;
+        case PAGELENS_REGION_BEGIN:
+            phases.push_back(phase_id(region_name(guest_base_, record)));
+            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(), phases.back()});
+            break;
+        case PAGELENS_REGION_END: {
+            const auto open = std::find(phases.rbegin(), phases.rend(),
+                                        phase_id(region_name(guest_base_, record)));
+            if (open != phases.rend()) phases.erase(std::next(open).base(), phases.end());
+            vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(),
+                            phases.empty() ? 0 : phases.back()});
+            break;
+        }
+        default:
+            break;
+    }
+}
+
+std::uint64_t Tracer::phase_id(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto [phase, is_new] = phases_.try_emplace(name, phases_.size() + 1);
+    if (is_new) session_->writer().define(PhaseDefinition{phase->second, name});
+    return phase->second;
+}
+
+void Tracer::know_stack(Vcpu& vcpu, std::uint64_t address) {
+    vcpu.thread->stack_known = true;
+    const auto [start, end] = mapping_at(guest_base_ + address);
+    if (vcpu.block == nullptr || start == end) return;
+    session_->writer().define(
+        RegionDefinition{RegionKind::stack, start - guest_base_, end - start});
+}
+
+// Defined anew whenever it has outgrown what was stated, which doubles each time.
+void Tracer::know_heap(std::uint64_t program_break) {
+    if (heap_start_ == 0) heap_start_ = program_break;
+    if (program_break <= heap_start_ + heap_known_) return;
+    heap_known_ = std::max(std::bit_ceil(program_break - heap_start_), std::uint64_t{1} << 20);
+    session_->writer().define(RegionDefinition{RegionKind::heap, heap_start_, heap_known_});
+}
+
+void Tracer::sync(Vcpu& vcpu) {
+    if (vcpu.block == nullptr) return;
+    make_room(vcpu, event_words);
+    vcpu.push(Event{EventKind::sync, 0, vcpu.instructions(), session_->next_sync()});
+    submit(vcpu);  // what happened before a meeting is filtered before what comes after
+}
+
+void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
+    if (vcpu.thread == nullptr) return;
+    vcpu.thread->call = call;
+    switch (call.number) {
+        case nr::futex:
+            if (met_ && wakes(call.argument[1])) sync(vcpu);
+            break;
+        case nr::clone:
+        case nr::clone3:
+            sync(vcpu);
+            break;
+        default:
+            break;
+    }
+}
+
+void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
+    if (vcpu.block == nullptr) return;
+    const SystemCall& call = vcpu.thread->call;
+    if (call.number == nr::futex && met_ && !wakes(call.argument[1])) sync(vcpu);
+    const std::unique_lock lock(mutex_, std::defer_lock);
+    page_events(call, result, program_break_, guest_base_, [&](const Event& event) {
+        const bool gone = event.kind != EventKind::page_write;
+        if (gone) {
+            given_back(vcpu, event);
+        } else {
+            make_room(vcpu, event_words);
+            vcpu.push(event);
+        }
+    });
+    if (call.number == nr::brk) know_heap(program_break_);
+    if (call.number == nr::mmap || call.number == nr::munmap || call.number == nr::mremap) {
+        const std::uint64_t begin =
+            call.number == nr::munmap ? call.argument[0] : static_cast<std::uint64_t>(result);
+        modules_->changed(begin, begin + call.argument[1]);
+    }
+}
+
+void Tracer::given_back(Vcpu& vcpu, const Event& event) {
+    const Range ranges[] = {{event.address, event.count}, {event.extra, event.count}};
+    const unsigned count = event.kind == EventKind::remap ? 2 : 1;
+    for (unsigned i = 0; i < count; ++i) {
+        make_room(vcpu, Strip::records_per_forget + event_words);
+        vcpu.at = vcpu.strip.forget(ranges[i].page, ranges[i].count, vcpu.at);
+        if (threads_ > 1) {
+            const std::lock_guard lock(mutex_);
+            if (vcpu.forgotten == given_back_.size()) ++vcpu.forgotten;  // this one is done here
+            given_back_.push_back(ranges[i]);
+            for (unsigned other = 0; other < used_; ++other) {
+                if (&table_.vcpus[other] != &vcpu)
+                    table_.vcpus[other].strip.revoke(ranges[i].page, ranges[i].count);
+            }
+            given_back_size_.store(given_back_.size(), std::memory_order_release);
+        }
+    }
+    vcpu.push(event);
+}
+
+// Other threads gave these pages back since this one last looked.
+void Tracer::forget_pages(Vcpu& vcpu) {
+    const std::lock_guard lock(mutex_);
+    for (; vcpu.forgotten < given_back_.size(); ++vcpu.forgotten) {
+        const Range range = given_back_[vcpu.forgotten];
+        make_room(vcpu, Strip::records_per_forget + 2);
+        vcpu.at = vcpu.strip.forget(range.page, range.count, vcpu.at);
+        vcpu.push(make_record(RecordKind::forget, range.page));
+        vcpu.push(range.count);
+    }
+}
+
+}  // namespace pagelens
