@@ -60,13 +60,17 @@ def test_what_the_files_state() -> None:
     peaks = {
         "opteron-ddr-400": 6.4, "opteron-ddr2-667": 10.7, "opteron-ddr2-800": 12.8, "ddr4-2400": 19.2,
         "skx-ddr4-2666": 128, "knl-ddr4-2400": 115.2, "knl-mcdram": 409.6, "zen4-ddr5-4800": 38.4,
+        "westmere-ddr3-1333": 32, "sandy-bridge-ddr3-1600": 51.2, "haswell-ddr4-2133": 68.3,
+        "icx-ddr4-3200": 204.8, "spr-ddr5-4800": 307.2, "genoa-ddr5-4800": 460.8,
     }  # fmt: skip
     for name, peak in peaks.items():
         assert drams[name].peak_bandwidth / 1e9 == pytest.approx(peak, rel=0.005)
     sizes = {name: dram.map().bytes >> 30 for name, dram in drams.items()}
     assert {name: size for name, size in sizes.items() if not name.startswith("opteron")} == {
         "ddr4-2400": 16, "knl-ddr4-2400": 96, "knl-mcdram": 16, "skx-ddr4-2666": 96,
-        "skx-ddr4-2666-closed": 96, "zen4-ddr5-4800": 16,
+        "skx-ddr4-2666-closed": 96, "zen4-ddr5-4800": 16, "westmere-ddr3-1333": 12,
+        "sandy-bridge-ddr3-1600": 16, "haswell-ddr4-2133": 64, "icx-ddr4-3200": 256,
+        "spr-ddr5-4800": 256, "genoa-ddr5-4800": 384,
     }  # fmt: skip
     assert {size for name, size in sizes.items() if name.startswith("opteron")} == {4}
 
@@ -117,9 +121,10 @@ def test_in_order_counts_are_those_of_a_plain_reference(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scheduler_finds_hits_and_loses_no_request(name: str) -> None:
     dram = load_dram(name).dram
+    outstanding = 10 if dram.channels <= 16 else 2 * dram.channels  # some to choose from for each
     streams = [requests(dram, seed, 3000) for seed in range(4)]
-    in_order = dram.simulator(outstanding=10, window=1).run(*streams)
-    chosen = dram.simulator(outstanding=10).run(*streams)
+    in_order = dram.simulator(outstanding=outstanding, window=1).run(*streams)
+    chosen = dram.simulator(outstanding=outstanding).run(*streams)
     for counts in (in_order, chosen):
         assert counts.total("reads") + counts.total("writes") == 12000
         assert counts.total("hits") + counts.total("misses") + counts.total("conflicts") == 12000
@@ -127,7 +132,7 @@ def test_a_scheduler_finds_hits_and_loses_no_request(name: str) -> None:
         assert len(counts.by_channel("hits")) == dram.channels
     assert chosen.total("hits") > in_order.total("hits")
     assert chosen.time_s < in_order.time_s
-    ideal = dram.simulator(outstanding=10, ideal=True).run(*streams)
+    ideal = dram.simulator(outstanding=outstanding, ideal=True).run(*streams)
     assert ideal.total("hits") == 12000
     assert ideal.time_s < chosen.time_s
 

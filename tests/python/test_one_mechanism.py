@@ -105,6 +105,11 @@ CASES = (
     Case("row conflicts", "red-storm-xt4", "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
          "for (long at = 0; at < 16 * MIB; at += 64) { a[at]; b[at]; }"),
+    # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's.
+    Case("row conflicts", "spr-8480", "contiguous",
+         "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
+         "for (long from = 0; from < 16 * MIB; from += 2 * MIB)"
+         " for (long at = from; at < from + MIB; at += 64) { a[at]; a[at + MIB]; }"),
     # Behind a memory-side cache: pages that are touched for the first time, those of each copy in rows of the
     # same banks. (Only what is used for the first time misses without any other mechanism.)
     Case("row conflicts", ROWS, "contiguous", "",
