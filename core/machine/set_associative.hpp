@@ -40,7 +40,7 @@ class SetAssociativeCache {
     // Precondition: line / sets <= most_tag; callers with sparse virtual addresses number their
     // pages densely.
     CacheAccess access(std::uint64_t line, bool write) {
-        const auto in = [&]<class Rows>(Rows& rows) [[gnu::always_inline]] {
+        const auto in = [&]<class Rows>(Rows& rows) __attribute__((always_inline)) {
             const std::uint64_t set = set_of(line);
             const auto row = rows.row(set);
             std::uint32_t way = rows.find(row, tag_of(line));

@@ -140,7 +140,8 @@ TEST_CASE("memory-side cache of any associativity equals lists in order of recen
 }
 
 TEST_CASE("one line of a memory-side cache at a time equals page runs of one line") {
-    for (const auto& [sets, ways] : {std::pair{8u, 1u}, {12u, 1u}, {1u, 1u}, {12u, 2u}}) {
+    for (const auto& [its_sets, its_ways] : {std::pair{8u, 1u}, {12u, 1u}, {1u, 1u}, {12u, 2u}}) {
+        const unsigned sets = its_sets, ways = its_ways;  // clang captures no parts of a pair
         CAPTURE(sets);
         CAPTURE(ways);
         Random random(sets, 5, ways, Stream::history);
