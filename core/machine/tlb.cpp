@@ -71,10 +71,11 @@ Tlb::Tlb(const TlbForm& form) : ideal_(form.ideal) {
     for (unsigned level = 2; level <= table_levels; ++level) {
         const TlbShape shape = form.structure_caches[level - 1];
         if (shape.entries == 0) continue;
-        if (structure_[level - 1] != none)
+        if (structure_[level - 1].at != none)
             throw std::invalid_argument(
                 "the second level is the page-directory-entry cache; there is no other");
-        structure_[level - 1] = static_cast<std::uint8_t>(arrays_.size());
+        structure_[level - 1] = {static_cast<std::uint8_t>(arrays_.size()),
+                                 static_cast<std::uint8_t>(level_shift(level))};
         arrays_.push_back(make_array(shape, false));
     }
     if (std::ranges::none_of(sizes_, [](const Way& way) { return way.first != none; }))
@@ -85,10 +86,10 @@ void Tlb::place(const TlbForm::Array& array, std::uint8_t at) {
     if (array.level != 1 && array.level != 2)
         throw std::invalid_argument("a level is 1 or 2, not " + std::to_string(array.level));
     if (array.directory) {
-        if (array.level != 2 || array.holds[index(PageSize::small)] || structure_[1] != none)
+        if (array.level != 2 || array.holds[index(PageSize::small)] || structure_[1].at != none)
             throw std::invalid_argument(
                 "page-directory entries are held by one array of level 2, instead of 4 KiB pages");
-        structure_[1] = at;
+        structure_[1] = {at, static_cast<std::uint8_t>(level_shift(2))};
     }
     unsigned largest = page_sizes;  // that it holds
     for (unsigned size = 0; size < page_sizes; ++size) {
@@ -135,8 +136,11 @@ PAGELENS_CLONES void Tlb::translate(std::span<const std::uint64_t> addresses, Pa
     check(size);
     check(addresses);
     TlbCounters here;
-    for (const std::uint64_t address : addresses)
-        access(address, size, 1, here, [](unsigned, unsigned) {});
+    here.lookups = addresses.size();
+    const Way way = sizes_[index(size)];
+    if (!ideal_)
+        for (const std::uint64_t address : addresses)
+            look_up(address, size, way, here, [](unsigned, unsigned) {});
     counters += here;
 }
 

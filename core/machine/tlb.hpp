@@ -107,9 +107,7 @@ class Tlb {
     [[gnu::always_inline]] void access(std::uint64_t address, PageSize size, std::uint64_t accesses,
                                        TlbCounters& counters, OnWalk&& on_walk) {
         counters.lookups += accesses;
-        const Way& way = sizes_[index(size)];
-        if (ideal_ || arrays_[way.first].use(address >> way.shift, way.kind)) return;
-        miss(address, size, counters, on_walk);
+        if (!ideal_) look_up(address, size, sizes_[index(size)], counters, on_walk);
     }
 
     // Pages [first, first + count) of 4 KiB are unmapped (INVLPG and its kin): their translations
@@ -131,32 +129,44 @@ class Tlb {
         std::uint8_t kind = 0;   // 1 + its size
     };
 
+    // Where entries of tables of a level are looked up: a place in arrays_.
+    struct StructureCache {
+        std::uint8_t at = none;
+        std::uint8_t shift = 0;  // of what lies below such an entry
+    };
+
     void place(const TlbForm::Array& array, std::uint8_t at);
     void check(PageSize size) const;
     static void check(std::span<const std::uint64_t> addresses);
 
+    // `way`: of that size, or a loop's copy of it, which stays in registers.
     template <class OnWalk>
-    void miss(std::uint64_t address, PageSize size, TlbCounters& counters, OnWalk&& on_walk) {
+    [[gnu::always_inline]] void look_up(std::uint64_t address, PageSize size, const Way& way,
+                                        TlbCounters& counters, OnWalk&& on_walk) {
+        if (!arrays_[way.first].use(address >> way.shift, way.kind))
+            miss(address, size, way, counters, on_walk);
+    }
+    template <class OnWalk>
+    void miss(std::uint64_t address, PageSize size, const Way& way, TlbCounters& counters,
+              OnWalk&& on_walk) {
         const unsigned s = index(size);
-        const Way& way = sizes_[s];
         if (way.second != none && arrays_[way.second].use(address >> page_shift(size), 1 + s)) {
             ++counters.stlb_hits[s];
             return;
         }
         unsigned first = leaf_level(size);  // the highest level that has to be read
-        while (first < table_levels && !structure_cached(address, first + 1)) ++first;
+        while (first < table_levels && !structure_cached(address, structure_[first])) ++first;
         ++counters.walks[s][first - 1];
         on_walk(first, leaf_level(size));
     }
-    // Whether the entry of a table of `level`, 2 to 4, is cached; afterwards it is.
-    bool structure_cached(std::uint64_t address, unsigned level) {
-        const std::uint8_t at = structure_[level - 1];
-        return at != none && arrays_[at].use(address >> level_shift(level), directory_kind);
+    // Whether the entry of a table is cached there; afterwards it is.
+    bool structure_cached(std::uint64_t address, StructureCache cache) {
+        return cache.at != none && arrays_[cache.at].use(address >> cache.shift, directory_kind);
     }
 
     std::vector<TlbArray> arrays_;
     std::array<Way, page_sizes> sizes_{};
-    std::array<std::uint8_t, table_levels> structure_{none, none, none, none};
+    std::array<StructureCache, table_levels> structure_{};  // [level - 1], of levels 2 to 4
     bool ideal_;
 };
 

@@ -2,9 +2,10 @@
 // a TLB's levels and its paging-structure caches are all of this kind.
 //
 // A set has a 64-bit key for each way, and a row of marks, 16 bits of each key's hash: eight of
-// them are compared at once, and a key is looked at only where its mark is the one wanted. What is
-// looked up and not found is always brought in by what follows (the second level, the walk), in
-// place of the key used longest ago, so one step does both.
+// them are compared at once, and a key is looked at only where its mark is the one wanted. A single
+// set of many ways has an index of its keys instead. What is looked up and not found is always
+// brought in by what follows (the second level, the walk), in place of the key used longest ago, so
+// one step does both.
 #pragma once
 
 #include <emmintrin.h>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/machine/key_index.hpp"
 #include "core/machine/lru_order.hpp"
 
 namespace pagelens {
@@ -29,7 +31,8 @@ class TlbArray {
           fold_bits_(folded ? static_cast<unsigned>(std::bit_width(set_mask_)) : no_fold),
           marks_(std::size_t{sets()} * stride_),
           keys_(entries),
-          order_(sets(), ways) {
+          order_(sets(), ways),
+          index_(sets() == 1 && ways > step ? ways : 0) {
         assert(entries % ways == 0 && std::has_single_bit(sets()));
     }
 
@@ -43,6 +46,7 @@ class TlbArray {
         const std::uint64_t key = number << kind_bits | kind;
         if (key == latest_) return true;  // and the latest of its set already
         latest_ = key;
+        if (index_.exists()) return use_indexed(key);
         const std::size_t set = (number ^ number >> fold_bits_) & set_mask_;
         std::uint16_t* const marks = marks_.data() + set * stride_;
         std::uint64_t* const keys = keys_.data() + set * ways_;
@@ -67,14 +71,13 @@ class TlbArray {
     void forget_if(Gone&& gone) {
         latest_ = 0;
         for (std::size_t set = 0; set <= set_mask_; ++set) {
-            std::uint16_t* const marks = marks_.data() + set * stride_;
             const std::uint64_t* const keys = keys_.data() + set * ways_;
             for (std::uint32_t way = 0; way < ways_; ++way) {
-                if (marks[way] == 0 ||
+                if (!holds_a_key(set, way) ||
                     !gone(keys[way] >> kind_bits, static_cast<unsigned>(keys[way] & kinds)))
                     continue;
-                marks[way] = 0;  // the first to be taken again
-                order_.retire(set, way);
+                clear(set, way);
+                order_.retire(set, way);  // the first to be taken again
             }
         }
     }
@@ -84,6 +87,28 @@ class TlbArray {
     static constexpr unsigned kinds = (1u << kind_bits) - 1;
     static constexpr unsigned no_fold = 63;
     static constexpr std::uint32_t step = 16;  // marks compared together
+
+    [[gnu::always_inline]] bool use_indexed(std::uint64_t key) {
+        std::uint64_t* const keys = keys_.data();
+        if (const std::uint32_t way = index_.find(key, keys); way != KeyIndex::nowhere) {
+            order_.renew(0, way);
+            return true;
+        }
+        const std::uint32_t way = order_.renew_oldest(0);
+        index_.put(way, key);
+        keys[way] = key;
+        return false;
+    }
+
+    [[nodiscard]] bool holds_a_key(std::size_t set, std::uint32_t way) const {
+        return index_.exists() ? index_.holds_a_key(way) : marks_[set * stride_ + way] != 0;
+    }
+    void clear(std::size_t set, std::uint32_t way) {
+        if (index_.exists())
+            index_.clear(way);
+        else
+            marks_[set * stride_ + way] = 0;
+    }
 
     // Never 0, which marks an empty way, and the places that a row only has to fill its steps.
     static std::uint16_t mark_of(std::uint64_t key) {
@@ -105,6 +130,7 @@ class TlbArray {
     std::vector<std::uint16_t> marks_;
     std::vector<std::uint64_t> keys_;
     LruOrder order_;
+    KeyIndex index_;
 };
 
 }  // namespace pagelens

@@ -34,6 +34,7 @@ class ReferenceTlb {
     }
 
     void invalidate(std::uint64_t first, std::uint64_t count) {
+        if (count == 0) return;
         for (auto& array : held_)
             for (auto& [set, keys] : array)
                 keys.remove_if([=](const Key& key) {

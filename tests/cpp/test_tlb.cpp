@@ -60,8 +60,9 @@ class Draw {
     }
     bool one_in(std::uint32_t n) { return below(n) == 0; }
     TlbShape shape() {
-        const std::uint32_t ways = 1 + below(one_in(6) ? 70 : 9);
-        return {ways << below(5), ways};
+        const bool wide = one_in(5);
+        const std::uint32_t ways = 1 + below(wide ? 70 : 9);
+        return {wide && one_in(2) ? ways : ways << below(5), ways};
     }
 
   private:
@@ -147,6 +148,14 @@ TEST_CASE("tlb: counts and walks of the plainest TLB, over random forms and stre
                 CHECK(reads.entries == entries);
                 CHECK(reads.translations == translations);
             }
+            const PageSize of_all = all_sizes[draw.below(3)];
+            addresses.resize(200);
+            for (std::uint64_t& address : addresses) {
+                address = std::uint64_t{draw.below(2 * static_cast<std::uint32_t>(pages))}
+                          << page_shift(of_all);
+                reference.access(address, of_all, expected);
+            }
+            tlb.translate(addresses, of_all, counted);
             CHECK(counted == expected);
             const std::uint64_t first = (std::uint64_t{1 + draw.below(3)} << 28) + draw.below(1500);
             const std::uint64_t count = draw.below(1000);
