@@ -53,6 +53,7 @@ class Compiler {
         if (samples())
             result_->sample_counts.users.resize(std::size_t{result_->object_count} *
                                                 result_->thread_count);
+        threads_ = result_->thread_count;
         make_room();
         if (interval_ != 0) result_->phases_of_intervals = {0};
         result_->file_ranges = file_pages(reader.modules(), padding_);
@@ -150,6 +151,9 @@ class Compiler {
         counts.seen.resize(counts.seen.size() + result_->object_count);
         counts.kept.resize(counts.seen.size());
         counts.touched.push_back(0);
+        seen_now_ = counts.seen.data() + counts.seen.size() - result_->object_count;
+        kept_now_ = counts.kept.data() + counts.kept.size() - result_->object_count;
+        users_ = counts.users.data();
         touching_.begin(phase_);
     }
 
@@ -158,13 +162,11 @@ class Compiler {
               unsigned thread) {
         const bool in_sample = (sample_.sets >> index & 1) != 0;
         if (kind > EventKind::stream_store || kind == EventKind::first_store) return in_sample;
-        SampleCounts& counts = result_->sample_counts;
-        const std::size_t at = std::size_t{phase_} * result_->object_count + object;
-        ++counts.seen[at];
-        counts.kept[at] += in_sample;
-        counts.users[std::size_t{object} * result_->thread_count + thread] = 1;
+        ++seen_now_[object];
+        kept_now_[object] += in_sample;
+        users_[std::size_t{object} * threads_ + thread] = 1;
         if (touching_.now()) {
-            ++counts.touched[phase_];
+            ++result_->sample_counts.touched.back();
             runs_.line(OpKind::touch, page, index, object, thread);
         }
         return in_sample;
@@ -278,6 +280,10 @@ class Compiler {
     std::uint64_t executed_ = 0;  // instructions of this interval
     unsigned phase_ = 0;          // or interval
     TouchingStretch touching_;
+    // In the result's counts: [object] of this interval; [object * threads + thread].
+    std::uint64_t *seen_now_ = nullptr, *kept_now_ = nullptr;
+    std::uint8_t* users_ = nullptr;
+    std::size_t threads_ = 1;
 };
 
 }  // namespace pagelens::detail

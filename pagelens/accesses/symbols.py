@@ -198,7 +198,9 @@ class Symbolizer:
         symbol = file.function_at(offset)
         function = demangle(symbol.name) if symbol is not None else None
         inside = offset - symbol.address if symbol is not None else 0
-        frames = file.source_frames(offset)
+        # A runtime's lines say nothing to a user, and where its debug information is installed to read it
+        # takes longer than the program's own.
+        frames = file.source_frames(offset) if not _RUNTIME.match(name) else []
         if not frames:
             return (Location(name, offset, function, inside),)
         return tuple(

@@ -187,6 +187,15 @@ def test_symbols_without_debug_information_name_the_function(program: Program, t
     assert name.endswith("(grid)")
 
 
+def test_lines_of_runtimes_are_not_read(program: Program, tmp_path: Path) -> None:
+    """Their debug information is large where it is installed, and shows nothing of the program."""
+    runtime = tmp_path / "libc.so.6"
+    shutil.copy(program.path, runtime)
+    with Symbolizer([program.module(runtime)]) as symbolizer:
+        [place] = symbolizer.locate(program.notes[2].address)
+    assert (place.function, place.path) == ("mesh::solve", None)
+
+
 def test_separate_debug_information_is_found_by_build_id(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
