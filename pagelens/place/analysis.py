@@ -88,10 +88,11 @@ def analyse(
     best = static.shares[OURS]
     between = between_regions(profile, cost, regions, capacity, best)
     _go_on(cancel)
-    # Neither bounds the other: what follows a region is the region's in one, and outside in the other.
-    moving = min(
-        moving_optimum(profile, cost, phases, capacity, best), between, key=lambda found: found.seconds
-    )
+    moving = between
+    if not _same_program(profile, phases, regions):
+        # Neither bounds the other: what follows a region is the region's in one, and outside in the other.
+        anywhere = moving_optimum(profile, cost, phases, capacity, best)
+        moving = min(anywhere, between, key=lambda found: found.seconds)
     sweep = []
     for each in capacities:
         _go_on(cancel)
@@ -115,8 +116,18 @@ def _go_on(cancel: _core.CancelFlag | None) -> None:
 
 def between_regions(profile: Profile, cost: Cost, regions: Phases, capacity: float, static: Floats) -> Moving:
     """The best that a plan can say; nothing moves where there are more regions than one has shares of."""
-    may = movable(profile) & (len(regions.names) <= MOST_REGIONS)
-    return moving_optimum(profile, cost, regions, capacity, static, may)
+    return moving_optimum(profile, cost, regions, capacity, static, _may_move(profile, regions))
+
+
+def _may_move(profile: Profile, regions: Phases) -> NDArray[np.bool_]:
+    """[o] between regions."""
+    return movable(profile) & (len(regions.names) <= MOST_REGIONS)
+
+
+def _same_program(profile: Profile, phases: Phases, regions: Phases) -> bool:
+    """Whether objects that move between regions are all that move, and the regions are all the phases."""
+    same = np.array_equal(phases.of_interval, regions.of_interval)
+    return same and bool(_may_move(profile, regions)[profile.worth_placing].all())
 
 
 def movable(profile: Profile) -> NDArray[np.bool_]:

@@ -34,7 +34,7 @@ from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
 from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
-from pagelens.place.moves import moving_optimum
+from pagelens.place.moves import Moving, moving_optimum
 from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
 from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
@@ -601,6 +601,27 @@ def test_between_more_regions_than_a_plan_can_name_nothing_moves() -> None:
         static = optimum(known, cost, 8 * MIB).shares
         found = between_regions(known, cost, regions, 8 * MIB, static)
         assert (found.copied_bytes > 0) is moves
+
+
+def test_where_phases_are_the_marked_regions_what_moves_is_found_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Moving] = []
+
+    def recorded(*arguments: Any) -> Moving:
+        found.append(moving_optimum(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr("pagelens.place.analysis.moving_optimum", recorded)
+    known = two_phases(3, 1e8)
+    small = [*known.objects[:2], replace(known.objects[2], births=65)]  # may not move between regions
+    divided = replace(known, phases=["one"] * 6)  # a region of two phases
+    for profiled, times in ((known, 1), (replace(known, objects=small), 2), (divided, 2)):
+        found.clear()
+        analysis = analyse(profiled, 8 * MIB, None)
+        assert len(found) == times
+        assert analysis.moving.seconds == min(each.seconds for each in found)
+    assert analysis.moving.copied_bytes > 0
 
 
 def test_blocks_that_are_small_on_average_may_not_move() -> None:
