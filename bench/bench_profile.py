@@ -38,7 +38,7 @@ def main() -> None:
                 opening, replaying, whole = (min(times) for times in zip(*found, strict=True))
                 ratio = whole / min(tracing)
                 note = f"tracing {min(tracing):.2f} s; opening {opening:.2f} s, replay {replaying:.2f} s"
-                figure(f"profile: {program} on {name}", ratio, "x tracing", "", note)
+                figure(f"profile: {program} on {name}", ratio, "x tracing", "<= 0.3", note)
 
 
 def _traced(program: list[str], trace: Path) -> float:
