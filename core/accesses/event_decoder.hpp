@@ -58,8 +58,9 @@ class ChunkDecoder {
             return filled;
         };
         ByteReader& from = two_parts ? second : codes;
-        std::size_t filled = 0;
-        while (filled + SetHistory::depth < to.size() && !codes.at_end()) {
+        // What is left out takes room, too: events come in the same parts whatever is given.
+        std::size_t filled = 0, left_out = 0;
+        while (filled + left_out + SetHistory::depth < to.size() && !codes.at_end()) {
             const unsigned code = codes.byte();
             if (code < code_event) {
                 Event event = line_event(code, codes);
@@ -69,6 +70,7 @@ class ChunkDecoder {
                     history_.use(event.kind, event.address);
                 } else {
                     event.count = skip_touches(from);
+                    left_out += event.count;
                 }
                 if (two_parts && from.byte() != touches_end) ok_ = false;
                 if (!ok_ || !codes.ok() || !from.ok()) return stop(filled);

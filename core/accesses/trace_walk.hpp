@@ -131,10 +131,14 @@ class TraceWalk {
             case EventKind::touch: {
                 touches_left_out_ += event.count;
                 const std::uint32_t place = objects_.place(event.address / lines_per_page);
+                if (event.kind == EventKind::touch && !has_frame(place)) {
+                    ++touches_left_out_;  // its page is gone
+                    break;
+                }
                 const std::uint32_t page = page_at(place, event.address / lines_per_page);
                 const ObjectIndex object = objects_.at(event.address, place);
                 // Used before the trace began, or it would have a page event: it has a frame.
-                if (pages_[page].state == PageState::unmapped && event.kind != EventKind::touch)
+                if (pages_[page].state == PageState::unmapped)
                     map(visitor, page, PageState::written, thread);
                 visitor.line(event.kind, page,
                              static_cast<unsigned>(event.address % lines_per_page), object, thread);
@@ -180,6 +184,10 @@ class TraceWalk {
     std::uint32_t page_at(std::uint32_t place, std::uint64_t number) {
         if (place < here_.size() && here_[place] != absent) return here_[place];
         return add_page(place, number);
+    }
+    [[nodiscard]] bool has_frame(std::uint32_t place) const {
+        return place < here_.size() && here_[place] != absent &&
+               pages_[here_[place]].state != PageState::unmapped;
     }
     [[gnu::noinline]] std::uint32_t add_page(std::uint32_t place, std::uint64_t number) {
         const auto page = static_cast<std::uint32_t>(pages_.size());

@@ -131,6 +131,7 @@ class TlbArray {
     std::vector<std::uint64_t> keys_;
     LruOrder order_;
     KeyIndex index_;
+    static_assert(KeyIndex::most_ways >= LruOrder::most_ways);
 };
 
 }  // namespace pagelens

@@ -71,8 +71,8 @@ class TraceWorkload(Workload):
             variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
             trace.set_variables([(known.address, known.size) for known in variables])
             with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
-                walk = pool.submit(self._survey, cut_of)
                 try:
+                    walk = pool.submit(self._survey, cut_of)
                     names = _Names(trace, modules, symbols, variables, self.warnings.append)
                     self.digest = _digest(path, variables)
                     self.survey = walk.result()

@@ -683,6 +683,37 @@ TEST_CASE("survey and compile: both are what they are alone") {
     }
 }
 
+TEST_CASE("survey and compile: blocks have the same lines whatever touches are left out") {
+    // A block claims lines right before its birth, as far as they come with it: more events than
+    // are decoded at a time, and births within them.
+    std::mt19937_64 random(11);
+    Thread thread;
+    for (std::uint64_t i = 0; i < 60000; ++i) {
+        const std::uint64_t instructions = i / 20000 * stamp_grain;
+        const std::uint64_t line = first_page * 64 + random() % (40 * 64);
+        thread.push_back({instructions, {EventKind::read, line, 0, 0}});
+        if (random() % 20 == 0)
+            thread.push_back(
+                {instructions, {EventKind::birth, line * 64, 64 + random() % 200, 1 + i % 3}});
+    }
+    const TemporaryFile file;
+    write(file.path, {with_touches(random, thread)});
+    const TraceReader reader(file.path);
+    CompileOptions options{{{{64, 4}, 1}}, 12};
+    options.interval_instructions = stamp_grain;
+    options.sample = {0x0404040404040404, 8};
+    const Survey alone = survey(reader);
+    const auto both = survey_and_compile(reader, 0, options);
+    const auto& seen = both.program->sampled().seen;
+    for (std::size_t object = 0; object < alone.objects.size(); ++object) {
+        CHECK(both.survey.objects[object].lines_fetched == alone.objects[object].lines_fetched);
+        std::uint64_t counted = 0;
+        for (std::size_t at = object; at < seen.size(); at += alone.objects.size())
+            counted += seen[at];
+        CHECK(counted == alone.objects[object].lines_fetched);
+    }
+}
+
 TEST_CASE("compile: a marked phase begins an interval") {
     const auto line = [](std::uint64_t instructions) {
         return Stamped{instructions, {EventKind::read, first_page * 64, 0, 0}};

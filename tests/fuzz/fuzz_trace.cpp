@@ -16,6 +16,7 @@
 #include "core/accesses/compile.hpp"
 #include "core/accesses/crc32c.hpp"
 #include "core/accesses/survey.hpp"
+#include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_format.hpp"
 #include "core/accesses/trace_reader.hpp"
 
@@ -72,6 +73,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         const TraceReader reader("/proc/self/fd/" + std::to_string(descriptor));
         survey(reader);
+        CompileOptions sampled{{{{64, 8}, 1}}, 12};
+        sampled.interval_instructions = 1000;
+        sampled.sample = {LineSets{input.size()} << 32 | input.size() | 1, 8};
+        survey_and_compile(reader, 100, sampled);
         const auto program = compile(reader, {{{{64, 8}, 1}, {{256, 2}, 2}}, 21});
         const auto cursor = program->open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next())
