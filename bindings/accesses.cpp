@@ -9,6 +9,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <utility>
+
 #include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
@@ -17,8 +19,6 @@
 #include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/replay/replay.hpp"
-
-#include <utility>
 
 namespace nb = nanobind;
 using namespace nb::literals;

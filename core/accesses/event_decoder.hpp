@@ -97,7 +97,7 @@ class ChunkDecoder {
         while (from.next_is_within(code_touch, touch_codes)) {
             const unsigned code = from.byte();
             const bool oldest = code >= code_oldest;
-            const unsigned count = oldest ? code - code_oldest + 1 : 1;
+            const unsigned count = touches_of(code);
             if (filled + count > SetHistory::depth) {
                 ok_ = false;
                 break;
@@ -115,8 +115,7 @@ class ChunkDecoder {
         }
         std::uint64_t touches = 0;
         while (from.next_is_within(code_touch, touch_codes)) {
-            const unsigned code = from.byte();
-            touches += code >= code_oldest ? code - code_oldest + 1 : 1;
+            touches += touches_of(from.byte());
             if (touches > SetHistory::depth) ok_ = false;
         }
         return touches;

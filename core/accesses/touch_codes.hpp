@@ -16,6 +16,11 @@ namespace pagelens::detail {
 
 inline constexpr unsigned touch_codes = 2 * SetHistory::depth - 1;  // different ones
 
+// How many touches a code stands for.
+constexpr unsigned touches_of(unsigned code) {
+    return code < code_oldest ? 1 : code - code_oldest + 1;
+}
+
 struct CountedTouches {
     std::size_t codes;  // before the end
     std::uint64_t touches;

@@ -27,6 +27,11 @@ class KeyIndex {
 
     [[nodiscard]] bool exists() const { return shift_ != 0; }
 
+    // Its highest bits are those to use.
+    static constexpr std::uint64_t hash(std::uint64_t key) {
+        return key * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
+    }
+
     // The way whose entry of `keys` is `key`, or nowhere.
     [[nodiscard]] std::uint32_t find(std::uint64_t key, const std::uint64_t* keys) const {
         std::uint32_t way = heads_[chain(key)];
@@ -56,8 +61,7 @@ class KeyIndex {
     };
 
     [[nodiscard]] std::uint32_t chain(std::uint64_t key) const {
-        constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
-        return static_cast<std::uint32_t>(key * golden >> shift_);
+        return static_cast<std::uint32_t>(hash(key) >> shift_);
     }
     // The chain of the ways that hold nothing, behind all others.
     [[nodiscard]] std::uint32_t empty() const { return 1u << (64 - shift_); }

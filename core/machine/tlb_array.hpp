@@ -112,8 +112,7 @@ class TlbArray {
 
     // Never 0, which marks an empty way, and the places that a row only has to fill its steps.
     static std::uint16_t mark_of(std::uint64_t key) {
-        constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
-        return static_cast<std::uint16_t>(key * golden >> 48 | 1);
+        return static_cast<std::uint16_t>(KeyIndex::hash(key) >> 48 | 1);
     }
     static std::uint32_t same(const std::uint16_t* marks, __m128i wanted) {
         const auto* here = reinterpret_cast<const __m128i*>(marks);
