@@ -66,13 +66,15 @@ class TraceWorkload(Workload):
         self.trace = trace
         self.warnings = [*trace.warnings]
         self.threads = max(1, trace.threads)
+        # Before the names, which take a while: it may be refused.
+        cut = cut_of(self) if cut_of is not None and trace.summary is not None else None
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
         with Symbolizer(modules, self.warnings.append) as symbols:
             variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
             trace.set_variables([(known.address, known.size) for known in variables])
             with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
                 try:
-                    walk = pool.submit(self._survey, cut_of)
+                    walk = pool.submit(self._survey, cut)
                     names = _Names(trace, modules, symbols, variables, self.warnings.append)
                     self.digest = _digest(path, variables)
                     self.survey = walk.result()
@@ -105,12 +107,11 @@ class TraceWorkload(Workload):
             _sampled_lines(program, cut.sets) if cut.sets != ALL_SETS else None,
         )
 
-    def _survey(self, cut_of: CutOf | None) -> _core.Survey:
-        """And the cut beside it."""
+    def _survey(self, cut: Cut | None) -> _core.Survey:
+        """And the cut beside it, which is made only where the tracer said how long the run was."""
         moment, summary = _instructions_of_moment(self.trace), self.trace.summary
-        if cut_of is None or summary is None:
+        if cut is None or summary is None:
             return self.trace.survey(moment, self._cancel)
-        cut = cut_of(self)
         options = self._cut_options(cut, summary.instructions)
         survey, self._cuts[_key(cut)] = self.trace.survey_and_compile(moment, options, self._cancel)
         return survey

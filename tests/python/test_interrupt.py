@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
-from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
+from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.workload import Cut
 from pagelens.machine import load_machine
 
@@ -116,17 +116,14 @@ def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
         assert begun.wait(60)
         raise KeyboardInterrupt
 
-    def cut_of(workload: TraceWorkload) -> Cut:
+    def survey(workload: TraceWorkload, cut: Cut | None) -> object:
         begun.set()
         for _ in range(10_000):  # until Ctrl-C was noticed
             if workload._cancel:
                 break
             time.sleep(0.001)
-        return Cut(load_machine("cori-knl-flat"), 20)
-
-    def survey(workload: TraceWorkload, cut_of: CutOf | None) -> object:
         try:
-            return walk(workload, cut_of)
+            return walk(workload, cut)
         except BaseException as error:
             ended.append(error)
             raise
@@ -135,7 +132,7 @@ def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
     monkeypatch.setattr(TraceWorkload, "_survey", survey)
     monkeypatch.setattr("pagelens.accesses.trace._Names", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        open_trace(GOLDEN, cut_of)
+        open_trace(GOLDEN, lambda _: Cut(load_machine("cori-knl-flat"), 20))
     assert [type(error) for error in ended] == [_core.Cancelled]
 
 

@@ -23,9 +23,9 @@ from traced_program import traced_c
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
-from pagelens.accesses.workload import ObjectInfo
+from pagelens.accesses.workload import Cut, ObjectInfo
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
@@ -674,3 +674,12 @@ def test_moving_is_never_slower_than_staying_and_keeps_the_capacity(seed: int, s
     assert found.seconds <= cost.seconds(static)
     for moment, live in enumerate(known.course):  # six moments, six intervals
         assert live @ found.shares[phases.of_interval[moment]] <= capacity * (1 + 1e-6)
+
+
+def test_a_machine_that_is_refused_is_refused_before_a_trace_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: TraceWorkload) -> Cut:
+        raise UsageError("no such machine")
+
+    monkeypatch.setattr("pagelens.accesses.trace.Symbolizer", lambda *_: pytest.fail("names are looked up"))
+    with pytest.raises(UsageError, match="no such machine"):
+        open_trace(Path(__file__).parent.parent / "data" / "trace-version-1.bin", refuse)
