@@ -676,7 +676,7 @@ def test_moving_is_never_slower_than_staying_and_keeps_the_capacity(seed: int, s
         assert live @ found.shares[phases.of_interval[moment]] <= capacity * (1 + 1e-6)
 
 
-def test_a_machine_that_is_refused_is_refused_before_a_trace_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_machine_is_refused_before_a_trace_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: TraceWorkload) -> Cut:
         raise UsageError("no such machine")
 
