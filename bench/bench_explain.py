@@ -30,7 +30,7 @@ def main() -> None:
     """Entry point."""
     with tempfile.TemporaryDirectory() as created:
         folder = Path(created)
-        options = ["explain", "--quiet", "--nodes", "64", "--output"]
+        options = ["explain", "--quiet", "--machine", "cori-knl-cache", "--nodes", "64", "--output"]
         for name, *arguments in PROGRAMS:
             trace = folder / f"{name}.trace"
             program = [str(ROOT / "build" / "examples" / name), *arguments]

@@ -135,7 +135,7 @@ void line_by_line() {
     DirectMappedLines lines(single);
     BareTags bare(tags.data());
     CacheCounts runs;
-    constexpr std::uint32_t ahead = 4;  // pages
+    constexpr std::uint32_t ahead = 8;  // pages, as replays have it
     const auto copy_runs = [&] {
         CacheCounts counts;  // in registers, as those of the lines
         for (int sweep = 0; sweep < sweeps; ++sweep) {
