@@ -67,7 +67,7 @@ class TraceWorkload(Workload):
         self.warnings = [*trace.warnings]
         self.threads = max(1, trace.threads)
         # Before the names, which take a while: it may be refused.
-        cut = cut_of(self) if cut_of is not None and trace.summary is not None else None
+        cut = cut_of(self) if cut_of is not None else None
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
         with Symbolizer(modules, self.warnings.append) as symbols:
             variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
@@ -108,7 +108,7 @@ class TraceWorkload(Workload):
         )
 
     def _survey(self, cut: Cut | None) -> _core.Survey:
-        """And the cut beside it, which is made only where the tracer said how long the run was."""
+        """And the cut beside it, if the tracer said how long the run was."""
         moment, summary = _instructions_of_moment(self.trace), self.trace.summary
         if cut is None or summary is None:
             return self.trace.survey(moment, self._cancel)

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from small_machine import MIB, small
+from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -22,7 +23,6 @@ from pagelens.machine import Machine, Sourced, load_machine
 from pagelens.machine.cores import Spread
 from pagelens.mechanisms import FREQUENCY
 
-GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 NAMES = ("aged", "contiguous", "random", "2m")
 
 

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.workload import Cut
 from pagelens.machine import load_machine
-
-GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 
 
 def members(session: int) -> list[str]:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_trees import lay_out
 from scipy.optimize import milp
-from traced_program import traced_c
+from traced_program import GOLDEN, traced_c
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -682,4 +682,4 @@ def test_a_refused_machine_is_refused_before_a_trace_is_named(monkeypatch: pytes
 
     monkeypatch.setattr("pagelens.accesses.trace.Symbolizer", lambda *_: pytest.fail("names are looked up"))
     with pytest.raises(UsageError, match="no such machine"):
-        open_trace(Path(__file__).parent.parent / "data" / "trace-version-1.bin", refuse)
+        open_trace(GOLDEN, refuse)

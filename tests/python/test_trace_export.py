@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -18,7 +19,6 @@ from pagelens.machine import load_machine
 from pagelens.machine.dram_files import load_dram
 from pagelens.replay import by_phase, hierarchy
 
-GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 FLAT = load_machine("cori-knl-flat")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.trace import open_trace
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine
 
-GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -1,9 +1,11 @@
-"""A C program that is compiled and traced to its end."""
+"""Traces to test with: a C program that is compiled and traced to its end, and one that was kept."""
 
 import subprocess
 from pathlib import Path
 
 from pagelens.accesses.tracer import TraceRequest, trace_program
+
+GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"  # version 1 of the format
 
 
 def traced_c(folder: Path, source: str) -> Path:
