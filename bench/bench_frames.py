@@ -9,9 +9,9 @@ import subprocess
 from figures import ROOT, figure
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.frames import load_mix
 from pagelens.machine import load_machine
-from pagelens.machine.quantities import FRAME_BYTES
 
 JOBS = 100
 PLAIN_BUDDY = ROOT / "build" / "bench" / "bench" / "plain_buddy"

@@ -9,7 +9,7 @@ from pagelens.interrupts import end_at_once, ending_at_once
 def main() -> None:
     """Runs the command line."""
     with ending_at_once():
-        from pagelens import cli
+        from pagelens.cli import main as cli
     try:
         cli.main()
     finally:

@@ -32,7 +32,7 @@ def broken_links() -> list[str]:
 
 def cli_reference() -> str:
     """The help of every command, as Markdown."""
-    command = [sys.executable, "-m", "typer", "pagelens.cli", "utils", "docs", "--name", "pagelens"]
+    command = [sys.executable, "-m", "typer", "pagelens.cli.main", "utils", "docs", "--name", "pagelens"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 

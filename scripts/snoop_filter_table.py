@@ -22,8 +22,8 @@ from pagelens.conflicts.study import (
     random_pages,
     random_window,
 )
-from pagelens.drawing import STYLE
 from pagelens.machine import load_machine
+from pagelens.report.drawing import STYLE
 from pagelens.reproduce.studies.snoop_filter import (
     CLEAN_MIB,
     MIB,

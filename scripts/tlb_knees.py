@@ -8,7 +8,6 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from pagelens.drawing import STYLE
 from pagelens.machine.tlb import Tlb
 from pagelens.machine.tlb_files import load_tlb
 from pagelens.machine.tlb_reach import (
@@ -19,6 +18,7 @@ from pagelens.machine.tlb_reach import (
     swept_reach,
     trips_uncached,
 )
+from pagelens.report.drawing import STYLE
 from pagelens.reproduce.studies.page_walks import MEMORY, PROCESSORS, TRIPS, Processor, draw_curves, point
 from pagelens.units import format_binary_size
 

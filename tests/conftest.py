@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pagelens.cli import main
+from pagelens.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,9 +13,10 @@ from pagelens import _core
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
 from pagelens.accesses.workload import ALL_SETS, Cut, ObjectInfo, SampledLines, Timeline, Workload
+from pagelens.address.units import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.errors import Failure, UsageError
-from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, LINE_BYTES
-from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.schema import Machine
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens._core import Padding, Program
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.schema import Machine
 from pagelens.units import format_binary_size
 
 ALL_SETS = (1 << 64) - 1

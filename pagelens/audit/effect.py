@@ -6,17 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import HUGE_PAGE_FRAMES, LINE_BYTES
 from pagelens.audit.model import SMALL, Effect
 from pagelens.conflicts.held import Windows
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import excess_shares, settle
 from pagelens.conflicts.socket import Socket, knows_sets, socket_of
 from pagelens.machine import Machine
-from pagelens.machine.quantities import LINE_BYTES
 
 Frames = NDArray[np.int64]
 
-LARGE_FRAMES = 512
 _MOST_WINDOWS = 200  # of what the L2s hold, evenly spaced over the job
 _BANK_PAGES = 4096  # of each of the two streams, evenly spaced over its half
 
@@ -92,12 +91,12 @@ class Yardstick:
 
 def large_share(frames: Frames) -> float:
     """Of a job's pages, those on frames that lie as the parts of a 2 MiB page do; it begins at such a one."""
-    whole = len(frames) // LARGE_FRAMES * LARGE_FRAMES
+    whole = len(frames) // HUGE_PAGE_FRAMES * HUGE_PAGE_FRAMES
     if not whole:
         return 0.0
-    parts = frames[:whole].reshape(-1, LARGE_FRAMES)
-    large = (parts[:, 0] % LARGE_FRAMES == 0) & (np.diff(parts, axis=1) == 1).all(axis=1)
-    return float(large.sum()) * LARGE_FRAMES / len(frames)
+    parts = frames[:whole].reshape(-1, HUGE_PAGE_FRAMES)
+    large = (parts[:, 0] % HUGE_PAGE_FRAMES == 0) & (np.diff(parts, axis=1) == 1).all(axis=1)
+    return float(large.sum()) * HUGE_PAGE_FRAMES / len(frames)
 
 
 def _lines(frames: Frames) -> NDArray[np.uint64]:

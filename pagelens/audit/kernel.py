@@ -4,8 +4,8 @@ import re
 
 from pagelens.audit.frame_map import may_read_flags
 from pagelens.audit.model import SMALL, Compaction, Kernel, Rights, TransparentHugePages, Usage, Zonesort
-from pagelens.audit.numbers import chosen, counters, sizes
 from pagelens.audit.own_pages import frames_visible
+from pagelens.host.proc_files import chosen, counters, sizes
 from pagelens.machine.detect import System
 
 _THP = "/sys/kernel/mm/transparent_hugepage"

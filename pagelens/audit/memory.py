@@ -3,7 +3,7 @@
 import re
 
 from pagelens.audit.model import Node, SideCache
-from pagelens.audit.numbers import sizes
+from pagelens.host.proc_files import sizes
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
 from pagelens.machine.detect.memory import MOST_BYTES, read_nodes

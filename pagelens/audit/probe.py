@@ -11,7 +11,7 @@ from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Placement, Probe
 from pagelens.audit.own_pages import frames_of, populated
 from pagelens.audit.remedy_commands import PREPARE, at_boot, sort_nodes
 from pagelens.audit.supply import Supply
-from pagelens.conflicts.process import in_virtual_machine
+from pagelens.host.process_pages import in_virtual_machine
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
 

@@ -6,9 +6,9 @@ from pagelens.audit.huge_pages import read_huge_pages
 from pagelens.audit.kernel import read_kernel, read_rights, read_usage
 from pagelens.audit.memory import read_memory
 from pagelens.audit.model import Audit, Cache
-from pagelens.audit.numbers import random_conflict_share
 from pagelens.conflicts.socket import knows_sets, socket_of
 from pagelens.conflicts.study import contiguous
+from pagelens.host.proc_files import random_conflict_share
 from pagelens.machine import Machine
 from pagelens.machine.detect import System
 

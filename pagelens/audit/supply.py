@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.audit.effect import LARGE_FRAMES, Frames
+from pagelens.address.units import HUGE_PAGE_FRAMES
+from pagelens.audit.effect import Frames
 from pagelens.audit.frame_map import FrameMap, Span, Use
 from pagelens.audit.model import GIGANTIC, SMALL
 from pagelens.errors import Failure
@@ -120,10 +121,10 @@ class Supply:
         for zone in layout.zones:
             inside[zone.begin : zone.end] = True
         free = inside & (use <= Use.droppable)
-        pinned = np.add.reduceat(use == Use.pinned, np.arange(0, layout.frames, LARGE_FRAMES)) > 0
+        pinned = np.add.reduceat(use == Use.pinned, np.arange(0, layout.frames, HUGE_PAGE_FRAMES)) > 0
         types = np.where(pinned, _core.MigrateType.unmovable.value, _core.MigrateType.movable.value)
         blocks = free_blocks(free)
-        rows = np.column_stack([blocks, types[blocks[:, 0] // LARGE_FRAMES]]).astype(np.uint32)
+        rows = np.column_stack([blocks, types[blocks[:, 0] // HUGE_PAGE_FRAMES]]).astype(np.uint32)
         holds = np.array([1, 1, 1, 0, 2], dtype=np.uint8)[use]  # core/frames/memory.hpp: FrameUse
         try:
             return _core.Memory.taken_over(

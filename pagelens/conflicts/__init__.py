@@ -2,9 +2,9 @@
 
 from pagelens.conflicts.pages import Pages, read_pages
 from pagelens.conflicts.predict import Prediction, predict
-from pagelens.conflicts.process import read_process
 from pagelens.conflicts.socket import Shared, Socket, socket_of
 from pagelens.conflicts.swaps import Swap, find_swaps
+from pagelens.host.process_pages import read_process
 
 __all__ = [
     "Pages",

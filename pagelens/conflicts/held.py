@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.socket import Socket
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import LINE_BYTES
 
 STEP_LINES = (2 << 20) // LINE_BYTES  # from one window to the next
 

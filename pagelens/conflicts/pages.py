@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import FRAME_BYTES, Table
 from pagelens.units import format_binary_size, parse_size
+from pagelens.values.quantities import Table
 
 LARGEST_PAGE = 1 << 30
 LARGEST_FILE = 64 << 20  # bytes

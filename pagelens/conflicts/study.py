@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.held import Held, Windows
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import excess_shares
 from pagelens.conflicts.socket import Socket
 from pagelens.machine import Machine
 from pagelens.machine.caches import count
-from pagelens.machine.quantities import LINE_BYTES
-from pagelens.node_replay import caches_below_l1
+from pagelens.replay.whole_node import caches_below_l1
 
 HELD_BYTES = 1_000_000  # of each L2: 125,000 doubles
 POOL_BYTES = 96 << 30  # that random pages are drawn from: the memory of a socket

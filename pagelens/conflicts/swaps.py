@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.held import Held, Windows
 from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import counted, excess_shares, settle
 from pagelens.conflicts.socket import Shared, Socket
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import LINE_BYTES
 
 MOST_COLOURS = 512  # that are tried; evenly drawn from those of the pool
 MOST_TRIED = 16  # pages of the worst window, the most crowded ones

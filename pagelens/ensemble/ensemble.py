@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pagelens
 from pagelens.accesses.workload import Workload
+from pagelens.address.units import FRAME_BYTES
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.ensemble.run import Progress, run_nodes
 from pagelens.ensemble.scale import Scaled
@@ -15,13 +16,12 @@ from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.ensemble.simulate import simulate
 from pagelens.errors import UsageError
 from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
-from pagelens.in_order import COUNTED, STRETCHES, STRETCHES_OF_SMALL, WARM_UP, InOrder
 from pagelens.machine import Machine
-from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.node_replay import NodePrograms
-from pagelens.replay import halvings_of_colours, sampled_lines, sampled_slots
-from pagelens.rows_behind import FEWEST_LINES, RowsBehind
-from pagelens.translation import Translations
+from pagelens.replay.dram_rows import FEWEST_LINES, RowsBehind
+from pagelens.replay.memory_side import halvings_of_colours, sampled_lines, sampled_slots
+from pagelens.replay.ordered_lines import COUNTED, STRETCHES, STRETCHES_OF_SMALL, WARM_UP, InOrder
+from pagelens.replay.translation import Translations
+from pagelens.replay.whole_node import NodePrograms
 from pagelens.units import format_binary_size, format_size
 
 ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own

@@ -35,9 +35,8 @@ from pagelens.ensemble.result import (
 )
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
-from pagelens.in_order import rows_are_timed
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
-from pagelens.mechanisms import (
+from pagelens.replay.mechanisms import (
     CAPACITY,
     CONFLICTS,
     FREQUENCY,
@@ -47,8 +46,9 @@ from pagelens.mechanisms import (
     WRITE_BACKS,
     subsets,
 )
-from pagelens.replay import COUNTERS, by_phase, replay
-from pagelens.replay import mechanisms as before_memory_side
+from pagelens.replay.memory_side import COUNTERS, by_phase, replay
+from pagelens.replay.memory_side import mechanisms as before_memory_side
+from pagelens.replay.ordered_lines import rows_are_timed
 
 Columns = dict[str, Any]
 Counts = Mapping[str, NDArray[np.float64]]

@@ -10,9 +10,9 @@ from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy, Step
 from pagelens.machine import Machine
-from pagelens.node_replay import NodePrograms
-from pagelens.rows_behind import RowsBehind
-from pagelens.translation import Translations
+from pagelens.replay.dram_rows import RowsBehind
+from pagelens.replay.translation import Translations
+from pagelens.replay.whole_node import NodePrograms
 
 
 @dataclass(frozen=True)

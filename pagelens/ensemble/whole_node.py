@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import LINE_BYTES
 from pagelens.ensemble.result import (
     COLLISIONS,
     COUNTERFACTUALS,
@@ -30,9 +31,8 @@ from pagelens.ensemble.result import (
 from pagelens.ensemble.setup import Setup
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine, Times, memory_of_job, node_times
-from pagelens.machine.quantities import LINE_BYTES
-from pagelens.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
-from pagelens.node_replay import NodeCounts, mechanisms, node_model, replay_node
+from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
+from pagelens.replay.whole_node import NodeCounts, mechanisms, node_model, replay_node
 
 Columns = dict[str, Any]
 Counts = Mapping[str, NDArray[np.float64]]

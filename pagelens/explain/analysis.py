@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import pagelens
 from pagelens import statistics
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
@@ -31,9 +32,8 @@ from pagelens.explain.model import (
     SlotMap,
 )
 from pagelens.machine import memory_of_job
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.mechanisms import MECHANISMS, TWO_WAY
-from pagelens.replay import left_out, sampled_lines
+from pagelens.replay.mechanisms import MECHANISMS, TWO_WAY
+from pagelens.replay.memory_side import left_out, sampled_lines
 from pagelens.units import format_share
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.mechanisms import subsets
+from pagelens.replay.mechanisms import subsets
 
 Floats = NDArray[np.float64]
 

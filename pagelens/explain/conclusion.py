@@ -11,7 +11,7 @@ from pagelens.explain.model import (
     MachineRecord,
     Remedy,
 )
-from pagelens.mechanisms import CONFLICTS, MECHANISMS
+from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 
 # A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pagelens.mechanisms import L3_CONFLICTS, SNOOP_FILTER
+from pagelens.replay.mechanisms import L3_CONFLICTS, SNOOP_FILTER
 
 SCHEMA_VERSION: Literal[3] = 3
 

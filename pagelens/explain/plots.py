@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from pagelens.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH
 from pagelens.explain.model import Explanation
-from pagelens.mechanisms import MECHANISMS
+from pagelens.replay.mechanisms import MECHANISMS
+from pagelens.report.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH
 from pagelens.units import format_share, format_time
 
 HIT, MISS = "#9CC9E8", "#D55E00"

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure
 from pagelens.fix.system import System, require_cache, require_node
-from pagelens.machine.quantities import FRAME_BYTES
 
 TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a guest as well
 

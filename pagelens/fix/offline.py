@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure
 from pagelens.fix.system import NODES, System, require_cache, require_node, uninterrupted
-from pagelens.machine.quantities import FRAME_BYTES
 
 _MEMORY = "/sys/devices/system/memory"
 _KPF_BUDDY = 10  # linux/kernel-page-flags.h

@@ -10,7 +10,7 @@ from typing import Any, Never
 
 from pagelens.errors import UsageError
 from pagelens.frames.steps import STEPS, Boot, Step
-from pagelens.names import nearest
+from pagelens.spelling import nearest
 
 _STEP = re.compile(r"\s*(?P<name>[^\s(;]*)\s*(?:\((?P<arguments>[^()]*)\))?\s*")
 _ARGUMENT = re.compile(r"\s*(?:(?P<key>[A-Za-z_]+)\s*=)?\s*(?P<value>[^\s=]+(?: [A-Za-z/]+)?)\s*")

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import FRAME_BYTES, Bytes, Positive, PositiveFloat, Sourced
-from pagelens.names import nearest
+from pagelens.spelling import nearest
+from pagelens.values.quantities import Bytes, Positive, PositiveFloat, Sourced
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

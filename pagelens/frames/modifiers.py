@@ -6,10 +6,10 @@ Modifiers stand after a policy's name, in any order, each once; what they give i
 import re
 from dataclasses import replace
 
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.policies import Costs, Policy, policies
-from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.names import nearest
+from pagelens.spelling import nearest
 from pagelens.units import format_binary_size
 
 LARGEST_OFFSET = 1 << 20

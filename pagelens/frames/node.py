@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.machine import Machine
-from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.machine.schema import FEWEST_FRAMES
 
 

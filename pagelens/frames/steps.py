@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.node import LiveNode
 from pagelens.frames.values import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
-from pagelens.machine.quantities import FRAME_BYTES
 
 HUGE_BYTES = 2 << 20
 OFFLINE_BLOCK_FRAMES = 32768  # 128 MiB: a memory block of sysfs

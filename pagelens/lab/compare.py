@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.jobs import run_work
 from pagelens.lab.measured import Frames
@@ -23,7 +24,6 @@ from pagelens.lab.nodes import ModelNode
 from pagelens.lab.run import ProgramLab, ProgramRun, Request
 from pagelens.lab.state import take_picture
 from pagelens.machine.memories import MOST_TAGS
-from pagelens.machine.quantities import FRAME_BYTES
 
 RATIOS = (0.25, 0.5, 1.0, 1.1)  # footprint over cache
 QUICK_RATIOS = (1.0,)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix
@@ -33,7 +34,6 @@ from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.nodes import Node, add_sort_module, work_file
 from pagelens.lab.work import READ, Steps, Work
-from pagelens.machine.quantities import FRAME_BYTES
 
 # Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
 _KERNEL_BYTES = 192 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.lab.work import Work
-from pagelens.machine.quantities import FRAME_BYTES
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import UsageError
 from pagelens.lab.emulator import Hardware, built
 from pagelens.lab.guest import LIMIT_S, Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.machine import Machine
-from pagelens.machine.quantities import FRAME_BYTES
 
-HUGE_FRAMES = 512  # of 2 MiB
 TOOL = "/bin/lab"  # tracer/guest/lab.c, in the guest
 # The plugin's L1 keeps the page numbers of 4-level paging; a process has as many page tables each time.
 _OPTIONS = "no5lvl norandmaps"
@@ -179,12 +178,12 @@ def frames_and_parts(data: bytes, frames_end: int) -> tuple[Frames, Frames]:
     """
     end = -(-frames_end // 8)
     tail = data[end:]
-    frames = np.zeros((3, -(-frames_end // HUGE_FRAMES) * HUGE_FRAMES), dtype=bool)
+    frames = np.zeros((3, -(-frames_end // HUGE_PAGE_FRAMES) * HUGE_PAGE_FRAMES), dtype=bool)
     for row, part in zip(frames, (data[:end], tail[: len(tail) // 2], tail[len(tail) // 2 :]), strict=True):
         bits = np.unpackbits(np.frombuffer(part, dtype=np.uint8), bitorder="little")
         row[: bits.size] = bits[: row.size]
     used, held, large = frames
     used &= held
-    whole = held.reshape(-1, HUGE_FRAMES).all(axis=1) & large[::HUGE_FRAMES]
-    parts = used.reshape(-1, HUGE_FRAMES).sum(axis=1)[whole]
+    whole = held.reshape(-1, HUGE_PAGE_FRAMES).all(axis=1) & large[::HUGE_PAGE_FRAMES]
+    parts = used.reshape(-1, HUGE_PAGE_FRAMES).sum(axis=1)[whole]
     return np.flatnonzero(used).astype(np.int64), parts.astype(np.int64)

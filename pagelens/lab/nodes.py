@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.emulator import built
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
-from pagelens.lab.measured import HUGE_FRAMES, TOOL, Frames, MeasuredGuest
+from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
 from pagelens.lab.modules import build_module
 from pagelens.lab.sources import zonesort_sources
 from pagelens.lab.state import ORDERS, take_picture
 from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps, followed
-from pagelens.machine.quantities import FRAME_BYTES
 
 # In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
 _ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"
@@ -140,7 +140,7 @@ class GuestNode:
 
     def hugetlb(self, size_bytes: int) -> None:
         """By nr_hugepages."""
-        pages = -(-size_bytes // (HUGE_FRAMES * FRAME_BYTES))
+        pages = -(-size_bytes // (HUGE_PAGE_FRAMES * FRAME_BYTES))
         name = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
         got = int(self.guest.shell(f"echo {pages} > {name}; cat {name}").checked())
         if got < pages:

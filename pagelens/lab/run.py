@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pagelens.accesses.program import GuestProgram, find_program
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.emulator import Hardware, NodeSpeed, find_qemu
 from pagelens.lab.guest import LIMIT_S
@@ -23,7 +24,6 @@ from pagelens.lab.planned import REPORT, Placement, add_planned
 from pagelens.lab.state import add_state_module
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
 from pagelens.machine.memories import MOST_TAGS
-from pagelens.machine.quantities import FRAME_BYTES
 
 PAGES = ("4KiB", "thp", "2MiB", "1GiB")
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.errors import Failure
 from pagelens.lab.emulator import built
 from pagelens.lab.initramfs import Initramfs
@@ -126,7 +127,7 @@ def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:
             use[first : first + count] = state
     pageblocks = np.zeros(-(-layout.frames // 512), dtype=np.uint8)
     blocks = columns(_PAGEBLOCK, frame, mtype)
-    pageblocks[blocks[:, 0] // 512] = blocks[:, 1]
+    pageblocks[blocks[:, 0] // HUGE_PAGE_FRAMES] = blocks[:, 1]
     return Picture(
         layout,
         columns(_FREE, frame, order, mtype),

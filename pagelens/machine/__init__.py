@@ -1,16 +1,15 @@
 """Machines: files with units and sources, and the time model on top of counts."""
 
 from pagelens.machine.cores import Cores
-from pagelens.machine.directory import machine_directory
 from pagelens.machine.memories import Memory, MemorySideCache
-from pagelens.machine.quantities import Sourced
+from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.reader import (
     list_machines,
     load_machine,
     parse_machine,
     read_machine_file,
 )
-from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.machine.schema import Machine
 from pagelens.machine.time import (
     TRANSLATION_COUNTS,
     Times,
@@ -19,6 +18,8 @@ from pagelens.machine.time import (
     node_times,
     tiered_times,
 )
+from pagelens.values.directory import machine_directory
+from pagelens.values.quantities import Sourced
 
 __all__ = [
     "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",

@@ -6,19 +6,18 @@ an address hash of machines/hashes/. core/machine/cache_model.hpp has the same f
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
 from pagelens import _core
+from pagelens.address.hashes import HashFile, load_hash
+from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.hashes import HashFile, load_hash
-from pagelens.machine.quantities import LINE_BYTES, Bytes, Positive, Seconds, Sourced, Table
-
-if TYPE_CHECKING:
-    from pagelens.machine.schema import PrivateCache
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.values.quantities import Bytes, Positive, Seconds, Sourced, Table
 
 Ways = Annotated[int, Field(ge=1, le=_core.CACHE_MOST_WAYS)]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pagelens import _core
-from pagelens.machine.quantities import Hertz, Positive, PositiveFloat, Sourced, Table
+from pagelens.values.quantities import Hertz, Positive, PositiveFloat, Sourced, Table
 
 Spread = Annotated[float, Field(ge=0, le=0.2, allow_inf_nan=False)]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pagelens.machine.quantities import Sourced, Table
+from pagelens.values.quantities import Sourced, Table
 
 Event = Annotated[str, Field(pattern=r"^[a-z0-9_]+\*?::[A-Z0-9_]+(:[A-Z0-9_]+)*$", max_length=120)]
 

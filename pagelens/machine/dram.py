@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from pagelens import _core
+from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import LINE_BYTES, Bytes, Positive, Seconds, Sourced, Table, Unit
 from pagelens.units import format_time, parse_time
+from pagelens.values.quantities import Bytes, Positive, Seconds, Sourced, Table, Unit
 
 COUNTERS: tuple[str, ...] = tuple(_core.dram_counter_names())  # of each bank
 WRITE = np.uint64(_core.DRAM_WRITE)  # in a request, beside the address

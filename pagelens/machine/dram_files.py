@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from pagelens.machine.directory import list_files, named_file
 from pagelens.machine.dram import Dram
-from pagelens.machine.quantities import Table
 from pagelens.machine.reader import layers_of
-from pagelens.machine.toml_file import read_bytes, read_document, validate
+from pagelens.values.directory import list_files, named_file
+from pagelens.values.quantities import Table
+from pagelens.values.toml_file import read_bytes, read_document, validate
 
 EXAMPLE = "machines/dram/ddr4-2400.toml"
 

@@ -6,7 +6,8 @@ from itertools import groupby
 
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
-from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.schema import Machine
 from pagelens.machine.values import stated_values
 from pagelens.units import format_binary_size, format_rate
 

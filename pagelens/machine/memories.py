@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pagelens.machine.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table
+from pagelens.values.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table
 
 MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
 MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty

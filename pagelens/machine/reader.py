@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagelens.errors import UsageError
-from pagelens.machine.directory import list_files
 from pagelens.machine.schema import IDEAL_SUFFIX, Machine
-from pagelens.machine.toml_file import Document, read_bytes, read_document, validate
-from pagelens.names import resembling
+from pagelens.spelling import resembling
+from pagelens.values.directory import list_files
+from pagelens.values.toml_file import Document, read_bytes, read_document, validate
 
 EXAMPLE = "docs/machine-schema.md"
 PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine

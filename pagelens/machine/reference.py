@@ -7,8 +7,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pagelens.machine.quantities import Sourced, Table, Unit
 from pagelens.machine.schema import Machine
+from pagelens.values.quantities import Sourced, Table, Unit
 
 _INTRODUCTION = """# Machine files
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.machine.quantities import LINE_BYTES
+from pagelens.address.units import LINE_BYTES
 from pagelens.machine.schema import Machine
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ def cache_mode_times(
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
     translations; their frequency is the machine's times `frequency_factor`, one of all rows or one a row
     (`Cores.frequency_factor`). With row_s, each line of DDR takes so many seconds more than its bandwidth
-    says (pagelens/rows_behind.py).
+    says (pagelens/replay/dram_rows.py).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None

@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pagelens import _core
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import Positive, Sourced, Table, Unit
 from pagelens.units import format_binary_size, parse_size
+from pagelens.values.quantities import Positive, Sourced, Table, Unit
 
 PAGE_SIZES = {  # bytes -> for the core
     1 << 12: _core.PageSize.small,

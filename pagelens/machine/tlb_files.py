@@ -1,4 +1,4 @@
-"""TLBs that come with pagelens: files of machines/tlb/, which machines are based on; traces through them."""
+"""TLBs that come with pagelens: files of machines/tlb/, which machine files build on."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from pagelens import _core
-from pagelens.accesses.trace import TraceWorkload
-from pagelens.errors import UsageError
-from pagelens.machine.directory import list_files, named_file
-from pagelens.machine.quantities import Table
 from pagelens.machine.tlb import PAGE_SIZES, PageWalk, Tlb, core_tlb
-from pagelens.machine.toml_file import parse_toml, read_bytes
-from pagelens.units import format_binary_size
+from pagelens.values.directory import list_files, named_file
+from pagelens.values.quantities import Table
+from pagelens.values.toml_file import parse_toml, read_bytes
 
 EXAMPLE = "machines/tlb/skylake-sp.toml"
 
@@ -57,27 +54,3 @@ def load_tlb(name_or_path: str | os.PathLike[str]) -> TlbFile:
 def parse_tlb(raw: bytes, where: str) -> TlbFile:
     """What a file's bytes state; `where` names the file in errors."""
     return parse_toml(TlbFile, raw, where, EXAMPLE)
-
-
-def replay_trace(
-    workload: TraceWorkload, tlb: _core.Tlb, page_bytes: int
-) -> dict[tuple[str, int], _core.TlbCounters]:
-    """Counters by phase and thread of a traced program with all its data on pages of that size.
-
-    Each thread has a TLB like `tlb`, which has to be empty. All but `lookups` is exact: of these the trace
-    has only a part. Raises UsageError if the page size is none of the TLB's, or the trace not exact for it.
-    """
-    size = PAGE_SIZES.get(page_bytes)
-    if size is None or not tlb.supports(size):
-        sizes = ", ".join(format_binary_size(b) for b, name in PAGE_SIZES.items() if tlb.supports(name))
-        raise UsageError(f"page size: {page_bytes} B is none of this TLB's; use one of {sizes}")
-    trace = workload.trace
-    if not _core.trace_is_exact_for(trace, tlb, size):
-        sets, ways = trace.page_filter
-        raise UsageError(
-            f"{workload.path}: its page filter of {sets} sets x {ways} ways hides what this TLB's first level"
-            f" for {format_binary_size(page_bytes)} pages has to see; trace the program with --any-tlb"
-        )
-    counters = iter(_core.replay_pages(trace, tlb, size))
-    threads = range(trace.threads)
-    return {(phase, thread): next(counters) for phase in workload.phases for thread in threads}

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pagelens.machine.quantities import Sourced, Table
 from pagelens.machine.schema import Machine
+from pagelens.values.quantities import Sourced, Table
 
 
 @dataclass(frozen=True)

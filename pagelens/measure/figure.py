@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, Drawing, drawing
 from pagelens.measure.results import Measured, Result
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, Drawing, drawing
 
 _COLOURS = (OTHERS[0], BASELINE, *OTHERS[1:])
 _FEWEST_SWEPT = 4  # points that make a line

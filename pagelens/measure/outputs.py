@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 import pagelens
-from pagelens.conflicts.process import in_virtual_machine
 from pagelens.files import write_table, write_whole
+from pagelens.host.process_pages import in_virtual_machine
 from pagelens.machine.detect import System
 from pagelens.measure.figure import draw
 from pagelens.measure.results import Measured, Result

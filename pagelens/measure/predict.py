@@ -9,13 +9,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
 from pagelens.ensemble import run_ensemble
 from pagelens.ensemble.scale import Scaled
 from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy, parse_history
 from pagelens.frames.node import LiveNode
 from pagelens.machine import Machine
-from pagelens.machine.quantities import FRAME_BYTES
 from pagelens.measure.pages import PageSize
 from pagelens.measure.plan import Model
 from pagelens.units import format_binary_size

@@ -14,14 +14,15 @@ import numpy as np
 
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Cut, Timeline, Workload
+from pagelens.address.units import FRAME_BITS, FRAME_BYTES
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, cache_mode_times
 from pagelens.machine.memories import Memory, MemorySideCache, Ways
-from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES, Seconds, Sourced
 from pagelens.machine.time import TRANSLATION_COUNTS
 from pagelens.place.profile import INTERVALS
 from pagelens.place.traffic import KERNEL
-from pagelens.replay import by_phase, replay
+from pagelens.replay.memory_side import by_phase, replay
+from pagelens.values.quantities import Seconds, Sourced
 
 LEAST_BYTES = 4 << 20  # of a memory-side cache: what its slots need (pagelens/machine/schema.py)
 MOST_ON_A_SLOT = 63  # times the cache that memory may have

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pagelens.accesses.workload import ObjectInfo
 from pagelens.errors import UsageError
-from pagelens.names import resembling
+from pagelens.spelling import resembling
 
 MOST_BYTES = 1 << 20  # of a list
 _COMMENT = re.compile(r"^\s*#.*|\s#(?!\d+\s*(?:#|$)).*")

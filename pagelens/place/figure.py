@@ -3,9 +3,9 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, Drawing, drawing
 from pagelens.place.policies import DEVELOPER, OURS, TITLES
 from pagelens.place.report import PlaceReport
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, Drawing, drawing
 
 _MARKS = ("s", "^", "D", "v", "P", "X")
 

@@ -20,8 +20,8 @@ from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.machine.detect.found import size_text
-from pagelens.machine.quantities import Bytes, Table
-from pagelens.machine.toml_file import parse_toml, read_bytes
+from pagelens.values.quantities import Bytes, Table
+from pagelens.values.toml_file import parse_toml, read_bytes
 
 MOST_FRAMES = 16  # of a site: call_site_depth of tracer/call_sites.hpp
 MOST_REGIONS = 255  # that objects of a plan have shares of: preload/plan_map.c

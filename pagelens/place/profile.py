@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.machine import Machine
-from pagelens.node_replay import Counts
 from pagelens.place.traffic import sampled_sets, traffic
+from pagelens.replay.whole_node import Counts
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Profile:
     threads: NDArray[np.uint32]  # [o] of a rank, that use it
     course: Floats  # [m, o] bytes live at every moment of the run
     live_bytes: Floats  # [m, o] the same without moments that ask for nothing more than another
-    simulated: float  # share of the lines, by `pagelens.node_replay.excerpts`
+    simulated: float  # share of the lines, by `pagelens.replay.whole_node.excerpts`
 
     @property
     def bytes(self) -> Floats:

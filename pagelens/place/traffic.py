@@ -16,9 +16,9 @@ from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import ALL_SETS, SampledLines, Timeline, Workload
 from pagelens.machine import Machine
-from pagelens.machine.quantities import Positive, Sourced
 from pagelens.machine.time import TRANSLATION_COUNTS
-from pagelens.node_replay import Counts, NodeCounts, Parts, node_model, replay_node, simulated_parts
+from pagelens.replay.whole_node import Counts, NodeCounts, Parts, node_model, replay_node, simulated_parts
+from pagelens.values.quantities import Positive, Sourced
 
 Floats = NDArray[np.float64]
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.frames import Node, policies
 from pagelens.frames.policies import HUGE_PAGE_BITS
 from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.replay import COUNTERS, by_phase, replay, sampled_slots
+from pagelens.replay.memory_side import COUNTERS, by_phase, replay, sampled_slots
 from pagelens.reproduce.work import Work
 
 Floats = NDArray[np.float64]

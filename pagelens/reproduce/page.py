@@ -1,9 +1,9 @@
 """The page: score, table of claims and figures, in one HTML file that needs nothing else."""
 
-from pagelens.page import page_template
+from pagelens.cli.text.reproduce import score_in_words
+from pagelens.report.page import page_template
 from pagelens.reproduce.claim import score
 from pagelens.reproduce.result import Reproduction, verdict
-from pagelens.reproduce.terminal import score_in_words
 
 
 def render_page(found: Reproduction) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pagelens.drawing import Drawing
+from pagelens.report.drawing import Drawing
 from pagelens.reproduce.claim import Row
 from pagelens.reproduce.work import Work
 

@@ -2,11 +2,11 @@
 
 import os
 
-from pagelens.conflicts.process import in_virtual_machine
-from pagelens.explain.machine import choose_machine
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
+from pagelens.host.process_pages import in_virtual_machine
 from pagelens.machine import Machine
+from pagelens.machine.chosen import choose_machine
 from pagelens.machine.dram import MAP_FIELDS, Dram
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 from pagelens.run.program import tell
 
 __all__ = ["conflict_period", "in_virtual_machine", "machine_cache", "machine_period", "memory_side_cache"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagelens.accesses.program import interpreter, locate
 from pagelens.errors import UsageError
-from pagelens.machine.detect.system import System
+from pagelens.host.system import System
 from pagelens.place.plan import Plan, read_plan
 from pagelens.run.handed_plan import handed_plan, keep
 from pagelens.run.program import shared_libraries, tell

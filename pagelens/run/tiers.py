@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pagelens.errors import UsageError
+from pagelens.host.system import System
 from pagelens.machine.detect.memory import Node, read_nodes
 from pagelens.machine.detect.processor import read_processor
-from pagelens.machine.detect.system import System
 
 MOST_NODE = 1023  # CONFIG_NODES_SHIFT is at most 10
 _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 whose nodes without processors are MCDRAM: KNL, KNM

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from pagelens.address.hashes import list_hashes, parse_hash
 from pagelens.errors import UsageError
 from pagelens.machine import list_machines, parse_machine
-from pagelens.machine.hashes import list_hashes, parse_hash
 from pagelens.machine.reader import list_parts
 from pagelens.machine.tlb_files import parse_tlb
 

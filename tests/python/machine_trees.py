@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from pagelens.audit import Audit, find, read_audit
-from pagelens.audit.command import to_json
+from pagelens.cli.commands.audit import to_json
 from pagelens.machine import parse_machine
 from pagelens.machine.detect import System, detect
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagelens.address.hashes import list_hashes, load_hash, parse_hash
 from pagelens.errors import UsageError
-from pagelens.machine.hashes import list_hashes, load_hash, parse_hash
 
 # Digests of the tables that J. D. McCalpin measured and published (TACC report TR-2021-03,
 # doi:10.26153/tsw/14539; github.com/jdmccalpin/Intel_Address_Hash, folder Results, commit 88912ea): entries

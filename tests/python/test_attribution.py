@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pagelens.ensemble.memory_side import remaining
 from pagelens.explain.attribution import Attribution, attribute, shapley
-from pagelens.mechanisms import CAPACITY, CONFLICTS, WRITE_BACKS
+from pagelens.replay.mechanisms import CAPACITY, CONFLICTS, WRITE_BACKS
 
 Columns = Mapping[str, np.ndarray]
 

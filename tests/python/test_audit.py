@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from machine_trees import NAMES, TREES, audit_text, audited, damaged_trees, lay_out, read_tree
 
 from pagelens.audit import Audit, Severity, find
-from pagelens.audit.command import FailOn, status
 from pagelens.audit.fragmentation import fragmentation_index, unusable_index
 from pagelens.audit.frame_map import FrameMap, Use, read_frame_map, uses
-from pagelens.audit.numbers import random_conflict_share
 from pagelens.audit.read import read_audit
-from pagelens.audit.terminal import render
+from pagelens.cli.commands.audit import FailOn, status
+from pagelens.cli.text.audit import render
+from pagelens.host.proc_files import random_conflict_share
 from pagelens.machine import load_machine
 from pagelens.machine.detect import System
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.hashes import load_hash
 from pagelens.errors import UsageError
 from pagelens.machine import load_machine, machine_directory, parse_machine
 from pagelens.machine.caches import Levels, MemoryTraffic, build_caches, count
-from pagelens.machine.hashes import load_hash
 from pagelens.machine.schema import Machine
 
 LINES = 125_000 * 8 // 64  # that a core of jdmccalpin/SKX-SF-Conflicts holds: 15,625

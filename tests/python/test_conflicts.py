@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagelens.address.hashes import load_hash
 from pagelens.conflicts import Pages, Prediction, Shared, Socket, find_swaps, predict
 from pagelens.errors import UsageError
-from pagelens.machine.hashes import load_hash
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SKX_14, SKX_24 = load_hash("skx-14").hash(), load_hash("skx-24").hash()

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagelens.cli import main
+from pagelens.cli.main import main
+from pagelens.cli.text.conflicts import render
 from pagelens.conflicts import Prediction, predict, read_pages, socket_of
-from pagelens.conflicts.terminal import render
 from pagelens.machine import load_machine
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

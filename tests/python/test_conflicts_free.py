@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pagelens.conflicts import Pages, read_process
-from pagelens.conflicts.free import read_free
 from pagelens.errors import PagelensError
+from pagelens.host.free_frames import read_free
 
 FRAME = 4096
 ZONES = """Node 0, zone      DMA

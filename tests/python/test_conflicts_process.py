@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagelens.conflicts.process import VIRTUAL_MACHINE, in_virtual_machine, read_process
 from pagelens.errors import PagelensError
+from pagelens.host.process_pages import VIRTUAL_MACHINE, in_virtual_machine, read_process
 
 FRAME, LARGE = 4096, 512
 PRESENT = 1 << 63

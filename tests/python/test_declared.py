@@ -6,7 +6,7 @@ from pagelens.accesses.declared import DECLARED, declared
 from pagelens.errors import UsageError
 from pagelens.frames import age_node, policies
 from pagelens.machine import load_machine
-from pagelens.replay import by_phase, replay
+from pagelens.replay.memory_side import by_phase, replay
 
 SIZE, THREADS = 600_000_000, 68
 KERNELS = [("stream-copy", 1, 1), ("stream-add", 2, 1), ("triad", 3, 1)]  # reads, writes of an array's lines

@@ -12,16 +12,16 @@ from traced_program import GOLDEN
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
+from pagelens.cli.text.explain import render_terminal
 from pagelens.ensemble import Ensemble, Scaled, check_fits, memory_side, run_ensemble, scale_to
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import explain
 from pagelens.explain.figures import draw_all
-from pagelens.explain.terminal import render_terminal
 from pagelens.frames import policies
 from pagelens.machine import Machine, Sourced, load_machine
 from pagelens.machine.cores import Spread
-from pagelens.mechanisms import FREQUENCY
+from pagelens.replay.mechanisms import FREQUENCY
 
 NAMES = ("aged", "contiguous", "random", "2m")
 
@@ -140,7 +140,7 @@ def test_ctrl_c_stops_replays_and_keeps_whole_nodes(tmp_path: Path) -> None:
 
 
 def test_a_cancelled_replay_ends() -> None:
-    from pagelens.replay import replay
+    from pagelens.replay.memory_side import replay
 
     cancel = _core.CancelFlag()
     cancel.set()

@@ -77,10 +77,10 @@ def imports_of(statements: str) -> set[str]:
 
 
 HELP = """
-import pagelens.cli
+import pagelens.cli.main
 sys.argv = ["pagelens", "--help"]
 try:
-    pagelens.cli.main()
+    pagelens.cli.main.main()
 except SystemExit:
     pass
 """
@@ -90,8 +90,8 @@ def test_commands_wait_for_what_they_need_alone() -> None:
     """All modules together take a second to import."""
     figures, tables, checks = {"matplotlib", "jinja2"}, {"numpy", "polars"}, {"pydantic"}
     assert not imports_of(HELP) & (figures | tables | checks)
-    assert not imports_of("import pagelens.accesses.trace_command") & (figures | tables | checks)
-    explaining = imports_of("import pagelens.explain.command")
+    assert not imports_of("import pagelens.cli.commands.trace") & (figures | tables | checks)
+    explaining = imports_of("import pagelens.cli.commands.explain")
     assert explaining > tables | checks
     assert not explaining & figures  # only the report needs them
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from machine_trees import lay_out, read_tree
 
-from pagelens.cli import main
-from pagelens.explain.machine import choose_machine
+from pagelens.cli.main import main
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import load_machine
-from pagelens.replay import left_out
+from pagelens.machine.chosen import choose_machine
+from pagelens.replay.memory_side import left_out
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # no section beyond a replay's
 WORKLOAD = ["--workload", "l2-sum", "--size", "8MB", "--nodes", "1", "--policies", "random"]
@@ -37,7 +37,7 @@ def test_the_command_takes_it_and_can_be_repeated_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = lay_out(read_tree("knl-flat"), tmp_path / "root")
-    monkeypatch.setattr("pagelens.explain.machine.System", lambda: here)
+    monkeypatch.setattr("pagelens.machine.chosen.System", lambda: here)
     monkeypatch.chdir(tmp_path)
 
     def explained(words: list[str]) -> tuple[dict[str, object], str]:

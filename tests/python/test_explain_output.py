@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 import synthetic
 
+from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import Failure
 from pagelens.explain import Explanation, explain
 from pagelens.explain.conclusion import _causes
@@ -22,7 +23,6 @@ from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
-from pagelens.explain.terminal import render_terminal
 from pagelens.units import format_size
 
 DOCS = Path(__file__).parents[2] / "docs"

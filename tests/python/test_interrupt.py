@@ -151,7 +151,7 @@ print("went on")
 
 
 @pytest.mark.parametrize(
-    "imported", ["importlib.metadata", "pagelens.cli", "typer", "pagelens.explain.command"]
+    "imported", ["importlib.metadata", "pagelens.cli.main", "typer", "pagelens.cli.commands.explain"]
 )
 def test_ctrl_c_while_the_command_line_starts_ends_it_silently(imported: str) -> None:
     ended = run_command_line(f"""

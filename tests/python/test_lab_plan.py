@@ -11,10 +11,10 @@ from plan_programs import MIB, plan_of, planned, planned_variable, returns
 from run_library import PROGRAMS, build
 
 from pagelens.errors import UsageError
+from pagelens.host.system import System
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.planned import add_planned, plan_for_guest
-from pagelens.machine.detect.system import System
 from pagelens.place.plan import Plan, read_plan, write_plan
 from pagelens.run.tiers import Tiers, find_tiers
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from machine_trees import NAMES, TREES, damaged_trees, lay_out, read_tree
 
 from pagelens import _core
-from pagelens.cli import main
+from pagelens.cli.main import main
 from pagelens.machine import Machine, parse_machine, read_machine_file
 from pagelens.machine.detect import System, detect
 from pagelens.machine.values import stated_values

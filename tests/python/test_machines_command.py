@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagelens.cli import main
+from pagelens.cli.main import main
 from pagelens.machine import list_machines, load_machine
 from pagelens.machine.values import stated_values
 

@@ -17,7 +17,7 @@ import pytest
 
 from pagelens import _probes
 from pagelens.accesses.declared import declared
-from pagelens.cli import main
+from pagelens.cli.main import main
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import load_machine
 from pagelens.measure.counters import HardwareCounters
@@ -452,7 +452,7 @@ def test_blocks_within_pages_are_not_predicted_and_it_is_said(
 IN_A_POINT = """
 import os, signal, sys
 from pagelens import _probes
-from pagelens.cli import main
+from pagelens.cli.main import main
 
 real, calls = _probes.gups, []
 

@@ -7,7 +7,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.node_replay import NodePrograms, Parts, node_model, replay_node
+from pagelens.replay.whole_node import NodePrograms, Parts, node_model, replay_node
 
 CACHES = _core.cache_counter_names()
 DRAM = _core.dram_sum_names()

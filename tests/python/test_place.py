@@ -26,6 +26,7 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Cut, ObjectInfo
+from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
@@ -33,7 +34,6 @@ from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, between_re
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects, read_list
-from pagelens.place.emulate import Sockets, find_sockets, planned_environment, timed
 from pagelens.place.moves import Moving, moving_optimum
 from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
@@ -41,7 +41,7 @@ from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
 from pagelens.place.profile import Profile, profile, without_dominated
-from pagelens.place.terminal import render_terminal
+from pagelens.run.emulate import Sockets, find_sockets, planned_environment, timed
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -218,7 +218,7 @@ def test_ctrl_c_between_tracing_and_placing_is_a_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pagelens.place.command.check_fits", interrupted)
+    monkeypatch.setattr("pagelens.cli.commands.place.check_fits", interrupted)
     triad = ("--workload", "stream-triad", "--size", "300MB", "-o", "out", "--quiet")
     run = in_process("place", "--machine", "cori-knl-flat", *triad)
     assert (run.returncode, run.stdout) == (130, "")

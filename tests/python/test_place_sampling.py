@@ -12,13 +12,13 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import ALL_SETS, Cut
 from pagelens.machine import Machine, load_machine
-from pagelens.node_replay import NodeCounts, Parts, node_model, replay_node
 from pagelens.place import traffic
 from pagelens.place.analysis import place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.policies import OURS
 from pagelens.place.profile import profile, profiled_cut, timeline
+from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_node
 
 SOME = sum(1 << place for place in traffic.SETS)
 MACHINES = ("cori-knl-flat", "sandy-bridge-two-socket", "xeon-max-flat")

@@ -13,8 +13,8 @@ from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, age_node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.node_replay import Parts, node_model, replay_node
-from pagelens.replay import COUNTERS, SAMPLED_SLOTS, by_phase, mechanisms, replay, sampled_slots
+from pagelens.replay.memory_side import COUNTERS, SAMPLED_SLOTS, by_phase, mechanisms, replay, sampled_slots
+from pagelens.replay.whole_node import Parts, node_model, replay_node
 
 KNL = load_machine("cori-knl-cache")
 RANKS = 40  # on a Xeon Max

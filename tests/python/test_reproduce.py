@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
-from pagelens.drawing import Drawing
+from pagelens.cli.commands.reproduce import run_studies
+from pagelens.cli.text.reproduce import render_terminal
 from pagelens.errors import Interrupted, UsageError
+from pagelens.report.drawing import Drawing
 from pagelens.reproduce.claim import Kind, Row, near, score, value
-from pagelens.reproduce.command import run_studies
 from pagelens.reproduce.page import render_page
 from pagelens.reproduce.result import Reproduction
 from pagelens.reproduce.studies import MODULES, find_study
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.terminal import render_terminal
 from pagelens.reproduce.work import Scale, Work
 
 

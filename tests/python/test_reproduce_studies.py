@@ -9,7 +9,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
-from pagelens.replay import by_phase, replay
+from pagelens.replay.memory_side import by_phase, replay
 from pagelens.reproduce.claim import Kind, Row
 from pagelens.reproduce.fleet import Run, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm

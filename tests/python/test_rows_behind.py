@@ -10,11 +10,11 @@ from small_machine import small
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import policies
-from pagelens.in_order import COUNTED, STRETCHES, WARM_UP, InOrder, rows_are_timed, stretches
 from pagelens.machine import Machine, cache_mode_times, load_machine
 from pagelens.machine.dram_files import load_dram
-from pagelens.replay import left_out
-from pagelens.rows_behind import FEWEST_LINES, RowsBehind, stream_row_seconds
+from pagelens.replay.dram_rows import FEWEST_LINES, RowsBehind, stream_row_seconds
+from pagelens.replay.memory_side import left_out
+from pagelens.replay.ordered_lines import COUNTED, STRETCHES, WARM_UP, InOrder, rows_are_timed, stretches
 
 MIB = 1 << 20
 SUMS = tuple(_core.dram_sum_names())

@@ -82,10 +82,12 @@ def test_offsets_are_staggered_blocks_and_small_gains_are_none() -> None:
 
 
 def test_the_words_shown_ask_for_the_same(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pagelens.run.command
+    import pagelens.cli.commands.run
 
     asked: list[Preload] = []
-    monkeypatch.setattr(pagelens.run.command, "start", lambda _path, _words, settings: asked.append(settings))
+    monkeypatch.setattr(
+        pagelens.cli.commands.run, "start", lambda _path, _words, settings: asked.append(settings)
+    )
     monkeypatch.setattr("sys.exit", lambda _status: (_ for _ in ()).throw(SystemExit(0)))
     settings = Preload(pages=Pages.TRANSPARENT, period=4096)
     in_process("run", *option_words(settings), "--", "true")

@@ -18,7 +18,7 @@ from plan_programs import MIB, plan_of, planned, planned_variable, returns
 from run_library import LIBRARY, PROGRAMS, build
 
 from pagelens.accesses.elf_file import ElfFile
-from pagelens.machine.detect.system import System
+from pagelens.host.system import System
 from pagelens.place.plan import Plan, PlannedObject, write_plan
 from pagelens.run.planned import module_paths
 from pagelens.run.sites import locate_plan

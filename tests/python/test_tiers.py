@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pagelens.cli.commands.measure_tiers import _array_bytes
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import parse_machine
-from pagelens.measure.tiers.command import _array_bytes
 from pagelens.measure.tiers.device import Facts
 from pagelens.measure.tiers.machine_file import machine_file
 from pagelens.measure.tiers.measurement import CHASE, LINE_BYTES, STREAM_BYTES, Measured, measure

@@ -11,7 +11,8 @@ from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.errors import UsageError
 from pagelens.machine.tlb import PAGE_SIZES
-from pagelens.machine.tlb_files import TlbFile, list_tlbs, load_tlb, parse_tlb, replay_trace
+from pagelens.machine.tlb_files import TlbFile, list_tlbs, load_tlb, parse_tlb
+from pagelens.replay.tlb_of_trace import replay_trace
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL, LARGE, HUGE = 4 * KIB, 2 * MIB, GIB

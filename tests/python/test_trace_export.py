@@ -10,14 +10,14 @@ from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.accesses.physical_trace import WRITE, physical_lines
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
 from pagelens.machine.dram_files import load_dram
-from pagelens.replay import by_phase, hierarchy
+from pagelens.replay.memory_side import by_phase, hierarchy
+from pagelens.replay.physical_trace import WRITE, physical_lines
 
 FLAT = load_machine("cori-knl-flat")
 Run = Callable[..., subprocess.CompletedProcess[str]]

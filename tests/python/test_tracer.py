@@ -17,7 +17,7 @@ from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 from pagelens.frames import age_node, policies
 from pagelens.machine import load_machine
-from pagelens.replay import replay
+from pagelens.replay.memory_side import replay
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 

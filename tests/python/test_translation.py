@@ -6,8 +6,8 @@ import pytest
 from pagelens.accesses.declared import DeclaredWorkload, declared
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import TRANSLATION_COUNTS, Machine, load_machine
-from pagelens.node_replay import Parts, node_model, replay_node
-from pagelens.translation import Translations
+from pagelens.replay.translation import Translations
+from pagelens.replay.whole_node import Parts, node_model, replay_node
 
 MEBIBYTE = 1 << 20
 RANKS = 3

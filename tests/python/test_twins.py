@@ -22,14 +22,14 @@ from pagelens.accesses.declared.random_access import gups_hot, random_access
 from pagelens.accesses.declared.sparse import cg, minife
 from pagelens.accesses.declared.stencil import stencil
 from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
-from pagelens.accesses.physical_trace import WRITE, physical_lines
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.frames import Node, age_node, find_policy, policies
 from pagelens.machine import load_machine
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.replay import COUNTERS
+from pagelens.replay.memory_side import COUNTERS
+from pagelens.replay.physical_trace import WRITE, physical_lines
 from pagelens.reproduce.programs.dgemm_lines import Blocks
 from pagelens.reproduce.programs.stream import STREAM_C, Stream, walk
 from pagelens.reproduce.programs.stream_sweep import kernel_of

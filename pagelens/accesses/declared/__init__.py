@@ -15,9 +15,9 @@ from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solv
 from pagelens.accesses.declared.stencil import boxes_side, stencil
 from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
 from pagelens.accesses.declared.workload import DeclaredWorkload
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.quantities import FRAME_BYTES
-from pagelens.names import nearest
+from pagelens.spelling import nearest
 from pagelens.units import format_size
 
 __all__ = [

@@ -6,7 +6,7 @@ tile of A; here it is met once.
 """
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, read, write
-from pagelens.machine.quantities import FRAME_BYTES
+from pagelens.address.units import FRAME_BYTES
 
 ROWS, DEPTH, COLUMNS = 240, 384, 14  # of a block of A and of a sliver of B (bli_cntx_init_skx.c)
 _ELEMENT = 8

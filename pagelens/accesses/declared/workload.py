@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.declared.loops import Loops, Stream, Sweep
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
-from pagelens.machine.quantities import FRAME_BITS, FRAME_BYTES
-from pagelens.machine.schema import Machine, PrivateCache
+from pagelens.address.units import FRAME_BITS, FRAME_BYTES
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.schema import Machine
 
 
 class DeclaredWorkload(Workload):

@@ -1,6 +1,6 @@
 """What the machine that pagelens runs on is, as a machine file."""
 
+from pagelens.host.system import System
 from pagelens.machine.detect.describe import Description, detect
-from pagelens.machine.detect.system import System
 
 __all__ = ["Description", "System", "detect"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import tomlkit
 from tomlkit.items import Table
 
+from pagelens.host.system import System
 from pagelens.machine.detect.found import Found, assumed, read, size_text
 from pagelens.machine.detect.memory import Described, Node, describe, read_modules, read_nodes
 from pagelens.machine.detect.processor import Cache, Processor, read_processor
 from pagelens.machine.detect.shared import Kind, Section, shared_sections
-from pagelens.machine.detect.system import System
 from pagelens.machine.detect.translation import translation_sections
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.units import parse_size

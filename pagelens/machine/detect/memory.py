@@ -5,9 +5,9 @@ import struct
 from collections import Counter
 from dataclasses import dataclass
 
+from pagelens.address.units import FRAME_BYTES
+from pagelens.host.system import System
 from pagelens.machine.detect.found import Found, assumed, read, size_text
-from pagelens.machine.detect.system import System
-from pagelens.machine.quantities import FRAME_BYTES
 
 _NODES = "/sys/devices/system/node"
 _DMI = "/sys/firmware/dmi/entries"

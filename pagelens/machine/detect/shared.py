@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from pagelens.address.hashes import list_hashes
+from pagelens.address.units import LINE_BYTES
 from pagelens.machine.detect.found import Found, assumed, read, size_text
 from pagelens.machine.detect.processor import Cache, Processor
-from pagelens.machine.hashes import list_hashes
-from pagelens.machine.quantities import LINE_BYTES
 
 Section = dict[str, Found]
 

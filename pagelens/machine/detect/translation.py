@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pagelens.host.system import System
 from pagelens.machine.detect.found import assumed, read
 from pagelens.machine.detect.processor import Processor
 from pagelens.machine.detect.shared import Section
-from pagelens.machine.detect.system import System
 
 SMALL, LARGE, HUGE = "4 KiB", "2 MiB", "1 GiB"
 _MOST_ENTRIES, _MOST_WAYS = 1 << 20, 1 << 15  # of a machine file

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pagelens
-from pagelens.explain.terminal import WIDTH
+from pagelens.cli.text.explain import WIDTH
 from pagelens.measure.tiers.device import Facts
 from pagelens.measure.tiers.measurement import CHASE, STREAM_BYTES, TIERS, Figures, Measured
 from pagelens.units import format_binary_size

@@ -4,10 +4,10 @@ import numpy as np
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.machine import Machine
 from pagelens.machine.caches import count
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
-from pagelens.node_replay import caches_below_l1
+from pagelens.replay.whole_node import caches_below_l1
 from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 
 SAMPLED = 16  # one line in so many: their sets are apart, in L2, snoop filter and L3

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
-from pagelens.node_replay import caches_below_l1
+from pagelens.replay.whole_node import caches_below_l1
 from pagelens.reproduce.programs.dgemm_lines import TILE_COLUMNS, Blocks
 from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 

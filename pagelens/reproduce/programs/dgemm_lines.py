@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.machine.quantities import LINE_BYTES
+from pagelens.address.units import LINE_BYTES
 from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 
 TILE_ROWS, TILE_COLUMNS = 16, 14

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import LINE_BYTES
 from pagelens.machine import Machine
-from pagelens.machine.quantities import LINE_BYTES
 
 PAGE_BYTES = 2 << 20
 PAGE_LINES = PAGE_BYTES // LINE_BYTES

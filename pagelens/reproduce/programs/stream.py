@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
 from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.dram import WRITE
-from pagelens.machine.quantities import FRAME_BYTES, LINE_BYTES
 
 ELEMENT_BYTES = 8
 ALIASING_ELEMENTS = 1 << 13  # a way of L1 twice over: what its sets can keep repeats

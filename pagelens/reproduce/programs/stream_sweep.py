@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine
-from pagelens.machine.quantities import LINE_BYTES
 from pagelens.reproduce.programs.stream import Cost, Kernel, Stream, Translation, contiguous, run
 from pagelens.reproduce.work import Work
 

@@ -3,8 +3,8 @@
 from importlib import import_module
 
 from pagelens.errors import UsageError
-from pagelens.names import nearest
 from pagelens.reproduce.study import Study
+from pagelens.spelling import nearest
 
 # By name, in the order of the page.
 MODULES = {

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.frames import load_mix, parse_history
 from pagelens.frames.history import fleet_grain
 from pagelens.frames.node import LiveNode
 from pagelens.frames.steps import Age, Step
 from pagelens.machine import Machine, load_machine
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.fleet import Floats, run_on
 from pagelens.reproduce.study import Findings, Study

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import Machine, load_machine
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.dgemm_runs import SLOW, Frames, Runs

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.machine import load_machine, node_times
-from pagelens.node_replay import NodePrograms, node_model, replay_node
+from pagelens.replay.whole_node import NodePrograms, node_model, replay_node
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work

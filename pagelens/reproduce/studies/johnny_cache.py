@@ -4,10 +4,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
-from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.ensemble.scale import shrink
 from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.machine.tlb import PAGE_SIZES
 from pagelens.machine.tlb_files import TlbFile, load_tlb
 from pagelens.machine.tlb_reach import (
@@ -19,6 +18,7 @@ from pagelens.machine.tlb_reach import (
     swept_reach,
     trips_uncached,
 )
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, Value, value
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work

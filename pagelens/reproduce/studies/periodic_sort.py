@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
-from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import load_machine
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
 from pagelens.reproduce.fleet import Floats, Run, run_phases
 from pagelens.reproduce.study import Findings, Study

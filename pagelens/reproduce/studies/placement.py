@@ -15,7 +15,6 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
 from pagelens.accesses.workload import Cut
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import load_machine
 from pagelens.place.analysis import SWEEP, Placed, place
 from pagelens.place.cache_mode import CacheMode, cache_modes
@@ -23,6 +22,7 @@ from pagelens.place.cost import Cost
 from pagelens.place.developer import listed_objects
 from pagelens.place.policies import DEVELOPER, OURS
 from pagelens.place.profile import INTERVALS, Floats, Profile, profile
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work

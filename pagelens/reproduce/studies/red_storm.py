@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import Machine, load_machine
 from pagelens.machine.dram import Dram
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Layout
 from pagelens.reproduce.programs.stream_sweep import (

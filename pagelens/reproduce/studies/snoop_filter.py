@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pagelens.conflicts import Socket, socket_of
 from pagelens.conflicts.study import HELD_BYTES, LARGE_BYTES, contiguous, random_pages
-from pagelens.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.machine import Machine, load_machine
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
 from pagelens.reproduce.programs.contained import Contained
 from pagelens.reproduce.programs.pages import random_frames

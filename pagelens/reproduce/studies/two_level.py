@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import DeclaredWorkload, declared
 from pagelens.accesses.declared.hydro import LOOPS, by_loop, elements_side, hydro
-from pagelens.drawing import BASELINE, OTHERS, WIDTH, drawing
+from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.machine.quantities import LINE_BYTES, Positive, Sourced
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.fleet import Floats, Run, run_phases, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.reproduce.work import Work
+from pagelens.values.quantities import Positive, Sourced
 
 # Table I, GB/s: copy, scale, add, triad.
 SLOW_FAST = {

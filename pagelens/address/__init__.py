@@ -1,0 +1,1 @@
+"""Physical addresses: their units, and the hashes that select slices, channels and banks."""

@@ -1,0 +1,366 @@
+"""`pagelens lab`: programs in guests with a history, and the allocator's model beside the real one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pagelens.cli.text.lab import compared_row, render_run, step_lines
+from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.files import write_whole
+from pagelens.lab.compare import QUICK_RATIOS, RATIOS, VARIANTS, Comparison, Row, compare
+from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
+from pagelens.lab.emulator import NodeSpeed
+from pagelens.lab.guest import LIMIT_S
+from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
+from pagelens.lab.planned import Placement, place_on
+from pagelens.lab.run import PAGES, Request, Result, StepDone, run
+from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
+from pagelens.machine import load_machine
+from pagelens.place.plan import read_plan
+from pagelens.spelling import nearest
+from pagelens.units import parse_rate, parse_size, parse_time
+
+EXAMPLES = """Examples:
+
+  pagelens lab run --memory 4GiB --cache 512MiB --history "age(jobs=3); run; zonesort; run" -- ./app args
+
+  pagelens lab compare -- ./app args
+
+  pagelens lab validate
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    epilog=EXAMPLES,
+    help="Programs in guests of a real kernel with a history.",
+)
+
+_MACHINE = "cori-knl-cache"
+_VARIANTS = {variant.key: variant for variant in VARIANTS}
+
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="The guest's memory, as 4GiB.")]
+Cache = Annotated[
+    str, typer.Option(metavar="SIZE", help="The memory-side cache, of all nodes together. 0B: none.")
+]
+KernelName = Annotated[
+    str, typer.Option("--kernel", metavar="NAME", help="Debian's 6.1 or 6.12 (fetched once), or a bzImage.")
+]
+MachineName = Annotated[
+    str, typer.Option("--machine", metavar="NAME", help="Whose private caches and bandwidths are taken.")
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+Limit = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="Processor time after which a run counts as one without end."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False},
+    epilog='  pagelens lab run --history "age(jobs=3); run; zonesort; run" -- ./app args',
+)
+def run_command(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    memory: Memory = "2GiB",
+    cache: Cache = "256MiB",
+    history: Annotated[
+        str, typer.Option(metavar="STEPS", help="docs/frames.md; `run` is the program.")
+    ] = "run",
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    ways: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Of the memory-side cache.")] = 1,
+    numa: Annotated[
+        str,
+        typer.Option(
+            metavar="NODES",
+            help="Their number, or what the firmware says of each: 400GB/s:100ns,80GB/s:150ns.",
+        ),
+    ] = "1",
+    cpus: Annotated[
+        int, typer.Option(min=1, max=16, metavar="N", help="Processors; at least one a node.")
+    ] = 1,
+    pages: Annotated[
+        str, typer.Option(metavar="SIZE", help=f"The program's pages: {', '.join(PAGES)}.")
+    ] = "4KiB",
+    pool: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE", help="Of 2MiB or 1GiB pages set aside at boot; for 1GiB half of memory."
+        ),
+    ] = "0B",
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Put beside the program, in /app; may be repeated."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its objects on the nodes as `pagelens place` has planned it."),
+    ] = None,
+    fast_node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else the fastest of --numa.")
+    ] = None,
+    slow_node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else all others.")
+    ] = None,
+    seed: Seed = 1,
+    limit: Limit = LIMIT_S,
+    as_json: Json = False,
+) -> None:
+    """Run a program in a guest with a history, and count what each of its runs meets.
+
+    Per run: conflict share, hits and write-backs of the memory-side cache, modelled time; and the kernel's
+    buddyinfo.
+    """
+    if pages not in PAGES:
+        raise UsageError(f"--pages {pages}: one of {', '.join(PAGES)}")
+    nodes, speeds = _nodes(numa)
+    request = Request(
+        command=command,
+        machine=load_machine(machine),
+        memory_bytes=parse_size(memory, "--memory"),
+        cache_bytes=parse_size(cache, "--cache"),
+        history=history,
+        kernel=kernel,
+        ways=ways,
+        nodes=nodes,
+        speeds=speeds,
+        cpus=cpus,
+        pages=pages,
+        pool_bytes=parse_size(pool, "--pool"),
+        files=file or (),
+        placement=_placement(plan, nodes, speeds, fast_node, slow_node),
+        seed=seed,
+        limit_s=limit,
+    )
+
+    def report(step: StepDone) -> None:
+        if not as_json:
+            for line in step_lines(step):
+                print(line, flush=True)
+
+    def output(data: bytes) -> None:
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+
+    try:
+        result = run(request, report, output)
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guest is gone") from None
+    if as_json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        print(render_run(result), end="")
+    runs = [step.run for step in result.steps if step.run]
+    raise typer.Exit(runs[-1].status if runs else 0)
+
+
+@app.command("validate", epilog="  pagelens lab validate --kernel 6.1 --history 'age(jobs=2); compact'")
+def validate_command(
+    memory: Memory = "2GiB",
+    cache: Cache = "256MiB",
+    size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of the program that runs after each step.")
+    ] = "102MiB",
+    history: Annotated[
+        list[str] | None, typer.Option(metavar="STEPS", help="Instead of the default ones; repeatable.")
+    ] = None,
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Run the same histories in a guest and in the model of the allocator, and compare them step by step."""
+    setup = Setup(
+        load_machine(machine),
+        find_kernel(kernel),
+        parse_size(memory, "--memory"),
+        parse_size(cache, "--cache"),
+        parse_size(size, "--size"),
+        history or DEFAULT_HISTORIES,
+        seed,
+    )
+
+    def report(row: Compared) -> None:
+        if not as_json:
+            print(compared_row(row), flush=True)
+
+    try:
+        rows = validate(setup, report)
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guest is gone") from None
+    if as_json:
+        print(json.dumps([_row(row) for row in rows], indent=2))
+    if found := failures(rows):
+        raise Failure(f"lab validate: {'; '.join(found)}")
+
+
+@app.command(
+    "compare",
+    context_settings={"allow_interspersed_args": False},
+    epilog="  pagelens lab compare --output compare.md -- ./app args",
+)
+def compare_command(
+    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    memory: Memory = "2GiB",
+    ratio: Annotated[
+        list[float] | None,
+        typer.Option(
+            min=0.05, max=4.0, metavar="R", help="Footprint over cache; repeatable. 0.25, 0.5, 1, 1.1."
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="V", help=f"Of {', '.join(_VARIANTS)}; repeatable. All of them."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One ratio, 1.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="That age a node.")] = 3,
+    kernel: KernelName = DEFAULT_KERNEL,
+    machine: MachineName = _MACHINE,
+    seed: Seed = 1,
+    limit: Limit = LIMIT_S,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the tables there, as Markdown.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare states of a node and ways to place pages for a program: real kernel and model side by side.
+
+    Fresh, aged, after dropping caches and compaction, sorted by Intel's rule and by zonesort; with 4 KiB
+    pages, 0.1% of memory held by scattered pages, page_alloc.shuffle=1, 2 MiB and 1 GiB pages; at several
+    sizes of cache. A guest for each, as many at once as there are processors.
+    """
+    if quick and ratio:
+        raise UsageError("--quick: is --ratio 1; give one of the two")
+    for key in variant or ():
+        if key not in _VARIANTS:
+            raise UsageError(f"--variant: {key!r} is unknown; did you mean {nearest(key, _VARIANTS)}?")
+    if output is not None:
+        _require_writable(output)
+    request = Request(
+        command=command,
+        machine=load_machine(machine),
+        memory_bytes=parse_size(memory, "--memory"),
+        cache_bytes=0,
+        kernel=kernel,
+        seed=seed,
+        limit_s=limit,
+    )
+    ratios = QUICK_RATIOS if quick else tuple(dict.fromkeys(ratio or RATIOS))
+
+    def report(row: Row) -> None:
+        print(progress_line(row), file=sys.stderr, flush=True)
+
+    try:
+        comparison = compare(
+            request, ratios, jobs, report, [_VARIANTS[key] for key in dict.fromkeys(variant or _VARIANTS)]
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("lab: interrupted; the guests are gone") from None
+    if as_json:
+        print(json.dumps(_comparison(comparison), indent=2), flush=True)
+    else:
+        print(render_comparison(comparison), end="", flush=True)
+    if output is not None:
+        page = markdown(comparison)
+        write_whole(output, lambda path: path.write_text(page))
+
+
+def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
+    """Of "2", or of "400GB/s:100ns,80GB/s:150ns"."""
+    if text.isdecimal():
+        if not 1 <= len(text) <= 3 or int(text) == 0:
+            raise UsageError(f"--numa {text}: from 1 to 8 nodes")
+        return int(text), []
+    speeds = []
+    for part in text.split(","):
+        rate, colon, time = part.partition(":")
+        if not colon:
+            raise UsageError(
+                f"--numa {part!r}: a number of nodes, or BANDWIDTH:LATENCY of each, with commas between"
+            )
+        speed = NodeSpeed(parse_rate(rate, "--numa"), parse_time(time, "--numa"))
+        if not 1e6 <= speed.bandwidth <= 1e15 or not 1e-9 <= speed.latency <= 60e-6:
+            raise UsageError(f"--numa {part!r}: from 1MB/s to 1000TB/s, and from 1ns to 60us")
+        speeds.append(speed)
+    return len(speeds), speeds
+
+
+def _placement(
+    plan: Path | None, nodes: int, speeds: list[NodeSpeed], fast_node: int | None, slow_node: int | None
+) -> Placement | None:
+    if plan is None:
+        for option, node in (("--fast-node", fast_node), ("--slow-node", slow_node)):
+            if node is not None:
+                raise UsageError(f"{option} {node}: is of --plan, which is not given; add it or leave it out")
+        return None
+    return place_on(read_plan(plan), speeds, nodes, fast_node, slow_node)
+
+
+def _require_writable(output: Path) -> None:
+    """Told before the guests run, not after."""
+    folder = output.absolute().parent
+    if output.is_dir():
+        raise UsageError(f"--output {output}: it is a directory; name a file")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"--output {output}: {folder} is no directory that can be written; name another")
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    request = comparison.request
+    return {
+        "kernel": comparison.release,
+        "machine": request.machine.name,
+        "command": list(request.command),
+        "memory_bytes": request.memory_bytes,
+        "footprint_bytes": comparison.footprint_bytes,
+        "seed": request.seed,
+        "jobs": comparison.jobs,
+        "command_line": command_line(comparison),
+        "rows": [
+            {
+                "variant": row.variant.name,
+                "footprint_over_cache": row.ratio,
+                "cache_bytes": row.cache_bytes,
+                "state": row.state,
+                "kernel_conflict_share": row.kernel_share,
+                "model_conflict_share": row.model_share,
+                "run": dataclasses.asdict(row.run),
+            }
+            for row in comparison.rows
+        ],
+    }
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    request = result.request
+    return {
+        "kernel": result.release,
+        "machine": request.machine.name,
+        "command": list(request.command),
+        "memory_bytes": request.memory_bytes,
+        "cache_bytes": request.cache_bytes,
+        "nodes": request.nodes,
+        "speeds": [dataclasses.asdict(speed) for speed in request.speeds],
+        "pages": request.pages,
+        "seed": request.seed,
+        "steps": [dataclasses.asdict(step) for step in result.steps],
+    }
+
+
+def _row(row: Compared) -> dict[str, Any]:
+    return {
+        key: value.tolist() if hasattr(value, "tolist") else value
+        for key, value in dataclasses.asdict(row).items()
+    }

@@ -1,0 +1,78 @@
+"""`pagelens trace-export FILE`: a trace on the frames of a policy, as text that DRAM simulators read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pagelens.accesses.trace import open_trace
+from pagelens.files import write_whole
+from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Node, find_policy, parse_history, policies
+from pagelens.machine import load_machine
+from pagelens.replay.physical_trace import FORMATS, physical_lines, write_text
+from pagelens.units import format_count
+
+EXAMPLES = """Examples:
+
+  pagelens trace-export app.trace --format dramsim3 -o app.dramsim3
+
+  pagelens trace-export app.trace --format ramulator --policy random --lines 1000000 -o app.ramulator
+"""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog=EXAMPLES)
+def trace_export(
+    file: Annotated[Path, typer.Argument(help="A trace file, from `pagelens trace -o FILE`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The text file to write.")],
+    form: Annotated[
+        Literal["dramsim3", "ramulator"],
+        typer.Option(
+            "--format",
+            help="dramsim3: `0x40 READ 0`, for its -t; ramulator: `LD 0x40`, for its LoadStoreTrace.",
+        ),
+    ] = "dramsim3",
+    machine: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose private caches the lines pass; a name or a .toml file.")
+    ] = "cori-knl-flat",
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"Which frames the pages get: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after it.",
+        ),
+    ] = "contiguous",
+    history: Annotated[
+        str, typer.Option(metavar="STEPS", help="What the node went through before (docs/frames.md).")
+    ] = DEFAULT_HISTORY,
+    node: Annotated[int, typer.Option(min=0, max=99_999, metavar="N", help="Which node of the fleet.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")
+    ] = 1,
+    lines: Annotated[int, typer.Option(min=0, metavar="N", help="At most so many lines; 0: all.")] = 0,
+) -> None:
+    """Write the physical lines of a trace as text for DRAMsim3 or Ramulator.
+
+    One copy of the program, its pages on the frames of a policy, below the machine's private caches.
+    """
+    placing = find_policy(policy, "--policy")
+    chosen = load_machine(machine)
+    chosen.require_linux_pages("write")
+    workload = open_trace(file)
+    placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
+    written = 0
+
+    def write(partial: Path) -> None:
+        nonlocal written
+        with partial.open("w", encoding="ascii") as text:
+            batches = physical_lines(workload, chosen, placing, placed_on)
+            written = write_text(batches, FORMATS[form], lines, text)
+
+    write_whole(output, write)
+    for warning in workload.warnings:
+        print(f"pagelens: warning: {warning}", file=sys.stderr)
+    print(f"pagelens: wrote {output}: {format_count(written)} lines for {form}", file=sys.stderr)

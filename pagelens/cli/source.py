@@ -1,0 +1,223 @@
+"""What a user asked to have explained: a declared workload, a trace, or a program that is traced first."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from glob import escape
+from pathlib import Path
+
+from pagelens import _core
+from pagelens.accesses.declared import declared
+from pagelens.accesses.trace import CutOf, TraceWorkload, is_trace, open_trace
+from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
+from pagelens.accesses.workload import Workload
+from pagelens.cli.trace_progress import trace_progress
+from pagelens.ensemble import Scaled, scale_to
+from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.machine import Machine
+from pagelens.output_directory import claim_directory
+from pagelens.spelling import nearest
+from pagelens.units import parse_size
+
+OUTPUT = Path("pagelens-out")
+WHOLE_RUN = "all"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program, how its copies fill a node, and where results go."""
+
+    program: Workload
+    scaled: Scaled
+    directory: Path
+
+
+def choose_source(
+    purpose: str,
+    request: TraceRequest,
+    workload: str | None,
+    size: str | None,
+    machine: Machine,
+    ranks: int | None,
+    full_size: str | None,
+    output: Path | None,
+    quiet: bool,
+    cut_of: CutOf | None = None,
+) -> AbstractContextManager[Source]:
+    """Declared loops if they are named, else the trace or program that the request names.
+
+    `cut_of` is as `open_trace` has it.
+    Raises UsageError for both, none ("nothing to `purpose`"), and options that are of the other.
+    """
+    target = request.command
+    if workload is not None:
+        _refuse("--workload", {"a program or trace": target, "--full-size": full_size})
+        return declare(workload, size, machine, ranks, output)
+    if not target:
+        raise UsageError(
+            f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
+        )
+    _refuse("a program or trace", {"--size": size})
+    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of)
+
+
+def _refuse(what: str, others: Mapping[str, object]) -> None:
+    """UsageError if any of `others` is given beside `what`."""
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"{name}: cannot stand beside {what}; leave one out")
+
+
+@contextmanager
+def declare(
+    name: str, size: str | None, machine: Machine, ranks: int | None, output: Path | None
+) -> Iterator[Source]:
+    """A declared workload of `size` on the whole node, divided among the ranks (one, if not stated).
+
+    Within, the directory of the results is this process's alone.
+    """
+    if size is None:
+        raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, as --size 17.6GB")
+    cores = machine.cores.count.value
+    copies = _check_ranks(ranks, machine, 1) or 1
+    program = declared(name, parse_size(size, "--size") // copies, max(1, cores // copies))
+    with claim_directory(output or OUTPUT / f"{name}-{''.join(size.split())}") as directory:
+        yield Source(program, Scaled(machine, copies), directory)
+
+
+@contextmanager
+def trace_or_open(
+    target: Sequence[str],
+    machine: Machine,
+    ranks: int | None,
+    full_size: str | None,
+    output: Path | None,
+    request: TraceRequest,
+    quiet: bool,
+    cut_of: CutOf | None = None,
+) -> Iterator[Source]:
+    """A trace if `target` is one, else the program that it names, traced as `request` says.
+
+    A new trace is kept in the directory of the results, which within is this process's alone. Progress of
+    the tracing is shown on a terminal, unless `quiet`. `cut_of` is as `open_trace` has it.
+    """
+    path = Path(target[0])
+    if is_trace(path):
+        if len(target) > 1:
+            raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
+        program = _opened_with_lines(path, cut_of)
+        with claim_directory(output or OUTPUT / program.name) as directory:
+            yield _fill(program, machine, ranks, full_size, directory)
+        return
+    _check_ranks(ranks, machine, 1)  # before the program runs: some threads more, and it is too many anyway
+    try:
+        str(path.resolve()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
+        ) from None
+    # Programs may be called what no line of text holds.
+    name = "".join(character if character.isprintable() else "_" for character in path.name)
+    with claim_directory(output or OUTPUT / name) as directory:
+        program = _opened_with_lines(_trace(request, directory / f"{name}.trace", quiet), cut_of)
+        yield _fill(program, machine, ranks, full_size, directory)
+
+
+def _opened_with_lines(path: Path, cut_of: CutOf | None) -> TraceWorkload:
+    """The trace; raises Failure where it has no line: a verdict on nothing would be none."""
+    program = open_trace(path, cut_of)
+    if program.survey.line_events == 0:
+        raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
+    return program
+
+
+def choose_phase(name: str | None, program: Workload) -> str | None:
+    """The phase to explain; None is the whole run, the default but for declared workloads."""
+    if name is None:
+        return getattr(program, "measured_phase", None)
+    if name == WHOLE_RUN:
+        return None
+    if name not in program.phases:
+        known = [phase for phase in program.phases if phase]
+        near = nearest(name, known)
+        offer = (
+            f"{program.name} has {near}; '{WHOLE_RUN}'" if near else f"{program.name} has none; '{WHOLE_RUN}'"
+        )
+        raise UsageError(f"--phase: '{name}' is unknown; {offer} is the whole run")
+    return name
+
+
+def _fill(
+    program: Workload, machine: Machine, ranks: int | None, full_size: str | None, directory: Path
+) -> Source:
+    """Copies of the traced process on as many cores as the machine has, or as many as `ranks` says."""
+    copies = _check_ranks(ranks, machine, program.threads) or max(
+        1, machine.cores.count.value // program.threads
+    )
+    if full_size is None:
+        return Source(program, Scaled(machine, copies), directory)
+    size = parse_size(full_size, "--full-size")
+    return Source(program, scale_to(machine, program.footprint_bytes, size, copies), directory)
+
+
+def _check_ranks(ranks: int | None, machine: Machine, threads: int) -> int | None:
+    """`ranks`, if the machine has a core for every thread of every rank: the model knows no others."""
+    cores = machine.cores.count.value
+    most = max(1, cores // threads)
+    if ranks is not None and ranks > most:
+        each = "one thread" if threads == 1 else f"{threads} threads"
+        raise UsageError(
+            f"--ranks: {ranks} x {each} is more than the {cores} cores of {machine.name}; name 1 to {most}"
+        )
+    return ranks
+
+
+def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
+    """Traces the program; what the user should know of its run goes to standard error."""
+    request = replace(request, output=str(path))
+    before = _traces(path)
+    with trace_progress(not quiet) as progress:
+        result = trace_program(request, progress)
+    if result.interrupted:
+        raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
+    made = [name for name, written in _traces(path).items() if before.get(name) != written]
+    explained = _busiest(made) if request.follow_exec else result.path
+    trace = _opened(explained)
+    if trace is not None and trace.summary is not None and trace.summary.accesses == 0:
+        why = nothing_traced(result, request) or "no access was traced"
+        raise Failure(f"{why}; there is nothing to explain")
+    for line in describe(result, request):
+        print(f"pagelens: {line}", file=sys.stderr)
+    if trace is not None and request.follow_exec and len(made) > 1:
+        print(
+            f"pagelens: of {len(made)} programs traced, the one with the most accesses is explained: "
+            f"{Path(trace.program).name} ({explained})",
+            file=sys.stderr,
+        )
+    return explained
+
+
+def _traces(path: Path) -> dict[Path, int]:
+    """The trace `path` and those of children beside it, each with the time of its last change."""
+    found = [path, *path.parent.glob(f"{escape(path.stem)}.*{path.suffix}")]
+    return {name: name.stat().st_mtime_ns for name in found if name.exists()}
+
+
+def _busiest(paths: Sequence[Path]) -> Path:
+    """The trace with the most accesses, of those that can be read."""
+    weights = {path: _weight(trace) for path in paths if (trace := _opened(path)) is not None}
+    return max(sorted(weights), key=weights.__getitem__, default=paths[0])
+
+
+def _opened(path: Path) -> _core.Trace | None:
+    """The trace; none if its process was killed before anything was written."""
+    try:
+        return _core.Trace(str(path))
+    except _core.TraceError:
+        return None
+
+
+def _weight(trace: _core.Trace) -> tuple[int, int]:
+    """What a trace says of its program's size: accesses (0 if it was killed), bytes of the file."""
+    return (trace.summary.accesses if trace.summary else 0), trace.file_bytes

@@ -1,0 +1,209 @@
+"""The explanation on a terminal: at most 80 columns, the conclusion first."""
+
+import textwrap
+from collections.abc import Iterator
+
+from pagelens.address.units import FRAME_BYTES
+from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
+from pagelens.explain.model import Distribution, Explanation
+from pagelens.replay.mechanisms import MECHANISMS
+from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
+
+WIDTH = 80
+RESOURCES_IN_WORDS = {
+    "issue": "issue of instructions",
+    "latency": "waiting for lines and translations",
+    "page walks": "page walkers",
+    "L2": "the way from L2 to L1",
+    "fast memory": "the fast memory",
+    "DDR": "DDR",
+}
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_BINS = 18
+_TOP = 6
+
+
+def render_terminal(explanation: Explanation) -> str:
+    """Plain text; every line is at most 80 columns wide."""
+    sections = [
+        _conclusion(explanation),
+        _distributions(explanation),
+        _attribution(explanation),
+        _resources(explanation),
+        _objects(explanation),
+        _remedies(explanation),
+        _footing(explanation),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+
+
+def _conclusion(e: Explanation) -> Iterator[str]:
+    yield from textwrap.wrap(" ".join(e.conclusion.sentences), WIDTH)
+
+
+def _distributions(e: Explanation) -> Iterator[str]:
+    p = e.program
+    yield from textwrap.wrap(
+        f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}, "
+        f"{_nodes(e)}. Time (modelled) relative to the best run: "
+        f"{e.best.policy}, node {e.best.node}, "
+        f"{format_time(e.best.time_s)}.",
+        WIDTH,
+    )
+    off_scale = e.off_scale()
+    worst = max(d.worst_s for d in e.distributions if d.policy not in off_scale)
+    low, high = 1.0, max(worst / e.best.time_s, 1.02)
+    digits = 1 if high >= 1.1 else 2
+    axis = f"{low:.{digits}f}x".ljust(_BINS - 5) + f"{high:.{digits}f}x".rjust(5)
+    yield f"{'policy':<14} {'median':>6} {'p5':>5} {'p95':>5} {'worst':>6} {'>10%':>5} {'>20%':>5}  {axis}"
+    for d in e.distributions:
+        unit = e.best.time_s
+        modes = f" {d.modes} modes" if d.modes > 1 else ""
+        bars = "beyond the scale" if d.policy in off_scale else _bars(d, unit, high) + modes
+        yield (
+            f"{_cut(d.policy, 14):<14} {d.median_s / unit:>6.2f} {d.p5_s / unit:>5.2f} "
+            f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {format_share(d.slower_10_percent):>5} "
+            f"{format_share(d.slower_20_percent):>5}  {bars}"
+        )
+    yield ">10%, >20%: share of nodes that much slower than the best run of all."
+    for d in e.distributions:
+        if note := large_page_note(d):
+            yield from textwrap.wrap(note, WIDTH)
+
+
+def large_page_note(d: Distribution) -> str:
+    """Where a policy's large pages fell back on small ones; empty where they did not."""
+    if d.page_bytes == FRAME_BYTES:
+        return ""
+    size = format_binary_size(d.page_bytes)
+    wanted = d.large_pages_mean + d.large_pages_missing_mean
+    if wanted == 0:
+        return f"'{d.policy}': no part of the memory is large enough for {size} pages; all have 4 KiB."
+    missing = format_share(d.large_pages_missing_mean / wanted)
+    if d.large_pages_missing_mean == 0:
+        return ""
+    return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
+
+
+def _bars(d: Distribution, unit: float, high: float) -> str:
+    """The histogram from 1 to `high` times `unit`, in eighths of a block; a bin with any node shows."""
+    bins = [0] * _BINS
+    for seconds in d.times_s:
+        bins[min(_BINS - 1, int((seconds / unit - 1) / (high - 1) * _BINS))] += 1
+    most = max(bins)
+    return "".join(_BLOCKS[0 if not b else max(1, round(b / most * 8))] for b in bins)
+
+
+def _heading(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _attribution(e: Explanation) -> Iterator[str]:
+    mean = next((a for a in e.attributions if a.policy == e.baseline and a.nodes == "mean"), None)
+    if mean is None:
+        return
+    t = mean.time_s
+
+    def line(name: str, seconds: float) -> str:
+        return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
+
+    yield from _heading(
+        f"Where the time goes, '{e.baseline}', mean over {attributed_in_words(e)} (modelled; Shapley parts):"
+    )
+    yield line("compulsory misses only", mean.unburdened_s)
+    for part in mean.parts:
+        yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
+    yield line("= time", t)
+    yield "  What if, each alone:"
+    if mean.two_way_s is not None:
+        yield line("a 2-way cache", mean.two_way_s)
+    for part in mean.parts:
+        without = MECHANISMS[part.mechanism].without
+        if without is not None and part.without_s is not None:
+            yield line(without, part.without_s)
+    yield line("all of these (compulsory misses only)", mean.unburdened_s)
+    yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _resources(e: Explanation) -> Iterator[str]:
+    d = next(d for d in e.distributions if d.policy == e.baseline)
+    yield from _heading(
+        f"What holds it up, '{e.baseline}', mean over the nodes (modelled; the busiest decides):"
+    )
+    for r in d.resources:
+        busy, bound = format_time(r.busy_s), 100 * r.bound_s / d.mean_s
+        yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} busy, decides {bound:>5.1f}%"
+
+
+def _objects(e: Explanation) -> Iterator[str]:
+    objects = [o for o in e.objects if o.policy == e.baseline and o.accesses > 0]
+    if not objects:
+        return
+    cached = e.machine.served_by == "memory-side cache"
+    yield from _heading(
+        f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
+    )
+    yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
+    for o in objects[:_TOP]:
+        size = format_size(o.bytes) if o.bytes else ""
+        yield (
+            f"  {_cut(o.name, 38):<38} {size:>9} {format_count(o.accesses):>8} "
+            f"{format_share(o.access_share):>6}" + (f" {format_share(o.miss_rate):>7}" if cached else "")
+        )
+    if len(objects) > _TOP:
+        rest = sum(o.access_share for o in objects[_TOP:])
+        yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {format_share(rest):>6}"
+    collisions = [c for c in e.collisions if c.policy == e.baseline]
+    if collisions:
+        run = " in the whole run" if e.program.phase else ""
+        yield f"  Who evicts whom{run} (counted, share of the evictions):"
+    for c in collisions[:_TOP]:
+        whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
+        yield f"  {format_share(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
+
+
+def _remedies(e: Explanation) -> Iterator[str]:
+    if not e.remedies:
+        return
+    yield from _heading(f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):")
+    yield f"  {'policy':<14} {'median':>7} {'95% interval':>13} {'p95':>6} {'worst':>6}  costs"
+    for r in e.remedies:
+        costs = {"root": r.root, "memory": r.memory, "code": r.code}
+        text = "; ".join(f"{name}: {cost}" for name, cost in costs.items() if cost) or "nothing"
+        start = (
+            f"  {_cut(r.policy, 14):<14} {r.gain_median:>6.2f}x "
+            f"{f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>13} {r.gain_p95:>5.2f}x "
+            f"{r.gain_worst:>5.2f}x  "
+        )
+        indent = " " * len(start)
+        yield from textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)
+
+
+def _footing(e: Explanation) -> Iterator[str]:
+    p = e.program
+    traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
+    slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
+    text = (
+        f"Lines are counted ({traced}; simulated: {slots}lines "
+        f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
+        f"{_nodes(e)}."
+    )
+    if e.sample.scaled is not None:
+        text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."
+    if e.machine.left_out:
+        text += f" Stated by the machine file, not replayed yet: {', '.join(e.machine.left_out)}."
+    yield from textwrap.wrap(text, WIDTH)
+    for warning in p.warnings:
+        yield from textwrap.wrap(f"Warning: {warning}", WIDTH)
+
+
+def _nodes(e: Explanation) -> str:
+    return "1 node" if e.sample.nodes == 1 else f"{e.sample.nodes} nodes"
+
+
+def _cut(text: str, width: int) -> str:
+    """Keeps the ends of a long name: the function is at its head, the variable at its tail."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[head + 1 - width :]}"

@@ -1,0 +1,45 @@
+"""The sections `[l1]` and `[l2]`: caches that belong to a core, or to a few neighbouring cores."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from pagelens.address.units import LINE_BYTES
+from pagelens.values.quantities import Bytes, BytesPerSecond, Positive, Seconds, Sourced, Table
+
+
+class PrivateCache(Table):
+    """A set-associative LRU cache of 64 B lines, private to `shared_by` neighbouring cores."""
+
+    size: Sourced[Bytes]
+    ways: Sourced[Positive]
+    shared_by: Sourced[Positive] = Field(description="neighbouring cores that have one together")
+    inclusion: Sourced[Literal["inclusive", "exclusive"]] | None = Field(
+        default=None,
+        description="an L2 holds all that the L1s above it hold, or nothing of it; without it, neither",
+    )
+    latency: Sourced[Seconds] | None = Field(
+        default=None, description="of a load that hits it; of an L2, what a load of a page walk takes"
+    )
+    bandwidth: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="of an L2, of what hits it, on the way to L1; without it, no bound"
+    )
+
+    @property
+    def sets(self) -> int:
+        """Number of sets, a power of two."""
+        return self.size.value // (LINE_BYTES * self.ways.value)
+
+    @property
+    def highest_index_bit(self) -> int:
+        """The highest address bit in the set index (bits count from 0; the lowest is 6)."""
+        return 5 + (self.sets.bit_length() - 1)
+
+    @model_validator(mode="after")
+    def _power_of_two_sets(self) -> Self:
+        sets = self.sets
+        if sets * LINE_BYTES * self.ways.value != self.size.value or sets & (sets - 1):
+            raise ValueError(f"size / (64 B x {self.ways.value} ways) must be a power of two, not {sets}")
+        if sets < FRAME_BYTES // LINE_BYTES:
+            raise ValueError(f"at least 64 sets (one page of lines), not {sets}")
+        return self

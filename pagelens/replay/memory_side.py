@@ -1,0 +1,220 @@
+"""One replay on a machine with a memory-side cache: a compiled program on one placement; counters out.
+
+Machines without one have a replay of their own (pagelens/replay/whole_node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import ALL_SETS
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
+from pagelens.errors import UsageError
+from pagelens.machine import Machine
+from pagelens.replay.mechanisms import PAGE_WALKS
+from pagelens.replay.ordered_lines import rows_are_timed
+from pagelens.replay.whole_node import caches_below_l1
+from pagelens.replay.whole_node import mechanisms as node_mechanisms
+
+COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
+# Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
+OF_SHARED_CACHES = ("l3_hits", "l3_misses", "core_forwards", "sf_evictions", "l2_back_invalidations")
+_L2_COUNTS = {
+    "l2_accesses": "l2_references", "l2_misses": "l2_misses", "l2_write_backs": "l2_writebacks"
+}  # fmt: skip
+SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
+_LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
+_LINES_BEFORE_L3 = 1  # which takes longer
+# L2s, and L3, are simulated for all pages of 2^-n of the colours.
+_HALVINGS, _HALVINGS_BEFORE_L3 = 1, 2
+FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
+MOST_COLOUR_BITS = 4
+MAP_BINS = 8192  # of the map of slots (64 x 128)
+# Sections that are replayed, here or in translation.py.
+_IN_CACHE_MODE = (
+    "cores",
+    "l1",
+    "l2",
+    "tlb",
+    "page_walk",
+    "memory_side_cache",
+    "fast_memory",
+    "ddr",
+    "counters",
+)
+
+Counts = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+
+
+def left_out(machine: Machine) -> list[str]:
+    """The sections that the machine states and a replay of its program leaves out."""
+    if machine.memory_side_cache is None:
+        return []
+    known = [*_IN_CACHE_MODE, *(("l3", "snoop_filter") if machine.l3 is not None else ())]
+    if rows_are_timed(machine):
+        known.append("dram")
+    return [name for name in machine.sections if name not in known]
+
+
+def mechanisms(machine: Machine) -> tuple[str, ...]:
+    """Of the caches before the memory-side one: what `replay` can take away, where cores share some."""
+    if machine.l3 is None:
+        return ()
+    return tuple(name for name in node_mechanisms(machine) if name != PAGE_WALKS)  # translation.py's
+
+
+def hierarchy(
+    machine: Machine,
+    page_bits: int,
+    without: Collection[str] = (),
+    seed: int = 0,
+    sampled_share: float = 1.0,
+) -> _core.Hierarchy:
+    """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes.
+
+    `sampled_share`: of the lines of a cache that the sample has.
+    """
+    caches = None
+    if machine.l3 is not None:
+        caches = caches_below_l1(machine, without, seed, ideal_share=sampled_share)
+    l2_left = caches is None and machine.l2 not in machine.caches_below(page_bits)
+    return _core.Hierarchy(
+        l2_sets=machine.l2.sets if l2_left else 0,
+        l2_ways=machine.l2.ways.value,
+        l2_shared_by=machine.l2.shared_by.value,
+        slots=machine.slots if machine.memory_side_cache is not None else 0,
+        ways=machine.ways,
+        caches=caches,
+    )
+
+
+def _memory_side_alone(machine: Machine) -> _core.Hierarchy:
+    return _core.Hierarchy(l2_sets=0, l2_ways=1, l2_shared_by=1, slots=machine.slots, ways=machine.ways)
+
+
+def _colours(machine: Machine) -> int:
+    """Pages that lie in different sets of every cache before the memory-side one."""
+    sets = [machine.l2.sets]
+    if machine.l3 is not None:
+        sets.append(machine.l3.sets)
+        if machine.snoop_filter is not None:
+            sets.append(machine.snoop_filter.sets.value)
+    return max(1, min(sets) * LINE_BYTES // FRAME_BYTES)
+
+
+def sampled_lines(machine: Machine) -> int:
+    """How many lines of a page are simulated."""
+    return _LINES if machine.l3 is None else _LINES_BEFORE_L3
+
+
+def halvings_of_colours(machine: Machine) -> int:
+    """How often the colours that are simulated are halved, as far as there are so many."""
+    return _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3
+
+
+def sampled_slots(machine: Machine, job_pages: int) -> int:
+    """One slot in how many is simulated: of a small cache or job more, so that enough remain."""
+    fewest = min(machine.slots, job_pages) if machine.memory_side_cache is not None else job_pages
+    enough = max(1, fewest // FEWEST_SAMPLED)
+    return min(SAMPLED_SLOTS, 1 << (enough.bit_length() - 1))
+
+
+def replay(
+    program: _core.Program,
+    machine: Machine,
+    placement: _core.Placement,
+    page_bits: int,
+    *,
+    ranks: int,
+    seed: int,
+    node: int,
+    ideal: bool = False,
+    sampled: int | None = None,
+    without: Collection[str] = (),
+    past_caches: bool = False,
+    among: int = ALL_SETS,
+    rows: _core.RowModel | None = None,
+    cancel: _core.CancelFlag | None = None,
+) -> _core.Counters:
+    """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
+
+    `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
+    also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
+    One slot in `sampled` is simulated; without it, as for a job that fills the machine. `without` some of
+    `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory. `among`: the
+    sets whose lines the program has (`Workload.timeline`). `rows`: DRAM is timed, too
+    (pagelens/replay/dram_rows.py).
+    """
+    modulus = sampled or sampled_slots(machine, machine.frames)
+    colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
+    lines = sampled_lines(machine)
+    halvings = min(colour_bits, halvings_of_colours(machine))
+    sampled_share = lines * LINE_BYTES / FRAME_BYTES / 2**halvings
+    below = (
+        _memory_side_alone(machine)
+        if past_caches
+        else hierarchy(machine, page_bits, without, seed, sampled_share)
+    )
+    try:
+        counters = _core.replay(
+            program,
+            placement,
+            below,
+            ranks=ranks,
+            sampling=_core.Sampling.draw(seed, node, colour_bits, modulus, lines, halvings, among),
+            scaled=True,
+            two_way=machine.memory_side_cache is not None,
+            ideal=(ideal or machine.ideal) and machine.memory_side_cache is not None,
+            map_bins=min(MAP_BINS, machine.slots),
+            seed=seed,
+            node=node,
+            rows=rows,
+            cancel=cancel if cancel is not None else _core.CancelFlag(),
+        )
+    except _core.OutOfMemory as error:
+        raise UsageError(f"--ranks: {ranks} on {machine.name}: {error}") from None
+    if machine.ideal:
+        _take_the_twins(counters)
+    return counters
+
+
+def _take_the_twins(counters: _core.Counters) -> None:
+    """Makes the fully associative twin's counts those of the machine: nothing there is a conflict."""
+    table = counters.table
+    for own, twin in (
+        ("msc_misses", "ideal_misses"),
+        ("msc_read_misses", "ideal_read_misses"),
+        ("ddr_writes", "ideal_ddr_writes"),
+    ):
+        table[:, :, COUNTERS.index(own)] = table[:, :, COUNTERS.index(twin)]
+    table[:, :, COUNTERS.index("conflict_evictions")] = 0
+    counters.collisions[:] = 0
+
+
+def by_phase(
+    counters: _core.Counters, of_objects: Floats | None = None, of_caches: Floats | None = None
+) -> Mapping[str, Counts | Floats]:
+    """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
+
+    Those are ddr_reads and msc_hits. Where cores share caches their counters are there, too. Of a program
+    that has a sample of its lines all counts are by how much the whole has more: of_objects [phase, object],
+    of_caches [phase].
+    """
+    if of_objects is None:
+        sums = counters.table.sum(axis=1)
+    else:
+        sums = np.einsum("poc,po->pc", counters.table, of_objects)
+    counts = {name: sums[:, index] for index, name in enumerate(COUNTERS)}
+    if len(counters.caches):
+        shared = dict(zip(_core.cache_counter_names(), counters.caches.T, strict=True))
+        more = 1 if of_caches is None else of_caches
+        counts |= {name: more * shared[name] for name in OF_SHARED_CACHES}
+        counts |= {name: more * shared[counter] for name, counter in _L2_COUNTS.items()}
+    counts["ddr_reads"] = counts["msc_misses"]
+    counts["msc_hits"] = counts["msc_reads"] + counts["msc_writes"] - counts["msc_misses"]
+    return counts

@@ -1,0 +1,68 @@
+"""What translating its addresses costs a program: the same wherever its pages lie, as long as these keep
+their size.
+
+So a machine with a memory-side cache, whose replay takes a sample of the slots, has its TLBs replayed apart:
+once for each size of pages, on a fresh node, one copy of the program for all of them.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.frames import Node, Policy, parse_history, policies
+from pagelens.machine import TRANSLATION_COUNTS, Machine
+from pagelens.replay.ordered_lines import InOrder
+from pagelens.replay.whole_node import node_model, replay_node
+
+Counts = Mapping[str, NDArray[np.float64]]
+
+
+class Translations:
+    """The counts of `ranks` copies of a workload on a machine; made when they are first asked for."""
+
+    def __init__(
+        self, workload: Workload, machine: Machine, ranks: int, in_order: InOrder | None = None
+    ) -> None:
+        self._workload, self._machine, self._ranks = workload, machine, ranks
+        self._in_order = in_order or InOrder(workload, machine, ranks)
+        self._lock = threading.Lock()
+        self._made: dict[tuple[int, int], Counts] = {}  # by log2 of the page size, and offset
+
+    def counts(
+        self, policy: Policy, small_share: float = 0.0, cancel: _core.CancelFlag | None = None
+    ) -> Counts:
+        """TRANSLATION_COUNTS, float64[phase] each; from any thread.
+
+        `small_share` of the policy's large pages were not to be had: so much of the program is taken to be
+        on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
+        """
+        with self._lock:
+            wanted = self._of_pages(policy, cancel)
+            if small_share == 0:
+                return wanted
+            small = self._of_pages(replace(policies["aged"], offset_bytes=policy.offset_bytes), cancel)
+        return {name: (1 - small_share) * wanted[name] + small_share * small[name] for name in wanted}
+
+    def _of_pages(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
+        key = (policy.page_bits, policy.offset_bytes)
+        if key not in self._made:
+            self._made[key] = self._replayed(policy, cancel)
+        return self._made[key]
+
+    def _replayed(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
+        if self._machine.page_walk is None:
+            return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
+        fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
+        found = replay_node(
+            self._in_order.at(policy.offset_bytes).translation,
+            policy.place(self._machine, fresh),
+            node_model(self._machine, rows=()),
+            ranks=1,
+            cancel=cancel,
+        )
+        return {name: self._ranks * found.counts[name] for name in TRANSLATION_COUNTS}

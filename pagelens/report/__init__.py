@@ -1,0 +1,1 @@
+"""What all reports share: the style of HTML pages and of figures."""

@@ -1,0 +1,146 @@
+"""Two memories on a machine with one kind: the near socket's memory is fast, the far one's slow.
+
+The method of seed 004's document (LLNL, SC16 poster 107): all threads run on one socket, and memory is bound
+to it, to the other, or as a plan says. What it shows is measured, and of these two sockets' ratio.
+"""
+
+import ctypes
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pagelens.accesses.program import locate
+from pagelens.errors import Failure
+from pagelens.host.system import System
+from pagelens.machine.detect.memory import read_nodes
+from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
+from pagelens.run.planned import hand_over
+from pagelens.run.preload import Preload
+from pagelens.run.program import obstacles
+
+ROUNDS = 3  # of each placement, in turn
+_SET_MEMPOLICY, _MPOL_BIND = 238, 2  # x86-64's number; linux/mempolicy.h
+_MOST_NODES = 1024
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """NUMA nodes by number, and the near one's processors."""
+
+    near: int
+    far: int
+    cpus: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """Measured wall-clock seconds of one placement, a round each."""
+
+    policy: str
+    seconds: Sequence[float]
+
+    @property
+    def median_s(self) -> float:
+        """Of the rounds."""
+        return statistics.median(self.seconds)
+
+
+def find_sockets(system: System) -> Sockets | None:
+    """The first two nodes with memory and processors of their own; None where there are no two."""
+    nodes = [node for node in read_nodes(system) if node.cpus]
+    if len(nodes) < 2:
+        return None
+    near, far = (int(PurePosixPath(node.path).name.removeprefix("node")) for node in nodes[:2])
+    return Sockets(near, far, nodes[0].cpus)
+
+
+def emulate(words: Sequence[str], plan: Path, sockets: Sockets, rounds: int = ROUNDS) -> list[Emulated]:
+    """Runs the program with all in the far memory, all in the near one, and as planned, in turn.
+
+    Its output goes nowhere. Raises Failure if a run fails.
+    """
+    ways: dict[str, tuple[int | None, Mapping[str, str] | None]] = {
+        ALL_SLOW: (sockets.far, None),
+        ALL_FAST: (sockets.near, None),
+        OURS: (None, planned_environment(words[0], plan, sockets)),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, (node, environment) in ways.items():
+            seconds[name].append(timed(words, sockets.cpus, node, environment))
+    return [Emulated(name, tuple(values)) for name, values in seconds.items()]
+
+
+def planned_environment(
+    program: str, plan: Path, sockets: Sockets, system: System | None = None
+) -> dict[str, str]:
+    """What `pagelens run --plan` gives the program; without it its own start would be in the plan's times.
+
+    Raises Failure where the program would run without the plan: that would be no measurement of it.
+    """
+    path = locate(program)
+    handed = hand_over(plan, path, sockets.near, sockets.far, system)
+    if handed is None:
+        raise Failure("--emulate: the program would run without the plan; the line above says why")
+    for line in obstacles(path):
+        raise Failure(f"--emulate: {line}; the plan has no effect on it")
+    return Preload(plan=handed).environment(os.environ)
+
+
+def timed(
+    words: Sequence[str],
+    cpus: frozenset[int],
+    node: int | None,
+    environment: Mapping[str, str] | None = None,
+) -> float:
+    """Wall-clock seconds of a command on some processors, its memory from one node alone if that is named."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_bound(cpus, node),
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise Failure(
+            f"--emulate: {words[-1] if len(words) < 2 else ' '.join(words[:3])} ended with status "
+            f"{done.returncode}{': ' + said[-1] if said else ''}; run it once without --emulate"
+        )
+    return time.perf_counter() - begin
+
+
+def _bound(cpus: frozenset[int], node: int | None) -> Callable[[], None]:
+    """What the child does before it becomes the program."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    mask = (ctypes.c_ulong * (_MOST_NODES // 64))()
+    if node is not None:
+        mask[node // 64] = 1 << node % 64
+
+    def bind() -> None:
+        os.sched_setaffinity(0, cpus)
+        if node is not None and libc.syscall(_SET_MEMPOLICY, _MPOL_BIND, mask, _MOST_NODES + 1):
+            os.write(2, b"memory cannot be bound to the node\n")
+            os._exit(125)
+
+    return bind
+
+
+def lines(found: Sequence[Emulated], sockets: Sockets) -> Iterator[str]:
+    """A table for the terminal."""
+    slow = next(each for each in found if each.policy == ALL_SLOW)
+    yield (
+        f"Emulated: node {sockets.near} fast, node {sockets.far} slow. Measured, {len(slow.seconds)} rounds."
+    )
+    for each in found:
+        yield (
+            f"{each.policy:<18} {each.median_s:>8.3g} s {slow.median_s / each.median_s:>5.2f}x  "
+            f"{min(each.seconds):.3g} to {max(each.seconds):.3g} s"
+        )

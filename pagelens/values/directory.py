@@ -1,0 +1,33 @@
+"""Where the machine files lie, and those of their parts: machines/hashes/, machines/dram/ and others."""
+
+import os
+from importlib import resources
+from pathlib import Path
+
+from pagelens.errors import UsageError
+from pagelens.spelling import nearest
+
+
+def machine_directory() -> Path:
+    """In the wheel beside the package, in a checkout at its root."""
+    installed = Path(str(resources.files("pagelens"))) / "machines"
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "machines"
+
+
+def list_files(folder: str) -> dict[str, Path]:
+    """Name -> file of that folder of machines/, by name."""
+    return {path.stem: path for path in sorted((machine_directory() / folder).glob("*.toml"))}
+
+
+def known_file(kind: str, folder: str, name: str) -> Path:
+    """The file of that name. Raises UsageError; `kind` is what the files state, for errors."""
+    known = list_files(folder)
+    if name not in known:
+        raise UsageError(f"{kind}: '{name}' is unknown; did you mean {nearest(name, known)}?")
+    return known[name]
+
+
+def named_file(kind: str, folder: str, name_or_path: str | os.PathLike[str]) -> Path:
+    """The same, or that TOML file (anything with a slash or the suffix .toml)."""
+    text = os.fspath(name_or_path)
+    return Path(text) if "/" in text or text.endswith(".toml") else known_file(kind, folder, text)
