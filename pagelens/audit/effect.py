@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.pages import Pages
 from pagelens.address.units import HUGE_PAGE_FRAMES, LINE_BYTES
 from pagelens.audit.model import SMALL, Effect
 from pagelens.conflicts.held import Windows
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import excess_shares, settle
 from pagelens.conflicts.socket import Socket, knows_sets, socket_of
 from pagelens.machine import Machine

@@ -1,6 +1,6 @@
 """Which lines of a set of pages conflict in snoop filter and caches, by their physical addresses alone."""
 
-from pagelens.conflicts.pages import Pages, read_pages
+from pagelens.address.pages import Pages, read_pages
 from pagelens.conflicts.predict import Prediction, predict
 from pagelens.conflicts.socket import Shared, Socket, socket_of
 from pagelens.conflicts.swaps import Swap, find_swaps

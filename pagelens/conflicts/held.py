@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.socket import Socket
 from pagelens.errors import UsageError
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.held import STEP_LINES, Held, Windows
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.socket import Socket
 from pagelens.errors import UsageError
 from pagelens.units import format_binary_size

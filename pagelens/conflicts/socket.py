@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pagelens import _core
-from pagelens.conflicts.pages import HIGHEST_ADDRESS
+from pagelens.address.pages import HIGHEST_ADDRESS
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, list_machines, load_machine
 from pagelens.machine.caches import Sliced

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.held import Held, Windows
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import excess_shares
 from pagelens.conflicts.socket import Socket
 from pagelens.machine import Machine

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
 from pagelens.conflicts.held import Held, Windows
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import counted, excess_shares, settle
 from pagelens.conflicts.socket import Shared, Socket
 from pagelens.errors import UsageError

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.pages import Pages
 from pagelens.address.units import FRAME_BYTES
-from pagelens.conflicts.pages import Pages
 from pagelens.errors import Failure, UsageError
 
 _BUDDY = np.uint64(1 << 10)

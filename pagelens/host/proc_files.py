@@ -2,7 +2,7 @@
 
 import re
 
-from pagelens.machine.detect import System
+from pagelens.host.system import System
 
 
 def counters(system: System, path: str) -> dict[str, int]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.pages import HIGHEST_ADDRESS, Pages
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
-from pagelens.conflicts.pages import HIGHEST_ADDRESS, Pages
 from pagelens.errors import Failure, UsageError
 
 _ENTRY_BYTES = 8

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from pagelens.address.units import LINE_BYTES
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.values.quantities import Bytes, BytesPerSecond, Positive, Seconds, Sourced, Table
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from machine_trees import audited, lay_out, read_tree
 from small_machine import small
 
+from pagelens.address.pages import Pages
 from pagelens.audit import Severity, find
 from pagelens.audit.effect import Yardstick, large_share
 from pagelens.audit.frame_map import FrameMap, Span, Use
@@ -29,7 +30,6 @@ from pagelens.audit.room import require_room
 from pagelens.audit.supply import Supply, free_blocks
 from pagelens.cli.commands.audit import may_be
 from pagelens.cli.main import main
-from pagelens.conflicts.pages import Pages
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError
 from pagelens.host.proc_files import random_conflict_share

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelens.conflicts.pages import Pages, parse_pages, read_pages
+from pagelens.address.pages import Pages, parse_pages, read_pages
 from pagelens.errors import UsageError
 
 MIB = 1 << 20

@@ -7,7 +7,8 @@ import sys
 import pytest
 from typer.main import get_command
 
-from pagelens import __version__, cli
+from pagelens import __version__
+from pagelens.cli import main as cli
 from pagelens.errors import Failure, UsageError
 
 

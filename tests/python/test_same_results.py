@@ -22,7 +22,8 @@ EXPLAINED = {
     "cache": f"{TRACE} --machine cori-knl-cache --nodes 3 --policies aged,aged+zonesort,2m --phase solve",
     "cache-behind-l3": f"{TRACE} --machine xeon-max-cache --nodes 2 --policies aged,2m",
     "cache-shrunk": f"{TRACE} --machine cori-knl-cache --full-size 8GB --nodes 2 --policies aged,random",
-    "cache-ideal": "--machine cori-knl-cache-ideal --workload triad --size 1GB --nodes 1 --policies aged",
+    "cache-ideal": "--workload stream-triad --size 1GB --machine cori-knl-cache-ideal"
+    " --nodes 1 --policies aged",
     "cache-declared": "--machine stampede2-knl --workload cg --size 1GB --nodes 1 --policies aged,contiguous",
     "hybrid": f"{TRACE} --machine cori-knl-hybrid --nodes 2 --policies aged,aged+zonesort",
     "flat": f"{TRACE} --machine cori-knl-flat --nodes 2 --policies aged,contiguous,coloured --ranks 8",

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pagelens.address.pages import parse_page_size, read_pages
 from pagelens.cli.text.conflicts import render
-from pagelens.conflicts.pages import parse_page_size, read_pages
 from pagelens.conflicts.predict import Prediction, predict
 from pagelens.conflicts.socket import socket_of
 from pagelens.conflicts.swaps import Swap, find_swaps
