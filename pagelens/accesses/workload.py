@@ -18,6 +18,7 @@ from pagelens.machine.schema import Machine
 from pagelens.units import format_binary_size
 
 ALL_SETS = (1 << 64) - 1
+KERNEL = 0  # the object that pages are cleared for, where nothing else is known
 
 
 @dataclass(frozen=True, slots=True)

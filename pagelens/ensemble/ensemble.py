@@ -2,26 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 
 import pagelens
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES
+from pagelens.ensemble.code_digest import code_digest
 from pagelens.ensemble.result import TABLES, Ensemble
 from pagelens.ensemble.run import Progress, run_nodes
 from pagelens.ensemble.scale import Scaled
-from pagelens.ensemble.setup import Setup
 from pagelens.ensemble.shards import ShardStore, key_of
-from pagelens.ensemble.simulate import simulate
+from pagelens.ensemble.simulate import NodeSimulation
 from pagelens.errors import UsageError
 from pagelens.frames import DEFAULT_HISTORY, Policy, Step, parse_history
 from pagelens.machine import Machine
-from pagelens.replay.dram_rows import FEWEST_LINES, RowsBehind
-from pagelens.replay.memory_side import halvings_of_colours, sampled_lines, sampled_slots
-from pagelens.replay.ordered_lines import COUNTED, STRETCHES, STRETCHES_OF_SMALL, WARM_UP, InOrder
-from pagelens.replay.translation import Translations
-from pagelens.replay.whole_node import NodePrograms
+from pagelens.replay import Simulation
 from pagelens.units import format_binary_size, format_size
 
 ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own
@@ -57,23 +52,8 @@ def run_ensemble(
         if scaled.factor < 1
         else min(machine.cores.count.value, ranks * workload.threads)
     )
-    sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
-    in_order = InOrder(workload, machine, ranks)
-    setup = Setup(
-        workload,
-        machine,
-        policies,
-        steps,
-        scaled.factor,
-        seed,
-        ranks,
-        cores_used,
-        sampled,
-        NodePrograms(workload, machine, ranks),
-        Translations(workload, machine, ranks, in_order),
-        RowsBehind(in_order, machine),
-        attributed,
-    )
+    simulation = Simulation(workload, machine, ranks, seed=seed, cores_used=cores_used)
+    of_node = NodeSimulation(simulation, policies, steps, scaled.factor, attributed)
     key = key_of(
         {
             "version": pagelens.__version__,
@@ -86,11 +66,11 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "sampling": [sampled, sampled_lines(machine), halvings_of_colours(machine), attributed],
-            "rows": [STRETCHES, STRETCHES_OF_SMALL, WARM_UP, COUNTED, FEWEST_LINES],
+            "attributed": attributed,
+            "code": code_digest(),
         }
     )
-    tables = run_nodes(range(nodes), partial(simulate, setup), ShardStore(output, key), executor, progress)
+    tables = run_nodes(range(nodes), of_node.rows, ShardStore(output, key), executor, progress)
     return Ensemble(
         tables=tables,
         workload=workload,
@@ -100,7 +80,7 @@ def run_ensemble(
         seed=seed,
         ranks=ranks,
         cores_used=cores_used,
-        sampling=sampled,
+        sampling=simulation.sampling,
         phase=phase,
         scaled=scaled.factor if scaled.factor < 1 else None,
     )

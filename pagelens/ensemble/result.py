@@ -4,25 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy
-from pagelens.machine import Machine, Times
-
-# Caches fed the same stream as the machine's memory-side cache, and what is counted of each. `ideal` is
-# fully associative with random replacement (docs/decisions/ideal-twin.md); `first` is an infinite cache,
-# which misses each line once.
-TWINS = ("two_way", "ideal", "first")
-TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
-
-# Of what a replay through all of a node counts.
-NODE_COUNTS = (
-    "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
-    "row_hits", "row_misses", "row_conflicts",
-)  # fmt: skip
+from pagelens.machine import Machine
+from pagelens.machine.schema import ServedBy
+from pagelens.replay.memory_side_engine import TWIN_COUNTS, TWINS
+from pagelens.replay.node_engine import KEPT
+from pagelens.replay.run import Sampling
 
 # Seconds that each resource of the time model is busy; the longest of a phase is its time.
 RESOURCES = {
@@ -34,10 +24,10 @@ RESOURCES = {
     "DDR": "ddr_s",
 }
 
-# One row a node, policy and phase. Counters are lines of the whole node (scaled up from what is simulated),
+# One row a node, policy and phase. Counters are lines of the whole node, scaled up from what is simulated;
 # times are seconds of the stated model. docs/architecture.md explains each; every other module takes the
-# names from here. The columns from msc_hits to the twins' are of a memory-side cache, those of NODE_COUNTS of
-# a node without one, except for what translating costs and for rows; the others' rows have zeros there.
+# names from here. The columns from msc_hits to the twins' are of a memory-side cache. KEPT are of a node
+# without one, but for translation and rows, which both have. A machine's rows have zeros in the other's.
 PLACEMENTS = pl.Schema(
     {
         "node": pl.UInt32,
@@ -55,7 +45,7 @@ PLACEMENTS = pl.Schema(
         "ddr_reads": pl.Float64,
         "ddr_writes": pl.Float64,
         **{f"{twin}_{count}": pl.Float64 for twin in TWINS for count in TWIN_COUNTS},
-        **dict.fromkeys(NODE_COUNTS, pl.Float64),
+        **dict.fromkeys(KEPT, pl.Float64),
         "conflict_share": pl.Float64,
         "simulated_share": pl.Float64,  # of the run's lines, where parts of it stand for the whole; else 0
         "large_pages": pl.Float64,  # of the policy's size, handed out in the whole run
@@ -142,12 +132,6 @@ class Tables:
         return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
 
 
-def of_times(times: Times) -> dict[str, NDArray[np.float64]]:
-    """The columns of `placements` that hold times."""
-    resources = {RESOURCES[name]: seconds for name, seconds in times.resources.items()}
-    return resources | {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
-
-
 def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:
     """Columns of one length by name; single values fill theirs, numbers that are not given are 0."""
     rows = max(len(values) for values in columns.values() if not isinstance(values, str | int))
@@ -170,6 +154,11 @@ class Ensemble:
     seed: int
     ranks: int
     cores_used: int
-    sampling: int  # one slot in `sampling` is simulated
+    sampling: Sampling
     phase: str | None = None
     scaled: float | None = None  # factor on the machine's capacities
+
+    @property
+    def served_by(self) -> ServedBy:
+        """What serves the lines that the job's caches miss."""
+        return self.machine.served_by(self.workload.footprint_bytes * self.ranks)

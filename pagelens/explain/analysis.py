@@ -1,7 +1,6 @@
 """From the tables of an ensemble to an Explanation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -31,17 +30,25 @@ from pagelens.explain.model import (
     SampleRecord,
     SlotMap,
 )
-from pagelens.machine import memory_of_job
-from pagelens.replay.mechanisms import MECHANISMS, TWO_WAY
-from pagelens.replay.memory_side import left_out, sampled_lines
+from pagelens.replay import MECHANISMS, left_out
+from pagelens.replay.mechanisms import TWO_WAY
 from pagelens.units import format_share
 
 Floats = NDArray[np.float64]
 
-# Counters shown against the time, with a memory-side cache and without; the rest are sums or shares of these.
+# Counters shown against the time, by what serves the lines; the rest are sums or shares of these.
+_OF_NODE = ("l2_misses", "l2_write_backs", "l3_misses", "sf_evictions", "walks", "row_conflicts")
 CORRELATED = {
-    True: ("msc_misses", "ddr_reads", "ddr_writes", "l2_misses", "l2_write_backs", "conflict_share"),
-    False: ("l2_misses", "l2_write_backs", "l3_misses", "sf_evictions", "walks", "row_conflicts"),
+    "memory-side cache": (
+        "msc_misses",
+        "ddr_reads",
+        "ddr_writes",
+        "l2_misses",
+        "l2_write_backs",
+        "conflict_share",
+    ),
+    "fast memory": _OF_NODE,
+    "DDR": _OF_NODE,
 }
 HISTOGRAM_BINS = 24
 TOP_COLLISIONS = 12
@@ -53,7 +60,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     baseline = "aged" if "aged" in ensemble.policies else next(iter(ensemble.policies))
     best = _best(totals)
     edges = _edges(totals, best)
-    counters = CORRELATED[ensemble.machine.memory_side_cache is not None]
+    counters = CORRELATED[ensemble.served_by]
     distributions = [
         _distribution(ensemble, policy, totals[policy], best, edges, counters) for policy in ensemble.policies
     ]
@@ -64,7 +71,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     machine = MachineRecord(
         name=ensemble.machine.name,
         title=ensemble.machine.title,
-        served_by=_served_by(ensemble),
+        served_by=ensemble.served_by,
         left_out=left_out(ensemble.machine),
         inputs=machine_inputs(ensemble.machine),
     )
@@ -85,9 +92,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         sample=SampleRecord(
             nodes=ensemble.nodes,
             seed=ensemble.seed,
-            sampled_slots=f"1 in {ensemble.sampling}"
-            if ensemble.sampling > 1 and ensemble.machine.memory_side_cache is not None
-            else "all",
+            sampled_slots=f"1 in {slots}" if (slots := ensemble.sampling.slots or 1) > 1 else "all",
             sampled_lines=_sampled_lines(ensemble),
             scaled=ensemble.scaled,
             version=pagelens.__version__,
@@ -105,17 +110,10 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
 
 
 def _sampled_lines(ensemble: Ensemble) -> str:
-    if ensemble.machine.memory_side_cache is not None:
-        return f"{sampled_lines(ensemble.machine)} of {FRAME_BYTES // LINE_BYTES}"
+    if ensemble.sampling.lines is not None:
+        return f"{ensemble.sampling.lines} of {FRAME_BYTES // LINE_BYTES}"
     share = float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
     return "all" if share == 1 else f"{format_share(share)} of the run's, in stretches"
-
-
-def _served_by(ensemble: Ensemble) -> Literal["memory-side cache", "fast memory", "DDR"]:
-    if ensemble.machine.memory_side_cache is not None:
-        return "memory-side cache"
-    job_bytes = ensemble.workload.footprint_bytes * ensemble.ranks
-    return "DDR" if memory_of_job(ensemble.machine, job_bytes) == "ddr" else "fast memory"
 
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:

@@ -22,7 +22,7 @@ from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, NodeLines, Pha
 from pagelens.lab.nodes import GuestNode
 from pagelens.lab.planned import REPORT, Placement, add_planned
 from pagelens.lab.state import add_state_module
-from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
+from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.memories import MOST_TAGS
 
 PAGES = ("4KiB", "thp", "2MiB", "1GiB")
@@ -271,7 +271,9 @@ def _counted(phase: Phase, machine: Machine | None, cores: int) -> Counted:
         }
         return Counted(name, counts, phase.nodes, None, None)
     counts = phase.counts | {"ddr_reads": phase.counts["msc_misses"]}
-    times = cache_mode_times(machine, counts | dict.fromkeys(TRANSLATION_COUNTS, 0), cores)  # no TLBs here
+    times = modelled_times(
+        machine, counts | dict.fromkeys(TRANSLATION_COUNTS, 0), cores
+    )  # guests have no TLBs
     return Counted(name, counts, phase.nodes, float(times.time_s), float(times.serial_time_s))
 
 

@@ -13,9 +13,7 @@ from pagelens.machine.schema import Machine
 from pagelens.machine.time import (
     TRANSLATION_COUNTS,
     Times,
-    cache_mode_times,
-    memory_of_job,
-    node_times,
+    modelled_times,
     tiered_times,
 )
 from pagelens.values.directory import machine_directory
@@ -23,6 +21,6 @@ from pagelens.values.quantities import Sourced
 
 __all__ = [
     "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
-    "cache_mode_times", "list_machines", "load_machine", "machine_directory", "memory_of_job", "node_times",
+    "list_machines", "load_machine", "machine_directory", "modelled_times",
     "parse_machine", "read_machine_file", "tiered_times",
 ]  # fmt: skip

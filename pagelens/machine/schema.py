@@ -24,6 +24,7 @@ MOST_TLBS = 16  # two levels of an array for every page size are six
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
 
 Mode = Literal["cache", "flat", "hybrid", "single"]
+ServedBy = Literal["memory-side cache", "fast memory", "DDR"]
 
 
 def _listed(names: Any) -> Any:
@@ -153,6 +154,13 @@ class Machine(Table):
     def ways(self) -> int:
         """Ways of the memory-side cache (1: direct-mapped)."""
         return self.memory_side_cache.ways.value if self.memory_side_cache else 1
+
+    def served_by(self, job_bytes: int) -> ServedBy:
+        """What serves lines that miss all private caches; a fast memory does if it holds the whole job."""
+        if self.memory_side_cache is not None:
+            return "memory-side cache"
+        fast = self.fast_memory
+        return "fast memory" if fast is not None and job_bytes <= fast.size.value else "DDR"
 
     @property
     def private_caches(self) -> tuple[PrivateCache, ...]:

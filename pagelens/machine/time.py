@@ -7,15 +7,16 @@ and a write-back by DDR), nothing overlaps. Counts are of 64 B lines of the whol
 in `Ensemble.placements`.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
-from pagelens.machine.schema import Machine
+from pagelens.machine.schema import Machine, ServedBy
 
 Floats = NDArray[np.float64]
 
@@ -39,17 +40,34 @@ class Times:
     resources: Mapping[str, Floats]  # "issue", "latency", "page walks", "fast memory", "DDR": each one's own
 
 
-def cache_mode_times(
-    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float = 1.0
+def modelled_times(
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    served_by: ServedBy | None = None,
+    frequency_factor: Floats | float = 1.0,
+) -> Times:
+    """Seconds of a job whose lines `served_by` serves, by default the machine's own cache, or its DDR.
+
+    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
+    translations. Their frequency is the machine's times `frequency_factor`, one for all rows or one a row
+    (`Cores.frequency_factor`). Which columns are read depends on what serves the lines:
+    `_times_behind_cache` and `_times_of_memory` name them.
+    """
+    served_by = served_by or machine.served_by(sys.maxsize)
+    if served_by == "memory-side cache":
+        return _times_behind_cache(machine, counts, cores_used, frequency_factor)
+    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor)
+
+
+def _times_behind_cache(
+    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float
 ) -> Times:
     """Times of a machine whose fast memory caches DDR.
 
     Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes, and
-    stlb_hits, walks, walker_loads; l3_hits and core_forwards where the caches were run with their L3.
-    `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
-    translations; their frequency is the machine's times `frequency_factor`, one of all rows or one a row
-    (`Cores.frequency_factor`). With row_s, each line of DDR takes so many seconds more than its bandwidth
-    says (pagelens/replay/dram_rows.py).
+    stlb_hits, walks, walker_loads; l3_hits and core_forwards where the caches were run with their L3. With
+    row_s, each line of DDR takes so many seconds more than its bandwidth says (pagelens/replay/dram_rows.py).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -80,12 +98,12 @@ def cache_mode_times(
     return _times(resources, issue + LINE_BYTES * hits / fast + ddr_s)
 
 
-def node_times(
+def _times_of_memory(
     machine: Machine,
     counts: Columns,
     cores_used: int,
-    memory: Literal["fast_memory", "ddr"] = "ddr",
-    frequency_factor: Floats | float = 1.0,
+    served_by: ServedBy,
+    frequency_factor: Floats | float,
 ) -> Times:
     """Times when all of a job's memory lies in one memory, behind the machine's caches.
 
@@ -97,13 +115,13 @@ def node_times(
     way from L2 to L1 where the machine file states its bandwidth, for all that hits L2 (l2_references less
     l2_misses, if those are counted).
     """
-    chosen = machine.fast_memory if memory == "fast_memory" else machine.ddr
+    chosen = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert chosen is not None
     reads = _column(counts, "dram_reads")
     transfer = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
-    if machine.dram is not None and memory == "ddr":
+    if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
-    transfers = {"fast memory" if memory == "fast_memory" else "DDR": transfer}
+    transfers: dict[str, Floats] = {served_by: transfer}
     return _beyond_caches(
         machine, counts, cores_used, frequency_factor, reads * chosen.latency.value, transfers
     )
@@ -112,8 +130,8 @@ def node_times(
 def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
     """Times when a job's memory lies in both memories, each line in one of them.
 
-    Columns as in `node_times`, of memory fast_reads, fast_writes, slow_reads, slow_writes. The memories work
-    at the same time, each at its bandwidth; every resource is an affine function of these four.
+    Columns as in `_times_of_memory`, of memory fast_reads, fast_writes, slow_reads, slow_writes. The
+    memories work at the same time, each at its bandwidth; every resource is an affine function of these four.
     """
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
@@ -192,12 +210,6 @@ def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]
     hits = _column(counts, "l2_references") - _column(counts, "l2_misses")
     rate = machine.l2.bandwidth.value * cores_used / machine.l2.shared_by.value
     return {"L2": LINE_BYTES * hits / rate}
-
-
-def memory_of_job(machine: Machine, job_bytes: int) -> Literal["fast_memory", "ddr"]:
-    """Where a job lies without a memory-side cache: in a fast memory that all of it fits, else in DDR."""
-    fast = machine.fast_memory
-    return "fast_memory" if fast is not None and job_bytes <= fast.size.value else "ddr"
 
 
 def _issue_time(machine: Machine, counts: Columns, cores_used: int) -> Floats:

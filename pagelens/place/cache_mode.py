@@ -10,18 +10,15 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
 from pagelens import _core
-from pagelens.accesses.workload import ALL_SETS, Cut, Timeline, Workload
-from pagelens.address.units import FRAME_BITS, FRAME_BYTES
+from pagelens.accesses.workload import Timeline
+from pagelens.address.units import FRAME_BYTES
 from pagelens.frames import Node, policies
-from pagelens.machine import Machine, cache_mode_times
+from pagelens.machine import TRANSLATION_COUNTS, Machine
 from pagelens.machine.memories import Memory, MemorySideCache, Ways
-from pagelens.machine.time import TRANSLATION_COUNTS
-from pagelens.place.profile import INTERVALS
-from pagelens.place.traffic import KERNEL
-from pagelens.replay.memory_side import by_phase, replay
+from pagelens.place.profile import Profile
+from pagelens.replay.course import course_times
+from pagelens.replay.placement import place
 from pagelens.values.quantities import Seconds, Sourced
 
 LEAST_BYTES = 4 << 20  # of a memory-side cache: what its slots need (pagelens/machine/schema.py)
@@ -39,41 +36,21 @@ class CacheMode:
 
 
 def cache_modes(
-    workload: Workload,
-    machine: Machine,
-    ranks: int,
-    capacities: Iterable[float],
-    course: Timeline | None = None,
-    cancel: _core.CancelFlag | None = None,
+    profile: Profile, course: Timeline, capacities: Iterable[float], cancel: _core.CancelFlag | None = None
 ) -> list[CacheMode]:
     """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated.
 
-    `course` is made unless it is given. Raises _core.Cancelled.
+    `profile` was made of `course`: translating costs what it has counted. Raises _core.Cancelled.
     """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
-    course = course or workload.timeline(Cut(machine, INTERVALS))
-    program, sample = course.program, course.sample
-    of_objects = of_caches = None
-    if sample is not None:
-        of_objects, of_caches = sample.of_both, sample.of_intervals
-        of_objects[:, KERNEL] = 1  # pages are cleared whole
-    of_threads = np.asarray(program.instructions, dtype=np.float64).reshape(program.phases, -1)
-    instructions = ranks * of_threads.sum(axis=1)
-    cores = min(machine.cores.count.value, ranks * workload.threads)
+    machine, ranks = profile.machine, profile.ranks
+    translation = {name: profile.counts[name] for name in TRANSLATION_COUNTS}
     # By address every page ever used has a frame of its own.
-    job = ranks * len(program.pages) * FRAME_BYTES
+    job = ranks * len(course.program.pages) * FRAME_BYTES
 
     def seconds(cached: Machine, policy: str) -> float:
-        placement = policies[policy].place(cached, Node(cached, 0, 0))
-        counters = replay(
-            program, cached, placement, FRAME_BITS,
-            ranks=ranks, seed=0, node=0, among=sample.sets if sample else ALL_SETS, cancel=cancel,
-        )  # fmt: skip
-        found = by_phase(counters, of_objects, of_caches)
-        counts = {name: values.astype(np.float64) for name, values in found.items()}
-        walks = dict.fromkeys(TRANSLATION_COUNTS, np.zeros(program.phases))  # left out
-        columns = {**walks, **counts, "instructions": instructions}
-        return float(cache_mode_times(cached, columns, cores).time_s.sum())
+        placement = place(policies[policy], cached, Node(cached, 0, 0))
+        return float(course_times(course, placement, ranks, profile.cores_used, translation, cancel).sum())
 
     machines = {}
     for size in sizes:

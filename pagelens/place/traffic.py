@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload
-from pagelens.accesses.workload import ALL_SETS, SampledLines, Timeline, Workload
+from pagelens.accesses.workload import ALL_SETS, KERNEL, SampledLines, Timeline, Workload
 from pagelens.machine import Machine
 from pagelens.machine.time import TRANSLATION_COUNTS
 from pagelens.replay.whole_node import Counts, NodeCounts, Parts, node_model, replay_node, simulated_parts
@@ -24,7 +24,6 @@ Floats = NDArray[np.float64]
 
 # Of an interval that is long enough, so many stretches are simulated: of all sets, of a sample of them.
 STRETCHES_OF_WHOLE, STRETCHES_OF_SAMPLE = 2, 8
-KERNEL = 0  # the object that pages are cleared for where nothing else is known
 
 # A trace of fewer bytes of events (about one a line) is simulated whole, and so is one that the ranks of a
 # group together make less of: it takes no second.

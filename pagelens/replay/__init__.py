@@ -1,1 +1,9 @@
-"""One simulation: a workload on a machine, with the frames of a placement."""
+"""One simulation: copies of a workload on a machine, and what each placement of their pages costs."""
+
+from pagelens.replay.mechanisms import MECHANISMS, Mechanism
+from pagelens.replay.memory_side import left_out
+from pagelens.replay.placement import Placement
+from pagelens.replay.run import Attributed, Run, Sampling
+from pagelens.replay.simulation import Simulation
+
+__all__ = ["MECHANISMS", "Attributed", "Mechanism", "Placement", "Run", "Sampling", "Simulation", "left_out"]

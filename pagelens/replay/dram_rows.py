@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
-from pagelens.frames import Policy
 from pagelens.machine import Machine
 from pagelens.machine.dram import WRITE, Dram
 from pagelens.replay.mechanisms import SNOOP_FILTER
 from pagelens.replay.ordered_lines import InOrder, rows_are_timed
+from pagelens.replay.placement import Placement
 from pagelens.replay.whole_node import caches_below_l1
 
 # A phase of whose stretches fewer lines came to DRAM has none of its time in rows: a single row that is
@@ -38,20 +38,21 @@ class RowsBehind:
     def __init__(self, in_order: InOrder, machine: Machine) -> None:
         self._in_order, self._machine = in_order, machine
         self._lock = threading.Lock()
-        self._models: dict[str, _core.RowModel] = {}  # by policy
+        self._models: dict[tuple[int, int, str], _core.RowModel] = {}  # by what decides one
         self._of_stream: float | None = None
 
-    def model(self, policy: Policy, program: _core.Program) -> _core.RowModel | None:
-        """For replays of a policy's program; None where the machine's DRAM is not timed. From any thread."""
-        machine = policy.machine(self._machine)
+    def model(self, placement: Placement, program: _core.Program) -> _core.RowModel | None:
+        """For replays of a placement; None where the machine's DRAM is not timed. From any thread."""
+        machine = placement.machine
         if machine.dram is None or not rows_are_timed(self._machine):
             return None  # and nothing is compiled for it
-        rows = self._in_order.at(policy.offset_bytes).rows
+        rows = self._in_order.at(placement.offset_bytes).rows
         assert rows is not None
         outstanding = machine.cores.outstanding_lines.value
         with self._lock:
-            if policy.name not in self._models:
-                self._models[policy.name] = _core.RowModel(
+            key = (placement.page_bits, placement.offset_bytes, machine.name)
+            if key not in self._models:
+                self._models[key] = _core.RowModel(
                     stretches=rows,
                     lines=_core.lines_by_phase(program),
                     caches=caches_below_l1(machine, (SNOOP_FILTER,), writes_at_once=True),
@@ -59,7 +60,7 @@ class RowsBehind:
                         machine.dram.core(outstanding=outstanding, ideal=ideal) for ideal in (False, True)
                     ],
                 )
-            return self._models[policy.name]
+            return self._models[key]
 
     def counts(self, counters: _core.Counters, ddr_lines: Floats) -> dict[str, Floats]:
         """[phase] `row_s`, seconds a line of DDR; and of `ddr_lines`, the whole phase's, which found the row

@@ -17,8 +17,7 @@ from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.replay.mechanisms import PAGE_WALKS
 from pagelens.replay.ordered_lines import rows_are_timed
-from pagelens.replay.whole_node import caches_below_l1
-from pagelens.replay.whole_node import mechanisms as node_mechanisms
+from pagelens.replay.whole_node import caches_below_l1, mechanisms_by_replay
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
 # Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
@@ -61,11 +60,11 @@ def left_out(machine: Machine) -> list[str]:
     return [name for name in machine.sections if name not in known]
 
 
-def mechanisms(machine: Machine) -> tuple[str, ...]:
+def mechanisms_of_caches(machine: Machine) -> tuple[str, ...]:
     """Of the caches before the memory-side one: what `replay` can take away, where cores share some."""
     if machine.l3 is None:
         return ()
-    return tuple(name for name in node_mechanisms(machine) if name != PAGE_WALKS)  # translation.py's
+    return tuple(name for name in mechanisms_by_replay(machine) if name != PAGE_WALKS)  # translation.py's
 
 
 def hierarchy(

@@ -7,19 +7,22 @@ once for each size of pages, on a fresh node, one copy of the program for all of
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import Workload
-from pagelens.frames import Node, Policy, parse_history, policies
+from pagelens.address.units import FRAME_BITS, GIGANTIC_PAGE_BITS, HUGE_PAGE_BITS
+from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import TRANSLATION_COUNTS, Machine
 from pagelens.replay.ordered_lines import InOrder
 from pagelens.replay.whole_node import node_model, replay_node
 
 Counts = Mapping[str, NDArray[np.float64]]
+
+# A fresh node has enough pages of each size; which frames they lie on decides nothing here.
+POLICY_OF_PAGES = {FRAME_BITS: "aged", HUGE_PAGE_BITS: "2m", GIGANTIC_PAGE_BITS: "1g"}
 
 
 class Translations:
@@ -34,33 +37,37 @@ class Translations:
         self._made: dict[tuple[int, int], Counts] = {}  # by log2 of the page size, and offset
 
     def counts(
-        self, policy: Policy, small_share: float = 0.0, cancel: _core.CancelFlag | None = None
+        self,
+        page_bits: int,
+        offset_bytes: int = 0,
+        small_share: float = 0.0,
+        cancel: _core.CancelFlag | None = None,
     ) -> Counts:
-        """TRANSLATION_COUNTS, float64[phase] each; from any thread.
+        """TRANSLATION_COUNTS, float64[phase] each, on pages of 2^page_bits bytes; from any thread.
 
-        `small_share` of the policy's large pages were not to be had: so much of the program is taken to be
+        Where a `small_share` of the large pages could not be had, that share of the program is taken to be
         on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
         """
         with self._lock:
-            wanted = self._of_pages(policy, cancel)
+            wanted = self._of_pages(page_bits, offset_bytes, cancel)
             if small_share == 0:
                 return wanted
-            small = self._of_pages(replace(policies["aged"], offset_bytes=policy.offset_bytes), cancel)
+            small = self._of_pages(FRAME_BITS, offset_bytes, cancel)
         return {name: (1 - small_share) * wanted[name] + small_share * small[name] for name in wanted}
 
-    def _of_pages(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
-        key = (policy.page_bits, policy.offset_bytes)
+    def _of_pages(self, page_bits: int, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
+        key = (page_bits, offset_bytes)
         if key not in self._made:
-            self._made[key] = self._replayed(policy, cancel)
+            self._made[key] = self._replayed(page_bits, offset_bytes, cancel)
         return self._made[key]
 
-    def _replayed(self, policy: Policy, cancel: _core.CancelFlag | None) -> Counts:
+    def _replayed(self, page_bits: int, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
         if self._machine.page_walk is None:
             return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
         fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
         found = replay_node(
-            self._in_order.at(policy.offset_bytes).translation,
-            policy.place(self._machine, fresh),
+            self._in_order.at(offset_bytes).translation,
+            policies[POLICY_OF_PAGES[page_bits]].place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,
             cancel=cancel,

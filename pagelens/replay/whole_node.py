@@ -39,7 +39,7 @@ _DRAM = tuple(_core.dram_sum_names())
 _TWINS = {L2_CONFLICTS: "l2", L3_CONFLICTS: "l3", SNOOP_FILTER: "snoop_filter"}  # of Levels.ideal
 
 
-def mechanisms(machine: Machine) -> tuple[str, ...]:
+def mechanisms_by_replay(machine: Machine) -> tuple[str, ...]:
     """What can be taken from the machine by a replay of its own, each alone: it is idealised then."""
     present = {L3_CONFLICTS: machine.l3, SNOOP_FILTER: machine.snoop_filter, PAGE_WALKS: machine.page_walk}
     return (L2_CONFLICTS, *(name for name, part in present.items() if part is not None))

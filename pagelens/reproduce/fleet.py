@@ -1,7 +1,7 @@
 """Runs of a declared workload on nodes with a memory-side cache: what studies of fleets measure of each.
 
-Only what differs between nodes is simulated. The lines of a declared workload are those past the private
-caches (docs/declared.md), so these are left out; so are page walks, which are the same on every node.
+The lines of a declared workload are those past the private caches (docs/declared.md), so these caches are
+left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload
-from pagelens.address.units import FRAME_BYTES, LINE_BYTES
+from pagelens.accesses.workload import KERNEL
+from pagelens.address.units import HUGE_PAGE_BITS, LINE_BYTES
 from pagelens.frames import Node, policies
-from pagelens.frames.policies import HUGE_PAGE_BITS
-from pagelens.machine import TRANSLATION_COUNTS, Machine, cache_mode_times
-from pagelens.replay.memory_side import COUNTERS, by_phase, replay, sampled_slots
+from pagelens.machine import Machine
+from pagelens.replay import Placement
 from pagelens.reproduce.work import Work
 
 Floats = NDArray[np.float64]
@@ -67,35 +67,19 @@ def run_phases(
     machine: Machine, workload: DeclaredWorkload, placement: _core.Placement, work: Work, node: int = 0
 ) -> Mapping[str, Run]:
     """The same of every phase."""
-    program = workload.compile(machine, HUGE_PAGE_BITS)
-    counters = replay(
-        program,
-        machine,
-        placement,
-        HUGE_PAGE_BITS,
-        past_caches=True,
-        ranks=1,
-        seed=work.seed,
-        node=node,
-        sampled=sampled_slots(machine, workload.footprint_bytes // FRAME_BYTES),
-        cancel=work.cancel,
-    )
-    counts: dict[str, Floats] = {name: lines.astype(np.float64) for name, lines in by_phase(counters).items()}
-    phases = len(workload.phases)
-    counts["instructions"] = np.asarray(program.instructions, dtype=float).reshape(phases, -1).sum(axis=1)
-    counts |= dict.fromkeys(TRANSLATION_COUNTS, np.zeros(phases))
-    times = cache_mode_times(machine, counts, machine.cores.count.value)
-    cleared = counters.table[:, 0, COUNTERS.index("msc_writes")]
+    simulation = work.simulation(workload, machine)
+    found = simulation.run(Placement(placement, machine, HUGE_PAGE_BITS, node=node), cancel=work.cancel)
+    counts, times = found.counts, found.times
     return {
         phase: Run(
             lines=float(counts["msc_reads"][at] + counts["msc_writes"][at]),
             misses=float(counts["msc_misses"][at]),
             two_way_misses=float(counts["two_way_misses"][at]),
             written_back=float(counts["ddr_writes"][at]),
-            cleared=float(cleared[at]),
+            cleared=float(found.object_accesses[at, KERNEL]),
             time_s=float(times.time_s[at]),
             issue_s=float(times.resources["issue"][at]),
-            conflict_share=counters.residency.conflict_share,
+            conflict_share=float(counts["conflict_share"][at]),
         )
         for at, phase in enumerate(workload.phases)
     }

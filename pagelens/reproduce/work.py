@@ -1,6 +1,7 @@
 """What a study runs its parts with: scale, seed, cores, and a way to be stopped."""
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from pagelens import _core
+from pagelens.accesses.workload import Workload
 from pagelens.errors import Interrupted
+from pagelens.machine import Machine
+from pagelens.replay import Simulation
 
 Progress = Callable[[int, int], None]  # parts done, parts in all
 Part = TypeVar("Part")
@@ -36,6 +40,19 @@ class Work:
     directory: Path  # of this study, for what is worth keeping from run to run; it may not exist yet
     progress: Progress = _nothing  # of the map, or the ensemble, that runs
     cancel: _core.CancelFlag = field(default_factory=_core.CancelFlag)
+    _simulations: dict[tuple[int, int], Simulation] = field(default_factory=dict)  # by identity, kept alive
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def simulation(self, workload: Workload, machine: Machine) -> Simulation:
+        """One copy of the workload on all cores of the machine; the same one for the same two objects."""
+        with self._lock:
+            key = (id(workload), id(machine))
+            if key not in self._simulations:
+                cores = machine.cores.count.value
+                self._simulations[key] = Simulation(
+                    workload, machine, 1, seed=self.seed, cores_used=cores, past_caches=True
+                )
+            return self._simulations[key]
 
     def pick(self, full: Result, quick: Result) -> Result:
         """One of the two, by the scale."""

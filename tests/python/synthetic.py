@@ -12,19 +12,20 @@ import polars as pl
 
 from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
-from pagelens.ensemble.memory_side import counterfactuals
 from pagelens.ensemble.result import (
-    NODE_COUNTS,
     RESOURCES,
+    SEPARATOR,
     TABLES,
-    TWIN_COUNTS,
-    TWINS,
     Ensemble,
     Tables,
-    of_times,
 )
+from pagelens.ensemble.simulate import times_columns
 from pagelens.frames import policies as known_policies
-from pagelens.machine import TRANSLATION_COUNTS, Machine, PrivateCache, cache_mode_times, load_machine
+from pagelens.machine import TRANSLATION_COUNTS, Machine, PrivateCache, load_machine, modelled_times
+from pagelens.replay.mechanisms import TWO_WAY
+from pagelens.replay.memory_side_engine import TWIN_COUNTS, TWINS, counterfactuals, of_twin
+from pagelens.replay.node_engine import KEPT
+from pagelens.replay.run import Sampling
 
 SWEEPS = 10
 CELLS = 64
@@ -114,20 +115,23 @@ def ensemble(
                         counts[f"{twin}_{count}"] = twins[twin]
                     counts[f"{twin}_ddr_writes"] = twins[twin] - first
                 counts |= dict.fromkeys(TRANSLATION_COUNTS, 0)
-                t = cache_mode_times(
+                t = modelled_times(
                     machine, {k: np.array([v]) for k, v in counts.items()}, machine.cores.count.value
                 )
                 key = {"node": node, "policy": policy, "phase": name}
                 of_row = {k: np.array([float(v)]) for k, v in counts.items()}
-                for without, seconds in counterfactuals(
-                    machine, of_row, machine.cores.count.value, 1.0
-                ).items():
+                cores = machine.cores.count.value
+                found = {SEPARATOR.join(w): s for w, s in counterfactuals(machine, of_row, cores, 1.0)}
+                found[TWO_WAY] = modelled_times(
+                    machine, {**of_row, **of_twin(of_row, "two_way")}, cores
+                ).time_s
+                for without, seconds in found.items():
                     rows["counterfactuals"].append(key | {"without": without, "time_s": seconds[0]})
                 rows["placements"].append(
-                    key | counts | dict.fromkeys((*NODE_COUNTS, "simulated_share"), 0.0)
+                    key | counts | dict.fromkeys((*KEPT, "simulated_share"), 0.0)
                     | {"large_pages": float(policy == "2m"), "large_pages_missing": 0.0}
                     | {"conflict_share": shared, **dict.fromkeys(RESOURCES.values(), 0.0)}
-                    | {name: values[0] for name, values in of_times(t).items()}
+                    | {name: values[0] for name, values in times_columns(t).items()}
                 )  # fmt: skip
                 for thing, share in objects.items():
                     rows["objects"].append(
@@ -164,6 +168,6 @@ def ensemble(
         seed=7,
         ranks=machine.cores.count.value,
         cores_used=machine.cores.count.value,
-        sampling=64,
+        sampling=Sampling(64, 2),
         phase=phase,
     )

@@ -13,7 +13,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.cli.text.explain import render_terminal
-from pagelens.ensemble import Ensemble, Scaled, check_fits, memory_side, run_ensemble, scale_to
+from pagelens.ensemble import Ensemble, Scaled, check_fits, run_ensemble, scale_to
 from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import explain
@@ -253,7 +253,7 @@ def test_a_policy_that_runs_out_of_memory_is_named(
     def fail(*arguments: object, **named: object) -> None:
         raise error
 
-    monkeypatch.setattr(memory_side, "replay", fail)
+    monkeypatch.setattr("pagelens.replay.memory_side_engine.replay", fail)
     with pytest.raises(kind, match=f"policy 'random', node 0: {said}"):
         run(tmp_path, nodes=1, names=("random",))
 

@@ -40,7 +40,7 @@ from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
 from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
 from pagelens.place.plans import plan_of
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
-from pagelens.place.profile import Profile, profile, without_dominated
+from pagelens.place.profile import Profile, profile, timeline, without_dominated
 from pagelens.run.emulate import Sockets, find_sockets, planned_environment, timed
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -425,7 +425,10 @@ def test_declared_loops_are_placed_loop_by_loop() -> None:
 def test_a_larger_cache_of_the_slow_memory_is_no_slower() -> None:
     machine = load_machine("cori-knl-flat")
     program = declared("cg", 256 * MIB, 2)
-    modes = cache_modes(program, machine, 1, [256 * MIB, 255 * MIB, 65 * MIB, 64 * MIB, 0])
+    course = timeline(program, machine, 1)
+    modes = cache_modes(
+        profile(program, machine, 1, course), course, [256 * MIB, 255 * MIB, 65 * MIB, 64 * MIB, 0]
+    )
     assert [mode.bytes for mode in modes] == [256 * MIB, 128 * MIB, 64 * MIB]
     assert modes[0].at_random_s <= modes[1].at_random_s <= modes[2].at_random_s
 

@@ -17,7 +17,7 @@ from pagelens.place.analysis import place
 from pagelens.place.cache_mode import cache_modes
 from pagelens.place.cost import Cost
 from pagelens.place.policies import OURS
-from pagelens.place.profile import profile, profiled_cut, timeline
+from pagelens.place.profile import INTERVALS, profile, profiled_cut, timeline
 from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_node
 
 SOME = sum(1 << place for place in traffic.SETS)
@@ -159,9 +159,11 @@ def test_cache_mode_from_a_sample_is_close_to_that_of_all_lines(
     traced: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     machine, workload, capacity = load_machine(name), open_trace(traced), float(64 << 20)
-    [whole] = cache_modes(workload, machine, 8, [capacity])
+    course = workload.timeline(Cut(machine, INTERVALS))
+    [whole] = cache_modes(profile(workload, machine, 8, course), course, [capacity])
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", 0)
-    [found] = cache_modes(workload, machine, 8, [capacity], timeline(workload, machine, 8))
+    course = timeline(workload, machine, 8)
+    [found] = cache_modes(profile(workload, machine, 8, course), course, [capacity])
     assert found.in_a_row_s == pytest.approx(whole.in_a_row_s, rel=0.02)
     assert found.at_random_s == pytest.approx(whole.at_random_s, rel=0.03)
 

@@ -13,7 +13,14 @@ from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, age_node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay.memory_side import COUNTERS, SAMPLED_SLOTS, by_phase, mechanisms, replay, sampled_slots
+from pagelens.replay.memory_side import (
+    COUNTERS,
+    SAMPLED_SLOTS,
+    by_phase,
+    mechanisms_of_caches,
+    replay,
+    sampled_slots,
+)
 from pagelens.replay.whole_node import Parts, node_model, replay_node
 
 KNL = load_machine("cori-knl-cache")
@@ -115,9 +122,9 @@ def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copies that are twice an L2, and together somewhat less than all L2s and L3."""
-    monkeypatch.setattr("pagelens.replay._LINES_BEFORE_L3", 16)  # of few lines a sample
+    monkeypatch.setattr("pagelens.replay.memory_side._LINES_BEFORE_L3", 16)  # of few lines a sample
     machine = load_machine("xeon-max-cache")
-    assert mechanisms(machine) == ("L2 conflicts", "L3 conflicts", "snoop filter")
+    assert mechanisms_of_caches(machine) == ("L2 conflicts", "L3 conflicts", "snoop filter")
     workload, state = declared("stream-triad", 4_200_000, 1), age_node(machine, 1, 0)
     placement = policies[policy].place(machine, state)
     parts = Parts(workload.lines_in_order(machine), [])
@@ -151,11 +158,11 @@ def test_the_twins_of_an_l3_have_the_sampled_share_of_its_lines() -> None:
         )
         return {name: int(counts[-1]) for name, counts in by_phase(counters).items()}
 
-    ideal = loop(4_200_000, mechanisms(machine))
+    ideal = loop(4_200_000, mechanisms_of_caches(machine))
     assert ideal["msc_reads"] < 0.02 * ideal["l2_accesses"]
     assert loop(4_200_000, ())["msc_reads"] > 2 * ideal["msc_reads"]
     assert ideal["sf_evictions"] == 0
-    larger = loop(12_600_000, mechanisms(machine))
+    larger = loop(12_600_000, mechanisms_of_caches(machine))
     assert larger["l3_hits"] < 0.02 * larger["l2_misses"]
 
 

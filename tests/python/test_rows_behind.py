@@ -9,12 +9,12 @@ from small_machine import small
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.frames import policies
-from pagelens.machine import Machine, cache_mode_times, load_machine
+from pagelens.machine import Machine, load_machine, modelled_times
 from pagelens.machine.dram_files import load_dram
 from pagelens.replay.dram_rows import FEWEST_LINES, RowsBehind, stream_row_seconds
 from pagelens.replay.memory_side import left_out
 from pagelens.replay.ordered_lines import COUNTED, STRETCHES, WARM_UP, InOrder, rows_are_timed, stretches
+from pagelens.replay.placement import Placement
 
 MIB = 1 << 20
 SUMS = tuple(_core.dram_sum_names())
@@ -67,9 +67,9 @@ def test_the_stream_itself_gets_the_stated_bandwidth() -> None:
     of_stream = stream_row_seconds(machine)
     rows = counts_of(machine, (lines, lines * (1e-9 + of_stream), lines * 1e-9))["row_s"]
     moved = zeros | {"ddr_reads": np.array([0.75 * lines]), "ddr_writes": np.array([0.25 * lines])}
-    times = cache_mode_times(machine, moved | {"row_s": rows}, 68)
+    times = modelled_times(machine, moved | {"row_s": rows}, 68)
     assert 64 * lines / times.resources["DDR"][0] == pytest.approx(90e9, rel=1e-3)
-    slower = cache_mode_times(machine, moved | {"row_s": rows + 1e-9}, 68)
+    slower = modelled_times(machine, moved | {"row_s": rows + 1e-9}, 68)
     assert slower.resources["DDR"][0] == pytest.approx(times.resources["DDR"][0] + 1e-9 * lines)
     assert slower.serial_time_s[0] - times.serial_time_s[0] == pytest.approx(1e-9 * lines)
 
@@ -86,7 +86,13 @@ def test_rows_are_timed_where_the_file_describes_them() -> None:
     assert "dram" in left_out(ideal)
     plain = knl.model_copy(update={"dram": None})
     behind = RowsBehind(InOrder(declared("triad", 32 * MIB, 4), plain, 1), plain)
-    assert behind.model(policies["aged"], declared("triad", 32 * MIB, 4).compile(plain, 12)) is None
+    assert (
+        behind.model(
+            Placement(_core.place_contiguously(plain.frames), plain),
+            declared("triad", 32 * MIB, 4).compile(plain, 12),
+        )
+        is None
+    )
 
 
 def test_the_stream_is_timed_on_the_banks_that_are_stated() -> None:

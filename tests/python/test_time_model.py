@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pagelens.machine import TRANSLATION_COUNTS, cache_mode_times, load_machine, node_times
+from pagelens.machine import TRANSLATION_COUNTS, load_machine, modelled_times
 
 KNL = load_machine("cori-knl-cache")
 LINES = 1e9
@@ -32,15 +32,15 @@ def gigabytes_a_second(seconds: float) -> float:
 def test_an_aged_nodes_triad_lies_between_the_bounds() -> None:
     # Hit rate .40 at 350-360 and 90 GB/s: 112 with write-backs, 150 without, 128 as the serial sum without;
     # published for aged nodes: 117 (Intel's page colouring series, 2017).
-    with_write_backs = cache_mode_times(KNL, triad(0.40, True), 68)
-    without = cache_mode_times(KNL, triad(0.40, False), 68)
+    with_write_backs = modelled_times(KNL, triad(0.40, True), 68)
+    without = modelled_times(KNL, triad(0.40, False), 68)
     assert gigabytes_a_second(with_write_backs.time_s[0]) == pytest.approx(112, abs=1)
     assert gigabytes_a_second(without.time_s[0]) == pytest.approx(150, abs=1)
     assert gigabytes_a_second(without.serial_time_s[0]) == pytest.approx(128, abs=1)
 
 
 def test_without_misses_the_fast_memory_decides() -> None:
-    times = cache_mode_times(KNL, triad(1.0, False), 68)
+    times = modelled_times(KNL, triad(1.0, False), 68)
     assert gigabytes_a_second(times.time_s[0]) == pytest.approx(355)
     assert gigabytes_a_second(times.serial_time_s[0]) == pytest.approx(355)
 
@@ -48,15 +48,15 @@ def test_without_misses_the_fast_memory_decides() -> None:
 def test_each_resource_by_hand() -> None:
     counts = {name: [0.0] for name in triad(0, False)}
     counts["instructions"] = [68 * 1.4e9 * 2]
-    assert cache_mode_times(KNL, counts, 68).resources["issue"][0] == pytest.approx(1)
-    assert cache_mode_times(KNL, counts, 1).resources["issue"][0] == pytest.approx(68)
+    assert modelled_times(KNL, counts, 68).resources["issue"][0] == pytest.approx(1)
+    assert modelled_times(KNL, counts, 1).resources["issue"][0] == pytest.approx(68)
     counts = {name: [0.0] for name in triad(0, False)} | {"msc_reads": [36e9]}
-    one_core = cache_mode_times(KNL, counts, 1)
+    one_core = modelled_times(KNL, counts, 1)
     assert one_core.resources["latency"][0] == pytest.approx(180)
     counts |= {"msc_read_misses": [36e9]}
-    assert cache_mode_times(KNL, counts, 1).resources["latency"][0] == pytest.approx(270)
+    assert modelled_times(KNL, counts, 1).resources["latency"][0] == pytest.approx(270)
     counts = {name: [0.0] for name in triad(0, False)} | {"ddr_writes": [90e9 / 64]}
-    times = cache_mode_times(KNL, counts, 68).resources
+    times = modelled_times(KNL, counts, 68).resources
     assert times["DDR"][0] == pytest.approx(1)
     assert times["fast memory"][0] == pytest.approx(90 / 355)  # the victim is read there
 
@@ -70,11 +70,11 @@ def node_counts(**counts: float) -> dict[str, list[float]]:
 def test_flat_memories() -> None:
     flat = load_machine("cori-knl-flat")
     counts = node_counts(dram_reads=2 * LINES / 3, dram_writes=LINES / 3)
-    fast = node_times(flat, counts, 68, "fast_memory")
-    slow = node_times(flat, counts, 68, "ddr")
+    fast = modelled_times(flat, counts, 68, "fast memory")
+    slow = modelled_times(flat, counts, 68, "DDR")
     assert gigabytes_a_second(fast.time_s[0]) == pytest.approx(355)
     assert gigabytes_a_second(slow.time_s[0]) == pytest.approx(90)
-    banks_are_slower = node_times(flat, counts | {"dram_time_s": [2 * slow.time_s[0]]}, 68, "ddr")
+    banks_are_slower = modelled_times(flat, counts | {"dram_time_s": [2 * slow.time_s[0]]}, 68, "DDR")
     assert banks_are_slower.time_s[0] == 2 * slow.time_s[0]
 
 
@@ -86,7 +86,7 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
     assert skx.page_walk.stlb_hit_cycles is not None
 
     def resources(**counts: float) -> dict[str, float]:
-        found = node_times(skx, node_counts(**counts), 24).resources
+        found = modelled_times(skx, node_counts(**counts), 24).resources
         return {name: times[0] for name, times in found.items()}
 
     slots = 24 * skx.cores.outstanding_lines.value
@@ -99,7 +99,7 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
     walks = resources(walks=5e8, walker_loads=1e9)
     assert walks["page walks"] == pytest.approx(walking / (24 * skx.page_walk.walkers.value))
     assert walks["latency"] == pytest.approx(walking / slots)
-    together = node_times(skx, node_counts(l3_hits=1e9, walks=5e8, walker_loads=1e9), 24)
+    together = modelled_times(skx, node_counts(l3_hits=1e9, walks=5e8, walker_loads=1e9), 24)
     assert together.resources["latency"][0] == pytest.approx(
         resources(l3_hits=1e9)["latency"] + walks["latency"]
     )
@@ -109,18 +109,18 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
 def test_what_hits_l2_takes_its_way_to_l1() -> None:
     opteron = load_machine("red-storm-xt4")
     counts = node_counts(dram_time_s=0.0) | {"l2_references": [4e9], "l2_misses": [1e9]}
-    times = node_times(opteron, counts, 2)
+    times = modelled_times(opteron, counts, 2)
     assert times.resources["L2"][0] == pytest.approx(3e9 * 64 / (2 * 19.2e9))  # 8 bytes a clock, each core
     assert times.time_s[0] == times.resources["L2"][0]
-    assert "L2" not in node_times(opteron, node_counts(dram_time_s=0.0), 2).resources  # nothing counted
-    assert "L2" not in node_times(load_machine("skx-8160"), counts, 24).resources  # nothing stated
+    assert "L2" not in modelled_times(opteron, node_counts(dram_time_s=0.0), 2).resources  # nothing counted
+    assert "L2" not in modelled_times(load_machine("skx-8160"), counts, 24).resources  # nothing stated
 
 
 def test_rows_are_independent_and_frames_of_polars_do() -> None:
     hit_rates = np.linspace(0, 1, 11)
     frame = pl.concat(pl.DataFrame(triad(float(rate), True)) for rate in hit_rates)
-    times = cache_mode_times(KNL, frame, 68)
+    times = modelled_times(KNL, frame, 68)
     assert times.time_s.shape == times.serial_time_s.shape == (11,)
     for row, rate in enumerate(hit_rates):
-        assert times.time_s[row] == cache_mode_times(KNL, triad(float(rate), True), 68).time_s[0]
+        assert times.time_s[row] == modelled_times(KNL, triad(float(rate), True), 68).time_s[0]
     assert (np.diff(times.time_s) <= 0).all()

@@ -31,7 +31,7 @@ def test_it_is_what_all_ranks_count_on_a_placement(
     node = Node(knl, 1, 5, history=parse_history("boot; age(jobs=3); run"))
     parts = Parts(workload.lines_in_order(knl), [])  # all of it
     every = replay_node(parts, policy.place(knl, node), node_model(knl, rows=()), ranks=RANKS)
-    counts = Translations(workload, knl, RANKS).counts(policy)
+    counts = Translations(workload, knl, RANKS).counts(policy.page_bits)
     assert set(counts) == set(TRANSLATION_COUNTS)
     for counter, of_phases in counts.items():
         assert of_phases.tolist() == every.counts[counter].tolist(), counter
@@ -42,13 +42,13 @@ def test_large_pages_that_were_not_to_be_had_count_as_small_ones(
     knl: Machine, workload: DeclaredWorkload
 ) -> None:
     found = Translations(workload, knl, RANKS)
-    small, large = found.counts(policies["aged"]), found.counts(policies["2m"])
-    mixed = found.counts(policies["2m"], small_share=0.25)
+    small, large = found.counts(12), found.counts(21)
+    mixed = found.counts(21, small_share=0.25)
     assert (small["walks"] > large["walks"]).all()
     for counter, of_phases in mixed.items():
         assert of_phases == pytest.approx(0.75 * large[counter] + 0.25 * small[counter])
 
 
 def test_a_machine_file_without_tlbs_has_none(knl: Machine, workload: DeclaredWorkload) -> None:
-    counts = Translations(workload, knl.model_copy(update={"page_walk": None}), 1).counts(policies["aged"])
+    counts = Translations(workload, knl.model_copy(update={"page_walk": None}), 1).counts(12)
     assert all(np.array_equal(of_phases, np.zeros(len(workload.phases))) for of_phases in counts.values())

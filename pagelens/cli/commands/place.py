@@ -207,7 +207,7 @@ def _place(
     progress(2, _STEPS)
     whole = profiled.footprint_bytes * ranks
     capacities = (min(of_rank * ranks, whole), whole)
-    modes = cache_modes(program, profiled.machine, ranks, capacities, course, cancel)
+    modes = cache_modes(profiled, course, capacities, cancel)
     progress(_STEPS, _STEPS)
     plan = _write_plan(analysis, program, of_rank, source.directory, moves)
     words = shlex.join(["pagelens", *sys.argv[1:]])

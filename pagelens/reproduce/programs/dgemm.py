@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
+from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.replay.whole_node import caches_below_l1
 from pagelens.reproduce.programs.dgemm_lines import TILE_COLUMNS, Blocks
 from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
@@ -65,5 +65,5 @@ class Dgemm:
         none = np.zeros(self._blocks.cores)
         columns = dict.fromkeys(("dram_time_s", *TRANSLATION_COUNTS), none)
         columns |= {"instructions": none + SLOTS_AN_FMA * fmas}
-        times = node_times(self._machine, columns | counts, cores_used=1)
+        times = modelled_times(self._machine, columns | counts, cores_used=1)
         return Run(counts, times.time_s, times.resources["issue"] + times.resources["latency"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
-from pagelens.machine import TRANSLATION_COUNTS, Machine, node_times
+from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.dram import WRITE
 
@@ -141,7 +141,7 @@ def run(
     counts = dict.fromkeys(("instructions", "l3_hits", "core_forwards", *TRANSLATION_COUNTS), 0.0)
     counts |= {"l2_references": hits * elements, "l2_misses": 0.0, "dram_time_s": dram.time_s}
     counts |= {"dram_reads": dram.total("reads"), "dram_writes": dram.total("writes")}
-    seconds = float(node_times(machine, counts, cores_used=1).time_s) / elements
+    seconds = float(modelled_times(machine, counts, cores_used=1).time_s) / elements
     return Cost(
         seconds=seconds,
         l2_hits=hits,

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.machine import load_machine, node_times
-from pagelens.replay.whole_node import NodePrograms, node_model, replay_node
+from pagelens.machine import load_machine
+from pagelens.replay import Placement, Simulation
+from pagelens.replay.mechanisms import ROW_CONFLICTS
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.study import Findings, Study
@@ -35,29 +35,20 @@ def run(work: Work) -> Findings:
     sides = work.pick((64, 80, 100), (64,))
     machine = load_machine("red-storm-xt4")
 
-    def point(program: NodePrograms, phases: list[str], offset_kib: int) -> Point:
-        parts = program.parts(offset_kib << 10)
-        placement = _core.place_contiguously(machine.frames)
-        found = replay_node(
-            parts,
-            placement,
-            node_model(machine, rows=(True, False), in_stretches=parts.in_stretches),
-            ranks=1,
-            cancel=work.cancel,
-        )
-        phase = phases.index(PHASE)
-        instructions = {"instructions": parts.program.instructions.astype(np.float64)}
-        both = [{**found.with_row(row), **instructions} for row in (0, 1)]
-        times = [float(node_times(machine, counts, cores_used=1).time_s[phase]) for counts in both]
-        lines = both[0]["dram_reads"][phase] + both[0]["dram_writes"][phase]
-        conflicts = float(both[0]["row_conflicts"][phase] / lines)
-        return Point(offset_kib, times[0], times[1], conflicts)
+    def point(simulation: Simulation, offset_kib: int) -> Point:
+        frames = _core.place_contiguously(machine.frames)
+        found = simulation.attribute(Placement(frames, machine, offset_bytes=offset_kib << 10), work.cancel)
+        phase = simulation.workload.phases.index(PHASE)
+        counts = found.run.counts
+        conflicts = counts["row_conflicts"][phase] / (counts["msc_reads"] + counts["msc_writes"])[phase]
+        seconds = [float(found.seconds_without[removed][phase]) for removed in ((), (ROW_CONFLICTS,))]
+        return Point(offset_kib, seconds[0], seconds[1], float(conflicts))
 
     workloads = [declared("cg", ROW_BYTES * side**3, threads=1) for side in sides]
-    programs = [NodePrograms(workload, machine, 1) for workload in workloads]
+    simulations = [Simulation(workload, machine, 1) for workload in workloads]
     offsets = range(0, STRIDE_KIB, step)
     wanted = [(number, offset) for number in range(len(sides)) for offset in offsets]
-    found = work.map(lambda part: point(programs[part[0]], workloads[part[0]].phases, part[1]), wanted)
+    found = work.map(lambda part: point(simulations[part[0]], part[1]), wanted)
     curves = {
         side: found[number * len(offsets) : (number + 1) * len(offsets)] for number, side in enumerate(sides)
     }

@@ -118,7 +118,7 @@ def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) 
     developer = listed_objects(LISTS[program], workload.objects)
     sweep = [place(found, cost, share * found.footprint_bytes, developer) for share in SWEEP]
     capacities = [share * found.footprint_bytes * ranks for share in SWEEP]
-    modes = cache_modes(workload, machine, ranks, capacities, course, cancel)
+    modes = cache_modes(found, course, capacities, cancel)
     return Case(program, machine_name, found, cost, sweep, modes)
 
 

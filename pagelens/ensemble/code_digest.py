@@ -1,0 +1,23 @@
+"""A digest of the code that makes results, so that an edit of the model never rereads old ones."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from pagelens import _core
+
+# Rooms whose code decides an ensemble's rows. What explains and shows them may change without a rerun.
+ROOMS = ("address", "accesses", "frames", "machine", "replay", "ensemble", "values")
+
+
+@cache
+def code_digest() -> str:
+    """Hash of the native library and of the Python sources and data files in ROOMS."""
+    digest = hashlib.sha256(Path(_core.__file__).read_bytes())
+    package = Path(str(files("pagelens")))
+    for path in sorted(file for room in ROOMS for file in (package / room).rglob("*")):
+        if path.suffix in (".py", ".toml"):
+            digest.update(f"{path.relative_to(package)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,243 @@
+"""Placements on a node whose fast memory is a cache: one replay of sampled slots, beside twins of the cache.
+
+The misses of the memory-side cache split by comparison with two twins that are fed the same stream: an
+infinite cache (compulsory misses: the first use of each line) and a fully associative one of the same size
+with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
+compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
+dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
+1612-1630). That dirty victims cost anything is a third mechanism. Page walks, and a core frequency that
+differs from the median node's, are mechanisms where the machine file states them. Where cores share an L3,
+its conflicts, those of L2 and the evictions by its snoop filter are removed by further replays on machines
+that are ideal there. Where the machine file describes DRAM's banks, rows are a mechanism too: their cost a
+line is found once, on the machine as it is, and applied to the lines that are left without the others.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.address.units import FRAME_BYTES
+from pagelens.machine import TRANSLATION_COUNTS, Machine, Times, modelled_times
+from pagelens.replay.dram_rows import RowsBehind
+from pagelens.replay.mechanisms import (
+    CAPACITY,
+    CONFLICTS,
+    FREQUENCY,
+    PAGE_WALKS,
+    ROW_CONFLICTS,
+    TWO_WAY,
+    WRITE_BACKS,
+    subsets,
+)
+from pagelens.replay.memory_side import (
+    COUNTERS,
+    by_phase,
+    mechanisms_of_caches,
+    replay,
+    sampled_lines,
+    sampled_slots,
+)
+from pagelens.replay.ordered_lines import InOrder, rows_are_timed
+from pagelens.replay.placement import Placement
+from pagelens.replay.run import Attributed, Floats, Removed, Run, Sampling, instructions
+from pagelens.replay.translation import Translations
+
+Counts = Mapping[str, Floats]
+
+# Caches fed the same stream as the machine's own, and what is counted of each. `first` is the infinite one.
+TWINS = ("two_way", "ideal", "first")
+TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
+# The time model's columns of what a twin counts; each miss is also a read of DDR.
+TWIN_COLUMNS = {
+    "msc_misses": "misses",
+    "msc_read_misses": "read_misses",
+    "ddr_reads": "misses",
+    "ddr_writes": "ddr_writes",
+}
+SLOT_CELLS = 2048  # of the map of slots that a run keeps
+
+
+class MemorySideEngine:
+    """The engine of machines in cache mode."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        machine: Machine,
+        ranks: int,
+        seed: int,
+        cores_used: int,
+        past_caches: bool,
+    ) -> None:
+        self._workload, self._machine, self._ranks = workload, machine, ranks
+        self._seed, self._cores_used, self._past_caches = seed, cores_used, past_caches
+        self._sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
+        in_order = InOrder(workload, machine, ranks)
+        self._translations = Translations(workload, machine, ranks, in_order)
+        self._rows = RowsBehind(in_order, machine)
+        self._of_caches = () if past_caches else mechanisms_of_caches(machine)
+        self._arithmetic = mechanisms(machine)
+        self.mechanisms = (*self._of_caches, *self._arithmetic)
+        self.attribution_replays = bool(self._of_caches)
+        self.sampling = Sampling(self._sampled, sampled_lines(machine))
+
+    def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
+        """One placement; rows are timed unless they are removed."""
+        placed = _Placed(self, placement, cancel)
+        removed = tuple(name for name in self._of_caches if name in without)
+        counters = placed.replay(removed, rows=ROW_CONFLICTS not in without)
+        counts = placed.with_rows(counters, placed.counts(counters))
+        left: Counts = counts
+        if arithmetic := set(without) & set(self._arithmetic):
+            left = remaining(frozenset(self._arithmetic) - arithmetic, counts)
+        return placed.run(counters, left, placed.times(left, FREQUENCY in without))
+
+    def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
+        """One replay for each set of the mechanisms of caches; all others are arithmetic on its counts."""
+        placed = _Placed(self, placement, cancel)
+        counters = placed.replay((), rows=True)
+        counts = placed.with_rows(counters, placed.counts(counters))
+        seconds: dict[Removed, Floats] = {}
+        for of_caches in subsets(self._of_caches):
+            found = counts
+            if of_caches:
+                found = placed.counts(placed.replay(of_caches, rows=False)) | {"row_s": counts["row_s"]}
+            for removed, of_phases in counterfactuals(
+                placed.machine, found, self._cores_used, placed.frequency_factor
+            ):
+                seconds[*of_caches, *removed] = of_phases
+        two_way = placed.times({**counts, **of_twin(counts, "two_way")}).time_s
+        return Attributed(placed.run(counters, counts, placed.times(counts)), seconds, {TWO_WAY: two_way})
+
+
+class _Placed:
+    """A placement, and what all replays of it have in common."""
+
+    def __init__(self, engine: MemorySideEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
+        self._engine, self._placement, self._cancel = engine, placement, cancel
+        self.machine = placement.machine
+        self._program = engine._workload.compile(
+            placement.machine, placement.page_bits, placement.offset_bytes
+        )
+        self.frequency_factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
+
+    def replay(self, without: tuple[str, ...], rows: bool) -> _core.Counters:
+        """Without some mechanisms of the caches before the memory-side one; with `rows` DRAM is timed."""
+        engine = self._engine
+        return replay(
+            self._program,
+            self.machine,
+            self._placement.frames,
+            self._placement.page_bits,
+            ranks=engine._ranks,
+            seed=engine._seed,
+            node=self._placement.node,
+            ideal=True,
+            sampled=engine._sampled,
+            without=without,
+            past_caches=engine._past_caches,
+            rows=engine._rows.model(self._placement, self._program) if rows else None,
+            cancel=self._cancel,
+        )
+
+    def counts(self, counters: _core.Counters) -> dict[str, Floats]:
+        """[p] by the names of `Ensemble.placements`."""
+        engine, placement = self._engine, self._placement
+        counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
+        counts["instructions"] = instructions(engine._ranks, self._program.instructions, counters.phases)
+        counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
+        wanted = counters.huge_pages + counters.small_fallbacks
+        small = counters.small_fallbacks / max(1, wanted)
+        return {
+            **counts,
+            **engine._translations.counts(placement.page_bits, placement.offset_bytes, small, self._cancel),
+        }
+
+    def with_rows(self, counters: _core.Counters, counts: dict[str, Floats]) -> dict[str, Floats]:
+        """With what rows of DRAM cost a line, where they were timed."""
+        return counts | self._engine._rows.counts(counters, counts["ddr_reads"] + counts["ddr_writes"])
+
+    def times(self, counts: Counts, of_median_node: bool = False) -> Times:
+        """Seconds at this node's core frequency, or at the median node's."""
+        factor = 1.0 if of_median_node else self.frequency_factor
+        return modelled_times(self.machine, counts, self._engine._cores_used, "memory-side cache", factor)
+
+    def run(self, counters: _core.Counters, counts: Counts, times: Times) -> Run:
+        """The result of one replay."""
+        ideal = self.machine.ideal
+        of_run = {
+            "conflict_share": 0.0 if ideal else counters.residency.conflict_share,
+            "large_pages": float(counters.huge_pages),
+            "large_pages_missing": float(counters.small_fallbacks),
+        }
+        sums = counters.table.astype(np.float64)
+        of = {name: sums[:, :, index] for index, name in enumerate(COUNTERS)}
+        return Run(
+            counts={**counts, **{name: np.full(counters.phases, value) for name, value in of_run.items()}},
+            times=times,
+            object_accesses=of["msc_reads"] + of["msc_writes"],
+            object_misses=of["msc_misses"],
+            object_conflict_evictions=of["conflict_evictions"],
+            collisions=counters.collisions.astype(np.float64),
+            pages_per_slot=None if ideal else _pages_per_slot(counters, self.machine),
+        )
+
+
+def _pages_per_slot(counters: _core.Counters, machine: Machine) -> Floats | None:
+    bins = counters.residency.map
+    if bins.size == 0:
+        return None
+    cells = min(SLOT_CELLS, bins.size)
+    pages = bins.reshape(cells, -1).sum(axis=1, dtype=np.float64)
+    return np.asarray(pages * cells / machine.slots)
+
+
+def counterfactuals(
+    machine: Machine, counts: Counts, cores_used: int, frequency_factor: float
+) -> Iterator[tuple[Removed, Floats]]:
+    """Seconds [p] without each set of `mechanisms`, from the counts of one replay."""
+    everything = mechanisms(machine)
+    for removed in subsets(everything):
+        left = remaining(frozenset(everything) - set(removed), counts)
+        factor = 1.0 if FREQUENCY in removed else frequency_factor
+        yield removed, modelled_times(machine, left, cores_used, "memory-side cache", factor).time_s
+
+
+def mechanisms(machine: Machine) -> tuple[str, ...]:
+    """Those that the machine file puts in play and that arithmetic on counts can remove."""
+    stated = {
+        PAGE_WALKS: machine.page_walk is not None,
+        ROW_CONFLICTS: rows_are_timed(machine),
+        FREQUENCY: machine.cores.frequency_spread is not None,
+    }
+    return (CAPACITY, CONFLICTS, WRITE_BACKS, *(name for name, is_in_play in stated.items() if is_in_play))
+
+
+def of_twin(counts: Counts, twin: str) -> Counts:
+    """The time model's columns of one of TWINS."""
+    return {column: counts[f"{twin}_{count}"] for column, count in TWIN_COLUMNS.items()}
+
+
+def remaining(present: frozenset[str], counts: Counts) -> Counts:
+    """Counts [p] when only the mechanisms `present` are in play.
+
+    No count falls below the compulsory one. Removing conflicts alone could do that where the fully
+    associative twin is the worse cache.
+    """
+    left = dict(counts)
+    ideal, infinite = of_twin(counts, "ideal"), of_twin(counts, "first")
+    conflicts, capacity = float(CONFLICTS in present), float(CAPACITY in present)
+    for name in TWIN_COLUMNS:
+        least = infinite[name]
+        left[name] = np.maximum(
+            least + capacity * (ideal[name] - least) + conflicts * (counts[name] - ideal[name]), least
+        )
+    if WRITE_BACKS not in present:
+        left["ddr_writes"] = np.zeros_like(left["ddr_writes"])
+    if PAGE_WALKS not in present:
+        left |= dict.fromkeys(TRANSLATION_COUNTS, np.zeros_like(left["ddr_writes"]))
+    if ROW_CONFLICTS not in present:
+        left["row_s"] = np.zeros_like(left["ddr_writes"])
+    return left

@@ -1,0 +1,169 @@
+"""Placements on a node without a memory-side cache: the replay through TLBs, caches and DRAM.
+
+Conflicts, snoop filter, page walks and rows are removed by replays of machines that are ideal there, each
+set of them together. What the caches then still lose, because the program does not fit them, is their
+capacity: what memory moves beyond what it would move below infinite caches (compulsory misses: Hill, Smith
+1989). Capacity cannot be removed while conflicts remain, so it is removed last, with all others.
+"""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.address.units import LINE_BYTES
+from pagelens.errors import UsageError
+from pagelens.machine import Machine, Times, modelled_times
+from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
+from pagelens.replay.placement import Placement
+from pagelens.replay.run import Attributed, Floats, Removed, Run, Sampling, instructions
+from pagelens.replay.whole_node import (
+    NodeCounts,
+    NodePrograms,
+    mechanisms_by_replay,
+    node_model,
+    replay_node,
+)
+
+Counts = Mapping[str, Floats]
+
+# Counters that a run keeps under the replay's own names; those of memory get the names of all machines.
+KEPT = (
+    "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
+    "row_hits", "row_misses", "row_conflicts",
+)  # fmt: skip
+RENAMED = {
+    "l2_accesses": "l2_references",
+    "l2_misses": "l2_misses",
+    "l2_write_backs": "l2_writebacks",
+    "msc_reads": "dram_reads",
+    "msc_writes": "dram_writes",
+}
+
+
+class NodeEngine:
+    """The engine of machines in which all of a job's memory lies behind the cores' own caches."""
+
+    attribution_replays = True
+    sampling = Sampling(None, None)
+
+    def __init__(
+        self,
+        workload: Workload,
+        machine: Machine,
+        ranks: int,
+        seed: int,
+        cores_used: int,
+        past_caches: bool,
+    ) -> None:
+        if past_caches:
+            raise ValueError(
+                "past_caches: only machines with a memory-side cache are simulated without others"
+            )
+        self._workload, self._machine, self._ranks = workload, machine, ranks
+        self._seed, self._cores_used = seed, cores_used
+        self._programs = NodePrograms(workload, machine, ranks)
+        self._served_by = machine.served_by(workload.footprint_bytes * ranks)
+        self._has_banks = machine.dram is not None and self._served_by == "DDR"
+        self._by_replay = mechanisms_by_replay(machine)
+        rows = (ROW_CONFLICTS,) if self._has_banks else ()
+        spread = (FREQUENCY,) if machine.cores.frequency_spread is not None else ()
+        self.mechanisms = (*self._by_replay, *rows, *spread, CACHE_CAPACITY)
+
+    def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
+        """One replay."""
+        placed = _Placed(self, placement, cancel)
+        if CACHE_CAPACITY in without and (left := set(self.mechanisms) - set(without)):
+            raise UsageError(
+                f"without: {CACHE_CAPACITY} is removed with all other mechanisms only; "
+                f"add {', '.join(sorted(left))}"
+            )
+        removed = tuple(name for name in self._by_replay if name in without)
+        rows = (ROW_CONFLICTS not in without,) if self._has_banks else ()
+        found = placed.replay(removed, rows)
+        counts = found.with_row(0)
+        of_time = placed.compulsory() if CACHE_CAPACITY in without else counts
+        return placed.run(found, counts, placed.times(of_time, FREQUENCY in without))
+
+    def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
+        """A replay for each set of the mechanisms that take one; each has DRAM with rows and without."""
+        placed = _Placed(self, placement, cancel)
+        both = (True, False) if self._has_banks else ()
+        of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
+        of_cores: list[Removed] = [(), (FREQUENCY,)] if FREQUENCY in self.mechanisms else [()]
+        as_it_is = placed.replay((), both)
+        seconds: dict[Removed, Floats] = {}
+        for removed in subsets(self._by_replay):
+            found = placed.replay(removed, both) if removed else as_it_is
+            for row, rows in enumerate(of_rows):
+                for spread in of_cores:
+                    times = placed.times(found.with_row(row), FREQUENCY in spread)
+                    seconds[*removed, *rows, *spread] = times.time_s
+        seconds[self.mechanisms] = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms).time_s
+        counts = as_it_is.with_row(0)
+        return Attributed(placed.run(as_it_is, counts, placed.times(counts)), seconds, {})
+
+
+class _Placed:
+    """A placement, and what all replays of it have in common."""
+
+    def __init__(self, engine: NodeEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
+        self._engine, self._placement, self._cancel = engine, placement, cancel
+        self.machine = placement.machine
+        self._parts = engine._programs.parts(placement.offset_bytes)
+        self._factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
+        program = self._parts.program
+        phases = len(engine._workload.phases)
+        self._instructions = {"instructions": instructions(engine._ranks, program.instructions, phases)}
+
+    def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
+        """Without some mechanisms; DRAM with row conflicts or without, as each of `rows` says."""
+        engine = self._engine
+        return replay_node(
+            self._parts,
+            self._placement.frames,
+            node_model(self.machine, without, rows, engine._seed, self._parts.in_stretches),
+            ranks=engine._ranks,
+            cancel=self._cancel,
+        )
+
+    def times(self, counts: Counts, of_median_node: bool = False) -> Times:
+        """Seconds at this node's core frequency, or at the median node's."""
+        factor = 1.0 if of_median_node else self._factor
+        columns = {**counts, **self._instructions}
+        engine = self._engine
+        return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor)
+
+    def compulsory(self) -> Counts:
+        """[p] what is left below infinite caches; DRAM moves it at its peak bandwidth."""
+        reads, writes = self._engine._programs.compulsory(self._placement.offset_bytes).T
+        none = ("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
+        return {
+            **dict.fromkeys(none, np.zeros_like(reads)),
+            "dram_reads": reads,
+            "dram_writes": writes,
+            "dram_time_s": LINE_BYTES * (reads + writes) / self.machine.ddr.bandwidth.value,
+        }
+
+    def run(self, found: NodeCounts, counts: Counts, times: Times) -> Run:
+        """The result of one replay."""
+        of_run = {
+            "simulated_share": found.simulated,
+            "large_pages": float(found.huge_pages),
+            "large_pages_missing": float(found.small_fallbacks),
+        }
+        lines = found.object_lines
+        return Run(
+            counts={
+                **self._instructions,
+                **{name: counts[name] for name in KEPT if name in counts},
+                **{name: np.full(len(times.time_s), value) for name, value in of_run.items()},
+                **{name: counts[counted] for name, counted in RENAMED.items()},
+                "msc_hits": counts["dram_reads"] + counts["dram_writes"],
+            },
+            times=times,
+            object_accesses=lines,
+            object_misses=np.zeros_like(lines),
+            object_conflict_evictions=np.zeros_like(lines),
+        )

@@ -1,0 +1,51 @@
+"""What one placement costs a workload: counts and seconds, by phase and by object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.machine import Times
+
+Floats = NDArray[np.float64]
+Removed = tuple[str, ...]  # names of mechanisms (pagelens/replay/mechanisms.py), in the order of attribution
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What of a job is simulated and stands for the rest."""
+
+    slots: int | None  # one slot of the memory-side cache in so many; None: there is no such cache
+    lines: int | None  # lines of each page; None: all lines, in stretches of the run (`simulated_share`)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A workload on one placement. All counts are of the whole node, scaled up from what was simulated.
+
+    [p] runs over the workload's phases, [o] over its objects (object 0: pages that the kernel clears).
+    """
+
+    counts: Mapping[str, Floats]  # [p] by the names of `Ensemble.placements`
+    times: Times  # [p] seconds
+    object_accesses: Floats  # [p, o] lines that pass the private caches
+    object_misses: Floats  # [p, o] of these, in a memory-side cache
+    object_conflict_evictions: Floats  # [p, o] lines that the object pushed out of it
+    collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
+    pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """A run, and what its time would be without its mechanisms."""
+
+    run: Run
+    seconds_without: Mapping[Removed, Floats]  # [p] seconds by what is removed; nothing removed: ()
+    what_ifs: Mapping[str, Floats]  # [p] seconds of machines that no set of mechanisms describes
+
+
+def instructions(ranks: int, of_threads: NDArray[np.uint64], phases: int) -> Floats:
+    """[p] that all ranks execute, from those of one copy's threads [p x thread]."""
+    table = np.asarray(of_threads, dtype=np.float64).reshape(phases, -1)
+    return np.asarray(ranks * table.sum(axis=1))

@@ -1,0 +1,103 @@
+"""One simulation: copies of a workload on a machine, and what every placement of them costs.
+
+    simulation = Simulation(workload, load_machine("cori-knl-cache"), ranks=68)
+    run = simulation.run(simulation.place(policies["aged"], Node(simulation.machine, seed=1, node=0)))
+    run.times.time_s  # by phase
+
+Whoever needs counts or seconds of a placement asks here. Which engine replays the workload, what of it is
+sampled, which mechanisms are in play and which sections of the machine file are left out follow from the
+machine, and no caller needs to know: machines with a memory-side cache have `memory_side_engine`, all
+others `node_engine`.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from pagelens import _core
+from pagelens.accesses.workload import Workload
+from pagelens.errors import UsageError
+from pagelens.frames import Node, Policy
+from pagelens.machine import Machine
+from pagelens.replay.memory_side_engine import MemorySideEngine
+from pagelens.replay.node_engine import NodeEngine
+from pagelens.replay.placement import Placement, place
+from pagelens.replay.run import Attributed, Run, Sampling
+
+
+class Engine(Protocol):
+    """How placements are replayed on one kind of machine. All methods may be called from any thread."""
+
+    mechanisms: tuple[str, ...]
+    attribution_replays: bool
+    sampling: Sampling
+
+    def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
+        """As `Simulation.run`."""
+
+    def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
+        """As `Simulation.attribute`."""
+
+
+class Simulation:
+    """`ranks` copies of a workload on a machine.
+
+    Placements can be run in any order and from several threads. What they share (compiled programs, the
+    cost of translation, the lines sent to DRAM) is made when it is first needed.
+
+    Parameters: `seed` decides what is sampled and how random replacement chooses. `cores_used` (default:
+    one a rank and thread, at most the machine's) execute instructions. `past_caches`: the workload's lines
+    are those that its private caches ask of memory, so that these are not simulated.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        machine: Machine,
+        ranks: int,
+        *,
+        seed: int = 0,
+        cores_used: int | None = None,
+        past_caches: bool = False,
+    ) -> None:
+        self.workload, self.machine, self.ranks, self.seed = workload, machine, ranks, seed
+        cores = machine.cores.count.value
+        self.cores_used = min(cores, ranks * workload.threads) if cores_used is None else cores_used
+        kind = NodeEngine if machine.memory_side_cache is None else MemorySideEngine
+        self._engine: Engine = kind(workload, machine, ranks, seed, self.cores_used, past_caches)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """What `without` may name: all that attribution divides the time among."""
+        return self._engine.mechanisms
+
+    @property
+    def attribution_replays(self) -> bool:
+        """Whether `attribute` takes several replays instead of one."""
+        return self._engine.attribution_replays
+
+    @property
+    def sampling(self) -> Sampling:
+        """What of the job is simulated."""
+        return self._engine.sampling
+
+    def place(self, policy: Policy, node: Node) -> Placement:
+        """The frames that `policy` gives the job on `node`."""
+        return place(policy, self.machine, node)
+
+    def run(
+        self, placement: Placement, without: Collection[str] = (), cancel: _core.CancelFlag | None = None
+    ) -> Run:
+        """Counts and seconds of a placement, `without` some mechanisms.
+
+        Raises UsageError where the job does not fit or a mechanism is unknown, _core.Cancelled.
+        """
+        if unknown := set(without) - set(self.mechanisms):
+            raise UsageError(
+                f"without: {', '.join(sorted(unknown))} is none of {self.machine.name}'s mechanisms; "
+                f"name some of {', '.join(self.mechanisms)}"
+            )
+        return self._engine.run(placement, without, cancel or _core.CancelFlag())
+
+    def attribute(self, placement: Placement, cancel: _core.CancelFlag | None = None) -> Attributed:
+        """The run, with its seconds without every set of mechanisms. Raises as `run`."""
+        return self._engine.attribute(placement, cancel or _core.CancelFlag())
