@@ -12,7 +12,7 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import CutOf, TraceWorkload, is_trace, open_trace
 from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
 from pagelens.accesses.workload import Workload
-from pagelens.cli.trace_progress import trace_progress
+from pagelens.cli.progress import progress_bar
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine
@@ -177,8 +177,8 @@ def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
     """Traces the program; what the user should know of its run goes to standard error."""
     request = replace(request, output=str(path))
     before = _traces(path)
-    with trace_progress(not quiet) as progress:
-        result = trace_program(request, progress)
+    with progress_bar(quiet, "tracing") as progress:
+        result = trace_program(request, progress.traced)
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
     made = [name for name, written in _traces(path).items() if before.get(name) != written]

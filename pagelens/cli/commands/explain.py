@@ -5,12 +5,31 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer
+from typer import Option, Typer
 
-from pagelens.accesses.declared import DECLARED
 from pagelens.accesses.program import locate
 from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.cli.options import (
+    DEFAULT_NODES,
+    RARE,
+    Accesses,
+    FollowExec,
+    FromFunction,
+    History,
+    Json,
+    MachineName,
+    Nodes,
+    Output,
+    Quiet,
+    Ranks,
+    Region,
+    Seed,
+    Size,
+    Skip,
+    Target,
+    WorkloadName,
+)
 from pagelens.cli.progress import progress_bar
 from pagelens.cli.source import WHOLE_RUN, choose_phase, choose_source
 from pagelens.cli.text.explain import render_terminal
@@ -19,19 +38,10 @@ from pagelens.errors import UsageError
 from pagelens.explain.analysis import explain
 from pagelens.explain.model import Explanation
 from pagelens.explain.outputs import write_outputs
-from pagelens.explain.remedies import (
-    APART,
-    DEFAULT_POLICIES,
-    SORTED,
-    SWIZZLED,
-    choose_policies,
-    default_policies,
-)
-from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, parse_history, policies
+from pagelens.explain.remedies import choose_policies, default_policies
+from pagelens.frames import DEFAULT_HISTORY, parse_history, policies
 from pagelens.machine import Machine
 from pagelens.machine.chosen import choose_machine
-
-DEFAULT_NODES = 64
 
 EXAMPLES = """Examples:
 
@@ -50,97 +60,44 @@ EXAMPLES = """Examples:
   pagelens explain app.trace --json > app.json
 """
 
-_TRACING = "Tracing a program"
-
-Target = Annotated[
-    list[str] | None,
-    Argument(metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace, or a program to trace first."),
-]
-WorkloadName = Annotated[
-    str | None, Option(metavar="NAME", help=f"Declared loops instead: {', '.join(DECLARED)}.")
-]
-Size = Annotated[
-    str | None, Option(metavar="SIZE", help="Memory of the declared loops on a node, as 17.6GB or 16GiB.")
-]
-MachineName = Annotated[
-    str | None,
-    Option(
-        metavar="NAME",
-        help="One of `pagelens machines`; a cache-mode name with -ideal for its fully associative twin; or a "
-        ".toml file. Without it, the machine that this runs on.",
-    ),
-]
-Ways = Annotated[
-    int | None,
-    Option(metavar="N", help="Ways of the memory-side cache, instead of the machine's: 1, 2, 4, 8 or 16."),
-]
-Ranks = Annotated[
-    int | None,
-    Option(min=1, metavar="N", help="Copies of the program on a node; without it, as many as its cores run."),
-]
-FullSize = Annotated[
-    str | None,
-    Option(
-        metavar="SIZE", help="Fallback: shrink the machine instead of filling it; the spread is too wide."
-    ),
-]
-Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="Simulated nodes.")]
 PolicyNames = Annotated[
     str | None,
     Option(
         "--policies",
         metavar="A,B,...",
-        help=f"Compared on the same nodes: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after a name "
-        f"(docs/remedies.md). Without it, {','.join(DEFAULT_POLICIES)}; on a machine without memory-side "
-        f"cache {APART} and {SWIZZLED}, where they apply, instead of {SORTED}.",
+        help=f"Page placements to compare on the same nodes: {', '.join(policies)} (docs/remedies.md).",
+        show_default="those that can differ",
     ),
 ]
-History = Annotated[
-    str,
+Ways = Annotated[
+    int | None,
     Option(
-        metavar="STEPS",
-        help="What the nodes went through before the run (docs/frames.md); policies add their steps.",
+        metavar="N",
+        help="Give the memory-side cache so many ways: 1, 2, 4, 8 or 16.",
+        rich_help_panel=RARE,
     ),
 ]
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+FullSize = Annotated[
+    str | None,
+    Option(
+        metavar="SIZE",
+        help="Shrink the machine to the traced footprint, where it cannot be filled with copies.",
+        rich_help_panel=RARE,
+    ),
+]
 Phase = Annotated[
-    str | None, Option(metavar="NAME", help=f"Explain one phase; '{WHOLE_RUN}' is the whole run.")
-]
-Output = Annotated[
-    Path | None,
-    Option("--output", "-o", metavar="DIR", help="For the results; without it, pagelens-out/NAME."),
-]
-Json = Annotated[bool, Option("--json", help="Print the explanation as JSON (docs/explain-json.md).")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")]
-Accesses = Annotated[
-    int,
-    Option(min=0, metavar="N", help="Stop after N data accesses; 0: never.", rich_help_panel=_TRACING),
-]
-Skip = Annotated[
-    int, Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=_TRACING)
-]
-FromFunction = Annotated[
     str | None,
-    Option(metavar="NAME", help="Begin when the program first calls NAME.", rich_help_panel=_TRACING),
-]
-FollowExec = Annotated[
-    bool,
     Option(
-        "--follow-exec",
-        help="Trace children too, and explain the process with the most accesses: for wrapper scripts.",
-        rich_help_panel=_TRACING,
+        metavar="NAME",
+        help=f"Explain only this phase; '{WHOLE_RUN}' is the whole run.",
+        rich_help_panel=RARE,
     ),
 ]
-Region = Annotated[
-    str | None,
-    Option(metavar="NAME", help="Trace only between the markers of region NAME.", rich_help_panel=_TRACING),
-]
-
 Apply = Annotated[
     bool,
     Option(
         "--apply",
-        help="Then run the program with the best remedy that this user has on this machine (docs/run.md).",
+        help="Afterwards run the program with the best remedy that you can apply here (docs/run.md).",
     ),
 ]
 

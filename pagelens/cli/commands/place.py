@@ -14,7 +14,7 @@ from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
 from pagelens.accesses.workload import Workload
-from pagelens.cli.commands.explain import (
+from pagelens.cli.options import (
     Accesses,
     FollowExec,
     FromFunction,

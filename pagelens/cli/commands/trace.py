@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
-from pagelens.cli.trace_progress import trace_progress
+from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
+from pagelens.cli.progress import progress_bar
 
 EXAMPLES = """Examples:
 
@@ -32,26 +33,11 @@ def trace(
             "--output", "-o", metavar="FILE", help="The trace; %r is the MPI rank, %p the process id."
         ),
     ] = "",
-    accesses: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Stop tracing after N data accesses, let the program finish; 0: never."
-        ),
-    ] = DEFAULT_BUDGET,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Begin after N data accesses.")] = 0,
-    from_function: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Begin when the program first calls NAME (then --skip counts)."),
-    ] = None,
-    region: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Trace only between the markers of region NAME (hooks/pagelens.h)."
-        ),
-    ] = None,
-    follow_exec: Annotated[
-        bool, typer.Option("--follow-exec", help="Trace children too, each into FILE with its process id.")
-    ] = False,
+    accesses: Accesses = DEFAULT_BUDGET,
+    skip: Skip = 0,
+    from_function: FromFunction = None,
+    region: Region = None,
+    follow_exec: FollowExec = False,
     any_tlb: Annotated[
         bool,
         typer.Option(
@@ -73,8 +59,8 @@ def trace(
         follow_exec,
         any_tlb,
     )
-    with trace_progress() as progress:
-        result = trace_program(request, progress)
+    with progress_bar(what="tracing") as progress:
+        result = trace_program(request, progress.traced)
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
     raise typer.Exit(end_like(result))

@@ -1,0 +1,118 @@
+"""The options that several commands have: one type each, with one meaning and one help text.
+
+Nothing of pagelens is imported here: `pagelens trace` starts without numpy and polars.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+DEFAULT_NODES = 64
+
+TRACING = "Tracing a program"  # panels of the help
+RARE = "Rarely needed"
+
+Target = Annotated[
+    list[str] | None,
+    Argument(metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace, or a program that is traced first."),
+]
+MachineName = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="A name from `pagelens machines`, or a .toml file.",
+        show_default="this computer",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="The folder of the results.",
+        show_default="pagelens-out/NAME",
+    ),
+]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")]
+Seed = Annotated[
+    int,
+    Option(
+        min=0,
+        max=2**63 - 1,
+        metavar="N",
+        help="The seed of every random draw.",
+        rich_help_panel=RARE,
+    ),
+]
+Root = Annotated[
+    Path,
+    Option(metavar="DIR", help="Read /proc and /sys of a captured tree.", rich_help_panel=RARE),
+]
+
+# What is simulated.
+WorkloadName = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Simulate declared loops instead of a program, as stream-triad or cg (docs/declared.md).",
+    ),
+]
+Size = Annotated[
+    str | None,
+    Option(metavar="SIZE", help="The memory of --workload on a whole node, as 17.6GB or 16GiB."),
+]
+Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="How many nodes are simulated.")]
+Ranks = Annotated[
+    int | None,
+    Option(min=1, metavar="N", help="Copies of the program on a node.", show_default="all cores busy"),
+]
+History = Annotated[
+    str,
+    Option(
+        metavar="STEPS",
+        help="What happened on the nodes before the run (docs/frames.md).",
+        rich_help_panel=RARE,
+    ),
+]
+
+# How a program is traced.
+Accesses = Annotated[
+    int,
+    Option(
+        min=0,
+        metavar="N",
+        help="Stop tracing after N data accesses; 0 traces all.",
+        rich_help_panel=TRACING,
+    ),
+]
+Skip = Annotated[
+    int,
+    Option(min=0, metavar="N", help="Begin to trace after N data accesses.", rich_help_panel=TRACING),
+]
+FromFunction = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Begin to trace when the program first calls NAME; --skip counts from there.",
+        rich_help_panel=TRACING,
+    ),
+]
+Region = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Trace only between the markers of region NAME (hooks/pagelens.h).",
+        rich_help_panel=TRACING,
+    ),
+]
+FollowExec = Annotated[
+    bool,
+    Option(
+        "--follow-exec",
+        help="Trace child processes too, as wrapper scripts need it.",
+        rich_help_panel=TRACING,
+    ),
+]

@@ -1,0 +1,85 @@
+"""One progress bar for commands and notebooks, on standard error; silent in pipes and in batch jobs."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+
+class _Rate(ProgressColumn):
+    """How many are done in a second."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    def render(self, task: Task) -> Text:
+        """The rate, once there is one."""
+        return Text(f"{task.speed:.2f} {self._what}/s" if task.speed else "")
+
+
+class Bar:
+    """The bar of one piece of work. Call it with (done, total) whenever more is done."""
+
+    def __init__(self, progress: Progress, what: str, patience_s: float) -> None:
+        self._progress, self._patience_s = progress, patience_s
+        self._task = progress.add_task(what, total=None)
+        self._began = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Shows that `done` of `total` are done."""
+        self._show()
+        self._progress.update(self._task, completed=done, total=total)
+
+    def begin(self, part: str) -> None:
+        """Shows that the next part of the work begins; its count starts at nothing."""
+        self._show()
+        self._progress.update(self._task, description=part, completed=0, total=None)
+
+    def traced(self, seconds: float, size: int) -> None:
+        """Shows how long a program has been traced, in seconds, and how large its trace is, in bytes."""
+        self.begin(f"tracing: {seconds:.0f} s, {size / 1e6:.1f} MB")
+
+    def _show(self) -> None:
+        if time.monotonic() - self._began >= self._patience_s:
+            self._progress.start()
+
+
+@contextmanager
+def progress_bar(
+    quiet: bool = False, what: str = "nodes", percent: bool = False, patience_s: float = 0.0
+) -> Iterator[Bar]:
+    """The bar of some work; `what` names the things that are counted, or the work itself with `percent`.
+
+    The bar appears after `patience_s` seconds, and goes away at the end. It shows nothing if `quiet`, and
+    nothing where standard error is neither a terminal nor a notebook.
+    """
+    counted = (MofNCompleteColumn(), _Rate(what), TextColumn("left"))
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *((TaskProgressColumn(),) if percent else counted),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=quiet or not (console.is_terminal or console.is_jupyter),
+    )
+    try:
+        yield Bar(progress, what, patience_s)
+    finally:
+        progress.stop()
