@@ -1,11 +1,14 @@
 """Writes the generated pages of docs/, and checks the links of every Markdown page."""
 
 import argparse
+import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import pagelens
 from pagelens.explain.schema import json_reference, json_schema
 from pagelens.machine.reference import schema_reference
 
@@ -36,12 +39,68 @@ def cli_reference() -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+def api_reference() -> str:
+    """Every function and class that `import pagelens` offers, as Markdown."""
+    head = (pagelens.__doc__ or "").splitlines()[0]
+    lines = ["# The Python API", "", head, "", "```python", "import pagelens as pl", "```"]
+    names = sorted(pagelens.__all__, key=lambda name: (name[0].isupper(), name))
+    functions = [name for name in names if inspect.isroutine(_offered(name))]
+    rest = [name for name in names if name not in functions]
+    for heading, of_heading in (("Functions", functions), ("Classes and tables", rest)):
+        lines += ["", f"## {heading}"]
+        for name in of_heading:
+            lines += _reference(name, _offered(name))
+    return "\n".join(lines) + "\n"
+
+
+def _offered(name: str) -> object:
+    return inspect.unwrap(getattr(pagelens, name))
+
+
+def _reference(name: str, thing: object) -> list[str]:
+    lines = ["", f"### `{name}`"]
+    if inspect.isroutine(thing):
+        lines += ["```python", *_signature(name, thing), "```"]
+    if not isinstance(thing, dict):
+        text, _, example = (inspect.getdoc(thing) or "").partition("\n>>> ")
+        lines += [text.strip()]
+        if example:
+            lines += ["", "```python", *f">>> {example}".splitlines(), "```"]
+    else:
+        lines += ["Every policy by name: " + ", ".join(f"`{key}`" for key in thing) + "."]
+    if inspect.isclass(thing):
+        members = vars(thing) if thing.__module__.startswith("pagelens.api") else {}
+        for member, value in members.items():
+            value = value.fget if isinstance(value, property) else value
+            if inspect.isfunction(value) and not member.startswith("_"):
+                lines += ["", f"- `.{member}`: {' '.join((inspect.getdoc(value) or '').split())}"]
+    return _wrapped(lines)
+
+
+def _signature(name: str, thing: object) -> list[str]:
+    """With a parameter a line, where one line would be too long."""
+    signature = inspect.signature(thing)  # type: ignore[arg-type]
+    parameters = [str(each).replace("pagelens.", "") for each in signature.parameters.values()]
+    whole = f"{name}({', '.join(parameters)})"
+    return [whole] if len(whole) <= 100 else [f"{name}(", *(f"    {each}," for each in parameters), ")"]
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    """Text in lines of at most 100 columns; code as it is."""
+    wrapped, code = [], False
+    for line in "\n".join(lines).splitlines():
+        code ^= line.startswith("```")
+        wrapped += [line] if code or len(line) <= 100 else textwrap.wrap(line, 100, break_on_hyphens=False)
+    return wrapped
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is stale")
     arguments = parser.parse_args()
     generated = {
+        "api.md": api_reference(),
         "cli.md": cli_reference(),
         "explain-json.md": json_reference(),
         "explain-schema.json": json_schema(),

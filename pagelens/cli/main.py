@@ -1,7 +1,9 @@
 """The command line: routes to the commands, and turns our errors into one line and an exit status."""
 
 import importlib
+import re
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,64 +13,38 @@ import pagelens
 from pagelens.errors import PagelensError
 from pagelens.interrupts import ending_at_once
 
-# The module of each command, which has it as `app`, and its line in the list of commands. Modules are
-# imported when they are needed: with what they import they take a second.
-COMMANDS = {
-    "trace": (
-        "pagelens.cli.commands.trace",
-        "Trace a program: which lines of memory it moves, by object, thread and phase.",
-    ),
-    "explain": (
-        "pagelens.cli.commands.explain",
-        "Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain.",
-    ),
-    "place": (
-        "pagelens.cli.commands.place",
-        "Decide which objects of a program lie in fast memory, and write a plan that puts them there.",
-    ),
-    "trace-info": (
-        "pagelens.cli.commands.trace_info",
-        "Show what a trace holds: footprint, lines, objects, pages.",
-    ),
-    "trace-export": (
-        "pagelens.cli.commands.trace_export",
-        "Write the physical lines of a trace as text for DRAMsim3 or Ramulator.",
-    ),
-    "machines": (
-        "pagelens.cli.commands.machines",
-        "The machines that are modelled: list, show, check, detect.",
-    ),
-    "conflicts": (
-        "pagelens.cli.commands.conflicts",
-        "Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap.",
-    ),
-    "audit": (
-        "pagelens.cli.commands.audit",
-        "Say how fit a node's memory is for the next job's placement, and what would make it fitter.",
-    ),
-    "reproduce": (
-        "pagelens.cli.commands.reproduce",
-        "Hold the model to published figures: published beside obtained, and whether they agree.",
-    ),
-    "run": (
-        "pagelens.cli.commands.run",
-        "Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.",
-    ),
-    "measure": (
-        "pagelens.cli.commands.measure",
-        "Measure this machine: each trial has a page map of its own, and the result is a distribution.",
-    ),
-    "fix": ("pagelens.cli.commands.fix", "Put free frames in a better order, without a module."),
-    "lab": ("pagelens.cli.commands.lab", "Programs in guests of a real kernel with a history."),
-}
+FOLDER = Path(__file__).parent / "commands"
+_HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
+
+ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
+
+
+def find_commands(folder: Path = FOLDER) -> dict[str, str]:
+    """Each command's name and its line in the list: a module of `commands/` that begins with both.
+
+    The first line of its docstring reads `pagelens NAME`: and what the command does. The modules are not
+    imported for that, which takes a second with what they import.
+    """
+    lines = {path: _first_line(path) for path in sorted(folder.glob("*.py"))}
+    found = {match["name"]: match["line"] for line in lines.values() if (match := _HEAD.fullmatch(line))}
+    return {name: found.pop(name) for name in ORDER if name in found} | found
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip()
+
+
+def _module(name: str) -> str:
+    return f"pagelens.cli.commands.{name.replace('-', '_')}"
 
 
 class _Commands(TyperGroup):
-    """The commands by name; each is imported when it is asked for, but for the list in the help."""
+    """The commands by name. Each is imported when it is asked for; the list in the help needs none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()}
+        self.commands = {name: TyperCommand(name, help=line) for name, line in find_commands().items()}
         self._listing = False
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -76,10 +52,10 @@ class _Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if self._listing or cmd_name not in COMMANDS:
+        if self._listing or cmd_name not in self.commands:
             return super().get_command(ctx, cmd_name)
         with ending_at_once():
-            module = importlib.import_module(COMMANDS[cmd_name][0])
+            module = importlib.import_module(_module(cmd_name))
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command

@@ -8,20 +8,19 @@ from glob import escape
 from pathlib import Path
 
 from pagelens import _core
-from pagelens.accesses.declared import declared
-from pagelens.accesses.trace import CutOf, TraceWorkload, is_trace, open_trace
+from pagelens.accesses.trace import CutOf, is_trace
 from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
 from pagelens.accesses.workload import Workload
+from pagelens.api.ensembles import check_ranks, fill_node
+from pagelens.api.workloads import Declared, trace
 from pagelens.cli.progress import progress_bar
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine
 from pagelens.output_directory import claim_directory
-from pagelens.spelling import nearest
 from pagelens.units import parse_size
 
 OUTPUT = Path("pagelens-out")
-WHOLE_RUN = "all"
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ def declare(
     """
     if size is None:
         raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, as --size 17.6GB")
-    cores = machine.cores.count.value
-    copies = _check_ranks(ranks, machine, 1) or 1
-    program = declared(name, parse_size(size, "--size") // copies, max(1, cores // copies))
+    program, copies = fill_node(Declared(name, parse_size(size, "--size")), machine, ranks, "--ranks")
     with claim_directory(output or OUTPUT / f"{name}-{''.join(size.split())}") as directory:
         yield Source(program, Scaled(machine, copies), directory)
 
@@ -106,11 +103,11 @@ def trace_or_open(
     if is_trace(path):
         if len(target) > 1:
             raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
-        program = _opened_with_lines(path, cut_of)
+        program = trace(path, cut_of)
         with claim_directory(output or OUTPUT / program.name) as directory:
             yield _fill(program, machine, ranks, full_size, directory)
         return
-    _check_ranks(ranks, machine, 1)  # before the program runs: some threads more, and it is too many anyway
+    check_ranks(ranks, machine, 1, "--ranks")  # before the program runs, which may take long
     try:
         str(path.resolve()).encode()
     except UnicodeEncodeError:
@@ -120,57 +117,19 @@ def trace_or_open(
     # Programs may be called what no line of text holds.
     name = "".join(character if character.isprintable() else "_" for character in path.name)
     with claim_directory(output or OUTPUT / name) as directory:
-        program = _opened_with_lines(_trace(request, directory / f"{name}.trace", quiet), cut_of)
+        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of)
         yield _fill(program, machine, ranks, full_size, directory)
-
-
-def _opened_with_lines(path: Path, cut_of: CutOf | None) -> TraceWorkload:
-    """The trace; raises Failure where it has no line: a verdict on nothing would be none."""
-    program = open_trace(path, cut_of)
-    if program.survey.line_events == 0:
-        raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
-    return program
-
-
-def choose_phase(name: str | None, program: Workload) -> str | None:
-    """The phase to explain; None is the whole run, the default but for declared workloads."""
-    if name is None:
-        return getattr(program, "measured_phase", None)
-    if name == WHOLE_RUN:
-        return None
-    if name not in program.phases:
-        known = [phase for phase in program.phases if phase]
-        near = nearest(name, known)
-        offer = (
-            f"{program.name} has {near}; '{WHOLE_RUN}'" if near else f"{program.name} has none; '{WHOLE_RUN}'"
-        )
-        raise UsageError(f"--phase: '{name}' is unknown; {offer} is the whole run")
-    return name
 
 
 def _fill(
     program: Workload, machine: Machine, ranks: int | None, full_size: str | None, directory: Path
 ) -> Source:
     """Copies of the traced process on as many cores as the machine has, or as many as `ranks` says."""
-    copies = _check_ranks(ranks, machine, program.threads) or max(
-        1, machine.cores.count.value // program.threads
-    )
+    _, copies = fill_node(program, machine, ranks, "--ranks")
     if full_size is None:
         return Source(program, Scaled(machine, copies), directory)
     size = parse_size(full_size, "--full-size")
     return Source(program, scale_to(machine, program.footprint_bytes, size, copies), directory)
-
-
-def _check_ranks(ranks: int | None, machine: Machine, threads: int) -> int | None:
-    """`ranks`, if the machine has a core for every thread of every rank: the model knows no others."""
-    cores = machine.cores.count.value
-    most = max(1, cores // threads)
-    if ranks is not None and ranks > most:
-        each = "one thread" if threads == 1 else f"{threads} threads"
-        raise UsageError(
-            f"--ranks: {ranks} x {each} is more than the {cores} cores of {machine.name}; name 1 to {most}"
-        )
-    return ranks
 
 
 def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:

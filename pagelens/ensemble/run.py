@@ -59,6 +59,7 @@ def run_nodes(
     if done < len(wanted):
         raise Interrupted(
             f"stopped with {done} of {len(wanted)} nodes complete, kept in {store.directory}; "
-            "the same command again does the rest"
+            "the same command again does the rest",
+            store.complete(),
         )
     return Tables.concatenate(store.read(node) for node in wanted)

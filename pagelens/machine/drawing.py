@@ -3,13 +3,16 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
 from pagelens.machine.private_caches import PrivateCache
-from pagelens.machine.schema import Machine
 from pagelens.machine.values import stated_values
 from pagelens.units import format_binary_size, format_rate
+
+if TYPE_CHECKING:
+    from pagelens.machine.schema import Machine
 
 WIDTH = 80
 _LEFT = 27  # columns of the values' names and of the values
@@ -19,7 +22,7 @@ _KINDS = {"source": "", "input": "calibration: ", "assumed": "assumed: "}
 Row = tuple[str, str]  # a part's name, and what is said of it
 
 
-def list_lines(machines: Mapping[str, Machine]) -> Iterator[str]:
+def list_lines(machines: Mapping[str, "Machine"]) -> Iterator[str]:
     """A line a machine."""
     yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<19}  memory"
     for name, machine in machines.items():
@@ -33,7 +36,13 @@ def _listed(memory: Memory) -> str:
     return f"{format_binary_size(memory.size.value, 4)} {format_rate(memory.bandwidth.value, 4)}"
 
 
-def machine_lines(machine: Machine) -> Iterator[str]:
+def picture_lines(machine: "Machine") -> Iterator[str]:
+    """The machine drawn, under its title."""
+    yield from textwrap.wrap(f"{machine.name}: {machine.title}", WIDTH)
+    yield from _picture(machine)
+
+
+def machine_lines(machine: "Machine") -> Iterator[str]:
     """The machine drawn, and its values with their sources."""
     yield from textwrap.wrap(machine.title, WIDTH)
     based = f", based on {', '.join(machine.base)}" if machine.base else ""
@@ -77,7 +86,7 @@ def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
         yield indent + line
 
 
-def _picture(machine: Machine) -> Iterator[str]:
+def _picture(machine: "Machine") -> Iterator[str]:
     """Boxes from the cores down to the memories; a line falls from one to the next."""
     inner = WIDTH - 6
     yield from _box([_cores(machine), *_tlbs(machine), *_private(machine)], inner)
@@ -107,7 +116,7 @@ def _picture(machine: Machine) -> Iterator[str]:
     yield from _box(rows, inner, joined=True)
 
 
-def _cores(machine: Machine) -> Row:
+def _cores(machine: "Machine") -> Row:
     cores = machine.cores
     return "cores", (
         f"{cores.count.value} x {cores.frequency.shown}, {cores.instructions_per_cycle.shown} a cycle, "
@@ -115,7 +124,7 @@ def _cores(machine: Machine) -> Row:
     )
 
 
-def _tlbs(machine: Machine) -> Iterator[Row]:
+def _tlbs(machine: "Machine") -> Iterator[Row]:
     for level in (1, 2):
         arrays = [array for array in machine.tlb if array.level.value == level]
         held = (f"{array.entries.value} x {array.pages.shown.replace(', ', '/')}" for array in arrays)
@@ -123,7 +132,7 @@ def _tlbs(machine: Machine) -> Iterator[Row]:
             yield f"L{level} TLB", ", ".join(held)
 
 
-def _private(machine: Machine) -> Iterator[Row]:
+def _private(machine: "Machine") -> Iterator[Row]:
     for name, cache in zip(("L1", "L2"), machine.private_caches, strict=True):
         copies = -(-machine.cores.count.value // cache.shared_by.value)
         yield name, f"{copies} x {_shape(cache)}"
@@ -133,7 +142,7 @@ def _shape(cache: PrivateCache) -> str:
     return f"{cache.size.shown}, {cache.ways.value}-way"
 
 
-def _shared(machine: Machine) -> Iterator[Row]:
+def _shared(machine: "Machine") -> Iterator[Row]:
     if (l3 := machine.l3) is not None:
         sharers = l3.shared_by.value if l3.shared_by else machine.cores.count.value
         copies = -(-machine.cores.count.value // sharers)

@@ -13,6 +13,7 @@ from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.cores import Cores
 from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
+from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
@@ -178,6 +179,11 @@ class Machine(Table):
                 break
             below.append(cache)
         return tuple(below)
+
+    def __repr__(self) -> str:
+        return "\n".join(picture_lines(self))
+
+    __str__ = __repr__
 
     def with_ways(self, ways: int) -> "Machine":
         """The same machine with another associativity of its memory-side cache."""

@@ -97,11 +97,16 @@ def test_commands_wait_for_what_they_need_alone() -> None:
     assert not explaining & figures  # only the report needs them
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.find_commands())
 def test_the_list_of_commands_says_what_they_say(name: str) -> None:
-    module, line = cli.COMMANDS[name]
-    command = get_command(importlib.import_module(module).app)
-    assert (command.help or "").splitlines()[0] == line
+    command = get_command(importlib.import_module(f"pagelens.cli.commands.{name.replace('-', '_')}").app)
+    assert (command.help or "").splitlines()[0] == cli.find_commands()[name]
+
+
+def test_a_command_is_a_file_that_says_its_name(tmp_path: Path) -> None:
+    (tmp_path / "count_lines.py").write_text('"""`pagelens count-lines`: Count them."""\nraise SystemExit\n')
+    (tmp_path / "part.py").write_text('"""A part of a command."""\n')
+    assert cli.find_commands(tmp_path) == {"count-lines": "Count them."}
 
 
 def test_the_version_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`pagelens audit`: a node's health for placement."""
+"""`pagelens audit`: Say how fit a node's memory is for the next job's placement, and what would make it fitter."""
 
 import json
 from dataclasses import asdict

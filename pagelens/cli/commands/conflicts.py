@@ -1,4 +1,4 @@
-"""`pagelens conflicts`: which lines of a set of pages cannot be held at the same time."""
+"""`pagelens conflicts`: Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`pagelens explain`: from a program, a trace or a declared workload to the answer."""
+"""`pagelens explain`: Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
 
 import shlex
 import sys
@@ -10,6 +10,7 @@ from typer import Option, Typer
 from pagelens.accesses.program import locate
 from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.api.ensembles import WHOLE_RUN, choose_phase
 from pagelens.cli.options import (
     DEFAULT_NODES,
     RARE,
@@ -31,7 +32,7 @@ from pagelens.cli.options import (
     WorkloadName,
 )
 from pagelens.cli.progress import progress_bar
-from pagelens.cli.source import WHOLE_RUN, choose_phase, choose_source
+from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
 from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
@@ -146,7 +147,7 @@ def explain_command(
     )
     found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
-        chosen_phase = choose_phase(phase, source.program)
+        chosen_phase = choose_phase(phase, source.program, "--phase")
         with progress_bar(quiet) as progress:
             ensemble = run_ensemble(
                 source.program,

@@ -1,4 +1,4 @@
-"""`pagelens fix`: frames in a better order, without a kernel module."""
+"""`pagelens fix`: Put free frames in a better order, without a module."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`pagelens lab`: programs in guests with a history, and the allocator's model beside the real one."""
+"""`pagelens lab`: Programs in guests of a real kernel with a history."""
 
 from __future__ import annotations
 

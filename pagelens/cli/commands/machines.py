@@ -1,4 +1,4 @@
-"""`pagelens machines`: which there are, what is stated of one, and whether a file of one's own is sound."""
+"""`pagelens machines`: The machines that are modelled: list, show, check, detect."""
 
 import json
 from collections import Counter

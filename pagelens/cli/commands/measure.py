@@ -1,4 +1,4 @@
-"""`pagelens measure`: how fast this machine is, as a distribution over page maps."""
+"""`pagelens measure`: Measure this machine: each trial has a page map of its own, and the result is a distribution."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""`pagelens measure tiers`: finds the device, measures its two memories, prints and keeps what came out."""
+"""The tiers of `pagelens measure`: finds the device, measures its two memories, keeps what came out."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pagelens place`: which objects of a program lie in fast memory, and a plan that puts them there."""
+"""`pagelens place`: Decide which objects of a program lie in fast memory, and write a plan that puts them there."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""`pagelens reproduce`: published figures, each beside what comes out here."""
+"""`pagelens reproduce`: Hold the model to published figures: published beside obtained, and whether they agree."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`pagelens run`: a program with its large blocks on better pages, without a change to it."""
+"""`pagelens run`: Run a program with its large blocks on huge pages, spread, or on frames that do not conflict."""
 
 import os
 from enum import StrEnum

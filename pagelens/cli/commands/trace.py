@@ -1,4 +1,4 @@
-"""`pagelens trace`: traces a program into a file."""
+"""`pagelens trace`: Trace a program: which lines of memory it moves, by object, thread and phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pagelens trace-export FILE`: a trace on the frames of a policy, as text that DRAM simulators read."""
+"""`pagelens trace-export`: Write the physical lines of a trace as text for DRAMsim3 or Ramulator."""
 
 from __future__ import annotations
 

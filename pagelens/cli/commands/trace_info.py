@@ -1,4 +1,4 @@
-"""`pagelens trace-info FILE`: what a trace holds."""
+"""`pagelens trace-info`: Show what a trace holds: footprint, lines, objects, pages."""
 
 import json
 from pathlib import Path

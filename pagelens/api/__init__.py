@@ -1,0 +1,25 @@
+"""The functions that notebooks and commands call; `import pagelens` offers them (docs/api.md)."""
+
+from pagelens.api.ensembles import Ensemble, simulate
+from pagelens.api.explanations import Explanation, explain
+from pagelens.api.modelled_machines import machine, machines
+from pagelens.api.real_machine import audit, conflicts, measure
+from pagelens.api.two_memories import place
+from pagelens.api.workloads import Declared, record, trace, workload
+
+__all__ = [
+    "Declared",
+    "Ensemble",
+    "Explanation",
+    "audit",
+    "conflicts",
+    "explain",
+    "machine",
+    "machines",
+    "measure",
+    "place",
+    "record",
+    "simulate",
+    "trace",
+    "workload",
+]

@@ -1,0 +1,73 @@
+"""Explanations of ensembles, as a notebook shows them."""
+
+import re
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from pagelens.ensemble import Ensemble
+from pagelens.explain import Explanation as ExplanationData
+from pagelens.explain import explain as explain_ensemble
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = ("distribution", "misses", "attribution", "objects", "slots", "remedies")
+
+
+class Explanation(ExplanationData):
+    """What costs the slow nodes of an ensemble their time, and what remedies gain.
+
+    `conclusion.sentences` is the answer in words, `remedies` lists the policies that one can choose, best
+    first, `distributions` has the times of each policy in seconds, by node. docs/explain-json.md describes
+    every field.
+    """
+
+    def plot(self, figure: str = "distribution") -> "Figure":
+        """A figure of the report as a matplotlib Figure: one of FIGURES, "distribution" unless named.
+
+        Raises UsageError for a figure that there is none of.
+        """
+        from pagelens.errors import UsageError
+        from pagelens.explain import plots  # matplotlib takes a second
+
+        if figure not in FIGURES:
+            raise UsageError(f"figure: '{figure}' is unknown; name one of {', '.join(FIGURES)}")
+        drawn: Figure = getattr(plots, figure)(self)
+        return drawn
+
+    def _repr_html_(self) -> str:
+        """The report's first part, for notebooks: the conclusion and how times are distributed."""
+        from pagelens.explain.figures import draw_all
+
+        drawing = draw_all(self)["distribution"]
+        sentences = "".join(f"<p>{_code(sentence)}</p>" for sentence in self.conclusion.sentences)
+        title = f"{escape(self.program.name)} on {escape(self.machine.title)}"
+        return (
+            f"<h3>{title}</h3>{sentences}<figure>{drawing.svg}"
+            f"<figcaption>{escape(drawing.caption)}</figcaption></figure>"
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(self.conclusion.sentences)
+
+    __str__ = __repr__
+
+
+def explain(ensemble: Ensemble) -> Explanation:
+    """Explains an ensemble: statistics over its nodes, what each mechanism costs, what each remedy gains.
+
+    Times are modelled seconds; gains are ratios of times on the same nodes. The policy 'aged' is what the
+    others are compared with, or the first one where it was not simulated.
+
+    >>> e = simulate(
+    ...     workload("stream-triad", size="300MB"), machine("cori-knl-cache"), policies=["aged", "2m"],
+    ...     nodes=2, progress=False)
+    >>> [remedy.policy for remedy in explain(e).remedies]
+    ['2m']
+    """
+    return Explanation.model_construct(**dict(explain_ensemble(ensemble)))
+
+
+def _code(sentence: str) -> Markup:
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(sentence))))

@@ -1,0 +1,116 @@
+"""Workloads: declared loops, traces, and programs that are traced now."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelens.accesses.declared import REPEATS, declared
+from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, nothing_traced, trace_program
+from pagelens.accesses.workload import Workload
+from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.machine import Machine
+from pagelens.progress import progress_bar
+from pagelens.units import parse_size
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Loops of a known program at a stated size; the machine that they run on decides their threads."""
+
+    name: str
+    size_bytes: int  # of all ranks of a node together
+    repeats: int = REPEATS
+
+    def on(self, machine: Machine, ranks: int = 1) -> Workload:
+        """One of `ranks` equal processes, with as many threads as it has cores on the machine.
+
+        Raises UsageError for an unknown name and for less memory than the loops need.
+        """
+        threads = max(1, machine.cores.count.value // ranks)
+        return declared(self.name, self.size_bytes // ranks, threads, self.repeats)
+
+
+def workload(name: str, size: str | int) -> Declared:
+    """Loops of a known program, such as `stream-triad` or `cg`, with `size` of memory on the whole node.
+
+    `size` is a number of bytes or a text such as "17.6GB" or "16GiB". docs/declared.md lists the names.
+    `simulate` divides the loops among the cores of its machine.
+
+    Raises UsageError for a size that cannot be read. The name is checked once the machine is known.
+
+    >>> workload("stream-triad", size="1GiB").size_bytes
+    1073741824
+    """
+    return Declared(name, parse_size(size, "size") if isinstance(size, str) else size)
+
+
+def trace(path: str | os.PathLike[str], cut_of: CutOf | None = None) -> TraceWorkload:
+    """The workload of a trace file that `pagelens trace` or `record` has written.
+
+    A trace that was cut short is used, and says so in `.warnings`. `.footprint_bytes` is the most memory
+    that the program had at a time, `.objects` lists its allocations. `cut_of` is for `place`: it names the
+    sample of lines whose course is wanted, which then takes no second walk through the trace.
+
+    Raises Failure for a file that is no trace or holds no accesses.
+
+    >>> trace("tests/data/trace-version-2.bin").threads
+    2
+    """
+    found = open_trace(Path(path), cut_of)
+    if found.survey.line_events == 0:
+        raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
+    return found
+
+
+def record(
+    command: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    accesses: int = DEFAULT_BUDGET,
+    skip: int = 0,
+    from_function: str | None = None,
+    region: str | None = None,
+    progress: bool = True,
+) -> TraceWorkload:
+    """Runs a program under the tracer, and returns its workload.
+
+    `command` is the program and its arguments. The trace is written to `output`; without it, to a temporary
+    file that lives as long as the workload. Tracing begins after `skip` data accesses, or at the first call
+    of `from_function`, and ends after `accesses` of them (0: never); with `region` only what lies between
+    its markers is traced.
+
+    Raises UsageError for a program that cannot be traced, Failure if nothing was traced, and Interrupted on
+    Ctrl-C.
+
+    >>> pagelens.record(["examples/triad", "4", "2"]).footprint_bytes > 4e6  # doctest: +SKIP
+    True
+    """
+    folder = None if output is not None else tempfile.mkdtemp(prefix="pagelens-")
+    path = Path(output) if output is not None else Path(str(folder)) / "program.trace"
+    words = [os.fspath(word) for word in command]
+    if not words:
+        raise UsageError("record: the command is empty; give a program and its arguments")
+    request = TraceRequest(
+        words, str(path), accesses=accesses, skip=skip, from_function=from_function, region=region
+    )
+    try:
+        with progress_bar(not progress, "tracing") as bar:
+            result = trace_program(request, bar.traced)
+        if result.interrupted:
+            kept = f"; {result.path} holds what the program did until then" if output is not None else ""
+            raise Interrupted(f"interrupted while tracing{kept}")
+        if why := nothing_traced(result, request):
+            raise Failure(f"{why}; there is nothing to explain")
+        found = trace(result.path)
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if folder is not None:
+        weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    return found

@@ -1,0 +1,146 @@
+"""The floors of the package: no room imports one above it, and there is no circle between modules."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "pagelens"
+
+# From the ground up. Modules at the package's root lie on the ground floor.
+FLOORS = (
+    ("values", "report"),
+    ("address",),
+    ("host",),
+    ("machine",),
+    ("frames", "accesses"),
+    ("replay",),
+    ("ensemble", "conflicts"),
+    ("explain", "place", "audit"),
+    ("measure", "run", "fix", "lab", "reproduce"),
+    ("api", "cli"),
+)
+# Of two rooms on one floor, the first may import the second.
+BESIDE = {
+    ("values", "report"),
+    ("measure", "run"),
+    ("lab", "run"),
+    ("lab", "fix"),
+    ("reproduce", "measure"),
+    ("reproduce", "lab"),
+    ("cli", "api"),
+}
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+# Edges that point up and are still to be mended: the importing module, and the room that it imports.
+EXCEPTIONS = {
+    "pagelens.audit.supply": "lab",
+    "pagelens.explain.html": "cli",
+    "pagelens.fix.system": "lab",
+    "pagelens.measure.kernels": "cli",
+    "pagelens.measure.tiers.report": "cli",
+    "pagelens.reproduce.page": "cli",
+}
+MOST_BEYOND = 199  # names that commands import although their room does not export them; may only fall
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = ["pagelens", *path.relative_to(ROOT).with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of pagelens that a file imports, but for types."""
+    found = set()
+    stack: list[ast.AST] = [ast.parse(path.read_text())]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+        stack.extend(ast.iter_child_nodes(node))
+    return found & MODULES.keys()
+
+
+EDGES = {name: imports(path) for name, path in MODULES.items()}
+
+
+def room(module: str) -> str | None:
+    """The room of a module, None for those at the root."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in FLOOR else None
+
+
+def test_every_folder_has_a_floor_and_there_are_at_most_ten() -> None:
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert folders == set(FLOOR)
+    assert len(FLOORS) <= 10
+
+
+def upward() -> dict[str, str]:
+    """By module, the room above it that it imports. Modules at the root import no room."""
+    found = {}
+    for importer, targets in EDGES.items():
+        if importer in ("pagelens", "pagelens.__main__"):
+            continue
+        here = room(importer)
+        for target in targets:
+            there = room(target)
+            if there is None or there == here or (here, there) in BESIDE:
+                continue
+            if here is None or FLOOR[there] >= FLOOR[here]:
+                found[importer] = there
+    return found
+
+
+def test_no_room_imports_one_above_it() -> None:
+    assert upward() == EXCEPTIONS
+
+
+def test_there_is_no_circle_between_modules() -> None:
+    try:
+        tuple(TopologicalSorter(EDGES).static_order())
+    except CycleError as error:
+        pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
+
+
+def exported(package: str) -> set[str]:
+    """The names in a package's __all__."""
+    for node in ast.walk(ast.parse(MODULES[package].read_text())):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def beyond_what_is_exported() -> dict[str, set[str]]:
+    """By command module, what it imports of a room that the room does not export."""
+    found: dict[str, set[str]] = {}
+    for importer, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if room(importer) != "cli" or not isinstance(node, ast.ImportFrom):
+                continue
+            if (there := room(node.module or "")) in (None, "cli", "api", "values", "address"):
+                continue
+            public = exported(f"pagelens.{there}")
+            names = {alias.name for alias in node.names} - public
+            found.setdefault(importer, set()).update(f"{there}.{name}" for name in names)
+    return {importer: names for importer, names in found.items() if names}
+
+
+def test_commands_import_what_rooms_export() -> None:
+    assert sum(map(len, beyond_what_is_exported().values())) <= MOST_BEYOND
+
+
+def test_the_package_imports_nothing_until_it_is_asked() -> None:
+    assert EDGES["pagelens"] == set()
