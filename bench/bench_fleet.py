@@ -11,8 +11,8 @@ from figures import figure
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
+from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.fleet import run_policies
-from pagelens.reproduce.work import Scale, Work
 
 NODES, BYTES = 256, 17_600_000_000
 POLICIES = ("aged", "aged+intel-zonesort", "aged+zonesort", "random")
@@ -22,12 +22,12 @@ def main() -> None:
     """Entry point."""
     machine, history = load_machine("cori-knl-cache"), parse_history("boot; age(mix=cori); run")
     workload = declared("minife-solve", BYTES, machine.cores.count.value)
-    work = Work(Scale.FULL, 1, Path())
+    context = StudyContext(Scale.FULL, 1, Path())
 
     def simulate(node: int) -> None:
-        run_policies(POLICIES, machine, workload, Node(machine, 1, node, history=history), work)
+        run_policies(POLICIES, machine, workload, Node(machine, 1, node, history=history), context)
 
-    work.map(simulate, range(NODES))
+    context.map(simulate, range(NODES))
     used = resource.getrusage(resource.RUSAGE_SELF)
     name = f"fleet: MiniFE of 17.6 GB, {NODES} nodes, {len(POLICIES)} policies"
     figure(name, used.ru_utime + used.ru_stime, "s", "<= 600", "processor time, histories included")

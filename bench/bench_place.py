@@ -11,11 +11,11 @@ import numpy as np
 
 from pagelens.accesses.workload import ObjectInfo
 from pagelens.machine import load_machine
-from pagelens.place.analysis import place
-from pagelens.place.cost import Cost
+from pagelens.place.analysis import evaluate_policies
 from pagelens.place.optimum import optimum
 from pagelens.place.policies import OURS
 from pagelens.place.profile import INTERVALS, Profile, without_dominated
+from pagelens.place.time_model import TimeModel
 
 PHASES, MOMENTS, RANKS = 8, 1024, 68
 
@@ -61,15 +61,15 @@ def main() -> None:
     """Prints seconds, gap and the next policy, at three capacities."""
     sites = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     profile = drawn_profile(sites)
-    cost = Cost.of(profile)
+    model = TimeModel.of(profile)
     print(f"{sites} sites, {len(profile.live_bytes)} moments, {INTERVALS} intervals")
     for share in (0.05, 0.5, 0.9):
         capacity = share * profile.footprint_bytes
         begin = time.perf_counter()
-        best = optimum(profile, cost, capacity)
+        best = optimum(profile, model, capacity)
         seconds = time.perf_counter() - begin
-        placed = place(profile, cost, capacity)
-        times = {name: cost.seconds(shares) for name, shares in placed.shares.items()}
+        placed = evaluate_policies(profile, model, capacity)
+        times = {name: model.seconds(shares) for name, shares in placed.shares.items()}
         behind = min(value for name, value in times.items() if name != OURS) / times[OURS] - 1
         print(
             f"{share:.0%} of the footprint: {seconds:.1f} s, gap {best.gap:.1e}, "

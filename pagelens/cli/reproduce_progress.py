@@ -1,15 +1,14 @@
 """Progress on standard error: which study of how many, and its parts; on a terminal only."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pagelens.reproduce import work
-
-Begin = Callable[[str], work.Progress]  # a study, by its name
+from pagelens.reproduce.context import Progress as Report
+from pagelens.reproduce.runner import Begin
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def progress_bar(studies: int, quiet: bool) -> Iterator[Begin]:
         task = bar.add_task("studies", total=None)
         begun = 0
 
-        def begin(name: str) -> work.Progress:
+        def begin(name: str) -> Report:
             nonlocal begun
             begun += 1
             bar.update(task, description=f"{begun} of {studies}: {name}", completed=0, total=None)

@@ -22,8 +22,8 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
 
 from pagelens.errors import Failure
-from pagelens.place.cost import Cost
 from pagelens.place.profile import Profile
+from pagelens.place.time_model import TimeModel
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def divided(profile: Profile) -> NDArray[np.bool_]:
     return np.asarray(profile.bytes >= LEAST_DIVIDED)
 
 
-def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECONDS) -> Optimum:
+def optimum(profile: Profile, model: TimeModel, capacity: float, seconds: float = SECONDS) -> Optimum:
     """The best static placement; `capacity` in bytes of one rank, `seconds` for the search of integers.
 
     Raises Failure if the solver fails.
@@ -57,7 +57,7 @@ def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECO
     shares = np.zeros(len(profile.objects))
     if not len(chosen) or capacity < 1:
         return Optimum(shares, 0.0)
-    problem = _Problem(profile, cost, capacity, chosen)
+    problem = _Problem(profile, model, capacity, chosen)
     relaxed, bound = problem.relaxed()
     whole = ~divided(profile)[chosen]
     broken = whole & (np.minimum(relaxed, 1 - relaxed) > _ROUNDING)
@@ -68,21 +68,21 @@ def optimum(profile: Profile, cost: Cost, capacity: float, seconds: float = SECO
             searched, bound = problem.searched(whole, bound, seconds)
             found = min((found, searched), key=problem.seconds)
     shares[chosen] = problem.within(found, whole)
-    least = cost.seconds(shares)
+    least = model.seconds(shares)
     return Optimum(shares, max(0.0, least - bound) / least if least else 0.0)
 
 
 class _Problem:
     """Variables: shares of the objects chosen, then P, Q and t of every interval; times in all-slow's."""
 
-    def __init__(self, profile: Profile, cost: Cost, capacity: float, chosen: NDArray[np.intp]) -> None:
-        self._cost, self._chosen, self._objects = cost, chosen, len(profile.objects)
+    def __init__(self, profile: Profile, model: TimeModel, capacity: float, chosen: NDArray[np.intp]) -> None:
+        self._cost, self._chosen, self._objects = model, chosen, len(profile.objects)
         self.live = np.unique(profile.live_bytes[:, chosen] / capacity, axis=0)
         self.live = self.live[self.live.sum(axis=1) > 1]
-        intervals, objects = cost.slow.shape[1], len(chosen)
+        intervals, objects = model.slow.shape[1], len(chosen)
         self._count = objects
-        self._unit = float(cost.slow.max(axis=0).sum())
-        reads, writes = cost.reads[:, chosen], cost.writes[:, chosen]
+        self._unit = float(model.slow.max(axis=0).sum())
+        reads, writes = model.reads[:, chosen], model.writes[:, chosen]
         units = [max(1.0, float(lines.sum(axis=1).max())) for lines in (reads, writes)]
         eye, none = eye_array(intervals), csr_array((intervals, intervals))
         self._sums = vstack(
@@ -91,7 +91,7 @@ class _Problem:
                 hstack([csr_array(writes / units[1]), none, -eye, none]),
             ]
         ).tocsc()
-        moved = (cost.per_read != 0) | (cost.per_write != 0)
+        moved = (model.per_read != 0) | (model.per_write != 0)
         no_shares = csr_array((intervals, objects))
         self._resources = vstack(
             [
@@ -103,11 +103,11 @@ class _Problem:
                         -eye,
                     ]
                 )
-                for read, write in zip(cost.per_read[moved], cost.per_write[moved], strict=True)
+                for read, write in zip(model.per_read[moved], model.per_write[moved], strict=True)
             ]
         ).tocsc()
-        self._slow = -(cost.slow[moved] / self._unit).ravel()
-        floor = cost.slow[~moved].max(axis=0, initial=0.0) / self._unit
+        self._slow = -(model.slow[moved] / self._unit).ravel()
+        floor = model.slow[~moved].max(axis=0, initial=0.0) / self._unit
         self._least = np.concatenate([np.zeros(objects + 2 * intervals), floor])
         self._most = np.concatenate([np.ones(objects), np.full(3 * intervals, np.inf)])
         # Where memory costs no time, fast memory is left to others.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.machine import Machine
-from pagelens.place.traffic import sampled_sets, traffic
+from pagelens.place.memory_traffic import sampled_sets, traffic
 from pagelens.replay.whole_node import Counts
 
 Floats = NDArray[np.float64]

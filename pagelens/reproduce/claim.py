@@ -63,8 +63,17 @@ class Score:
 
     @property
     def claims(self) -> int:
-        """All that count."""
+        """How many claims count."""
         return self.held + self.failed
+
+    @property
+    def in_words(self) -> str:
+        """As "5 of 6 predicted claims hold, 1 does not"."""
+        if not self.claims:
+            return "no predicted claims"
+        verb = "holds" if self.held == 1 else "hold"
+        rest = f", {self.failed} {'does' if self.failed == 1 else 'do'} not" if self.failed else ""
+        return f"{self.held} of {self.claims} predicted claims {verb}{rest}"
 
 
 def score(rows: Iterable[Row]) -> Score:

@@ -17,7 +17,7 @@ from pagelens.address.units import HUGE_PAGE_BITS, LINE_BYTES
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine
 from pagelens.replay import Placement
-from pagelens.reproduce.work import Work
+from pagelens.reproduce.context import StudyContext
 
 Floats = NDArray[np.float64]
 
@@ -47,28 +47,36 @@ class Run:
 
 
 def run_policies(
-    names: Iterable[str], machine: Machine, workload: DeclaredWorkload, state: Node, work: Work
+    names: Iterable[str], machine: Machine, workload: DeclaredWorkload, state: Node, context: StudyContext
 ) -> dict[str, Run]:
     """The measured phase under each of some policies, all from one state of a node."""
     return {
-        name: run_on(machine, workload, policies[name].place(machine, state), work, state.node)
+        name: run_on(machine, workload, policies[name].place(machine, state), context, state.node)
         for name in names
     }
 
 
 def run_on(
-    machine: Machine, workload: DeclaredWorkload, placement: _core.Placement, work: Work, node: int = 0
+    machine: Machine,
+    workload: DeclaredWorkload,
+    placement: _core.Placement,
+    context: StudyContext,
+    node: int = 0,
 ) -> Run:
     """The measured phase of a run on all cores. The GIL is released meanwhile; raises _core.Cancelled."""
-    return run_phases(machine, workload, placement, work, node)[workload.measured_phase]
+    return run_phases(machine, workload, placement, context, node)[workload.measured_phase]
 
 
 def run_phases(
-    machine: Machine, workload: DeclaredWorkload, placement: _core.Placement, work: Work, node: int = 0
+    machine: Machine,
+    workload: DeclaredWorkload,
+    placement: _core.Placement,
+    context: StudyContext,
+    node: int = 0,
 ) -> Mapping[str, Run]:
     """The same of every phase."""
-    simulation = work.simulation(workload, machine)
-    found = simulation.run(Placement(placement, machine, HUGE_PAGE_BITS, node=node), cancel=work.cancel)
+    simulation = context.simulation(workload, machine)
+    found = simulation.run(Placement(placement, machine, HUGE_PAGE_BITS, node=node), cancel=context.cancel)
     counts, times = found.counts, found.times
     return {
         phase: Run(

@@ -1,6 +1,5 @@
 """The page: score, table of claims and figures, in one HTML file that needs nothing else."""
 
-from pagelens.cli.text.reproduce import score_in_words
 from pagelens.report.page import page_template
 from pagelens.reproduce.claim import score
 from pagelens.reproduce.result import Reproduction, verdict
@@ -11,11 +10,9 @@ def render_page(found: Reproduction) -> str:
     template = page_template("pagelens.reproduce", "page.html.j2", {"verdict": verdict})
     return template.render(
         found=found,
-        words=score_in_words(found.score),
+        words=found.score.in_words,
         failed=[
             (study, row) for study, findings in found.studies for row in findings.rows if row.holds is False
         ],
-        studies=[
-            (study, findings, score_in_words(score(findings.rows))) for study, findings in found.studies
-        ],
+        studies=[(study, findings, score(findings.rows).in_words) for study, findings in found.studies],
     )

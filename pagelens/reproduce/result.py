@@ -6,8 +6,8 @@ from typing import Any
 
 import pagelens
 from pagelens.reproduce.claim import Kind, Row, Score, Value, score
+from pagelens.reproduce.context import Scale
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Scale
 
 VERSION = 1  # of the JSON
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pagelens.report.drawing import Drawing
 from pagelens.reproduce.claim import Row
-from pagelens.reproduce.work import Work
+from pagelens.reproduce.context import StudyContext
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Findings:
 
 @dataclass(frozen=True)
 class Study:
-    """A study; `run` depends on nothing but the scale and seed of its work."""
+    """A study; `run` depends on nothing but the scale and seed of its context."""
 
     name: str
     title: str
     source: str  # author, title, where and when it was published
-    run: Callable[[Work], Findings]
+    run: Callable[[StudyContext], Findings]
     note: str = ""  # what all of its rows rest on: machine files, stated assumptions

@@ -30,17 +30,25 @@ from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import load_machine, tiered_times
 from pagelens.machine.detect import System
-from pagelens.place.analysis import SECONDS_OF_SWEEP, SWEEP, analyse, between_regions, movable, place, report
+from pagelens.place.analysis import (
+    SECONDS_OF_SWEEP,
+    SWEEP,
+    analyse,
+    between_regions,
+    evaluate_policies,
+    movable,
+)
 from pagelens.place.cache_mode import cache_modes
-from pagelens.place.cost import Cost
-from pagelens.place.developer import listed_objects, read_list
-from pagelens.place.moves import Moving, moving_optimum
+from pagelens.place.moving_optimum import Moving, moving_optimum
+from pagelens.place.object_list import listed_objects, read_list
 from pagelens.place.optimum import SECONDS, optimum
 from pagelens.place.phases import OUTSIDE, find_phases, marked_phases
 from pagelens.place.plan import MOST_REGIONS, read_plan, write_plan
-from pagelens.place.plans import plan_of
+from pagelens.place.plan_builder import build_plan
 from pagelens.place.policies import ALL_FAST, BETWEEN_REGIONS, MOVING, OURS
 from pagelens.place.profile import Profile, profile, timeline, without_dominated
+from pagelens.place.report_builder import build_report
+from pagelens.place.time_model import TimeModel
 from pagelens.run.emulate import Sockets, find_sockets, planned_environment, timed
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -51,14 +59,14 @@ SEEDS = st.integers(0, 2**32 - 1)
 def test_the_optimum_of_whole_objects_is_that_of_all_subsets(seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
     drawn_one = drawn(random, objects=7, intervals=4, small=True)
-    cost, capacity = Cost.of(drawn_one), int(share * drawn_one.footprint_bytes)  # whole bytes
+    model, capacity = TimeModel.of(drawn_one), int(share * drawn_one.footprint_bytes)  # whole bytes
     subsets = np.array([(0, *chosen) for chosen in itertools.product((0, 1), repeat=7)], dtype=float)
     fitting = subsets[(subsets @ drawn_one.live_bytes.T <= capacity).all(axis=1)]
-    least = cost.seconds_of_many(fitting).min()
-    found = optimum(drawn_one, cost, capacity)
+    least = model.seconds_of_many(fitting).min()
+    found = optimum(drawn_one, model, capacity)
     assert set(found.shares) <= {0.0, 1.0}
     assert (drawn_one.live_bytes @ found.shares <= capacity).all()
-    assert least <= cost.seconds(found.shares) <= least * (1 + 2e-4)
+    assert least <= model.seconds(found.shares) <= least * (1 + 2e-4)
 
 
 @given(SEEDS, st.floats(0.05, 1.0))
@@ -66,24 +74,24 @@ def test_the_optimum_of_whole_objects_is_that_of_all_subsets(seed: int, share: f
 def test_no_divided_placement_that_fits_is_faster(seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
     drawn_one = drawn(random, objects=5, intervals=3, small=False)
-    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
-    found = optimum(drawn_one, cost, capacity)
+    model, capacity = TimeModel.of(drawn_one), share * drawn_one.footprint_bytes
+    found = optimum(drawn_one, model, capacity)
     assert (drawn_one.live_bytes @ found.shares).max() <= capacity * (1 + 1e-12)
-    least = cost.seconds(found.shares)
+    least = model.seconds(found.shares)
     others = random.random((300, 6)) ** random.choice([0.2, 1.0, 5.0], (300, 1))
     others[:, 0] = 0
     most = (others @ drawn_one.live_bytes.T).max(axis=1, keepdims=True)
     others = np.clip(others * np.minimum(1.0, capacity / most), 0, 1)
-    assert cost.seconds_of_many(others).min() >= least * (1 - 2e-4)
+    assert model.seconds_of_many(others).min() >= least * (1 - 2e-4)
 
 
 @given(SEEDS, st.booleans(), st.floats(0.05, 1.0))
 @settings(max_examples=30, deadline=None)
 def test_ours_is_behind_no_policy_and_all_fit_at_every_moment(seed: int, small: bool, share: float) -> None:
     drawn_one = drawn(np.random.default_rng(seed), objects=9, intervals=5, small=small)
-    cost, capacity = Cost.of(drawn_one), share * drawn_one.footprint_bytes
-    placed = place(drawn_one, cost, capacity, developer=[3, 1, 2])
-    times = {name: cost.seconds(shares) for name, shares in placed.shares.items()}
+    model, capacity = TimeModel.of(drawn_one), share * drawn_one.footprint_bytes
+    placed = evaluate_policies(drawn_one, model, capacity, developer=[3, 1, 2])
+    times = {name: model.seconds(shares) for name, shares in placed.shares.items()}
     assert all(times[OURS] <= seconds for seconds in times.values())
     for shares in placed.shares.values():
         assert (drawn_one.course @ shares).max() <= capacity * (1 + 1e-9)
@@ -103,12 +111,12 @@ def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int) -> 
         "slow_reads": drawn_one.reads @ (1 - shares),
         "slow_writes": drawn_one.writes @ (1 - shares),
     }
-    model = tiered_times(drawn_one.machine, {**drawn_one.counts, **lines}, drawn_one.cores_used)
-    cost = Cost.of(drawn_one)
-    np.testing.assert_allclose(cost.by_interval(shares), model.time_s, rtol=1e-12)
-    np.testing.assert_allclose(cost.seconds_of_many(shares[None]), model.time_s.sum(), rtol=1e-12)
+    expected = tiered_times(drawn_one.machine, {**drawn_one.counts, **lines}, drawn_one.cores_used)
+    model = TimeModel.of(drawn_one)
+    np.testing.assert_allclose(model.by_interval(shares), expected.time_s, rtol=1e-12)
+    np.testing.assert_allclose(model.seconds_of_many(shares[None]), expected.time_s.sum(), rtol=1e-12)
     changing = np.tile(shares, (6, 1))
-    np.testing.assert_allclose(cost.by_interval(changing), model.time_s, rtol=1e-12)
+    np.testing.assert_allclose(model.by_interval(changing), expected.time_s, rtol=1e-12)
 
 
 def test_the_search_of_integers_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,12 +128,12 @@ def test_the_search_of_integers_ends_in_time(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("pagelens.place.optimum.milp", recorded)
     known = drawn(np.random.default_rng(1), objects=20, intervals=4, small=True)
-    cost, capacity = Cost.of(known), 0.3 * known.footprint_bytes
-    optimum(known, cost, capacity, seconds=0.5)
+    model, capacity = TimeModel.of(known), 0.3 * known.footprint_bytes
+    optimum(known, model, capacity, seconds=0.5)
     assert limits
     assert max(limits) <= 0.5
     limits.clear()
-    assert optimum(known, cost, capacity, seconds=0.0).gap < 0.5  # what rounding leaves
+    assert optimum(known, model, capacity, seconds=0.0).gap < 0.5  # what rounding leaves
     assert not limits
     analyse(known, capacity, None)
     assert len(limits) > len(SWEEP) / 2
@@ -137,9 +145,9 @@ def test_temporaries_share_the_fast_memory_where_a_sum_of_peaks_would_not_let_th
     one_by_one = np.array([[0.0, 8 * MIB, 0.0], [0.0, 0.0, 8 * MIB]])
     apart = profile_of(lines, 0 * lines, one_by_one)
     together = profile_of(lines, 0 * lines, one_by_one.sum(axis=0, keepdims=True))
-    shares = optimum(apart, Cost.of(apart), 8 * MIB).shares
+    shares = optimum(apart, TimeModel.of(apart), 8 * MIB).shares
     assert shares.sum() > 1.5  # as much as both memories at work can use
-    assert optimum(together, Cost.of(together), 8 * MIB).shares.sum() == pytest.approx(1, rel=1e-6)
+    assert optimum(together, TimeModel.of(together), 8 * MIB).shares.sum() == pytest.approx(1, rel=1e-6)
 
 
 @given(SEEDS)
@@ -154,7 +162,7 @@ def test_moments_that_bind_enter_the_program_however_many_there_are(seed: int) -
     assert len(known.live_bytes) == 100
     for share in (0.1, 0.3, 0.5):
         capacity = share * known.footprint_bytes
-        shares = optimum(known, Cost.of(known), capacity).shares
+        shares = optimum(known, TimeModel.of(known), capacity).shares
         used = course @ shares
         assert used.max() <= capacity * (1 + 1e-9)
         assert used.max() >= capacity * (1 - 1e-3)  # and it is used
@@ -165,12 +173,12 @@ def test_both_memories_at_work_are_faster_than_the_fast_one_alone() -> None:
     known = profile_of(lines, 0 * lines, np.array([[0.0, 64 * MIB]]), machine="xeon-max-flat")
     fast, slow = known.machine.fast_memory, known.machine.ddr
     assert fast is not None
-    cost = Cost.of(known)
-    shares = optimum(known, cost, 64 * MIB).shares
+    model = TimeModel.of(known)
+    shares = optimum(known, model, 64 * MIB).shares
     both = fast.bandwidth.value + slow.bandwidth.value
     assert shares[1] == pytest.approx(fast.bandwidth.value / both, rel=1e-3)
-    assert cost.seconds(shares) == pytest.approx(64 * 1e8 / both, rel=1e-3)
-    assert cost.seconds(np.ones(2)) == pytest.approx(64 * 1e8 / fast.bandwidth.value, rel=1e-9)
+    assert model.seconds(shares) == pytest.approx(64 * 1e8 / both, rel=1e-3)
+    assert model.seconds(np.ones(2)) == pytest.approx(64 * 1e8 / fast.bandwidth.value, rel=1e-9)
 
 
 @given(SEEDS)
@@ -198,9 +206,9 @@ def test_phases_are_intervals_that_use_like_objects_wherever_they_lie() -> None:
 def test_a_capacity_that_holds_all_gains_what_all_fast_gains_or_more() -> None:
     known = drawn(np.random.default_rng(5), objects=6, intervals=4, small=False)
     found = analyse(known, known.footprint_bytes, None)
-    placed = {name: found.cost.seconds(shares) for name, shares in found.at_capacity.shares.items()}
-    assert placed["largest-first"] == pytest.approx(found.cost.all_fast_s, rel=0.05)
-    assert found.cost.gain(placed[OURS]) >= 1
+    placed = {name: found.model.seconds(shares) for name, shares in found.at_capacity.shares.items()}
+    assert placed["largest-first"] == pytest.approx(found.model.all_fast_s, rel=0.05)
+    assert found.model.gain(placed[OURS]) >= 1
 
 
 def test_ctrl_c_ends_the_search_between_capacities() -> None:
@@ -218,7 +226,7 @@ def test_ctrl_c_between_tracing_and_placing_is_a_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pagelens.cli.commands.place.check_fits", interrupted)
+    monkeypatch.setattr("pagelens.place.assignment.check_fits", interrupted)
     triad = ("--workload", "stream-triad", "--size", "300MB", "-o", "out", "--quiet")
     run = in_process("place", "--machine", "cori-knl-flat", *triad)
     assert (run.returncode, run.stdout) == (130, "")
@@ -228,8 +236,8 @@ def test_ctrl_c_between_tracing_and_placing_is_a_line(
 @pytest.mark.parametrize("capacity", [1e-290, 1e-12])
 def test_next_to_no_fast_memory_is_none(capacity: float) -> None:
     found = analyse(drawn(np.random.default_rng(7), objects=4, intervals=3, small=False), capacity, None)
-    assert found.cost.seconds(found.at_capacity.shares[OURS]) == pytest.approx(
-        found.cost.all_slow_s, rel=1e-5
+    assert found.model.seconds(found.at_capacity.shares[OURS]) == pytest.approx(
+        found.model.all_slow_s, rel=1e-5
     )
 
 
@@ -342,7 +350,7 @@ def test_a_job_larger_than_the_machine_is_refused_in_a_line(
 def test_shares_of_a_plan_are_not_rounded_up(traced: Path) -> None:
     workload = open_trace(traced)
     found = profile(workload, load_machine("cori-knl-flat"), ranks=4)
-    plan = plan_of(found, workload, np.full(len(found.objects), 0.20076), 1e6)
+    plan = build_plan(found, workload, np.full(len(found.objects), 0.20076), 1e6)
     assert {one.share for one in plan.objects} == {0.2007}
 
 
@@ -530,7 +538,7 @@ def test_the_plan_is_measured_without_what_starts_it_and_never_without_it(
     app, plan = traced.with_name("arrays"), tmp_path / "plan.toml"
     workload = open_trace(traced)
     found = profile(workload, load_machine("cori-knl-flat"), ranks=1)
-    write_plan(plan_of(found, workload, np.ones(len(found.objects)), 64 * MIB), plan)
+    write_plan(build_plan(found, workload, np.ones(len(found.objects)), 64 * MIB), plan)
     nodes = {}
     for number in (0, 1):
         nodes[f"sys/devices/system/node/node{number}/cpulist"] = f"{number}\n".encode()
@@ -566,15 +574,15 @@ def two_phases(rounds: int, lines: float) -> Profile:
 def test_objects_move_where_a_phase_pays_for_the_copy() -> None:
     for lines, moves in ((1e8, True), (1e4, False)):
         known = two_phases(3, lines)
-        cost, phases = Cost.of(known), find_phases(known)
-        static = optimum(known, cost, 8 * MIB).shares
-        found = moving_optimum(known, cost, phases, 8 * MIB, static)
+        model, phases = TimeModel.of(known), find_phases(known)
+        static = optimum(known, model, 8 * MIB).shares
+        found = moving_optimum(known, model, phases, 8 * MIB, static)
         assert (found.copied_bytes > 0) is moves
-        assert (found.seconds < cost.seconds(static)) is moves
+        assert (found.seconds < model.seconds(static)) is moves
         fast, slow = known.machine.fast_memory, known.machine.ddr
         assert fast is not None
         copies = found.copied_bytes * (1 / fast.bandwidth.value + 1 / slow.bandwidth.value)
-        of_lines = cost.by_interval(found.shares[phases.of_interval]).sum()
+        of_lines = model.by_interval(found.shares[phases.of_interval]).sum()
         assert found.seconds == pytest.approx(of_lines + copies)
         if moves:  # five borders, two arrays of 8 MiB, as far as fast memory is used
             assert 5 * MIB < found.copied_bytes <= 5 * 2 * 8 * MIB
@@ -582,15 +590,15 @@ def test_objects_move_where_a_phase_pays_for_the_copy() -> None:
 
 def test_between_marked_regions_only_what_may_move_does() -> None:
     known = two_phases(3, 1e8)
-    cost, regions = Cost.of(known), marked_phases(known)
+    model, regions = TimeModel.of(known), marked_phases(known)
     assert list(regions.names) == ["one", "two"]
     assert regions.of_interval.tolist() == [0, 1] * 3
     gaps = replace(known, phases=[OUTSIDE, "one", OUTSIDE, OUTSIDE, "two", OUTSIDE])
     assert list(marked_phases(gaps).names) == [OUTSIDE, "one", "two"]
     assert marked_phases(gaps).of_interval.tolist() == [0, 1, 1, 1, 2, 2]
-    static = optimum(known, cost, 8 * MIB).shares
+    static = optimum(known, model, 8 * MIB).shares
     for may in ([True, True, True], [True, True, False], [True, False, False]):
-        found = moving_optimum(known, cost, regions, 8 * MIB, static, np.array(may))
+        found = moving_optimum(known, model, regions, 8 * MIB, static, np.array(may))
         assert all(np.ptp(found.shares[:, np.logical_not(may)], axis=0) == 0)
         assert (found.copied_bytes > 0) is all(may)  # one alone finds no room that the other leaves
 
@@ -599,10 +607,10 @@ def test_between_more_regions_than_a_plan_can_name_nothing_moves() -> None:
     for count, moves in ((MOST_REGIONS + 1, False), (4, True)):
         known = two_phases(count // 2, 1e8)
         known = replace(known, phases=[f"r{i}" for i in range(len(known.phases))])
-        cost, regions = Cost.of(known), marked_phases(known)
+        model, regions = TimeModel.of(known), marked_phases(known)
         assert len(regions.names) == count
-        static = optimum(known, cost, 8 * MIB).shares
-        found = between_regions(known, cost, regions, 8 * MIB, static)
+        static = optimum(known, model, 8 * MIB).shares
+        found = between_regions(known, model, regions, 8 * MIB, static)
         assert (found.copied_bytes > 0) is moves
 
 
@@ -649,7 +657,7 @@ def test_a_plan_has_moves_only_where_they_gain(
 def test_shares_that_are_shown_are_those_of_the_plan() -> None:
     found = analyse(two_phases(3, 1e8), 8 * MIB, None)
     assert found.moves_gain
-    static, moving = (report(found, "", [], [], "", moves).objects for moves in (False, True))
+    static, moving = (build_report(found, "", [], [], "", moves).objects for moves in (False, True))
     assert all(not row.fast_shares for row in static)
     shown = {row.name: row.fast_shares for row in moving if row.can_be_placed and row.phases}
     for object_, of_regions in shown.items():
@@ -658,9 +666,9 @@ def test_shares_that_are_shown_are_those_of_the_plan() -> None:
             name: float(shares[index]) for name, shares in found.shares_in_regions.items() if name != OUTSIDE
         }
     assert any(len(set(of_regions.values())) > 1 for of_regions in shown.values())
-    text = render_terminal(report(found, "", [], [], "", moves=True))
+    text = render_terminal(build_report(found, "", [], [], "", moves=True))
     assert re.search(r"\d-\d+%$", text, re.MULTILINE)
-    assert not re.search(r"\d-\d+%$", render_terminal(report(found, "", [], [], "")), re.MULTILINE)
+    assert not re.search(r"\d-\d+%$", render_terminal(build_report(found, "", [], [], "")), re.MULTILINE)
     assert "8 MiB" in text
 
 
@@ -670,11 +678,11 @@ def test_moving_is_never_slower_than_staying_and_keeps_the_capacity(seed: int, s
     random = np.random.default_rng(seed)
     known = replace(drawn(random, objects=5, intervals=6, small=False), phases=["a", "b", "a", "b", "c", "a"])
     known = replace(known, counts={**known.counts, "instructions": np.full(6, 1e6)})
-    cost, phases = Cost.of(known), find_phases(known)
+    model, phases = TimeModel.of(known), find_phases(known)
     capacity = share * known.footprint_bytes
-    static = optimum(known, cost, capacity).shares
-    found = moving_optimum(known, cost, phases, capacity, static)
-    assert found.seconds <= cost.seconds(static)
+    static = optimum(known, model, capacity).shares
+    found = moving_optimum(known, model, phases, capacity, static)
+    assert found.seconds <= model.seconds(static)
     for moment, live in enumerate(known.course):  # six moments, six intervals
         assert live @ found.shares[phases.of_interval[moment]] <= capacity * (1 + 1e-6)
 

@@ -12,12 +12,12 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import ALL_SETS, Cut
 from pagelens.machine import Machine, load_machine
-from pagelens.place import traffic
-from pagelens.place.analysis import place
+from pagelens.place import memory_traffic as traffic
+from pagelens.place.analysis import evaluate_policies
 from pagelens.place.cache_mode import cache_modes
-from pagelens.place.cost import Cost
 from pagelens.place.policies import OURS
 from pagelens.place.profile import INTERVALS, profile, profiled_cut, timeline
+from pagelens.place.time_model import TimeModel
 from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_node
 
 SOME = sum(1 << place for place in traffic.SETS)
@@ -130,13 +130,15 @@ def test_a_sampled_profile_is_close_to_that_of_every_line_of_every_rank(
     assert found.threads.tolist() == whole.threads.tolist()
     walks = [each.counts["walks"].sum() for each in (whole, found)]
     assert walks[1] == pytest.approx(walks[0], rel=0.2)
-    cost, of_found = Cost.of(whole), Cost.of(found)
-    assert of_found.all_slow_s == pytest.approx(cost.all_slow_s, rel=0.015)
-    assert of_found.all_fast_s == pytest.approx(cost.all_fast_s, rel=0.015)
+    model, of_found = TimeModel.of(whole), TimeModel.of(found)
+    assert of_found.all_slow_s == pytest.approx(model.all_slow_s, rel=0.015)
+    assert of_found.all_fast_s == pytest.approx(model.all_fast_s, rel=0.015)
     capacity = 0.5 * whole.footprint_bytes
-    best, chosen = (place(each, Cost.of(each), capacity).shares[OURS] for each in (whole, found))
-    assert cost.seconds(chosen) == pytest.approx(cost.seconds(best), rel=0.015)
-    assert of_found.seconds(chosen) == pytest.approx(cost.seconds(best), rel=0.015)
+    best, chosen = (
+        evaluate_policies(each, TimeModel.of(each), capacity).shares[OURS] for each in (whole, found)
+    )
+    assert model.seconds(chosen) == pytest.approx(model.seconds(best), rel=0.015)
+    assert of_found.seconds(chosen) == pytest.approx(model.seconds(best), rel=0.015)
 
 
 def test_a_sampled_profile_is_the_same_each_time_and_on_any_number_of_processors(

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
-from pagelens.cli.commands.reproduce import run_studies
 from pagelens.cli.text.reproduce import render_terminal
 from pagelens.errors import Interrupted, UsageError
 from pagelens.report.drawing import Drawing
 from pagelens.reproduce.claim import Kind, Row, near, score, value
+from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.page import render_page
 from pagelens.reproduce.result import Reproduction
-from pagelens.reproduce.studies import MODULES, find_study
+from pagelens.reproduce.runner import run_studies
+from pagelens.reproduce.studies import find_study, study_names
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Scale, Work
 
 
 def row(kind: Kind = Kind.PREDICTED, holds: bool | None = True, claim: str = "Fresh nodes are fast") -> Row:
@@ -31,7 +31,7 @@ def row(kind: Kind = Kind.PREDICTED, holds: bool | None = True, claim: str = "Fr
 
 def study(name: str, *rows: Row) -> Study:
     picture = Drawing(f"{name}-figure", "A figure", "What it shows.", "<svg></svg>")
-    return Study(name, f"Title of {name}", "Author, title, 2008", lambda work: Findings(rows, (picture,)))
+    return Study(name, f"Title of {name}", "Author, title, 2008", lambda context: Findings(rows, (picture,)))
 
 
 def reproduce(directory: Path, *studies: Study, seed: int = 1) -> Reproduction:
@@ -130,20 +130,23 @@ def test_unknown_names_offer_the_nearest() -> None:
 
 
 def test_every_study_has_the_name_it_is_listed_by() -> None:
-    assert [find_study(name).name for name in MODULES] == list(MODULES)
+    assert [find_study(name).name for name in study_names()] == list(study_names())
 
 
 def test_a_map_has_its_results_in_the_order_of_its_parts(tmp_path: Path) -> None:
     reports: list[tuple[int, int]] = []
-    work = Work(Scale.QUICK, 1, tmp_path, lambda done, total: reports.append((done, total)))
+    context = StudyContext(Scale.QUICK, 1, tmp_path, lambda done, total: reports.append((done, total)))
 
     def late(part: int) -> int:
         time.sleep(0.002 * (4 - part))
         return part * part
 
-    assert work.map(late, range(5)) == [0, 1, 4, 9, 16]
+    assert context.map(late, range(5)) == [0, 1, 4, 9, 16]
     assert (reports[0], reports[-1]) == ((0, 5), (5, 5))
-    assert (work.pick("all", "few"), Work(Scale.FULL, 1, tmp_path).pick("all", "few")) == ("few", "all")
+    assert (context.pick("all", "few"), StudyContext(Scale.FULL, 1, tmp_path).pick("all", "few")) == (
+        "few",
+        "all",
+    )
 
 
 def test_a_stopped_study_leaves_those_before_it(tmp_path: Path) -> None:
@@ -154,9 +157,9 @@ def test_a_stopped_study_leaves_those_before_it(tmp_path: Path) -> None:
         begun.set()
         time.sleep(0.01)
 
-    def stopped(work: Work) -> Findings:
+    def stopped(context: StudyContext) -> Findings:
         threading.Thread(target=lambda: (begun.wait(), os.kill(os.getpid(), signal.SIGINT))).start()
-        work.map(endless, range(100_000))
+        context.map(endless, range(100_000))
         raise AssertionError("not reached")
 
     last = Study("last", "Endless", "Nobody", stopped)
@@ -173,8 +176,8 @@ def test_errors_of_a_part_come_through(tmp_path: Path) -> None:
         raise UsageError("no such thing")
 
     with pytest.raises(UsageError, match="no such thing"):
-        Work(Scale.QUICK, 1, tmp_path).map(fails, range(3))
-    cancelled = Work(Scale.QUICK, 1, tmp_path)
+        StudyContext(Scale.QUICK, 1, tmp_path).map(fails, range(3))
+    cancelled = StudyContext(Scale.QUICK, 1, tmp_path)
 
     def gives_up(part: int) -> None:
         cancelled.cancel.set()

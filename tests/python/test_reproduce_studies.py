@@ -11,6 +11,7 @@ from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
 from pagelens.replay.memory_side import by_phase, replay
 from pagelens.reproduce.claim import Kind, Row
+from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.fleet import Run, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.dgemm_runs import dynamic
@@ -18,7 +19,6 @@ from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Kernel, Stream, 
 from pagelens.reproduce.studies import find_study
 from pagelens.reproduce.studies.two_level import memory_share, time_in_cache, time_in_fast
 from pagelens.reproduce.study import Findings
-from pagelens.reproduce.work import Scale, Work
 
 # What does not hold at quick scale; docs/results/reproduce.md has the full one.
 FAILING = {
@@ -76,7 +76,7 @@ FAILING = {
 
 @pytest.mark.parametrize("name", FAILING)
 def test_quick(name: str, tmp_path: Path) -> None:
-    found: Findings = find_study(name).run(Work(Scale.QUICK, 1, tmp_path))
+    found: Findings = find_study(name).run(StudyContext(Scale.QUICK, 1, tmp_path))
     rows: list[Row] = list(found.rows)
     assert {row.claim for row in rows if row.holds is False} == FAILING[name]
     assert all(row.holds for row in rows if row.kind is Kind.DERIVED)
@@ -180,7 +180,7 @@ def test_a_run_of_a_fleet_is_the_ensembles(tmp_path: Path) -> None:
     machine = load_machine("cori-knl-cache")
     workload = declared("triad", 3 << 30, machine.cores.count.value)
     placement = policies["random"].place(machine, Node(machine, 3, 0))
-    run = run_on(machine, workload, placement, Work(Scale.QUICK, 3, tmp_path))
+    run = run_on(machine, workload, placement, StudyContext(Scale.QUICK, 3, tmp_path))
     program = workload.compile(machine, 12)
     replayed = by_phase(replay(program, machine, placement, 12, ranks=1, seed=3, node=0))
     moved = int(replayed["msc_reads"][-1] + replayed["msc_writes"][-1])

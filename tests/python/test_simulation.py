@@ -11,8 +11,8 @@ from pagelens.errors import UsageError
 from pagelens.frames import Node, policies
 from pagelens.machine import TRANSLATION_COUNTS, load_machine
 from pagelens.replay import Placement, Simulation
+from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.fleet import run_on
-from pagelens.reproduce.work import Scale, Work
 
 MIB = 1 << 20
 # In cache mode, without an L3 and with one; banks of DRAM, cores' frequency and page walks; none of them.
@@ -68,7 +68,7 @@ def test_runs_of_a_fleet_pay_for_translating(tmp_path: Path, monkeypatch: pytest
     placement = policies["2m"].place(machine, Node(machine, 0, 0))
 
     def seconds() -> float:
-        return run_on(machine, workload, placement, Work(Scale.QUICK, 0, tmp_path)).time_s
+        return run_on(machine, workload, placement, StudyContext(Scale.QUICK, 0, tmp_path)).time_s
 
     before = seconds()
     monkeypatch.setattr(

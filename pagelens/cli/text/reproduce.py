@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from pagelens.reproduce.claim import Kind, Row, Score, score
+from pagelens.reproduce.claim import Kind, Row, score
 from pagelens.reproduce.result import Reproduction
 from pagelens.reproduce.study import Findings, Study
 
@@ -18,25 +18,16 @@ def render_terminal(found: Reproduction) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 
 
-def score_in_words(found: Score) -> str:
-    """As "5 of 6 predicted claims hold, 1 does not"."""
-    if not found.claims:
-        return "no predicted claims"
-    verb = "holds" if found.held == 1 else "hold"
-    rest = f", {found.failed} {'does' if found.failed == 1 else 'do'} not" if found.failed else ""
-    return f"{found.held} of {found.claims} predicted claims {verb}{rest}"
-
-
 def _head(found: Reproduction) -> Iterator[str]:
     text = (
-        f"{score_in_words(found.score).capitalize()} ({found.scale} scale, seed {found.seed}). What machine "
+        f"{found.score.in_words.capitalize()} ({found.scale} scale, seed {found.seed}). What machine "
         "files state (input) and what follows from it by arithmetic (derived) does not count."
     )
     yield from textwrap.wrap(text, WIDTH)
 
 
 def _study(study: Study, findings: Findings) -> Iterator[str]:
-    yield from textwrap.wrap(f"{study.name}: {study.title}: {score_in_words(score(findings.rows))}", WIDTH)
+    yield from textwrap.wrap(f"{study.name}: {study.title}: {score(findings.rows).in_words}", WIDTH)
     yield from textwrap.wrap(study.source, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
     yield from _lines("", "claim", "published", "obtained")
     for row in findings.rows:

@@ -10,8 +10,8 @@ from pagelens import _core
 from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.stream import Cost, Kernel, Stream, Translation, contiguous, run
-from pagelens.reproduce.work import Work
 
 ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768
 CONFLICT_BYTES, WINDOW_BYTES = 128 << 10, 16 << 10  # between arrays; the published rule of the dips
@@ -117,18 +117,18 @@ class Linux:
     """Triad where Linux, or a map that the slides propose, gives the frames."""
 
     machine: Machine
-    work: Work
+    context: StudyContext
     kernel: Kernel
 
     def frames(self, history: str, node: int, policy: str = "aged", scale: float = 1.0) -> NDArray[np.uint32]:
         """In the order of first touch, as many as the arrays can need; `scale` is of the history's sizes."""
-        at = Node(self.machine, self.work.seed, node, grain=1, history=parse_history(history), scale=scale)
+        at = Node(self.machine, self.context.seed, node, grain=1, history=parse_history(history), scale=scale)
         pages = 3 * (ELEMENTS + LARGEST_OFFSET) * 8 // 4096
         return policies[policy].place(self.machine, at).first_frames(1, pages)
 
     def point(self, offset: int, translate: Translation) -> Cost:
         """Of a sweep."""
-        lines = self.work.pick(LONG // 2, LONG // 16)
+        lines = self.context.pick(LONG // 2, LONG // 16)
         return point(self.machine, self.kernel.places, offset, lines, translate=translate)
 
     def sweep(self, offsets: NDArray[np.int64], frames: Callable[[int], NDArray[np.uint32]]) -> Sweep:
@@ -138,7 +138,7 @@ class Linux:
             translate = _stream(int(offsets[number])).on_frames(frames(number))
             return self.point(int(offsets[number]), translate)
 
-        return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))
+        return Sweep(offsets, self.kernel, self.context.map(one, range(len(offsets))))
 
     def runs(self, count: int, mix: str) -> Sweep:
         """Runs over whole arrays on nodes that a mix fragmented, at so many offsets and where L1 aliases."""
@@ -151,7 +151,7 @@ class Linux:
             frames = self.frames(f"boot; age(mix={mix}); run", number, scale=MIXES[mix])
             return run(self.machine, stream, self.kernel, lines, translate=stream.on_frames(frames))
 
-        return Sweep(offsets, self.kernel, self.work.map(one, range(len(offsets))))
+        return Sweep(offsets, self.kernel, self.context.map(one, range(len(offsets))))
 
     def adapted(self, offsets: NDArray[np.int64]) -> tuple[Sweep, Sweep]:
         """Contiguous frames; and after shuffles to random frames while conflicts are above the level."""
@@ -165,7 +165,7 @@ class Linux:
                 shuffles += 1
             return first, last
 
-        found = self.work.map(one, offsets.tolist())
+        found = self.context.map(one, offsets.tolist())
         return (
             Sweep(offsets, self.kernel, [first for first, _ in found]),
             Sweep(offsets, self.kernel, [last for _, last in found]),

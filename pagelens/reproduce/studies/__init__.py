@@ -1,32 +1,43 @@
-"""The studies, one a module, which has it as STUDY; a new one takes a line here (docs/reproduce.md)."""
+"""The studies: each module of this folder is one, and has it as `STUDY` (docs/reproduce.md).
+
+A study is found by the name of its file: `snoop_filter.py` is the study `snoop-filter`.
+"""
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 from pagelens.errors import UsageError
 from pagelens.reproduce.study import Study
 from pagelens.spelling import nearest
 
-# By name, in the order of the page.
-MODULES = {
-    "snoop-filter": "pagelens.reproduce.studies.snoop_filter",
-    "dgemm": "pagelens.reproduce.studies.dgemm",
-    "page-walks": "pagelens.reproduce.studies.page_walks",
-    "red-storm": "pagelens.reproduce.studies.red_storm",
-    "hpccg": "pagelens.reproduce.studies.hpccg",
-    "cori-minife": "pagelens.reproduce.studies.cori_minife",
-    "cori-stream": "pagelens.reproduce.studies.cori_stream",
-    "periodic-sort": "pagelens.reproduce.studies.periodic_sort",
-    "intel-colouring": "pagelens.reproduce.studies.intel_colouring",
-    "two-level": "pagelens.reproduce.studies.two_level",
-    "placement": "pagelens.reproduce.studies.placement",
-    "johnny-cache": "pagelens.reproduce.studies.johnny_cache",
-    "xeon-max": "pagelens.reproduce.studies.xeon_max",
-}
+# The page begins with these, by subject. Other studies follow by name.
+_FIRST = (
+    "snoop-filter",
+    "dgemm",
+    "page-walks",
+    "red-storm",
+    "hpccg",
+    "cori-minife",
+    "cori-stream",
+    "periodic-sort",
+    "intel-colouring",
+    "two-level",
+    "placement",
+    "johnny-cache",
+    "xeon-max",
+)
+
+
+def study_names() -> list[str]:
+    """The names of all studies, in the order of the page. No study is imported for it."""
+    found = {module.name.replace("_", "-") for module in iter_modules(__path__)}
+    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
 
 
 def find_study(name: str) -> Study:
-    """The study of that name. Raises UsageError, which names the nearest."""
-    if name not in MODULES:
-        raise UsageError(f"study: there is no '{name}'; did you mean {nearest(name, MODULES)}?")
-    study: Study = import_module(MODULES[name]).STUDY
+    """The study of that name. Raises UsageError, which offers the nearest name, where there is none."""
+    names = study_names()
+    if name not in names:
+        raise UsageError(f"study: there is no '{name}'; did you mean {nearest(name, names)}?")
+    study: Study = import_module(f"{__name__}.{name.replace('-', '_')}").STUDY
     return study

@@ -11,9 +11,9 @@ from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 MACHINE, WORKLOAD = "cori-knl-cache", "minife-solve"
 GIB = 1 << 30
@@ -27,14 +27,14 @@ Fleet = Mapping[tuple[int, str], Mapping[str, Floats]]  # of (bytes, policy): a 
 _Key = tuple[str, int, str]  # mix, bytes, policy
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """The same nodes at every size, with and without zonesort."""
-    nodes, few = work.pick(256, 3), work.pick(64, 2)
+    nodes, few = context.pick(256, 3), context.pick(64, 2)
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
         (PUBLISHED_BYTES, (OURS,), few),
         (TENTH_MORE, (WITHOUT, INTEL), nodes),
-        *((size, (WITHOUT, INTEL), work.pick(24, 1)) for size in FOOTPRINTS),
+        *((size, (WITHOUT, INTEL), context.pick(24, 1)) for size in FOOTPRINTS),
     )
     parts = [(MIX, node, [cell[:2] for cell in cells if node < cell[2]]) for node in range(nodes)]
     of_others: list[tuple[int, tuple[str, ...]]] = [
@@ -46,15 +46,15 @@ def run(work: Work) -> Findings:
 
     def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, Run]:
         mix, node, cells = part
-        state = Node(machine, work.seed, node, history=parse_history(f"boot; age(mix={mix}); run"))
+        state = Node(machine, context.seed, node, history=parse_history(f"boot; age(mix={mix}); run"))
         return {
             (mix, size, policy): run
             for size, policies in cells
-            for policy, run in run_policies(policies, machine, workloads[size], state, work).items()
+            for policy, run in run_policies(policies, machine, workloads[size], state, context).items()
         }
 
     gathered: dict[_Key, list[Run]] = {}
-    for found in work.map(simulate, parts):
+    for found in context.map(simulate, parts):
         for key, each in found.items():
             gathered.setdefault(key, []).append(each)
     fleet = {key[1:]: columns(each) for key, each in gathered.items() if key[0] == MIX}

@@ -15,9 +15,9 @@ from pagelens.frames.steps import Age, Step
 from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, run_on
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 MACHINE = "cori-knl-cache"
 MIXES = ("cori", "throughput", "capability")
@@ -46,9 +46,9 @@ class Check:
     bandwidth: float  # bytes a second
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Nodes of three mixes, each over as many jobs; those of Cori's mix once more with the rule."""
-    nodes, jobs = work.pick(20, 2), work.pick(8, 2)
+    nodes, jobs = context.pick(20, 2), context.pick(8, 2)
     lives = [_Life(mix, node, False) for mix in MIXES for node in range(nodes)]
     lives += [_Life(MIXES[0], node, True) for node in range(nodes)]
     machine = load_machine(MACHINE)
@@ -57,10 +57,10 @@ def run(work: Work) -> Findings:
 
     def bandwidth(state: _core.NodeState, node: int) -> float:
         placement = _core.place_by_kernel(state, 0)
-        return run_on(machine, stream, placement, work, node).bandwidth
+        return run_on(machine, stream, placement, context, node).bandwidth
 
     def live(life: _Life) -> list[Check]:
-        state = _Aging(machine, work.seed, life.node)
+        state = _Aging(machine, context.seed, life.node)
         checks = []
         for _ in range(jobs):
             state.take(*sort, Age(1, load_mix(life.mix)))
@@ -72,14 +72,14 @@ def run(work: Work) -> Findings:
 
     def unsorted(part: tuple[str, int]) -> float:
         mix, node = part
-        state = _Aging(machine, work.seed, node)
+        state = _Aging(machine, context.seed, node)
         state.take(Age(jobs, load_mix(mix)), *sort)
         return bandwidth(state.node.state, node)
 
-    lived = work.map(live, lives)
+    lived = context.map(live, lives)
     once = [(mix, node) for mix in MIXES for node in range(nodes)]
-    sorted_once = dict(zip(once, work.map(unsorted, once), strict=True))
-    at_first = bandwidth(_Aging(machine, work.seed, 0).node.state, 0)
+    sorted_once = dict(zip(once, context.map(unsorted, once), strict=True))
+    at_first = bandwidth(_Aging(machine, context.seed, 0).node.state, 0)
     found = {
         mix: [
             checks for life, checks in zip(lives, lived, strict=True) if life.mix == mix and not life.reboots

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.dgemm_runs import SLOW, Frames, Runs
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 MACHINE = "skx-8160"
 RUNS_A_NODE = 7
@@ -22,16 +22,16 @@ HPL_NODES, CALIBRATION_NODES = 1736, 31
 Floats = NDArray[np.float64]
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Every run has pages of its own; with 1 GiB pages, the beginning of one."""
     machine = load_machine(MACHINE)
     program = Dgemm(machine)
-    count = RUNS_A_NODE * work.pick(500, 20)
-    frames = Frames(machine, program, work.seed)
-    small = Runs(work.map(lambda number: program.run(frames.random(number)), range(count)))
+    count = RUNS_A_NODE * context.pick(500, 20)
+    frames = Frames(machine, program, context.seed)
+    small = Runs(context.map(lambda number: program.run(frames.random(number)), range(count)))
     few = range(count // 10)
-    large = Runs(work.map(lambda number: program.run(frames.contiguous(number)), few))
-    by_colour = Runs(work.map(lambda number: program.run(frames.coloured(number)), few))
+    large = Runs(context.map(lambda number: program.run(frames.contiguous(number)), few))
+    by_colour = Runs(context.map(lambda number: program.run(frames.coloured(number)), few))
     rows = (
         _tail("2 MiB pages: runs more than 10% slower than the fastest", "about 1%", 0.01, small, small),
         _tail("1 GiB pages: more than 10% slower than the fastest on 2 MiB pages", "none", 0.0, large, small),
@@ -44,7 +44,7 @@ def run(work: Work) -> Findings:
         _rare(small, large),
         _dynamic(small),
         _colouring(small, by_colour),
-        _range(machine, work.seed),
+        _range(machine, context.seed),
     )
     return Findings(
         rows,

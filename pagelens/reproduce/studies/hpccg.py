@@ -11,8 +11,8 @@ from pagelens.replay import Placement, Simulation
 from pagelens.replay.mechanisms import ROW_CONFLICTS
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 ROW_BYTES = 27 * (8 + 4) + 8 + 5 * 8  # of the matrix in compressed rows, its start, and five vectors
 STRIDE_KIB = 128  # after which banks come again
@@ -29,15 +29,17 @@ class Point:
     conflict_share: float  # of the lines of DRAM
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Sub-blocks of several sizes: the slides do not say theirs, and it decides where arrays lie."""
-    step = work.pick(8, 64)
-    sides = work.pick((64, 80, 100), (64,))
+    step = context.pick(8, 64)
+    sides = context.pick((64, 80, 100), (64,))
     machine = load_machine("red-storm-xt4")
 
     def point(simulation: Simulation, offset_kib: int) -> Point:
         frames = _core.place_contiguously(machine.frames)
-        found = simulation.attribute(Placement(frames, machine, offset_bytes=offset_kib << 10), work.cancel)
+        found = simulation.attribute(
+            Placement(frames, machine, offset_bytes=offset_kib << 10), context.cancel
+        )
         phase = simulation.workload.phases.index(PHASE)
         counts = found.run.counts
         conflicts = counts["row_conflicts"][phase] / (counts["msc_reads"] + counts["msc_writes"])[phase]
@@ -48,7 +50,7 @@ def run(work: Work) -> Findings:
     simulations = [Simulation(workload, machine, 1) for workload in workloads]
     offsets = range(0, STRIDE_KIB, step)
     wanted = [(number, offset) for number in range(len(sides)) for offset in offsets]
-    found = work.map(lambda part: point(simulations[part[0]], part[1]), wanted)
+    found = context.map(lambda part: point(simulations[part[0]], part[1]), wanted)
     curves = {
         side: found[number * len(offsets) : (number + 1) * len(offsets)] for number, side in enumerate(sides)
     }

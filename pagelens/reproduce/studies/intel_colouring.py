@@ -8,25 +8,25 @@ from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 BYTES = 16_000_000_000
 FRESH, AGED = "boot; run", "boot; age(jobs=30, mix=cori); run"  # thirty jobs: days
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """One fresh node; aged ones, each with Linux's frames and with coloured ones."""
     machine = load_machine("cori-knl-cache")
     workload = declared("stream-triad", BYTES, machine.cores.count.value)
 
     def simulate(part: tuple[str, int]) -> dict[str, Run]:
         history, node = part
-        state = Node(machine, work.seed, node, history=parse_history(history), job_bytes=BYTES)
-        return run_policies(("aged", "coloured"), machine, workload, state, work)
+        state = Node(machine, context.seed, node, history=parse_history(history), job_bytes=BYTES)
+        return run_policies(("aged", "coloured"), machine, workload, state, context)
 
-    fresh, *aged = work.map(simulate, [(FRESH, 0), *((AGED, node) for node in range(work.pick(12, 2)))])
+    fresh, *aged = context.map(simulate, [(FRESH, 0), *((AGED, node) for node in range(context.pick(12, 2)))])
     plain, coloured = (columns([found[name] for found in aged])["bandwidth"] for name in ("aged", "coloured"))
     at_first = fresh["aged"].bandwidth
     lost = 1 - float(coloured.min()) / at_first

@@ -9,9 +9,9 @@ from pagelens.frames import Node, parse_history
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 FACTOR = 1 / 8  # of the machine and the table: a million slots remain
 TABLE_OVER_CACHE = 2  # 96 GB on 48 GB
@@ -20,7 +20,7 @@ LINUX, STATIC, RANDOM = "2m", "johnny-static", "random"
 RANGE, TYPICAL, AVOIDED = (0.20, 0.80), 0.60, 0.85  # of DRAM's speed
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Nodes with their own histories, each with both policies; and a table without conflicts."""
     machine = shrink(load_machine("optane-memory-mode"), FACTOR)
     assert machine.fast_memory is not None
@@ -29,21 +29,23 @@ def run(work: Work) -> Findings:
 
     def aged(node: int, mix: str) -> Node:
         history = parse_history(f"boot; age(mix={mix}); run")
-        return Node(machine, work.seed, node, history=history, scale=FACTOR, job_bytes=table.footprint_bytes)
+        return Node(
+            machine, context.seed, node, history=history, scale=FACTOR, job_bytes=table.footprint_bytes
+        )
 
     def simulate(node: int) -> dict[str, Run]:
-        return run_policies((LINUX, STATIC, RANDOM), machine, table, aged(node, MIX), work)
+        return run_policies((LINUX, STATIC, RANDOM), machine, table, aged(node, MIX), context)
 
     def simulate_other(part: tuple[str, int]) -> Run:
         mix, node = part
-        return run_policies((LINUX,), machine, table, aged(node, mix), work)[LINUX]
+        return run_policies((LINUX,), machine, table, aged(node, mix), context)[LINUX]
 
-    runs = work.map(simulate, range(work.pick(48, 4)))
-    few = work.pick(16, 2)
-    of_others = work.map(simulate_other, [(mix, node) for mix in OTHER_MIXES for node in range(few)])
+    runs = context.map(simulate, range(context.pick(48, 4)))
+    few = context.pick(16, 2)
+    of_others = context.map(simulate_other, [(mix, node) for mix in OTHER_MIXES for node in range(few)])
     # All of it in DRAM: half as large as the cache on contiguous frames, where every line hits.
     held = declared("gups-hot", cache // 2, cores)
-    dram = run_policies(("contiguous",), machine, held, aged(0, MIX), work)["contiguous"]
+    dram = run_policies(("contiguous",), machine, held, aged(0, MIX), context)["contiguous"]
     linux, static, random = (
         columns([found[name] for found in runs])["bandwidth"] / dram.bandwidth
         for name in (LINUX, STATIC, RANDOM)

@@ -20,8 +20,8 @@ from pagelens.machine.tlb_reach import (
 )
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, Value, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 from pagelens.units import format_binary_size
 
 PROCESSORS = ("istanbul", "interlagos", "westmere", "sandy-bridge-ep", "xeon-phi-se10p")  # of its table
@@ -50,14 +50,14 @@ class Processor:
     curves: dict[int, list[Point]]
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Trips with nothing cached, and RandomAccess over memory on the processors of the table."""
-    points, loads = work.pick((70, 50_000), (26, 5_000))
+    points, loads = context.pick((70, 50_000), (26, 5_000))
     tlbs = [load_tlb(name) for name in PROCESSORS]
     memories = [int(memory) for memory in np.geomspace(*MEMORY, points).astype(np.uint64)]
     memories = sorted({*memories, *(mib << 20 for mib in (2, 4, 8, 16, 32, 64))})
     wanted = [(tlb, page, memory) for tlb in tlbs for page in tlb.page_sizes for memory in memories]
-    counted = work.map(lambda part: point(*part, loads, work.seed), wanted)
+    counted = context.map(lambda part: point(*part, loads, context.seed), wanted)
     found: dict[tuple[str, int], list[Point]] = {}
     for (tlb, page, _), each in zip(wanted, counted, strict=True):
         found.setdefault((tlb.name, page), []).append(each)
@@ -66,7 +66,7 @@ def run(work: Work) -> Findings:
         _gain_between(processors),
         _gain_beyond(processors),
         *(_trips(page) for page in TRIPS),
-        *work.map(_reach, tlbs),
+        *context.map(_reach, tlbs),
     )
     return Findings(
         rows,

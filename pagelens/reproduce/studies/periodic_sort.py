@@ -10,9 +10,9 @@ from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, Run, run_phases
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 BYTES = 12 << 30  # fits the cache, so that the frames alone decide
 CODES = {"hydro": "LULESH", "stencil": "Chombo-Crunch"}
@@ -20,20 +20,20 @@ HISTORY = "boot; age(mix=cori); run"
 GAIN = 0.02  # of the time; less is none
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """The first steps after the sort beside the ones after them, on sorted nodes."""
     machine = load_machine("cori-knl-cache")
-    repeats = work.pick(4, 1)
+    repeats = context.pick(4, 1)
     programs = {name: declared(name, BYTES, machine.cores.count.value, repeats) for name in CODES}
 
     def simulate(part: tuple[str, int]) -> Mapping[str, Run]:
         name, node = part
-        state = Node(machine, work.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
+        state = Node(machine, context.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
         placement = policies["aged+intel-zonesort"].place(machine, state)
-        return run_phases(machine, programs[name], placement, work, node)
+        return run_phases(machine, programs[name], placement, context, node)
 
-    parts = [(name, node) for name in CODES for node in range(work.pick(8, 1))]
-    runs = work.map(simulate, parts)
+    parts = [(name, node) for name in CODES for node in range(context.pick(8, 1))]
+    runs = context.map(simulate, parts)
     gains: dict[str, Floats] = {}
     handed_out: dict[str, float] = {}
     issue_bound: dict[str, bool] = {}

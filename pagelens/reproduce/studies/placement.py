@@ -16,16 +16,16 @@ from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
 from pagelens.accesses.workload import Cut
 from pagelens.machine import load_machine
-from pagelens.place.analysis import SWEEP, Placed, place
+from pagelens.place.analysis import SWEEP, PoliciesAtCapacity, evaluate_policies
 from pagelens.place.cache_mode import CacheMode, cache_modes
-from pagelens.place.cost import Cost
-from pagelens.place.developer import listed_objects
+from pagelens.place.object_list import listed_objects
 from pagelens.place.policies import DEVELOPER, OURS
 from pagelens.place.profile import INTERVALS, Floats, Profile, profile
+from pagelens.place.time_model import TimeModel
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 SOCKETS, KNL, MAX = "sandy-bridge-two-socket", "cori-knl-flat", "xeon-max-flat"
 MACHINES = {SOCKETS: "two sockets", KNL: "KNL flat", MAX: "Xeon Max flat"}
@@ -53,13 +53,13 @@ class Case:
     program: str
     machine: str
     profile: Profile
-    cost: Cost
-    sweep: Sequence[Placed]
+    model: TimeModel
+    sweep: Sequence[PoliciesAtCapacity]
     cache: Sequence[CacheMode]
 
     def gains(self, policy: str) -> list[float]:
         """Over the sweep."""
-        return [self.cost.gain(self.cost.seconds(placed.shares[policy])) for placed in self.sweep]
+        return [self.model.gain(self.model.seconds(placed.shares[policy])) for placed in self.sweep]
 
     @property
     def reached_at(self) -> float:
@@ -67,11 +67,11 @@ class Case:
         return float(np.interp(MOST_OF_GAIN, self.gains(OURS), SWEEP))
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Nine profiles, each with its sweep; the lists of the hydro on the poster's machines."""
-    scale = work.pick(1, 8)
+    scale = context.pick(1, 8)
     keys = list(product(PROGRAMS, MACHINES))
-    found = work.map(lambda key: _case(*key, BYTES[key[1]] // scale, work.cancel), keys)
+    found = context.map(lambda key: _case(*key, BYTES[key[1]] // scale, context.cancel), keys)
     cases = dict(zip(keys, found, strict=True))
     lists = {machine: _all_lists(cases["hydro", machine]) for machine in (SOCKETS, KNL)}
     rows = (
@@ -114,12 +114,12 @@ def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) 
     workload = declared(program, size // ranks, max(1, machine.cores.count.value // ranks))
     course = workload.timeline(Cut(machine, INTERVALS))
     found = profile(workload, machine, ranks, course, cancel)
-    cost = Cost.of(found)
+    model = TimeModel.of(found)
     developer = listed_objects(LISTS[program], workload.objects)
-    sweep = [place(found, cost, share * found.footprint_bytes, developer) for share in SWEEP]
+    sweep = [evaluate_policies(found, model, share * found.footprint_bytes, developer) for share in SWEEP]
     capacities = [share * found.footprint_bytes * ranks for share in SWEEP]
     modes = cache_modes(found, course, capacities, cancel)
-    return Case(program, machine_name, found, cost, sweep, modes)
+    return Case(program, machine_name, found, model, sweep, modes)
 
 
 def _all_lists(case: Case) -> Floats:
@@ -128,11 +128,11 @@ def _all_lists(case: Case) -> Floats:
     chosen = np.array(list(product((0.0, 1.0), repeat=len(lasting))))[1:]
     shares = np.zeros((len(chosen), len(case.profile.objects)))
     shares[:, lasting] = chosen
-    return np.asarray(case.cost.all_slow_s / case.cost.seconds_of_many(shares) - 1)
+    return np.asarray(case.model.all_slow_s / case.model.seconds_of_many(shares) - 1)
 
 
 def _best_case(case: Case, machine: str) -> Row:
-    speedup = case.cost.all_slow_s / case.cost.all_fast_s - 1
+    speedup = case.model.all_slow_s / case.model.all_fast_s - 1
     return Row(
         f"All of the hydro in fast memory over all in slow memory, {MACHINES[machine]}",
         "poster 107, figure 1 and its text",
@@ -148,7 +148,7 @@ def _best_case(case: Case, machine: str) -> Row:
 def _developer(case: Case, lists: Floats, machine: str) -> Row:
     shares = np.zeros(len(case.profile.objects))
     shares[listed_objects(LISTS["hydro"], case.profile.objects)] = 1
-    own = case.cost.all_slow_s / case.cost.seconds(shares) - 1
+    own = case.model.all_slow_s / case.model.seconds(shares) - 1
     published = BY_LIST[machine]
     below = float((lists <= published).mean())
     low, middle, high = np.quantile(lists, (0.05, 0.5, 0.95))
@@ -210,7 +210,7 @@ def _cache(cases: Sequence[Case]) -> Row:
     text, numbers = [], {}
     for case in cases:
         for mode in case.cache[-1:]:
-            gains = case.cost.gain(mode.at_random_s), case.cost.gain(mode.in_a_row_s)
+            gains = case.model.gain(mode.at_random_s), case.model.gain(mode.in_a_row_s)
             text.append(f"{case.program} on {MACHINES[case.machine]} {min(gains):.0%} to {max(gains):.0%}")
             numbers[f"{case.program}_{case.machine}"] = max(gains)
     return Row(
@@ -243,7 +243,7 @@ def _sweep_figure(cases: Mapping[tuple[str, str], Case]) -> Figure:
         axes.plot(x, [100 * gain for gain in case.gains(OURS)], color=BASELINE, linewidth=1.7, label=OURS)
         for mode in case.cache:
             at = 100 * mode.bytes / case.profile.ranks / case.profile.footprint_bytes
-            gains = sorted(100 * case.cost.gain(seconds) for seconds in (mode.at_random_s, mode.in_a_row_s))
+            gains = sorted(100 * case.model.gain(seconds) for seconds in (mode.at_random_s, mode.in_a_row_s))
             axes.plot([at, at], gains, color=FAINT, linewidth=3, solid_capstyle="butt")
         axes.axhline(100, color=FAINT, linewidth=0.5, linestyle=(0, (4, 3)))
         axes.set_ylim(-10, 140)
@@ -263,7 +263,7 @@ def _lists_figure(cases: Mapping[tuple[str, str], Case], lists: Mapping[str, Flo
         case = cases["hydro", machine]
         axes.hist(100 * gains, bins=40, color=OTHERS[0], alpha=0.8)
         axes.axvline(100 * BY_LIST[machine], color=OTHERS[5], linewidth=1.1, linestyle=(0, (4, 2)))
-        axes.axvline(100 * (case.cost.all_slow_s / case.cost.all_fast_s - 1), color=BASELINE, linewidth=1.3)
+        axes.axvline(100 * (case.model.all_slow_s / case.model.all_fast_s - 1), color=BASELINE, linewidth=1.3)
         axes.set_title(f"{MACHINES[machine]} (right line: all in fast memory)", fontsize=8)
         axes.set_xlabel("speedup, %")
         axes.set_ylabel("lists")
@@ -283,11 +283,11 @@ def _regions_figure(case: Case) -> Figure:
     step = np.flatnonzero(np.array(case.profile.phases) == "steps")
     regions = list(dict.fromkeys(LOOPS.values()))
     of_loop = list(LOOPS.values())
-    slow = case.cost.by_interval(np.zeros(objects))[step]
+    slow = case.model.by_interval(np.zeros(objects))[step]
     figure = Figure((WIDTH, 2.4), layout="constrained")
     axes = figure.add_subplot()
     for number, (label, (shares, colour)) in enumerate(ways.items()):
-        times = case.cost.by_interval(shares)[step]
+        times = case.model.by_interval(shares)[step]
         gains = [
             100 * (slow[inside].sum() / times[inside].sum() - 1)
             for region in regions

@@ -12,6 +12,7 @@ from pagelens.machine import Machine, load_machine
 from pagelens.machine.dram import Dram
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Layout
 from pagelens.reproduce.programs.stream_sweep import (
     CONFLICT_BYTES,
@@ -28,7 +29,6 @@ from pagelens.reproduce.programs.stream_sweep import (
     point,
 )
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 DIP = 0.10  # slower by more is a dip, by less none
 OWN = "red-storm"  # of MIXES: what decides
@@ -38,9 +38,9 @@ STORES = {"ordinary": _core.AccessKind.write, "non-temporal": _core.AccessKind.s
 LAYOUTS = (SLIDE, STREAM_C)
 
 
-def run_study(work: Work) -> Findings:
+def run_study(context: StudyContext) -> Findings:
     """All sweeps, and what the slides say of them."""
-    step = work.pick(64, 512)
+    step = context.pick(64, 512)
     offsets = np.union1d(np.arange(0, LARGEST_OFFSET + 1, step), aliasing_offsets())
     xt4, swizzled = load_machine("red-storm-xt4"), load_machine("red-storm-xt4-swizzle")
     kernels = sorted({kernel.places for layout in LAYOUTS for kernel in layout.kernels.values()})
@@ -49,21 +49,21 @@ def run_study(work: Work) -> Findings:
         machine: Machine, store: str, at: NDArray[np.int64], lines: int = COUNTED
     ) -> dict[tuple[int, ...], Sweep]:
         parts = [(places, int(offset)) for places in kernels for offset in at]
-        costs = work.map(lambda part: point(machine, *part, lines, STORES[store]), parts)
+        costs = context.map(lambda part: point(machine, *part, lines, STORES[store]), parts)
         return {
             places: Sweep(at, kernel_of(places), costs[number * len(at) : (number + 1) * len(at)])
             for number, places in enumerate(kernels)
         }
 
-    coarse = np.union1d(np.arange(0, LARGEST_OFFSET + 1, work.pick(512, 2048)), aliasing_offsets())
+    coarse = np.union1d(np.arange(0, LARGEST_OFFSET + 1, context.pick(512, 2048)), aliasing_offsets())
     catamount = {store: sweep(xt4, store, offsets) for store in STORES}
-    without = sweep(swizzled, "ordinary", coarse, work.pick(LONG, LONG // 8))
+    without = sweep(swizzled, "ordinary", coarse, context.pick(LONG, LONG // 8))
     triad = STREAM_C.kernels["triad"]
-    linux = Linux(xt4, work, triad)
+    linux = Linux(xt4, context, triad)
     fresh = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0))
     random = linux.sweep(coarse, lambda number: linux.frames("boot; run", number, "random"))
     deterministic = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0, "deterministic"))
-    runs = {mix: linux.runs(work.pick(64, 4), mix) for mix in MIXES}
+    runs = {mix: linux.runs(context.pick(64, 4), mix) for mix in MIXES}
     before, after = linux.adapted(coarse)
 
     ordinary = catamount["ordinary"]

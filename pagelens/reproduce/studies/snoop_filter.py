@@ -13,10 +13,10 @@ from pagelens.conflicts.study import HELD_BYTES, LARGE_BYTES, contiguous, random
 from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.contained import Contained
 from pagelens.reproduce.programs.pages import random_frames
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 MIB = 1 << 20
 CLEAN_MIB, PERIOD_MIB = 32, 256  # what the talk says of 24 slices
@@ -46,22 +46,22 @@ class Tested:
         return "KNL" if self.socket.cores_per_l2 > 1 else f"{self.socket.cores}"
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """Contiguous buffers and random 2 MiB pages on every processor of the talk."""
-    draws = work.pick(1000, 100)
+    draws = context.pick(1000, 100)
 
     def test(machine: str) -> Tested:
         socket = socket_of(load_machine(machine))
-        return Tested(socket, contiguous(socket), random_pages(socket, "packed", draws, work.seed))
+        return Tested(socket, contiguous(socket), random_pages(socket, "packed", draws, context.seed))
 
-    tested = work.map(test, MACHINES)
+    tested = context.map(test, MACHINES)
     middle = tested[MACHINES.index(SLICES_24)]
     rows = (
         _which("with contiguous addresses", tested, "contiguous", {"18", "20", "24", "KNL"}),
         _which("with random 2 MiB pages", tested, "random", {"18", "20", "22", "24", "26", "28", "KNL"}),
         _clean(middle),
         _periodic(middle),
-        *_victims(work),
+        *_victims(context),
         _geometry(tested),
     )
     return Findings(
@@ -138,14 +138,14 @@ def _periodic(middle: Tested) -> Row:
     )
 
 
-def _victims(work: Work) -> tuple[Row, Row]:
+def _victims(context: StudyContext) -> tuple[Row, Row]:
     """Nothing was measured of them: the talk names them as likely."""
     machine = load_machine(SLICES_24)
     random, first = {}, {}
     for name, title in VICTIMS.items():
         program = Contained(machine, name, HELD_BYTES)
-        draws = range(work.pick(100, 12))
-        random[title] = np.array(work.map(partial(_lost, machine, program, work.seed), draws))
+        draws = range(context.pick(100, 12))
+        random[title] = np.array(context.map(partial(_lost, machine, program, context.seed), draws))
         first[title] = program.lost(np.arange(program.pages, dtype=np.uint64))
     return (
         Row(

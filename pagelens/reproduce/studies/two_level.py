@@ -18,9 +18,9 @@ from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, Run, run_phases, run_policies
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 from pagelens.values.quantities import Positive, Sourced
 
 # Table I, GB/s: copy, scale, add, triad.
@@ -59,7 +59,7 @@ class _Region:
         return float(slow / fast) - 1
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """The share from the dual socket, KNL's speedup from the share, and its cache mode by simulation."""
     ratios = {name: sum(fast) / sum(slow) for name, (slow, fast) in SLOW_FAST.items()}
     share = memory_share(SPEEDUP["dual socket"], ratios["dual socket"])
@@ -68,13 +68,13 @@ def run(work: Work) -> Findings:
     program = declared("hydro", BYTES, machine.cores.count.value)
 
     def simulate(node: int) -> Run:
-        state = Node(machine, work.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
-        return run_policies(("aged",), machine, program, state, work)["aged"]
+        state = Node(machine, context.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
+        return run_policies(("aged",), machine, program, state, context)["aged"]
 
-    runs = work.map(simulate, range(work.pick(12, 2)))
+    runs = context.map(simulate, range(context.pick(12, 2)))
     in_cache = np.array([time_in_cache(share, ratios["KNL"], each) for each in runs])
     slower = float(np.median(in_cache)) / time_in_fast(share, ratios["KNL"]) - 1
-    regions = _regions(work, machine, ratios["KNL"])
+    regions = _regions(context, machine, ratios["KNL"])
     rows = (
         *(
             Row(
@@ -145,12 +145,12 @@ def _poster_knl() -> Machine:
     return machine.model_copy(update={"cores": machine.cores.model_copy(update={"count": count})})
 
 
-def _regions(work: Work, machine: Machine, ratio: float) -> dict[str, _Region]:
+def _regions(context: StudyContext, machine: Machine, ratio: float) -> dict[str, _Region]:
     """All lines hit on contiguous frames, so that they are those of the fast memory."""
     cores = machine.cores.count.value
     program = DeclaredWorkload("hydro", by_loop(hydro(elements_side(BYTES), cores, 1)), cores)
-    placement = policies["contiguous"].place(machine, Node(machine, work.seed, 0))
-    runs = run_phases(machine, program, placement, work)
+    placement = policies["contiguous"].place(machine, Node(machine, context.seed, 0))
+    runs = run_phases(machine, program, placement, context)
     assert machine.fast_memory is not None
     bandwidth = machine.fast_memory.bandwidth.value
 

@@ -8,28 +8,28 @@ from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Run, run_on
 from pagelens.reproduce.study import Findings, Study
-from pagelens.reproduce.work import Work
 
 GIB = 1 << 30
 PUBLISHED = {16: 530.5e9, 96: 193.5e9}  # by GiB a socket
 
 
-def run(work: Work) -> Findings:
+def run(context: StudyContext) -> Findings:
     """STREAM's triad on a fresh node at both sizes, and between them."""
     whole = load_machine("xeon-max-cache")
-    sizes, factor = work.pick((16, 32, 64, 96), (16, 96)), work.pick(1.0, 1 / 8)
+    sizes, factor = context.pick((16, 32, 64, 96), (16, 96)), context.pick(1.0, 1 / 8)
     # And the sizes with it: fewer slots of one placement that has no chance in it.
     machine = shrink(whole, factor)
-    state = Node(machine, work.seed, 0, history=parse_history("boot; run"))
+    state = Node(machine, context.seed, 0, history=parse_history("boot; run"))
     placement = policies["aged"].place(machine, state)
 
     def simulate(gib: int) -> Run:
         workload = declared("stream-triad", round(factor * gib * GIB), machine.cores.count.value)
-        return run_on(machine, workload, placement, work)
+        return run_on(machine, workload, placement, context)
 
-    found = dict(zip(sizes, work.map(simulate, sizes), strict=True))
+    found = dict(zip(sizes, context.map(simulate, sizes), strict=True))
     flat = {"HBM": machine.fast_memory, "DDR": machine.ddr}
     inputs = tuple(
         Row(

@@ -20,7 +20,7 @@ _SLOW = "slow memory"  # is DDR in processors' times; here it may be CXL's, anot
 
 
 @dataclass(frozen=True)
-class Cost:
+class TimeModel:
     """Seconds of every resource r in interval i, with all in slow memory, and what lines there gain."""
 
     resources: tuple[str, ...]
@@ -31,7 +31,7 @@ class Cost:
     writes: Floats
 
     @classmethod
-    def of(cls, profile: Profile) -> "Cost":
+    def of(cls, profile: Profile) -> "TimeModel":
         """Of a profile's machine."""
         zero = np.zeros(len(profile.phases))
 

@@ -18,9 +18,9 @@ from scipy.optimize import linprog
 from scipy.sparse import block_diag, csr_array, eye_array, hstack, vstack
 
 from pagelens.errors import Failure
-from pagelens.place.cost import Cost
 from pagelens.place.phases import Phases
 from pagelens.place.profile import Profile
+from pagelens.place.time_model import TimeModel
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Moving:
 
 def moving_optimum(
     profile: Profile,
-    cost: Cost,
+    model: TimeModel,
     phases: Phases,
     capacity: float,
     static: Floats,
@@ -50,7 +50,7 @@ def moving_optimum(
     """
     count = len(phases.names)
     across = _bytes_across(profile, phases)
-    staying = Moving(np.tile(static, (count, 1)), cost.seconds(static), 0.0)
+    staying = Moving(np.tile(static, (count, 1)), model.seconds(static), 0.0)
     may = profile.worth_placing
     if movable is not None:
         may = may[movable[may]]
@@ -58,16 +58,16 @@ def moving_optimum(
     if count < 2 or not len(chosen) or capacity < 1:
         return staying
     shares = staying.shares.copy()
-    shares[:, chosen] = _solve(profile, cost, phases, capacity, static, chosen, across)
+    shares[:, chosen] = _solve(profile, model, phases, capacity, static, chosen, across)
     price = _price(profile)
     copied = sum(float((of_pair * np.abs(shares[g] - shares[h])).sum()) for (g, h), of_pair in across.items())
-    seconds = float(cost.by_interval(shares[phases.of_interval]).sum()) + price * copied
+    seconds = float(model.by_interval(shares[phases.of_interval]).sum()) + price * copied
     return Moving(shares, seconds, copied) if seconds < staying.seconds else staying
 
 
 def _solve(
     profile: Profile,
-    cost: Cost,
+    model: TimeModel,
     phases: Phases,
     capacity: float,
     static: Floats,
@@ -75,18 +75,18 @@ def _solve(
     across: Mapping[tuple[int, int], Floats],
 ) -> Floats:
     """[g, chosen] shares. Variables: shares by phase, t of every interval, |differences| of every pair."""
-    count, objects, intervals = len(phases.names), len(chosen), cost.slow.shape[1]
-    unit = float(cost.slow.max(axis=0).sum())
+    count, objects, intervals = len(phases.names), len(chosen), model.slow.shape[1]
+    unit = float(model.slow.max(axis=0).sum())
     others = static.copy()
     others[chosen] = 0
-    base = cost.by_resource(others) / unit  # [r, i] with what stays
+    base = model.by_resource(others) / unit  # [r, i] with what stays
     pairs = list(across)
     eye, differences = eye_array(objects), len(pairs) * objects
     rows, limits = [], []
-    for resource in range(len(cost.resources)):
+    for resource in range(len(model.resources)):
         lines = (
-            cost.per_read[resource] * cost.reads[:, chosen]
-            + cost.per_write[resource] * cost.writes[:, chosen]
+            model.per_read[resource] * model.reads[:, chosen]
+            + model.per_write[resource] * model.writes[:, chosen]
         )
         by_phase = [np.where((phases.of_interval == g)[:, None], lines / unit, 0.0) for g in range(count)]
         rows.append(

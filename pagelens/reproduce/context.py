@@ -32,7 +32,7 @@ def _nothing(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
-class Work:
+class StudyContext:
     """Of one study. Results are the same whatever the number of cores."""
 
     scale: Scale
@@ -61,7 +61,7 @@ class Work:
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
         """`function` of every part, in the parts' order, in a thread a core: it ought to release the GIL.
 
-        Raises Interrupted when the work has been cancelled; a part that runs longer than a second or so
+        Raises Interrupted once the study has been cancelled; a part that runs longer than a second or so
         should look at `cancel` itself and raise _core.Cancelled.
         """
         given = list(parts)

@@ -10,7 +10,7 @@ from pagelens.place.profile import Floats, Profile
 LEAST_SHARE = 0.005  # of an object: less is not worth a line
 
 
-def plan_of(
+def build_plan(
     profile: Profile,
     workload: TraceWorkload,
     shares: Floats,
