@@ -1,62 +1,67 @@
-"""One claim: what was published, what comes out here, and whether the one is the other."""
+"""One claim: what was published, what the model gives, and whether the two agree."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-NEAR = 0.25
+NEAR = 0.25  # a figure is near a published one within this share of it
 
 
 class Kind(StrEnum):
-    """How a figure comes about, which decides whether it can be right or wrong."""
+    """Where a figure comes from, which decides whether it can be right or wrong."""
 
     INPUT = "input"  # a machine file states it
-    DERIVED = "derived"  # arithmetic on inputs: another result would be an error of ours
-    SHOWN = "shown"  # simulated, but nothing was published to hold it to, or it could not be otherwise here
-    PREDICTED = "predicted"  # comes out of a simulation; only this counts
+    DERIVED = "derived"  # it follows from inputs by arithmetic, so that another result would be our error
+    SHOWN = "shown"  # it is simulated, but nothing was published to compare, or the model allows no other
+    PREDICTED = "predicted"  # it comes out of a simulation; only this kind counts
 
 
 @dataclass(frozen=True)
 class Value:
-    """A figure as it is shown, and its numbers by name; a name ends in the number's unit, if it has one."""
+    """A figure as text, and its numbers by name. A name ends in its number's unit, if it has one."""
 
     text: str
     numbers: Mapping[str, float]
 
 
 def value(text: str, **numbers: float) -> Value:
-    """As value("50% slower", slowdown=0.5)."""
+    """A figure, as in `value("50% slower", slowdown=0.5)`."""
     return Value(text, {name: float(number) for name, number in numbers.items()})
 
 
 @dataclass(frozen=True)
 class Row:
-    """One claim of a study's document."""
+    """One claim of a study's document.
+
+    Raises ValueError for an input or shown row that states `holds`, and for another kind without it.
+    """
 
     claim: str  # a sentence without its full stop
     source: str  # where in the document: a slide, figure or table
     kind: Kind
     published: Value
     obtained: Value
-    holds: bool | None = None  # None: an input, or shown
-    remark: str = ""  # why it does not come out, where that is known; or what has to be known of it
+    holds: bool | None = None  # None for the kinds that can neither hold nor fail: input and shown
+    remark: str = ""  # why the claim does not hold, where that is known, or what a reader must know of it
 
     def __post_init__(self) -> None:
         if (self.kind in (Kind.INPUT, Kind.SHOWN)) != (self.holds is None):
             raise ValueError(f"{self.claim!r}: inputs and what is shown neither hold nor fail, others do")
+        if self.holds is not None:  # comparing numpy's numbers gives numpy's bool, which JSON does not know
+            object.__setattr__(self, "holds", bool(self.holds))
 
 
 def near(obtained: float, published: float) -> bool:
-    """Whether a figure (of "80% slower", 0.8) counts as the published one: within a quarter of it.
+    """Whether a figure counts as the published one: it is within a quarter of it.
 
-    For all documents that state a single figure; where one gives a range, that decides.
+    All studies use this where a document states a single figure. Where it states a range, the range decides.
     """
     return abs(obtained / published - 1) <= NEAR
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of the predicted claims."""
+    """How many predicted claims hold, and how many do not."""
 
     held: int
     failed: int
@@ -77,7 +82,7 @@ class Score:
 
 
 def score(rows: Iterable[Row]) -> Score:
-    """Inputs and what is derived from them do not count."""
+    """Counts the predicted rows; no other kind counts."""
     predicted = [row for row in rows if row.kind is Kind.PREDICTED]
     held = sum(bool(row.holds) for row in predicted)
     return Score(held, len(predicted) - held)

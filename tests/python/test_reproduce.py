@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pagelens import _core
@@ -59,6 +60,13 @@ def test_only_what_is_predicted_counts() -> None:
 def test_inputs_and_what_is_shown_alone_neither_hold_nor_fail(kind: Kind, holds: bool | None) -> None:
     with pytest.raises(ValueError, match="neither hold nor fail"):
         row(kind, holds)
+
+
+def test_verdicts_of_numpys_numbers_can_be_written_as_json() -> None:
+    share = np.float64(0.4)
+    compared = Row("a share", "table 1", Kind.PREDICTED, value("40%"), value("40%"), near(share, share))
+    computed = Row("a share", "table 1", Kind.PREDICTED, value("40%"), value("40%"), share > 0.3)
+    assert json.dumps([compared.holds, computed.holds]) == "[true, true]"
 
 
 def test_near_is_within_a_quarter() -> None:
