@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pagelens.address.pages import Pages
 from pagelens.address.units import HUGE_PAGE_FRAMES, LINE_BYTES
 from pagelens.audit.model import SMALL, Effect
-from pagelens.conflicts.held import Windows
 from pagelens.conflicts.predict import excess_shares, settle
 from pagelens.conflicts.socket import Socket, knows_sets, socket_of
+from pagelens.conflicts.windows import Windows
 from pagelens.machine import Machine
 
 Frames = NDArray[np.int64]
@@ -111,3 +111,14 @@ def _pages(frames: Frames) -> Pages:
     first = np.flatnonzero(np.diff(frames, prepend=frames[0] - 2) != 1)
     sizes = np.diff(np.append(first, len(frames)))
     return Pages(frames[first].astype(np.uint64) * np.uint64(SMALL), sizes * SMALL)
+
+
+def random_conflict_share(job: float, cache: float, memory: float) -> float:
+    """Return the expected share of a job's pages that share a slot with another of its pages.
+
+    The job has independent random frames, and the cache is direct-mapped. All sizes have the same unit.
+    memory / cache frames map to each slot, and each of the others belongs to the job with probability
+    job / memory. The share is therefore 1 - (1 - job/memory)^(memory/cache - 1).
+    """
+    others = memory / cache - 1
+    return 0.0 if others <= 0 else float(1 - max(0.0, 1 - job / memory) ** others)

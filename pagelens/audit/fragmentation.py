@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from pagelens.audit.model import SMALL, Zone
-from pagelens.machine.detect import System
+from pagelens.host.system import System
 
 LARGE_ORDER = 9  # 2 MiB
 _FREE = re.compile(r"Node\s+(\d{1,4}), zone\s+(\w{1,16})((?:\s+\d{1,15}){1,32})")

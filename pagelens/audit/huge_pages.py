@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 
 from pagelens.audit.fragmentation import LARGE_ORDER, suitable_blocks
-from pagelens.audit.frame_map import FrameMap, Use
-from pagelens.audit.model import GIGANTIC, LARGE, SMALL, HugePages, Node, NodePool, Usage, Zone
-from pagelens.machine.detect import System
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL, HugePages, Node, NodePool, Zone
+from pagelens.host.frame_map import FrameMap, Use
+from pagelens.host.kernel_settings import Usage
+from pagelens.host.system import System
 
 _POOLS = "/sys/kernel/mm/hugepages"
 _LARGEST_ORDER = 10  # of a free block

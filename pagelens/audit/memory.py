@@ -3,10 +3,10 @@
 import re
 
 from pagelens.audit.model import Node, SideCache
+from pagelens.host.numa_nodes import MOST_BYTES, read_nodes
 from pagelens.host.proc_files import sizes
+from pagelens.host.system import System
 from pagelens.machine import Machine
-from pagelens.machine.detect import System
-from pagelens.machine.detect.memory import MOST_BYTES, read_nodes
 
 _TIERS = "/sys/devices/virtual/memory_tiering"
 _FAST_KINDS = ("MCDRAM", "HBM")

@@ -6,7 +6,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-SMALL, LARGE, GIGANTIC = 4 << 10, 2 << 20, 1 << 30
+from pagelens.address.units import FRAME_BYTES, GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
+from pagelens.host.kernel_settings import Kernel, Rights, Usage
+
+SMALL, LARGE, GIGANTIC = FRAME_BYTES, HUGE_PAGE_BYTES, GIGANTIC_PAGE_BYTES
 
 
 class Severity(StrEnum):
@@ -92,84 +95,6 @@ class HugePages:
     more_now: int | None
     more_now_exact: bool  # whether frame flags were read, or the sizes of free blocks bound it
     more_at_most: int | None  # after dropping caches and compaction
-
-
-@dataclass(frozen=True)
-class TransparentHugePages:
-    """As /sys/kernel/mm/transparent_hugepage has it."""
-
-    enabled: str | None
-    defrag: str | None
-    shmem: str | None
-    khugepaged: bool | None  # whether it looks for pages to put together
-    max_ptes_none: int | None
-    faults: int | None  # that got a large page, since boot
-    fallbacks: int | None  # that did not
-
-
-@dataclass(frozen=True)
-class Zonesort:
-    """The module, ours or Intel's of 2017."""
-
-    loaded: bool | None
-    kind: str | None  # "pagelens" or "intel"
-    interval_s: int | None  # 0: on demand
-    sorts: int | None
-    last_node: int | None
-    last_ns: int | None
-    blocks_stuck: int | None
-
-
-@dataclass(frozen=True)
-class Compaction:
-    """Settings, and counts since boot."""
-
-    proactiveness: int | None
-    stalls: int | None  # direct compactions
-    fails: int | None
-    allocation_stalls: int | None  # direct reclaims
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """Settings that have a say in which frames a job gets."""
-
-    version: str | None
-    uptime_s: float | None
-    turnover: float | None  # how many times over memory has been handed out since boot
-    shuffle: bool | None
-    numa_fake: str | None  # as on the kernel's command line; empty: not there
-    numa_balancing: int | None
-    numa_migrated: int | None  # pages, since boot
-    overcommit: int | None
-    commit_limit: int | None
-    committed: int | None
-    swap: int | None
-    swap_used: int | None
-    thp: TransparentHugePages
-    zonesort: Zonesort
-    compaction: Compaction
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Of all memory."""
-
-    total: int | None
-    free: int | None
-    available: int | None
-    page_cache: int | None
-    droppable: int | None  # what drop_caches would give: clean, not mapped; slab caches as far as they can
-    dirty: int | None
-    anonymous: int | None
-
-
-@dataclass(frozen=True)
-class Rights:
-    """What this user may see of frames; None of a captured tree."""
-
-    frames: bool | None  # their numbers, in pagemap
-    flags: bool | None  # which are free, in kpageflags
 
 
 @dataclass(frozen=True)

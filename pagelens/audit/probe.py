@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagelens.audit.effect import Frames, Yardstick, large_share
-from pagelens.audit.frame_map import FrameMap, read_spans
 from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Placement, Probe
-from pagelens.audit.own_pages import frames_of, populated
 from pagelens.audit.remedy_commands import PREPARE, at_boot, sort_nodes
 from pagelens.audit.supply import Supply
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.frame_map import FrameMap, read_spans
+from pagelens.host.own_pages import frames_of, populated
+from pagelens.host.system import System
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine import Machine
-from pagelens.machine.detect import System
 
 Report = Callable[[int, int], None]
 

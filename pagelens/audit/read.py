@@ -1,16 +1,16 @@
 """All that can be read of a node."""
 
+from pagelens.audit.effect import random_conflict_share
 from pagelens.audit.fragmentation import read_zones
-from pagelens.audit.frame_map import FrameMap
 from pagelens.audit.huge_pages import read_huge_pages
-from pagelens.audit.kernel import read_kernel, read_rights, read_usage
 from pagelens.audit.memory import read_memory
 from pagelens.audit.model import Audit, Cache
 from pagelens.conflicts.socket import knows_sets, socket_of
 from pagelens.conflicts.study import contiguous
-from pagelens.host.proc_files import random_conflict_share
+from pagelens.host.frame_map import FrameMap
+from pagelens.host.kernel_settings import read_kernel, read_rights, read_usage
+from pagelens.host.system import System
 from pagelens.machine import Machine
-from pagelens.machine.detect import System
 
 
 def read_audit(system: System, machine: Machine, frames: FrameMap | None) -> Audit:

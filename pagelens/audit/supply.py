@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.audit.effect import Frames
-from pagelens.audit.frame_map import FrameMap, Span, Use
 from pagelens.audit.model import GIGANTIC, SMALL
 from pagelens.errors import Failure
+from pagelens.host.frame_map import FrameMap, Span, Use
+from pagelens.host.zone_layout import read_layout
 from pagelens.machine import Machine
 
 _SEED = 0
@@ -108,8 +109,6 @@ class Supply:
 
         Page blocks with something pinned count as unmovable; their types are not to be read.
         """
-        from pagelens.lab.state import read_layout
-
         try:
             layout = read_layout(self.zoneinfo)
         except (Failure, KeyError, OverflowError, TypeError, ValueError):

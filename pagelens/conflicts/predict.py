@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
-from pagelens.conflicts.held import STEP_LINES, Held, Windows
 from pagelens.conflicts.socket import Socket
+from pagelens.conflicts.windows import STEP_LINES, Held, Windows
 from pagelens.errors import UsageError
 from pagelens.units import format_binary_size
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
-from pagelens.conflicts.held import Held, Windows
 from pagelens.conflicts.predict import excess_shares
 from pagelens.conflicts.socket import Socket
+from pagelens.conflicts.windows import Held, Windows
 from pagelens.machine import Machine
 from pagelens.machine.caches import count
 from pagelens.replay.whole_node import caches_below_l1

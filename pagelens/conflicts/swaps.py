@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.pages import Pages
 from pagelens.address.units import LINE_BYTES
-from pagelens.conflicts.held import Held, Windows
 from pagelens.conflicts.predict import counted, excess_shares, settle
 from pagelens.conflicts.socket import Shared, Socket
+from pagelens.conflicts.windows import Held, Windows
 from pagelens.errors import UsageError
 
 MOST_COLOURS = 512  # that are tried; evenly drawn from those of the pool

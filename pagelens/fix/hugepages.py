@@ -6,17 +6,18 @@ from pathlib import Path
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure
-from pagelens.fix.system import System, require_cache, require_node
+from pagelens.fix.system import require_cache, require_node
+from pagelens.host.commands import CommandRunner
 
 TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a guest as well
 
 
-def pool_frames(system: System, tool: Path, page_bytes: int, node: int) -> list[int]:
+def pool_frames(system: CommandRunner, tool: Path, page_bytes: int, node: int) -> list[int]:
     """The first frame of each free page of a node's pool, in the order in which they will be handed out."""
     return _run(system, tool, page_bytes, 0, node)
 
 
-def order_pool(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
+def order_pool(system: CommandRunner, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
     """Orders a node's pool by the rule of docs/zonesort.md; returns its frames as pool_frames() does.
 
     For a moment all free pages of the pool are taken: a job that starts just then may find none. They go back
@@ -34,7 +35,7 @@ def conflict_share(frames: Sequence[int], page_bytes: int, cache_bytes: int) -> 
     return sum(pages_at[at] > 1 for at in first) / len(first) if first else 0.0
 
 
-def _run(system: System, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
+def _run(system: CommandRunner, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
     require_node(system, node)
     done = system.run(str(tool), str(page_bytes), str(cache_bytes), str(node))
     if done.status != 0:

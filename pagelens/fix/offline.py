@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure
-from pagelens.fix.system import NODES, System, require_cache, require_node, uninterrupted
+from pagelens.fix.system import NODES, require_cache, require_node, uninterrupted
+from pagelens.host.commands import CommandRunner
 
 _MEMORY = "/sys/devices/system/memory"
 _KPF_BUDDY = 10  # linux/kernel-page-flags.h
@@ -42,7 +43,7 @@ class Turned:
     block_bytes: int
 
 
-def turn_memory(system: System, cache_bytes: int, node: int) -> Turned:
+def turn_memory(system: CommandRunner, cache_bytes: int, node: int) -> Turned:
     """Sorts a node's free memory for a direct-mapped cache; blocks that are offline are left so.
 
     Ctrl-C ends it after the block that is under way; no block stays offline. Raises UsageError for a node or
@@ -74,7 +75,7 @@ def turn_memory(system: System, cache_bytes: int, node: int) -> Turned:
     return Turned(turned, [block for block in blocks if block not in turned], block_bytes)
 
 
-def _require_no_pool(system: System, node: int) -> None:
+def _require_no_pool(system: CommandRunner, node: int) -> None:
     """Memory that goes offline takes the free huge pages in it along: the pool would not come back."""
     pools = system.shell(f"grep -vx 0 {NODES}/node{node}/hugepages/*/nr_hugepages /dev/null")
     if pools.status == 0:
@@ -103,7 +104,7 @@ def best_order(
     return sorted(slot, key=lambda block: (turn[block], -gain[block] if turn[block] == 0 else 0, slot[block]))
 
 
-def _turn(system: System, block: int) -> bool:
+def _turn(system: CommandRunner, block: int) -> bool:
     with uninterrupted():
         done = system.shell(_TURN.format(memory=_MEMORY, block=block, patience=_PATIENCE_S))
     if done.status == 2:

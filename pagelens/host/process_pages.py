@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pagelens.address.pages import HIGHEST_ADDRESS, Pages
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import Failure, UsageError
+from pagelens.host.virtual_machine import in_virtual_machine
 
 _ENTRY_BYTES = 8
 _CHUNK_ENTRIES = 1 << 20
@@ -56,16 +57,6 @@ def read_process(pid: int, root: Path = Path("/")) -> Pages:
     found, sizes = _grouped(virtual[first][order], frames[order])
     notes = (VIRTUAL_MACHINE,) if in_virtual_machine(root) else ()
     return Pages(found[:, 1] * FRAME_BYTES, sizes * FRAME_BYTES, None, found[:, 0] * FRAME_BYTES, notes)
-
-
-def in_virtual_machine(root: Path = Path("/")) -> bool:
-    """Whether the processor says that a hypervisor is under this system."""
-    try:
-        text = (root / "proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        return False
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return "hypervisor" in flags.split()
 
 
 def _text(path: Path, pid: int) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pagelens import _core
 from pagelens.errors import Failure, UsageError
 
 FEWEST_BYTES = 256 << 20  # of guest memory: Debian's kernel and the root file system, with room to work
@@ -144,11 +143,3 @@ def find_qemu() -> Path:
     if match is None or not _VERSIONS[0] <= (int(match[1]), int(match[2])) <= _VERSIONS[1]:
         raise Failure(f"{found}: QEMU 7.2 to 8.2 is needed, not {said.splitlines()[:1]}; {_INSTALL}")
     return Path(found)
-
-
-def built(name: str) -> Path:
-    """A file of this package that was compiled with it."""
-    path = Path(_core.__file__).parent / "lib" / name
-    if not path.exists():
-        raise Failure(f"{path} is missing; install pagelens again: pip install .")
-    return path

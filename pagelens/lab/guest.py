@@ -17,13 +17,14 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import Hardware, NodeSpeed, built, find_qemu
+from pagelens.host.commands import Finished
+from pagelens.host.native_files import native_file
+from pagelens.lab.emulator import Hardware, NodeSpeed, find_qemu
 from pagelens.lab.initramfs import Content, Initramfs, base_initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.watch import Watch
@@ -42,20 +43,6 @@ _KERNEL_OPTIONS = "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off 
 
 class GuestFailure(Failure):
     """The guest stopped being of use; the message ends with the console's last lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """How a program in the guest ended."""
-
-    status: int  # exit status; -n: killed by signal n
-    output: str  # stdout and stderr as they came
-
-    def checked(self) -> str:
-        """The output of a program that must not fail."""
-        if self.status != 0:
-            raise Failure(f"a command in the guest failed with status {self.status}: {self.output.strip()}")
-        return self.output
 
 
 class Guest:
@@ -94,7 +81,7 @@ class Guest:
         self._watch_by_pid = watch
         self._limit_s = limit_s
         self._killed = False
-        agent = built("pagelens_agent")
+        agent = native_file("pagelens_agent")
         if isinstance(files, Initramfs):
             self._root = base_initramfs(agent, {})
             self._root.files.update(files.files)

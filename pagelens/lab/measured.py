@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import UsageError
-from pagelens.lab.emulator import Hardware, built
+from pagelens.host.native_files import native_file
+from pagelens.lab.emulator import Hardware
 from pagelens.lab.guest import LIMIT_S, Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
@@ -92,7 +93,7 @@ class MeasuredGuest(Guest):
         append: str = "",
         limit_s: float = LIMIT_S,
     ) -> None:
-        root.add(TOOL, built("pagelens_guest_lab"), 0o755)
+        root.add(TOOL, native_file("pagelens_guest_lab"), 0o755)
         self._outputs = tempfile.TemporaryDirectory(prefix="pagelens-lab-")
         folder = Path(self._outputs.name)
         self._results, self._data = folder / "results", folder / "data"
@@ -152,7 +153,7 @@ class MeasuredGuest(Guest):
             )
         memory = self.memory_side
         options = {
-            "file": built("libpagelens_lab.so"),
+            "file": native_file("libpagelens_lab.so"),
             "results": self._results,
             "data": self._data,
             "cores": max(self.hardware.cpus, self.hardware.nodes),

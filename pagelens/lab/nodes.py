@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import built
+from pagelens.host.native_files import native_file
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
@@ -44,7 +44,7 @@ def add_sort_module(root: Initramfs, kernel: Kernel, rule: str) -> None:
     if rule == "ours":
         root.add(_ZONESORT, build_module(zonesort_sources(), kernel))
     elif rule == "intel":
-        root.add(_BUCKETS, build_module(built("buckets"), kernel))
+        root.add(_BUCKETS, build_module(native_file("buckets"), kernel))
     else:
         raise UsageError(f"--history: zonesort({rule}) is the model's alone; guests sort as ours or intel")
 

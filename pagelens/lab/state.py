@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, field
 
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.errors import Failure
-from pagelens.lab.emulator import built
+from pagelens.host.native_files import native_file
+from pagelens.host.zone_layout import read_layout
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import TOOL, MeasuredGuest
@@ -23,7 +23,6 @@ ORDERS = 11  # of free blocks: 0 to 10
 _MODULE = "/lab/pagelens_state.ko"
 _FILE = "/proc/pagelens_state"
 _WAIT_MS = 100  # until the command that asks for a picture is gone, so that its pages are not in it
-_KINDS = {"DMA": _core.ZoneKind.dma, "DMA32": _core.ZoneKind.dma32, "Normal": _core.ZoneKind.normal}
 
 # A word of the picture, as tracer/guest/state/pagelens_state.c writes it.
 _FREE, _CACHED, _PAGEBLOCK, _MOVABLE, _HOLE = 1, 2, 3, 4, 5
@@ -62,7 +61,7 @@ class Picture:
 
 def add_state_module(root: Initramfs, kernel: Kernel) -> None:
     """Puts the module that takes pictures into a guest's root."""
-    root.add(_MODULE, build_module(built("state"), kernel))
+    root.add(_MODULE, build_module(native_file("state"), kernel))
 
 
 def take_picture(guest: MeasuredGuest) -> Picture:
@@ -77,36 +76,6 @@ def take_picture(guest: MeasuredGuest) -> Picture:
     if words.size == 0:
         raise Failure("the guest's picture of its allocator is empty")
     return _decode(words, read_layout(guest.run("cat", "/proc/zoneinfo").checked()))
-
-
-def read_layout(zoneinfo: str) -> _core.Layout:
-    """Zones and CPUs of a machine from its /proc/zoneinfo; empty zones are left out."""
-    zones: list[_core.ZoneSpec] = []
-    cpu_numa: dict[int, int] = {}
-    for numa, name, text in re.findall(r"Node (\d+), zone +(\w+)\n((?: .*\n?)+)", zoneinfo):
-        # With a colon are the zone's beginning and the per-cpu lists' sizes, which all CPUs share.
-        values = {key: int(value) for key, value in re.findall(r"^ +(\w+:?) +(\d+)$", text, re.MULTILINE)}
-        if not values.get("present") or name not in _KINDS:
-            continue
-        begin = values["start_pfn:"]
-        # The model's zones begin and end on page blocks; what is missing are holes.
-        zone = _core.ZoneSpec(
-            kind=_KINDS[name],
-            numa=int(numa),
-            begin=begin // 512 * 512,
-            end=-(-(begin + values["spanned"]) // 512) * 512,
-        )
-        zone.min, zone.low, zone.high = values["min"], values["low"], values["high"]
-        protection = re.search(r"protection: \(([\d, ]+)\)", text)
-        zone.protection = int(protection[1].split(",")[3]) if protection else 0  # of ZONE_MOVABLE requests
-        for cpu in re.findall(r"cpu: (\d+)", text):
-            cpu_numa.setdefault(int(cpu), int(numa))
-        zone.pcp_high, zone.pcp_batch = values["high:"], values["batch:"]
-        zones.append(zone)
-    if not zones:
-        raise Failure("/proc/zoneinfo names no zone that has memory")
-    cpus = [cpu_numa[cpu] for cpu in sorted(cpu_numa)]
-    return _core.Layout(max(zone.end for zone in zones), zones, cpus)
 
 
 def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:

@@ -11,7 +11,7 @@ import polars as pl
 
 import pagelens
 from pagelens.files import write_table, write_whole
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine.detect import System
 from pagelens.measure.figure import draw
 from pagelens.measure.results import Measured, Result

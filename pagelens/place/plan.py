@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
-from pagelens.machine.detect.found import size_text
+from pagelens.machine.detect.detected_value import size_text
 from pagelens.values.quantities import Bytes, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 

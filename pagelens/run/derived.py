@@ -3,7 +3,7 @@
 import os
 
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine import Machine
 from pagelens.machine.chosen import choose_machine
 from pagelens.machine.dram import MAP_FIELDS, Dram

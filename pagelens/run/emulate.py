@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure
+from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
-from pagelens.machine.detect.memory import read_nodes
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
 from pagelens.run.planned import hand_over
 from pagelens.run.preload import Preload

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pagelens.explain.conclusion import MATTERS
 from pagelens.explain.model import Remedy
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine import Machine
 from pagelens.run.derived import conflict_period, memory_side_cache
 from pagelens.run.preload import SMALL_BYTES, Pages, Preload

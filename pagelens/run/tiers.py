@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pagelens.errors import UsageError
+from pagelens.host.numa_nodes import Node, read_nodes
 from pagelens.host.system import System
-from pagelens.machine.detect.memory import Node, read_nodes
 from pagelens.machine.detect.processor import read_processor
 
 MOST_NODE = 1023  # CONFIG_NODES_SHIFT is at most 10

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from machine_trees import NAMES, TREES, audit_text, audited, damaged_trees, lay_out, read_tree
 
 from pagelens.audit import Audit, Severity, find
+from pagelens.audit.effect import random_conflict_share
 from pagelens.audit.fragmentation import fragmentation_index, unusable_index
-from pagelens.audit.frame_map import FrameMap, Use, read_frame_map, uses
 from pagelens.audit.read import read_audit
 from pagelens.cli.commands.audit import FailOn, status
 from pagelens.cli.text.audit import render
-from pagelens.host.proc_files import random_conflict_share
+from pagelens.host.frame_map import FrameMap, Use, read_frame_map, uses
 from pagelens.machine import load_machine
 from pagelens.machine.detect import System
 
@@ -239,7 +239,7 @@ def test_gigantic_pages_are_counted_in_a_frame_map() -> None:
 
 
 def read_spans_of(frames: int) -> tuple:  # type: ignore[type-arg]
-    from pagelens.audit.frame_map import Span
+    from pagelens.host.frame_map import Span
 
     return (Span(0, "Normal", 0, frames),)
 

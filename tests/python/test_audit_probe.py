@@ -21,18 +21,17 @@ from small_machine import small
 
 from pagelens.address.pages import Pages
 from pagelens.audit import Severity, find
-from pagelens.audit.effect import Yardstick, large_share
-from pagelens.audit.frame_map import FrameMap, Span, Use
+from pagelens.audit.effect import Yardstick, large_share, random_conflict_share
 from pagelens.audit.model import Effect, Placement, Probe
-from pagelens.audit.own_pages import frames_of, frames_visible, populated
 from pagelens.audit.probe import Ground, Job, judge
-from pagelens.audit.room import require_room
+from pagelens.audit.probe_limits import require_room
 from pagelens.audit.supply import Supply, free_blocks
 from pagelens.cli.commands.audit import may_be
 from pagelens.cli.main import main
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError
-from pagelens.host.proc_files import random_conflict_share
+from pagelens.host.frame_map import FrameMap, Span, Use
+from pagelens.host.own_pages import frames_of, frames_visible, populated
 from pagelens.machine import load_machine, parse_machine
 from pagelens.machine.detect import detect
 

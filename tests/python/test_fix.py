@@ -12,9 +12,10 @@ from zonesort_rule import rule
 
 from pagelens.errors import Failure, UsageError
 from pagelens.fix import hugepages, offline
-from pagelens.fix.system import ThisMachine, require_real_frames
-from pagelens.lab.emulator import built
-from pagelens.lab.guest import Finished, Guest
+from pagelens.fix.system import require_real_frames
+from pagelens.host.commands import Finished, ThisMachine
+from pagelens.host.native_files import native_file
+from pagelens.lab.guest import Guest
 
 MIB = 1 << 20
 PAGE = 2 * MIB
@@ -65,7 +66,7 @@ def sorts_by_turning_memory(guest: Guest) -> None:
 
 
 def test_user_space_orders_frames_in_a_guest(tmp_path: Path) -> None:
-    files = {str(TOOL): built(hugepages.TOOL), "/lab/guest": guest_program(tmp_path)}
+    files = {str(TOOL): native_file(hugepages.TOOL), "/lab/guest": guest_program(tmp_path)}
     with Guest("6.1", "1GiB", files) as guest:
         clear_messages(guest)
         orders_the_pool(guest)
@@ -81,7 +82,7 @@ def test_user_space_orders_frames_in_a_guest(tmp_path: Path) -> None:
 def test_what_other_nodes_hold_does_not_count() -> None:
     cache = 64 * MIB
     pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
-    with Guest("6.1", "1GiB", {str(TOOL): built(hugepages.TOOL)}, nodes=2) as guest:
+    with Guest("6.1", "1GiB", {str(TOOL): native_file(hugepages.TOOL)}, nodes=2) as guest:
         shell(guest, "mkdir /t && mount -t tmpfs -o size=300m,mpol=bind:0 none /t")
         shell(guest, f"dd if=/dev/zero of=/t/file bs=1M count=250 2> /dev/null; echo 80 > {pool}")
         flags = np.frombuffer(guest.get("/proc/kpageflags"), dtype=np.uint64)
@@ -157,10 +158,11 @@ def test_a_block_that_the_kernel_tries_for_ever_to_empty_is_let_go(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is asked for first")
 def test_a_virtual_machine_is_refused(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo = tmp_path / "proc/cpuinfo"
+    cpuinfo.parent.mkdir()
     cpuinfo.write_text("processor : 0\nflags\t\t: fpu sse2 hypervisor avx2\n")
     with pytest.raises(UsageError, match="virtual machine"):
-        require_real_frames(False, cpuinfo)
-    require_real_frames(True, cpuinfo)
+        require_real_frames(False, tmp_path)
+    require_real_frames(True, tmp_path)
     cpuinfo.write_text("processor : 0\nflags\t\t: fpu sse2 avx2\n")
-    require_real_frames(False, cpuinfo)
+    require_real_frames(False, tmp_path)

@@ -11,11 +11,11 @@ import pytest
 
 from pagelens import _core
 from pagelens.errors import UsageError
+from pagelens.host.zone_layout import read_layout
 from pagelens.lab.history import Planner
 from pagelens.lab.jobs import hold_work
 from pagelens.lab.measured import MemorySide, frames_and_parts
 from pagelens.lab.nodes import ModelNode
-from pagelens.lab.state import read_layout
 from pagelens.lab.validate import DEFAULT_HISTORIES, TOLERANCE, shape_distance
 from pagelens.lab.work import ModelProcess, Work, batches
 

@@ -16,7 +16,7 @@ from preloaded import ALLOCATIONS, OWN_ALLOCATOR, THREADS, programs_as_they_come
 from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
 
 import pagelens.cli.commands.run
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.run.derived import machine_cache, machine_period
 from pagelens.run.preload import HUGE_BYTES, SMALL_BYTES, Pages, Preload
 

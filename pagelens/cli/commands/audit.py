@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from pagelens.audit.findings import find
-from pagelens.audit.frame_map import FrameMap, read_frame_map
 from pagelens.audit.model import Audit, Finding, Probe, Severity
 from pagelens.audit.probe import Ground, Job, judge, take
+from pagelens.audit.probe_limits import require_room
 from pagelens.audit.read import read_audit
-from pagelens.audit.room import require_room
 from pagelens.cli.audit_progress import progress
 from pagelens.cli.text.audit import render
 from pagelens.errors import Interrupted, UsageError
+from pagelens.host.frame_map import FrameMap, read_frame_map
 from pagelens.machine import Machine, load_machine, parse_machine
 from pagelens.machine.detect import System, detect
 from pagelens.units import format_binary_size, parse_size

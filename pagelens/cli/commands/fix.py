@@ -7,8 +7,9 @@ import typer
 from pagelens.errors import UsageError
 from pagelens.fix.hugepages import TOOL, conflict_share, order_pool, pool_frames
 from pagelens.fix.offline import turn_memory
-from pagelens.fix.system import ThisMachine, require_real_frames
-from pagelens.lab.emulator import built
+from pagelens.fix.system import require_real_frames
+from pagelens.host.commands import ThisMachine
+from pagelens.host.native_files import native_file
 from pagelens.units import format_binary_size, parse_size
 
 EXAMPLES = """Examples:
@@ -45,7 +46,7 @@ def hugepages(
     if page_bytes not in (2 << 20, 1 << 30):
         raise UsageError(f"--page {page}: 2MiB or 1GiB")
     require_real_frames(virtual)
-    machine, tool = ThisMachine(), built(TOOL)
+    machine, tool = ThisMachine(), native_file(TOOL)
     before = pool_frames(machine, tool, page_bytes, node)
     if not before:
         raise UsageError(f"--node {node}: its pool has no free page of {page}; reserve some by nr_hugepages")

@@ -35,7 +35,7 @@ from pagelens.cli.progress import progress_bar
 from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
 from pagelens.errors import Interrupted, UsageError
-from pagelens.host.process_pages import in_virtual_machine
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
 from pagelens.machine.chosen import choose_machine

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import tomlkit
 from tomlkit.items import Table
 
+from pagelens.host.numa_nodes import Node, read_nodes
 from pagelens.host.system import System
-from pagelens.machine.detect.found import Found, assumed, read, size_text
-from pagelens.machine.detect.memory import Described, Node, describe, read_modules, read_nodes
+from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
+from pagelens.machine.detect.memory import Described, describe, read_modules
 from pagelens.machine.detect.processor import Cache, Processor, read_processor
 from pagelens.machine.detect.shared import Kind, Section, shared_sections
 from pagelens.machine.detect.translation import translation_sections

@@ -1,18 +1,14 @@
-"""The memories: NUMA nodes with and without processors, caches on the memory's side, and memory modules."""
+"""Describes memories for a machine file, from NUMA nodes and memory modules."""
 
-import re
 import struct
 from collections import Counter
 from dataclasses import dataclass
 
-from pagelens.address.units import FRAME_BYTES
+from pagelens.host.numa_nodes import FOLDER, MOST_BYTES, Node
 from pagelens.host.system import System
-from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 
-_NODES = "/sys/devices/system/node"
 _DMI = "/sys/firmware/dmi/entries"
-MOST_BYTES = 1 << 44  # of a memory, in a machine file
-_UNKNOWN_BYTES = 16 << 30
 # SMBIOS 3.7, 7.18.2: kinds of memory modules
 _KINDS = {
     0x12: "DDR",
@@ -27,60 +23,12 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Node:
-    """A NUMA node with memory."""
-
-    path: str  # that it was read from; empty where nothing says what memory there is
-    size: int  # bytes that the kernel has to give
-    cpus: frozenset[int]
-    bandwidth: int | None  # bytes a second, from its nearest processors (HMAT, by the kernel)
-    latency_ns: int | None
-    side_cache: int | None  # bytes of a cache on the memory's side
-    side_cache_direct: bool  # it is direct-mapped
-
-
-@dataclass(frozen=True)
 class Module:
     """A memory module that DMI names."""
 
     kind: str
     size: int
     speed: int  # transfers a second
-
-
-def read_nodes(system: System) -> list[Node]:
-    """All with memory; where the kernel shows no nodes, one without processors: at least one."""
-    nodes = [node for path in system.folders(_NODES, "node") if (node := _node(system, path)) is not None]
-    if nodes:
-        return nodes
-    match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text("/proc/meminfo"))
-    size = int(match[1]) << 10 if match else 0
-    known = _sane(size)
-    path = "/proc/meminfo" if known else ""
-    return [Node(path, size if known else _UNKNOWN_BYTES, frozenset(), None, None, None, False)]
-
-
-def _node(system: System, path: str) -> Node | None:
-    match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text(f"{path}/meminfo"))
-    size = int(match[1]) << 10 if match else 0
-    if not _sane(size):
-        return None
-    near = f"{path}/access0/initiators"
-    bandwidth, latency = system.number(f"{near}/read_bandwidth"), system.number(f"{near}/read_latency")
-    cache = f"{path}/memory_side_cache/index1"
-    return Node(
-        path=path,
-        size=size,
-        cpus=system.cpus(f"{path}/cpulist"),
-        bandwidth=bandwidth * 1_000_000 if bandwidth else None,
-        latency_ns=latency or None,
-        side_cache=system.size(f"{cache}/size") or None,
-        side_cache_direct=system.number(f"{cache}/indexing") == 0,
-    )
-
-
-def _sane(size: int) -> bool:
-    return 1024 * FRAME_BYTES <= size <= MOST_BYTES
 
 
 def read_modules(system: System) -> list[Module]:
@@ -115,18 +63,18 @@ class Described:
 def describe(nodes: list[Node], modules: list[Module], share: int) -> Described:
     """Nodes that make up one memory; `modules` are of `share` such memories together."""
     size = min(sum(node.size for node in nodes), MOST_BYTES)
-    names = ", ".join(node.path.removeprefix(f"{_NODES}/") for node in nodes)
+    names = ", ".join(node.path.removeprefix(f"{FOLDER}/") for node in nodes)
     bandwidth, latency, technology = None, None, None
     rates, delays = [node.bandwidth for node in nodes], [node.latency_ns for node in nodes]
     if all(rates):
         rate = sum(rate or 0 for rate in rates)
         bandwidth = read(
             f"{rate / 1e9:.3f}".rstrip("0").rstrip(".") + " GB/s",
-            f"{_NODES} ({names}): read_bandwidth, of HMAT",
+            f"{FOLDER} ({names}): read_bandwidth, of HMAT",
         )
     if all(delays):
         mean = sum(delay or 0 for delay in delays) / len(delays)
-        latency = read(f"{round(mean)} ns", f"{_NODES} ({names}): read_latency, of HMAT")
+        latency = read(f"{round(mean)} ns", f"{FOLDER} ({names}): read_latency, of HMAT")
     if modules:
         kind, speed = Counter((module.kind, module.speed) for module in modules).most_common(1)[0][0]
         count = max(1, len(modules) // share)
@@ -134,7 +82,7 @@ def describe(nodes: list[Node], modules: list[Module], share: int) -> Described:
         if bandwidth is None:
             reason = "DMI, memory devices: peak of 8 B a transfer if each module has a channel of its own"
             bandwidth = assumed(f"{count * speed * 8 / 1e9:g} GB/s", reason)
-    total = read(size_text(size), f"{_NODES} ({names}): MemTotal, which leaves out what the firmware keeps")
+    total = read(size_text(size), f"{FOLDER} ({names}): MemTotal, which leaves out what the firmware keeps")
     if nodes[0].path == "/proc/meminfo":
         total = read(size_text(size), "/proc/meminfo: MemTotal, which leaves out what the firmware keeps")
     elif not nodes[0].path:

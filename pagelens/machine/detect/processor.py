@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.host.system import System
-from pagelens.machine.detect.found import Found, assumed, read
+from pagelens.machine.detect.detected_value import Found, assumed, read
 
 _CPU = "/sys/devices/system/cpu"
 # CPUID leaf 0x40000000, EBX ECX EDX as text (Linux, arch/x86/kernel/cpu/hypervisor.c and what it names)

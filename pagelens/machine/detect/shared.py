@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pagelens.address.hashes import list_hashes
 from pagelens.address.units import LINE_BYTES
-from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 from pagelens.machine.detect.processor import Cache, Processor
 
 Section = dict[str, Found]

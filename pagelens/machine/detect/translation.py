@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pagelens.host.system import System
-from pagelens.machine.detect.found import assumed, read
+from pagelens.machine.detect.detected_value import assumed, read
 from pagelens.machine.detect.processor import Processor
 from pagelens.machine.detect.shared import Section
 

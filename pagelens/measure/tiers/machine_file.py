@@ -3,7 +3,7 @@
 import tomlkit
 
 from pagelens.machine import parse_machine
-from pagelens.machine.detect.found import Found, assumed, read, size_text
+from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 from pagelens.measure.tiers.measurement import CHASE, LINE_BYTES, Measured
 from pagelens.units import format_binary_size
 

@@ -1,8 +1,8 @@
 """How much memory may be taken for a probe without harm to others."""
 
 from pagelens.audit.model import GIGANTIC, LARGE, Audit
-from pagelens.audit.own_pages import PAGE_SIZES
 from pagelens.errors import UsageError
+from pagelens.host.own_pages import PAGE_SIZES
 from pagelens.units import format_binary_size
 
 SMALLEST = LARGE

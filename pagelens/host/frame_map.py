@@ -11,8 +11,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.audit.model import SMALL
-from pagelens.machine.detect import System
+from pagelens.address.units import FRAME_BYTES
+from pagelens.host.system import System
 
 _FLAGS = "/proc/kpageflags"
 _CHUNK = 1 << 21  # frames: eight 1 GiB pages, so that no page lies across two chunks
@@ -52,7 +52,7 @@ class FrameMap:
 
     def pages(self, page_size: int, worst: Use) -> NDArray[np.int64]:
         """First frames of the aligned ranges of that size of which no frame is in a worse use."""
-        frames = page_size // SMALL
+        frames = page_size // FRAME_BYTES
         found = [np.empty(0, dtype=np.int64)]
         for span in self.spans:
             begin, end = -(-span.begin // frames) * frames, span.end // frames * frames

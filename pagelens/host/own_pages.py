@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.audit.model import GIGANTIC, LARGE, SMALL
+from pagelens.address.units import FRAME_BYTES, GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
 from pagelens.errors import Failure
 
 # Linux's asm-generic/mman-common.h and mman.h; Python 3.11 does not name them.
@@ -19,7 +19,7 @@ _ENTRY_BYTES = 8
 _FRAME, _PRESENT = np.uint64((1 << 55) - 1), np.uint64(1 << 63)
 _STEP = 64 << 20  # populated at a time: Ctrl-C is heard in between
 
-PAGE_SIZES = {"4k": SMALL, "thp": SMALL, "2m": LARGE, "1g": GIGANTIC}
+PAGE_SIZES = {"4k": FRAME_BYTES, "thp": FRAME_BYTES, "2m": HUGE_PAGE_BYTES, "1g": GIGANTIC_PAGE_BYTES}
 
 
 @contextmanager
@@ -30,16 +30,16 @@ def populated(size: int, pages: str, report: Callable[[int, int], None]) -> Iter
     """
     page = PAGE_SIZES[pages]
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    if page > SMALL:
+    if page > FRAME_BYTES:
         flags |= _MAP_HUGETLB | (page.bit_length() - 1) << _MAP_HUGE_SHIFT
-    lead = LARGE if pages == "thp" else 0  # so that it can begin at a large page
+    lead = HUGE_PAGE_BYTES if pages == "thp" else 0  # so that it can begin at a large page
     try:
         region = mmap.mmap(-1, size + lead, flags=flags)
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Failure(f"--probe: no {size} B on {pages} pages ({reason}); probe less") from None
     try:
-        first = -_address(region) % LARGE if lead else 0
+        first = -_address(region) % HUGE_PAGE_BYTES if lead else 0
         if pages in ("4k", "thp"):
             _advise(region, mmap.MADV_NOHUGEPAGE if pages == "4k" else mmap.MADV_HUGEPAGE)
         step = max(_STEP, page)
@@ -54,10 +54,10 @@ def populated(size: int, pages: str, report: Callable[[int, int], None]) -> Iter
 def frames_of(address: int, size: int) -> NDArray[np.int64]:
     """The frame of each 4 KiB of this process's memory; zeros where it may not see them."""
     with open("/proc/self/pagemap", "rb", buffering=0) as file:
-        file.seek(address // SMALL * _ENTRY_BYTES)
+        file.seek(address // FRAME_BYTES * _ENTRY_BYTES)
         raw = bytearray()
-        while len(raw) < size // SMALL * _ENTRY_BYTES:
-            part = file.read(size // SMALL * _ENTRY_BYTES - len(raw))
+        while len(raw) < size // FRAME_BYTES * _ENTRY_BYTES:
+            part = file.read(size // FRAME_BYTES * _ENTRY_BYTES - len(raw))
             if not part:
                 break
             raw += part
@@ -68,10 +68,10 @@ def frames_of(address: int, size: int) -> NDArray[np.int64]:
 
 def frames_visible() -> bool:
     """Whether this user sees frame numbers, by looking at one."""
-    with mmap.mmap(-1, SMALL) as region:
+    with mmap.mmap(-1, FRAME_BYTES) as region:
         region[0] = 1
         try:
-            return bool(frames_of(_address(region), SMALL).any())
+            return bool(frames_of(_address(region), FRAME_BYTES).any())
         except OSError:
             return False
 
@@ -83,7 +83,7 @@ def _populate(region: mmap.mmap, start: int, size: int, pages: str) -> None:
         if error.errno != errno.EINVAL:  # of a kernel before 5.14
             reason = f"{start} B on {pages} pages were all that was to be had ({error.strerror})"
             raise Failure(f"--probe: {reason}; probe less") from None
-        for at in range(start, start + size, SMALL):
+        for at in range(start, start + size, FRAME_BYTES):
             region[at] = 1
 
 

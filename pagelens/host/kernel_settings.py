@@ -1,17 +1,96 @@
 """The kernel's settings and counters that have a say in which frames a job gets."""
 
 import re
+from dataclasses import dataclass
 
-from pagelens.audit.frame_map import may_read_flags
-from pagelens.audit.model import SMALL, Compaction, Kernel, Rights, TransparentHugePages, Usage, Zonesort
-from pagelens.audit.own_pages import frames_visible
+from pagelens.address.units import FRAME_BYTES
+from pagelens.host.frame_map import may_read_flags
+from pagelens.host.own_pages import frames_visible
 from pagelens.host.proc_files import chosen, counters, sizes
-from pagelens.machine.detect import System
+from pagelens.host.system import System
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _SORT = "/sys/kernel/zone_sort_free_pages"
 _MODULE = "/sys/module/zonesort_module/parameters"
 _FLAGS = {"Y": True, "1": True, "N": False, "0": False}
+
+
+@dataclass(frozen=True)
+class TransparentHugePages:
+    """As /sys/kernel/mm/transparent_hugepage has it."""
+
+    enabled: str | None
+    defrag: str | None
+    shmem: str | None
+    khugepaged: bool | None  # whether it looks for pages to put together
+    max_ptes_none: int | None
+    faults: int | None  # that got a large page, since boot
+    fallbacks: int | None  # that did not
+
+
+@dataclass(frozen=True)
+class Zonesort:
+    """The module, ours or Intel's of 2017."""
+
+    loaded: bool | None
+    kind: str | None  # "pagelens" or "intel"
+    interval_s: int | None  # 0: on demand
+    sorts: int | None
+    last_node: int | None
+    last_ns: int | None
+    blocks_stuck: int | None
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Settings, and counts since boot."""
+
+    proactiveness: int | None
+    stalls: int | None  # direct compactions
+    fails: int | None
+    allocation_stalls: int | None  # direct reclaims
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Settings that have a say in which frames a job gets."""
+
+    version: str | None
+    uptime_s: float | None
+    turnover: float | None  # how many times over memory has been handed out since boot
+    shuffle: bool | None
+    numa_fake: str | None  # as on the kernel's command line; empty: not there
+    numa_balancing: int | None
+    numa_migrated: int | None  # pages, since boot
+    overcommit: int | None
+    commit_limit: int | None
+    committed: int | None
+    swap: int | None
+    swap_used: int | None
+    thp: TransparentHugePages
+    zonesort: Zonesort
+    compaction: Compaction
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of all memory."""
+
+    total: int | None
+    free: int | None
+    available: int | None
+    page_cache: int | None
+    droppable: int | None  # what drop_caches would give: clean, not mapped; slab caches as far as they can
+    dirty: int | None
+    anonymous: int | None
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What this user may see of frames; None of a captured tree."""
+
+    frames: bool | None  # their numbers, in pagemap
+    flags: bool | None  # which are free, in kpageflags
 
 
 def read_usage(system: System) -> Usage:
@@ -73,7 +152,7 @@ def read_rights(system: System) -> Rights:
 
 def _turnover(counts: dict[str, int], total: int | None) -> float | None:
     frames = _sum(counts, "pgalloc")
-    return frames * SMALL / total if frames is not None and total else None
+    return frames * FRAME_BYTES / total if frames is not None and total else None
 
 
 def _sum(counts: dict[str, int], prefix: str) -> int | None:
