@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pagelens.audit.fragmentation import LARGE_ORDER, free_frames, suitable_blocks
 from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Finding, HugePages, Severity
 from pagelens.audit.remedy_commands import PREPARE, at_boot
+from pagelens.host.huge_page_pools import pool_folder
 from pagelens.units import format_binary_size, format_count, format_share
 
 BROKEN, VERY_BROKEN = 0.5, 0.95  # of free memory, in blocks too small for a 2 MiB page
@@ -120,7 +121,7 @@ def unused_pool(audit: Audit) -> Iterator[Finding]:
                 f"{format_binary_size(held)} are set aside as pages of {format_binary_size(pool.page_size)}, "
                 "and nobody uses them.",
                 "Only programs that ask for them can; all others have that much less.",
-                (f"echo 0 > /sys/kernel/mm/hugepages/hugepages-{pool.page_size >> 10}kB/nr_hugepages",),
+                (f"echo 0 > {pool_folder(pool.page_size)}/nr_hugepages",),
                 held,
             )
 

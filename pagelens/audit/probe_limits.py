@@ -1,18 +1,19 @@
-"""How much memory may be taken for a probe without harm to others."""
+"""Checks that a probe leaves enough memory to other programs."""
 
 from pagelens.audit.model import GIGANTIC, LARGE, Audit
 from pagelens.errors import UsageError
+from pagelens.host.huge_page_pools import pool_folder
 from pagelens.host.own_pages import PAGE_SIZES
 from pagelens.units import format_binary_size
 
 SMALLEST = LARGE
-_MARGIN = 0.1  # of all memory, left to others
+_MARGIN = 0.1  # the share of memory that is left to other programs
 
 
 def require_room(audit: Audit, size: int, pages: str, available: int) -> None:
-    """Raises UsageError, with the range, for a size that is too small, too large or no whole pages.
+    """Raise UsageError, with the allowed range, if `size` is too small, too large or no multiple of a page.
 
-    `available`: bytes that new mappings may take, control groups included.
+    `available` is how many bytes new mappings may take, within the limits of the control groups.
     """
     page = max(PAGE_SIZES[pages], LARGE if pages == "thp" else 0)
     shown, least = format_binary_size(size, 6), format_binary_size(max(page, SMALLEST))
@@ -43,5 +44,5 @@ def _require_pool(audit: Audit, size: int, page: int) -> None:
         wanted = (pool.total or 0) - free + size // page
         raise UsageError(
             f"--page-size {name}: {free} of {size // page} pages are set aside and free; "
-            f"echo {wanted} > /sys/kernel/mm/hugepages/hugepages-{page >> 10}kB/nr_hugepages, or probe less"
+            f"echo {wanted} > {pool_folder(page)}/nr_hugepages, or probe less"
         )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pagelens.explain.conclusion import MATTERS
 from pagelens.explain.model import Remedy
+from pagelens.host.huge_page_pools import read_pool
+from pagelens.host.system import System
 from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine import Machine
 from pagelens.run.derived import conflict_period, memory_side_cache
@@ -118,12 +120,9 @@ def _chosen(base: Preload | str, machine: Machine, here: Here) -> Preload | str:
 
 
 def _free(root: Path, page_bytes: int) -> int:
-    folder = root / f"sys/kernel/mm/hugepages/hugepages-{page_bytes >> 10}kB"
-    free, reserved = (
-        int(text) if (text := _text(folder / name).strip()).isdigit() else 0
-        for name in ("free_hugepages", "resv_hugepages")
-    )
-    return max(0, free - reserved) * page_bytes
+    """Return the bytes on free pages of a pool that no mapping has reserved."""
+    pool = read_pool(System(root), page_bytes)
+    return max(0, (pool.free or 0) - (pool.reserved or 0)) * page_bytes
 
 
 def _text(path: Path) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from pagelens.audit import Audit, find, read_audit
-from pagelens.cli.commands.audit import to_json
+from pagelens.audit import Audit, AuditReport, find, read_audit
 from pagelens.machine import parse_machine
 from pagelens.machine.detect import System, detect
 
@@ -75,7 +74,7 @@ def audited(system: System) -> Audit:
 
 def audit_text(audit: Audit) -> str:
     """As `pagelens audit --json` prints it."""
-    return json.dumps(to_json(audit, find(audit)), indent=1) + "\n"
+    return json.dumps(AuditReport(audit, find(audit)).to_json(), indent=1) + "\n"
 
 
 if __name__ == "__main__":

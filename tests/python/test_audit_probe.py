@@ -23,10 +23,10 @@ from pagelens.address.pages import Pages
 from pagelens.audit import Severity, find
 from pagelens.audit.effect import Yardstick, large_share, random_conflict_share
 from pagelens.audit.model import Effect, Placement, Probe
+from pagelens.audit.node import may_be
 from pagelens.audit.probe import Ground, Job, judge
 from pagelens.audit.probe_limits import require_room
 from pagelens.audit.supply import Supply, free_blocks
-from pagelens.cli.commands.audit import may_be
 from pagelens.cli.main import main
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError

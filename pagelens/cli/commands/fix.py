@@ -23,24 +23,26 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     epilog=EXAMPLES,
-    help="Put free frames in a better order, without a module.",
+    help="Put free frames in a better order, without a kernel module.",
 )
 
-_Cache = Annotated[str, typer.Option(help="The direct-mapped cache in front of the node's memory: 16GiB.")]
-_Node = Annotated[int, typer.Option(min=0, max=1023, help="NUMA node.")]
-_Virtual = Annotated[bool, typer.Option("--virtual", help="In a virtual machine, too.")]
+_Cache = Annotated[
+    str, typer.Option(help="Size of the direct-mapped cache in front of the memory, e.g. 16GiB.")
+]
+_Node = Annotated[int, typer.Option(min=0, max=1023, help="NUMA node to work on.")]
+_Virtual = Annotated[bool, typer.Option("--virtual", help="Allow it in a virtual machine.")]
 
 
 @app.command(epilog="  pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
 def hugepages(
     cache: _Cache,
-    page: Annotated[str, typer.Option(help="Size of the pool's pages.")] = "2MiB",
+    page: Annotated[str, typer.Option(help="Page size of the pool: 2MiB or 1GiB.")] = "2MiB",
     node: _Node = 0,
     virtual: _Virtual = False,
 ) -> None:
-    """Order the pool of huge pages, so that a job's pages lie in slots of their own.
+    """Order the pool of huge pages so that no two pages of a job share a cache slot.
 
-    Run it between jobs: for a moment it takes all free pages of the pool.
+    Run it between jobs, because it takes all free pages of the pool for a moment.
     """
     page_bytes, cache_bytes = parse_size(page, "--page"), parse_size(cache, "--cache")
     if page_bytes not in (2 << 20, 1 << 30):
@@ -58,10 +60,11 @@ def hugepages(
 
 @app.command(epilog="  pagelens fix offline --cache 16GiB --node 0")
 def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
-    """Take memory offline and bring it back in order, where the kernel can empty it.
+    """Order free memory by taking blocks of it offline and bringing them back.
 
-    Works on blocks of 128 MiB or more; what cannot be emptied is still used first. Each block is back before
-    the next one goes. Refused while the node has a pool of huge pages, which would be lost.
+    A block has 128 MiB or more, and one block is offline at a time. Blocks that the kernel cannot empty stay
+    as they are, and their free memory is still used first. The command refuses to run while the NUMA node has
+    a pool of huge pages, because those pages would be lost.
     """
     cache_bytes = parse_size(cache, "--cache")
     require_real_frames(virtual)
