@@ -16,9 +16,9 @@ from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure
 from pagelens.fix.system import NODES, require_cache, require_node, uninterrupted
 from pagelens.host.commands import CommandRunner
+from pagelens.host.page_entries import BUDDY
 
 _MEMORY = "/sys/devices/system/memory"
-_KPF_BUDDY = 10  # linux/kernel-page-flags.h
 
 _PATIENCE_S = 60  # the kernel may try for ever to empty a block, until a signal ends it
 
@@ -64,7 +64,7 @@ def turn_memory(system: CommandRunner, cache_bytes: int, node: int) -> Turned:
     frames = block_bytes // FRAME_BYTES
     flags = np.frombuffer(system.get("/proc/kpageflags"), dtype=np.uint64)
     free = [
-        np.flatnonzero(flags[b * frames : (b + 1) * frames] >> _KPF_BUDDY & 1) + b * frames
+        np.flatnonzero(flags[b * frames : (b + 1) * frames] >> BUDDY & 1) + b * frames
         for b in blocks
         if b not in able
     ]

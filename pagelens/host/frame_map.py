@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.address.units import FRAME_BYTES
+from pagelens.host.page_entries import BUDDY
 from pagelens.host.system import System
 
 _FLAGS = "/proc/kpageflags"
 _CHUNK = 1 << 21  # frames: eight 1 GiB pages, so that no page lies across two chunks
 _MOST_FRAMES = 1 << 32
-_DIRTY, _LRU, _WRITEBACK, _BUDDY, _MMAP, _ANON, _SWAPBACKED = 4, 5, 8, 10, 11, 12, 14
+_DIRTY, _LRU, _WRITEBACK, _MMAP, _ANON, _SWAPBACKED = 4, 5, 8, 11, 12, 14
 _TAIL, _HUGE, _UNEVICTABLE, _NOPAGE, _THP, _OFFLINE = 16, 17, 18, 20, 22, 23
 
 Report = Callable[[int, int], None]  # done, of all
@@ -124,7 +125,7 @@ def uses(flags: NDArray[np.uint64]) -> NDArray[np.uint8]:
     use[movable] = Use.movable
     use[_has(flags, _LRU) & ~_has(flags, *kept)] = Use.droppable
     use[_has(flags, _HUGE)] = Use.pinned
-    use[_has(flags, _BUDDY)] = Use.free
+    use[_has(flags, BUDDY)] = Use.free
     use[_has(flags, _NOPAGE, _OFFLINE)] = Use.hole
     return use
 

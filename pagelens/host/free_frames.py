@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pagelens.address.pages import Pages
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
+from pagelens.host.page_entries import BUDDY
 
-_BUDDY = np.uint64(1 << 10)
 _CHUNK_FRAMES = 1 << 21
 _ZONE = re.compile(r"Node +(\d+), zone")
 _SPANNED = re.compile(r" +spanned +(\d+)")
@@ -75,5 +75,5 @@ def _free(path: Path, first: int, count: int) -> NDArray[np.bool_]:
         raise UsageError(f"--pool free: cannot read {path} ({error.strerror}); run it as root") from None
     free = np.zeros(count, dtype=bool)
     flags = np.frombuffer(raw[: len(raw) // 8 * 8], dtype="<u8")
-    free[: len(flags)] = (flags & _BUDDY) != 0
+    free[: len(flags)] = (flags & np.uint64(1 << BUDDY)) != 0
     return free

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import FRAME_BYTES, GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
 from pagelens.errors import Failure
+from pagelens.host.page_entries import ENTRY_BYTES, FRAME, PRESENT
 
 # Linux's asm-generic/mman-common.h and mman.h; Python 3.11 does not name them.
 _MADV_POPULATE_WRITE = 23  # since 5.14
 _MAP_HUGETLB, _MAP_HUGE_SHIFT = 0x40000, 26
-_ENTRY_BYTES = 8
-_FRAME, _PRESENT = np.uint64((1 << 55) - 1), np.uint64(1 << 63)
 _STEP = 64 << 20  # populated at a time: Ctrl-C is heard in between
 
 PAGE_SIZES = {"4k": FRAME_BYTES, "thp": FRAME_BYTES, "2m": HUGE_PAGE_BYTES, "1g": GIGANTIC_PAGE_BYTES}
@@ -54,15 +53,15 @@ def populated(size: int, pages: str, report: Callable[[int, int], None]) -> Iter
 def frames_of(address: int, size: int) -> NDArray[np.int64]:
     """The frame of each 4 KiB of this process's memory; zeros where it may not see them."""
     with open("/proc/self/pagemap", "rb", buffering=0) as file:
-        file.seek(address // FRAME_BYTES * _ENTRY_BYTES)
+        file.seek(address // FRAME_BYTES * ENTRY_BYTES)
         raw = bytearray()
-        while len(raw) < size // FRAME_BYTES * _ENTRY_BYTES:
-            part = file.read(size // FRAME_BYTES * _ENTRY_BYTES - len(raw))
+        while len(raw) < size // FRAME_BYTES * ENTRY_BYTES:
+            part = file.read(size // FRAME_BYTES * ENTRY_BYTES - len(raw))
             if not part:
                 break
             raw += part
     entries = np.frombuffer(bytes(raw), dtype="<u8")
-    frames = np.where(entries & _PRESENT, entries & _FRAME, np.uint64(0))
+    frames = np.where(entries & PRESENT, entries & FRAME, np.uint64(0))
     return frames.astype(np.int64)
 
 

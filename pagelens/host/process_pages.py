@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from pagelens.address.pages import HIGHEST_ADDRESS, Pages
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import Failure, UsageError
+from pagelens.host.page_entries import ENTRY_BYTES, FRAME, PRESENT
 from pagelens.host.virtual_machine import in_virtual_machine
 
-_ENTRY_BYTES = 8
 _CHUNK_ENTRIES = 1 << 20
-_PRESENT = np.uint64(1 << 63)
-_FRAME = np.uint64((1 << 55) - 1)
 _HEADER = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) [0-9a-f]+ \S+ \d+(?:\s+(.*))?")
 _RESIDENT = re.compile(r"(?:Rss|Shared_Hugetlb|Private_Hugetlb):\s+(\d+) kB")
 
@@ -101,16 +99,16 @@ def _resident(
             for mapping in mappings:
                 for start in range(mapping.first, mapping.end, _CHUNK_ENTRIES):
                     wanted = min(_CHUNK_ENTRIES, mapping.end - start)
-                    file.seek(start * _ENTRY_BYTES)
-                    raw = file.read(wanted * _ENTRY_BYTES)
-                    if len(raw) != wanted * _ENTRY_BYTES:
+                    file.seek(start * ENTRY_BYTES)
+                    raw = file.read(wanted * ENTRY_BYTES)
+                    if len(raw) != wanted * ENTRY_BYTES:
                         raise Failure(
                             f"--pid {pid}: {path} ends within a mapping; did the process end? run it again"
                         )
                     entries = np.frombuffer(raw, dtype="<u8")
-                    present = np.flatnonzero(entries & _PRESENT)
+                    present = np.flatnonzero(entries & PRESENT)
                     virtual.append((present + start).astype(np.uint64))
-                    frames.append(entries[present] & _FRAME)
+                    frames.append(entries[present] & FRAME)
     except OSError as error:
         raise UsageError(f"--pid {pid}: cannot read {path} ({error.strerror}); {_remedy(error)}") from None
     return np.concatenate(virtual), np.concatenate(frames)
