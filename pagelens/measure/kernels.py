@@ -6,9 +6,9 @@ import numpy as np
 
 from pagelens import _probes
 from pagelens.accesses.declared import declared
-from pagelens.cli.measure_choices import isa_of, numbers, order_of, some, stores_of, whole
 from pagelens.errors import Failure, UsageError
 from pagelens.measure.blas import find_blas
+from pagelens.measure.choices import isa_of, numbers, order_of, some, stores_of, whole
 from pagelens.measure.plan import Model, Plan, Settings
 from pagelens.measure.trials import Floats, Point
 from pagelens.units import format_binary_size, parse_size

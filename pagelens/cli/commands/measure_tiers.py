@@ -1,12 +1,13 @@
-"""The tiers of `pagelens measure`: finds the device, measures its two memories, keeps what came out."""
+"""`pagelens measure tiers`: finds the device, measures its two memories, prints and keeps what came out."""
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Option
 
 from pagelens import _probes
-from pagelens.cli.progress import progress_bar
 from pagelens.cli.source import OUTPUT
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
@@ -15,26 +16,35 @@ from pagelens.measure.tiers.machine_file import NAME, machine_file
 from pagelens.measure.tiers.measurement import ARRAYS, LINE_BYTES, Measured, measure
 from pagelens.measure.tiers.report import SIMULATED, render, to_json
 from pagelens.output_directory import claim_directory
+from pagelens.progress import progress_bar
 from pagelens.units import format_binary_size, format_size, parse_size
-
-TIERS = "tiers"  # as KERNEL
-OPTIONS = frozenset({"array", "trials", "seed", "output", "as_json", "quiet"})  # of `measure`, that tiers has
 
 _ARRAY = 1 << 30
 _OVER_CACHE = 4  # STREAM's rule
 _LEFT_FREE = 0.1  # of either memory
 
 
-def measure_tiers(
-    array: str | None, rounds: int, seed: int, output: Path | None, as_json: bool, quiet: bool
+def tiers(
+    array: Annotated[
+        str | None, Option(metavar="SIZE", help="Each array, of four in either memory; without it, 1GiB.")
+    ] = None,
+    trials: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Rounds.")] = 20,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="DIR", help="Without it, pagelens-out/measure-tiers.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")
+    ] = False,
+    seed: Annotated[int, Option(min=0, max=2**31 - 1, metavar="N", help="Decides every random draw.")] = 1,
 ) -> None:
-    """Raises Failure where there is no device, UsageError for arrays that it cannot have."""
+    """A GPU's own memory and its host's: STREAM's loops and a chase of pointers."""
     device = find_device()
     host_bytes = _probes.available_bytes()
     array_bytes = _array_bytes(array, device.facts, host_bytes)
-    with claim_directory(output or OUTPUT / f"measure-{TIERS}") as directory:
+    with claim_directory(output or OUTPUT / "measure-tiers") as directory:
         with progress_bar(quiet, "rounds") as progress:
-            found = measure(device, array_bytes, rounds, seed, lambda done: progress(done, rounds))
+            found = measure(device, array_bytes, trials, seed, lambda done: progress(done, trials))
         machine, note = _machine_file(found, host_bytes, directory / NAME)
         notes = [note]
         text = json.dumps(to_json(found, notes, seed), indent=1)
