@@ -86,12 +86,17 @@ def _signature(name: str, thing: object) -> list[str]:
 
 
 def _wrapped(lines: list[str]) -> list[str]:
-    """Text in lines of at most 100 columns; code as it is."""
-    wrapped, code = [], False
-    for line in "\n".join(lines).splitlines():
-        code ^= line.startswith("```")
-        wrapped += [line] if code or len(line) <= 100 else textwrap.wrap(line, 100, break_on_hyphens=False)
-    return wrapped
+    """Paragraphs in lines of at most 100 columns; code as it is."""
+    wrapped: list[str] = []
+    parts = re.split(r"(```.*?```)", "\n".join(lines), flags=re.DOTALL)
+    for number, part in enumerate(parts):
+        if number % 2:
+            wrapped += part.splitlines()
+            continue
+        for paragraph in re.split(r"(\n\s*\n|(?<=`)\n)", part):
+            text = " ".join(paragraph.split())
+            wrapped += textwrap.wrap(text, 100, break_on_hyphens=False) or [""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(wrapped)).rstrip("\n").splitlines()
 
 
 def main() -> None:

@@ -98,9 +98,8 @@ def simulate(
 
     Raises UsageError for what does not exist or does not fit the machine, and Interrupted on Ctrl-C.
 
-    >>> e = simulate(
-    ...     workload("stream-triad", size="300MB"), machine("cori-knl-cache"), policies=["random"], nodes=2,
-    ...     progress=False)
+    >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
+    >>> e = simulate(w, m, policies=["random"], nodes=2, progress=False)
     >>> e.placements.select("node", "policy").unique().height
     2
     """

@@ -60,9 +60,8 @@ def explain(ensemble: Ensemble) -> Explanation:
     Times are modelled seconds; gains are ratios of times on the same nodes. The policy 'aged' is what the
     others are compared with, or the first one where it was not simulated.
 
-    >>> e = simulate(
-    ...     workload("stream-triad", size="300MB"), machine("cori-knl-cache"), policies=["aged", "2m"],
-    ...     nodes=2, progress=False)
+    >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
+    >>> e = simulate(w, m, policies=["aged", "2m"], nodes=2, progress=False)
     >>> [remedy.policy for remedy in explain(e).remedies]
     ['2m']
     """

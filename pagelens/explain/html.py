@@ -4,10 +4,10 @@ import re
 
 from markupsafe import Markup, escape
 
-from pagelens.cli.text.explain import RESOURCES_IN_WORDS, large_page_note
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
+from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time

@@ -9,12 +9,12 @@ from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.values import stated_values
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_rate
 
 if TYPE_CHECKING:
     from pagelens.machine.schema import Machine
 
-WIDTH = 80
 _LEFT = 27  # columns of the values' names and of the values
 _VALUE = 18
 _KINDS = {"source": "", "input": "calibration: ", "assumed": "assumed: "}

@@ -205,7 +205,7 @@ def test_fast_memory_that_a_machine_does_not_have(fast: str) -> None:
 
 
 def test_a_machine_with_one_memory_cannot_be_placed_on() -> None:
-    with pytest.raises(pl.UsageError, match="has no two memories"):
+    with pytest.raises(pl.UsageError, match="has one memory"):
         pl.place(pl.workload("cg", size="2GiB"), pl.machine("skx-8160"))
 
 

@@ -1,4 +1,4 @@
-"""`pagelens audit`: Say how fit a node's memory is for the next job's placement, and what would make it fitter."""
+"""`pagelens audit`: Judge how fit this node's memory is for the next job, and show what would improve it."""
 
 import json
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`pagelens conflicts`: Say which lines of a set of pages conflict in snoop filter and caches, and which pages to swap."""
+"""`pagelens conflicts`: Find the lines of a set of pages that conflict in the snoop filter and caches."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pagelens explain`: Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
+"""`pagelens explain`: Say how fast a program runs over page placements, what slows it, and what helps."""
 
 import shlex
 import sys
@@ -129,7 +129,7 @@ def explain_command(
     region: Region = None,
     apply: Apply = False,
 ) -> None:
-    """Say how fast a program runs over page placements, what costs the slow ones, and what remedies gain."""
+    """Say how fast a program runs over page placements, what slows it, and what helps."""
     program = _to_apply(target) if apply else None
     taken = choose_machine(machine)
     taken.machine.require_linux_pages("explain")

@@ -1,4 +1,4 @@
-"""`pagelens fix`: Put free frames in a better order, without a module."""
+"""`pagelens fix`: Put free frames in a better order, without a kernel module."""
 
 from typing import Annotated
 

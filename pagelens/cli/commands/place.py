@@ -1,4 +1,4 @@
-"""`pagelens place`: Decide which objects of a program lie in fast memory, and write a plan that puts them there."""
+"""`pagelens place`: Decide which objects of a program go into fast memory, and write a plan for that."""
 
 import shlex
 import sys
@@ -110,7 +110,7 @@ def place_command(
     follow_exec: FollowExec = False,
     region: Region = None,
 ) -> None:
-    """Decide which objects of a program go into fast memory, and write a plan that puts them there."""
+    """Decide which objects of a program go into fast memory, and write a plan for that."""
     taken = choose_machine(machine)
     check_two_memories(taken.machine, "--machine")
     names = read_list(list_) if list_ is not None else None

@@ -1,4 +1,4 @@
-"""`pagelens reproduce`: Hold the model to published figures: published beside obtained, and whether they agree."""
+"""`pagelens reproduce`: Compare published figures with what the model gives, and say which of them hold."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`pagelens run`: Run a program with its large blocks on huge pages, spread, or on frames that do not conflict."""
+"""`pagelens run`: Run a program on huge pages, spread, or on frames that do not conflict."""
 
 import os
 from enum import StrEnum
@@ -101,7 +101,7 @@ def run(
     ] = "",
     json: Annotated[bool, Option("--json", help="Report as JSON (docs/run.md).")] = False,
 ) -> None:
-    """Run a program with its large blocks on huge pages, spread, or on frames that do not conflict.
+    """Run a program on huge pages, spread, or on frames that do not conflict.
 
     Or with its objects in two-level memory, as planned. Its output, exit status and signals are its own.
 

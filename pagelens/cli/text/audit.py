@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pagelens.audit.fragmentation import free_frames, suitable_blocks
 from pagelens.audit.model import Audit, Finding, Probe, Severity, Zone
 from pagelens.cli.text.audit_probe import probe_lines
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
-WIDTH = 80
 _UNKNOWN = "unknown"
 _LABEL = 17
 

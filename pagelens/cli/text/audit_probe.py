@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import astuple
 
 from pagelens.audit.model import Effect, Placement, Probe
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_share
-
-WIDTH = 80
 
 
 def probe_lines(probe: Probe) -> Iterator[str]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from pagelens.conflicts.predict import MOST_WINDOWS, Count, Prediction
 from pagelens.conflicts.swaps import Swap
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_size
 
-WIDTH = 80
 _BAR = 24
 _PAGES_SHOWN = 12
 _SETS_SHOWN = 16

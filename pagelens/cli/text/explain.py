@@ -3,21 +3,13 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.address.units import FRAME_BYTES
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
+from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note
 from pagelens.replay.mechanisms import MECHANISMS
-from pagelens.units import format_binary_size, format_count, format_share, format_size, format_time
+from pagelens.report.columns import WIDTH
+from pagelens.units import format_count, format_share, format_size, format_time
 
-WIDTH = 80
-RESOURCES_IN_WORDS = {
-    "issue": "issue of instructions",
-    "latency": "waiting for lines and translations",
-    "page walks": "page walkers",
-    "L2": "the way from L2 to L1",
-    "fast memory": "the fast memory",
-    "DDR": "DDR",
-}
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 18
 _TOP = 6
@@ -69,20 +61,6 @@ def _distributions(e: Explanation) -> Iterator[str]:
     for d in e.distributions:
         if note := large_page_note(d):
             yield from textwrap.wrap(note, WIDTH)
-
-
-def large_page_note(d: Distribution) -> str:
-    """Where a policy's large pages fell back on small ones; empty where they did not."""
-    if d.page_bytes == FRAME_BYTES:
-        return ""
-    size = format_binary_size(d.page_bytes)
-    wanted = d.large_pages_mean + d.large_pages_missing_mean
-    if wanted == 0:
-        return f"'{d.policy}': no part of the memory is large enough for {size} pages; all have 4 KiB."
-    missing = format_share(d.large_pages_missing_mean / wanted)
-    if d.large_pages_missing_mean == 0:
-        return ""
-    return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
 
 
 def _bars(d: Distribution, unit: float, high: float) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pagelens.cli.text.explain import WIDTH
 from pagelens.measure.results import FEWEST_CORRELATED, Measured, Prediction, Result
 from pagelens.measure.summary import SIGNIFICANT
+from pagelens.report.columns import WIDTH
 from pagelens.statistics import CONSTANT
 from pagelens.units import format_share
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from pagelens.place.policies import ALL_FAST, OURS
 from pagelens.place.report import ObjectRow, PlaceReport, PolicyRow
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_count, format_share, format_time
 
-WIDTH = 80
 _MOST = 12  # objects shown
 _SHOWN_CAPACITIES = 6  # of the sweep
 

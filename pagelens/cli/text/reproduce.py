@@ -4,11 +4,11 @@ import textwrap
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from pagelens.report.columns import WIDTH
 from pagelens.reproduce.claim import Kind, Row, score
 from pagelens.reproduce.result import Reproduction
 from pagelens.reproduce.study import Findings, Study
 
-WIDTH = 80
 _COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank between two
 
 

@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-WIDTH = 80  # columns
+from pagelens.report.columns import WIDTH
+
 BLOCKS = " ▁▂▃▄▅▆▇█"  # bars of eighths, as high as a line
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pagelens
-from pagelens.cli.text.explain import WIDTH
 from pagelens.measure.tiers.device import Facts
 from pagelens.measure.tiers.measurement import CHASE, STREAM_BYTES, TIERS, Figures, Measured
+from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size
 
 SCHEMA_VERSION = 1  # of the JSON; a version only adds

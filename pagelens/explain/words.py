@@ -1,0 +1,28 @@
+"""Words that the terminal and the report share."""
+
+from pagelens.address.units import FRAME_BYTES
+from pagelens.explain.model import Distribution
+from pagelens.units import format_binary_size, format_share
+
+RESOURCES_IN_WORDS = {
+    "issue": "issue of instructions",
+    "latency": "waiting for lines and translations",
+    "page walks": "page walkers",
+    "L2": "the way from L2 to L1",
+    "fast memory": "the fast memory",
+    "DDR": "DDR",
+}
+
+
+def large_page_note(d: Distribution) -> str:
+    """Where a policy's large pages fell back on small ones; empty where they did not."""
+    if d.page_bytes == FRAME_BYTES:
+        return ""
+    size = format_binary_size(d.page_bytes)
+    wanted = d.large_pages_mean + d.large_pages_missing_mean
+    if wanted == 0:
+        return f"'{d.policy}': no part of the memory is large enough for {size} pages; all have 4 KiB."
+    missing = format_share(d.large_pages_missing_mean / wanted)
+    if d.large_pages_missing_mean == 0:
+        return ""
+    return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
