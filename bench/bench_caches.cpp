@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/cache_hierarchy.hpp"
+#include "core/random/philox.hpp"
 #include "tests/cpp/reference_hierarchy.hpp"
 
 using namespace pagelens;

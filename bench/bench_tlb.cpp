@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/tlb.hpp"
+#include "core/random/philox.hpp"
 #include "tests/cpp/reference_tlb.hpp"
 
 using namespace pagelens;

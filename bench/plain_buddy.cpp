@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 using namespace pagelens;
 

@@ -11,6 +11,7 @@
 
 #include <utility>
 
+#include "bindings/arrays.hpp"
 #include "bindings/cancel_flag.hpp"
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
@@ -192,12 +193,9 @@ void register_survey(nb::module_& m) {
         .def_prop_ro(
             "live_bytes",
             [](const Survey& survey) {
-                auto* const bytes = new std::vector<std::uint64_t>(survey.live.bytes());
-                const nb::capsule owner(bytes, [](void* data) noexcept {
-                    delete static_cast<std::vector<std::uint64_t>*>(data);
-                });
-                return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
-                    bytes->data(), {survey.live.moments(), survey.objects.size()}, owner);
+                using Table = nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>;
+                return moved_as<Table, const std::uint64_t>(
+                    survey.live.bytes(), {survey.live.moments(), survey.objects.size()});
             },
             nb::rv_policy::automatic,
             "uint64 [moment, object]: the most bytes live at a time within a moment; made anew.");

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/address/address_hash.hpp"
 
@@ -59,10 +60,7 @@ void register_address(nb::module_& m) {
                     nb::gil_scoped_release release;
                     hash.apply({addresses.data(), size}, {data.get(), size});
                 }
-                std::uint32_t* const raw = data.release();
-                nb::capsule owner(
-                    raw, [](void* p) noexcept { delete[] static_cast<std::uint32_t*>(p); });
-                return Values(raw, {size}, owner);
+                return owned<Values>(std::move(data), {size});
             },
             "addresses"_a)
         .def_prop_ro("values", &AddressHash::values)

@@ -22,9 +22,7 @@ Output<T> filled(std::size_t size, Fill fill) {
         nb::gil_scoped_release release;
         fill(std::span<T>(data.get(), size));
     }
-    T* const raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return Output<T>(raw, {size}, owner);
+    return owned<Output<T>>(std::move(data), {size});
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/address/linear.hpp"
 #include "core/machine/dram.hpp"
@@ -55,9 +56,7 @@ DramTimings timings_of(const std::map<std::string, std::int64_t>& picoseconds) {
 template <class T>
 nb::ndarray<nb::numpy, T> array_of(std::unique_ptr<T[]> data,
                                    std::initializer_list<std::size_t> shape) {
-    T* const raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return nb::ndarray<nb::numpy, T>(raw, shape, owner);
+    return owned<nb::ndarray<nb::numpy, T>>(std::move(data), shape);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/frames/node_state.hpp"
 #include "core/frames/placement.hpp"
@@ -17,12 +18,10 @@ using namespace nb::literals;
 namespace pagelens {
 namespace {
 
-nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>> frame_array(const std::vector<Frame>& frames) {
+Output<std::uint32_t> frame_array(const std::vector<Frame>& frames) {
     auto data = std::make_unique<std::uint32_t[]>(frames.size());
     std::transform(frames.begin(), frames.end(), data.get(), [](Frame f) { return f.raw(); });
-    std::uint32_t* const raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::uint32_t*>(p); });
-    return nb::ndarray<nb::numpy, std::uint32_t, nb::ndim<1>>(raw, {frames.size()}, owner);
+    return owned<Output<std::uint32_t>>(std::move(data), {frames.size()});
 }
 
 }  // namespace

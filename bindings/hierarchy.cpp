@@ -30,10 +30,8 @@ std::span<const AccessKind> kinds_of(const Input<std::uint8_t>& kinds) {
 }
 
 Words words_of(MemoryTraffic traffic) {
-    static_assert(sizeof(MemoryAccess) == sizeof(std::uint64_t));
-    auto* const kept = new MemoryTraffic(std::move(traffic));
-    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<MemoryTraffic*>(p); });
-    return Words(reinterpret_cast<std::uint64_t*>(kept->data()), {kept->size()}, owner);
+    const std::size_t size = traffic.size();
+    return moved_as<Words, std::uint64_t>(std::move(traffic), {size});
 }
 
 }  // namespace
@@ -132,10 +130,7 @@ void register_hierarchy(nb::module_& m) {
                 const auto counts = hierarchy.counts();
                 auto data = std::make_unique<std::uint64_t[]>(counts.size());
                 std::copy(counts.begin(), counts.end(), data.get());
-                std::uint64_t* const raw = data.release();
-                const nb::capsule owner(
-                    raw, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-                return Words(raw, {hierarchy.cores(), cache_counters}, owner);
+                return owned<Words>(std::move(data), {hierarchy.cores(), cache_counters});
             },
             nb::rv_policy::move, "[core][counter], as cache_counter_names() orders them.")
         .def("reset_counts", &CacheHierarchy::reset_counts, "The caches keep what they hold.");

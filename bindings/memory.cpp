@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/frames/isolation.hpp"
 #include "core/frames/memory.hpp"
@@ -26,11 +27,6 @@ using BytesIn = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::d
 std::unique_ptr<std::uint32_t[]> table_of(std::size_t size) {
     return std::make_unique<std::uint32_t[]>(size);
 }
-Table owned(std::unique_ptr<std::uint32_t[]> data, std::size_t rows, std::size_t columns) {
-    std::uint32_t* const raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::uint32_t*>(p); });
-    return Table(raw, {rows, columns}, owner);
-}
 
 Table moves_table(const std::vector<Move>& moves) {
     auto data = table_of(moves.size() * 2);
@@ -38,7 +34,7 @@ Table moves_table(const std::vector<Move>& moves) {
         data[2 * i] = moves[i].from.raw();
         data[2 * i + 1] = moves[i].to.raw();
     }
-    return owned(std::move(data), moves.size(), 2);
+    return owned<Table>(std::move(data), {moves.size(), 2});
 }
 
 Table blocks_table(const std::vector<FreeBlock>& blocks) {
@@ -48,7 +44,7 @@ Table blocks_table(const std::vector<FreeBlock>& blocks) {
         data[3 * i + 1] = blocks[i].order;
         data[3 * i + 2] = static_cast<std::uint32_t>(blocks[i].type);
     }
-    return owned(std::move(data), blocks.size(), 3);
+    return owned<Table>(std::move(data), {blocks.size(), 3});
 }
 
 void require_columns(const TableIn& table, std::size_t columns, const char* name) {
@@ -101,9 +97,7 @@ Numbers alloc_many(Memory& memory, const Request& request, Memory::Mark mark, st
             data[got] = frame->raw();
         }
     }
-    std::uint32_t* const raw = data.release();
-    nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<std::uint32_t*>(p); });
-    return Numbers(raw, {got}, owner);
+    return owned<Numbers>(std::move(data), {got});
 }
 
 }  // namespace
@@ -114,6 +108,10 @@ void register_memory(nb::module_& m) {
         .value("movable", MigrateType::movable)
         .value("reclaimable", MigrateType::reclaimable)
         .value("isolate", MigrateType::isolate);
+    // Whole numbers, because arrays of them describe a machine's frames.
+    m.attr("FRAME_PINNED") = static_cast<std::uint8_t>(FrameUse::pinned);
+    m.attr("FRAME_MOVABLE") = static_cast<std::uint8_t>(FrameUse::movable);
+    m.attr("FRAME_HOLE") = static_cast<std::uint8_t>(FrameUse::hole);
     nb::enum_<Memory::Mark>(m, "Mark", "How far a request may lower a zone's free memory.")
         .value("low", Memory::Mark::low)
         .value("min", Memory::Mark::min)

@@ -29,11 +29,10 @@ using Table = nb::ndarray<nb::numpy, std::uint64_t>;
 // [rows][width] from width values a row.
 template <class Row, class Values>
 nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Values& values) {
-    auto* data = new std::uint64_t[std::max<std::size_t>(1, rows.size() * width)];
-    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-    std::uint64_t* next = data;
+    auto data = std::make_unique<std::uint64_t[]>(rows.size() * width);
+    std::uint64_t* next = data.get();
     for (const Row& row : rows) next = std::ranges::copy(values(row), next).out;
-    return nb::cast(Table(data, {rows.size(), width}, owner));
+    return nb::cast(owned<Table>(std::move(data), {rows.size(), width}));
 }
 
 std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 5>>& values) {

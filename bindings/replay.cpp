@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "bindings/arrays.hpp"
 #include "bindings/cancel_flag.hpp"
 #include "bindings/dram_sums.hpp"
 #include "bindings/register.hpp"
@@ -97,11 +98,8 @@ void register_replay(nb::module_& m) {
                 std::uint64_t* next = data.get();
                 for (const DramSums& sums : c.drams)
                     next = std::ranges::copy(values_of(sums), next).out;
-                std::uint64_t* const raw = data.release();
-                nb::capsule owner(
-                    raw, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-                return nb::cast(Array<std::uint64_t>(
-                    raw, {c.phases, c.drams.size() / c.phases, values}, owner));
+                return nb::cast(owned<Array<std::uint64_t>>(
+                    std::move(data), {c.phases, c.drams.size() / c.phases, values}));
             },
             "uint64[phase, dram, counter]; see dram_sum_names(). Of the stretches of RowModel "
             "alone.")
@@ -133,13 +131,11 @@ void register_replay(nb::module_& m) {
                 }
                 auto data = std::make_unique<std::uint64_t[]>(some.size());
                 std::copy(some.begin(), some.end(), data.get());
-                std::uint64_t* const raw = data.release();
-                nb::capsule owner(
-                    raw, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-                return Array<std::uint64_t>(raw, {some.size()}, owner);
+                return owned<Array<std::uint64_t>>(std::move(data), {some.size()});
             },
             "Some more physical addresses, | 2^63 where written; an empty array at the end.");
 
+    m.attr("PHYSICAL_WRITE") = PhysicalLines::write_bit;
     m.def("counter_names", [] { return component_names; });
     m.def(
         "replay",

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 #include "probes/failure.hpp"
 
 namespace pagelens::probes {

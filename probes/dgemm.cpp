@@ -10,7 +10,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 #include "probes/clock.hpp"
 #include "probes/failure.hpp"
 #include "probes/stop.hpp"

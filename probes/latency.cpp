@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 #include "probes/stop.hpp"
 #include "probes/team.hpp"
 

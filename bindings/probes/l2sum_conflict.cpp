@@ -15,10 +15,8 @@ namespace {
 using Table = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
 Table table_of(const probes::L2SumResult& result) {
-    auto* const kept = new std::vector<double>(result.seconds);
-    const nb::capsule owner(kept,
-                            [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return Table(kept->data(), {kept->size() / result.cores, result.cores}, owner);
+    const std::size_t repeats = result.seconds.size() / result.cores;
+    return moved_as<Table, double>(result.seconds, {repeats, result.cores});
 }
 
 }  // namespace

@@ -18,15 +18,11 @@ inline constexpr std::uint64_t instruction_limit = std::uint64_t{1} << 62;
 class ChunkDecoder {
   public:
     ChunkDecoder() = default;
-    // Of a chunk of events of either type. `payload` outlives the decoder. Touches that are told by
-    // their place are given for `touched` sets only.
-    ChunkDecoder(ChunkType type, std::span<const std::uint8_t> payload,
-                 std::uint64_t first_instruction, LineSets touched = all_line_sets)
-        : codes_(payload),
-          two_parts_(type != ChunkType::one_part_events),
-          touched_(touched),
-          instructions_(first_instruction) {
-        if (!two_parts_) return;
+    // Decodes a chunk of events. `payload` must outlive the decoder. Touches that are told by their
+    // place are given for `touched` sets only.
+    ChunkDecoder(std::span<const std::uint8_t> payload, std::uint64_t first_instruction,
+                 LineSets touched = all_line_sets)
+        : codes_(payload), touched_(touched), instructions_(first_instruction) {
         const auto codes = codes_.bytes(codes_.varint());
         ok_ = codes_.ok();
         touches_ = codes_;
@@ -42,22 +38,13 @@ class ChunkDecoder {
     // Fills `to` (of more than 8 events) up to the next stamp, phase or sync, the end or a fault;
     // returns how many are good.
     std::size_t decode(std::span<Event> to) {
-        return two_parts_ ? decode_parts<true>(to) : decode_parts<false>(to);
-    }
-
-  private:
-    [[nodiscard]] bool sound() const { return codes_.ok() && touches_.ok() && ok_; }
-
-    template <bool two_parts>
-    std::size_t decode_parts(std::span<Event> to) {
         // Copies, which are kept in registers.
-        ByteReader codes = codes_, second = touches_;
+        ByteReader codes = codes_, touches = touches_;
         const auto stop = [&](std::size_t filled) {
             codes_ = codes;
-            touches_ = second;
+            touches_ = touches;
             return filled;
         };
-        ByteReader& from = two_parts ? second : codes;
         // What is left out takes room, too: events come in the same parts whatever is given.
         std::size_t filled = 0, left_out = 0;
         while (filled + left_out + SetHistory::depth < to.size() && !codes.at_end()) {
@@ -66,14 +53,14 @@ class ChunkDecoder {
                 Event event = line_event(code, codes);
                 // A touch is of the set of the line that it comes before.
                 if ((touched_ >> event.address % lines_per_page & 1) != 0) {
-                    filled += take_touches(from, event.address, to.subspan(filled));
+                    filled += take_touches(touches, event.address, to.subspan(filled));
                     history_.use(event.kind, event.address);
                 } else {
-                    event.count = skip_touches(from);
+                    event.count = skip_touches(touches);
                     left_out += event.count;
                 }
-                if (two_parts && from.byte() != touches_end) ok_ = false;
-                if (!ok_ || !codes.ok() || !from.ok()) return stop(filled);
+                if (touches.byte() != touches_end) ok_ = false;
+                if (!ok_ || !codes.ok() || !touches.ok()) return stop(filled);
                 to[filled++] = event;
                 continue;
             }
@@ -90,6 +77,9 @@ class ChunkDecoder {
         }
         return stop(filled);
     }
+
+  private:
+    [[nodiscard]] bool sound() const { return codes_.ok() && touches_.ok() && ok_; }
 
     // The touches before a line: how many were put into `to`. At a fault ok_ is false.
     std::size_t take_touches(ByteReader& from, std::uint64_t line, std::span<Event> to) {
@@ -211,7 +201,6 @@ class ChunkDecoder {
     }
 
     ByteReader codes_{{}}, touches_{{}};
-    bool two_parts_ = true;  // else the touches are among the other codes
     LineSets touched_ = all_line_sets;
     bool ok_ = true;
     std::uint64_t instructions_ = 0;

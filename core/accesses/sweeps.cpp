@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 namespace {

@@ -81,8 +81,7 @@ struct RegionDefinition {
 enum class ChunkType : std::uint8_t {
     header = 1,
     definitions = 2,
-    one_part_events = 3,  // of version 1: touches stand among the other codes
-    summary = 4,
+    summary = 4,  // 3 was of version 1, which was never released
     events = 5,
 };
 

@@ -145,8 +145,7 @@ class EventDecoder {
             fault = TraceFault{position, reader_.what};
             return false;
         }
-        chunk_ = ChunkDecoder(static_cast<ChunkType>(frame->type), *payload,
-                              frame->first_instruction, touched_);
+        chunk_ = ChunkDecoder(*payload, frame->first_instruction, touched_);
         events_.resize(
             std::min<std::size_t>(batch_events, payload->size() + SetHistory::depth + 1));
         return true;
@@ -202,10 +201,10 @@ TraceReader::TraceReader(const std::string& path)
         throw TraceError("the file is not a trace; give one written by `pagelens trace`");
     std::uint32_t version = 0;
     std::memcpy(&version, preamble.data() + trace_magic.size(), sizeof version);
-    if (version > trace_version || version == 0)
+    if (version != trace_version)
         throw TraceError("the trace has format version " + std::to_string(version) +
-                         ", this pagelens reads up to " + std::to_string(trace_version) +
-                         "; use a newer pagelens, or trace again");
+                         ", this pagelens reads " + std::to_string(trace_version) +
+                         "; use the pagelens that wrote it, or trace again");
     scan();
 }
 
@@ -231,7 +230,7 @@ void TraceReader::scan() {
             fault = "the header is missing";
             break;
         }
-        if (type == ChunkType::events || type == ChunkType::one_part_events) {
+        if (type == ChunkType::events) {
             if (threads_.size() == threads_limit && !index.contains(frame->thread)) {
                 fault = "there are more than " + std::to_string(threads_limit) + " threads";
                 break;

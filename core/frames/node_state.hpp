@@ -14,7 +14,7 @@
 
 #include "core/frames/memory.hpp"
 #include "core/frames/page_cache.hpp"
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 

@@ -6,7 +6,7 @@
 
 #include "core/frames/compaction.hpp"
 #include "core/frames/memory.hpp"
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 

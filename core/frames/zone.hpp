@@ -10,7 +10,7 @@
 
 #include "core/frames/layout.hpp"
 #include "core/frames/memmap.hpp"
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/huge_array.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 

@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "core/address/units.hpp"
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 namespace pagelens {
 

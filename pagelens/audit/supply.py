@@ -23,6 +23,11 @@ _MAX_ORDER = 10
 _EVERY = (1 << 64) - 1  # NUMA nodes
 _KERNELS = 1 << 18  # frames at the bottom of a machine that is not here: nobody else gets them
 
+# What the allocator of the model takes each use for.
+_HOLDS = np.empty(len(Use), dtype=np.uint8)
+_HOLDS[[Use.free, Use.droppable, Use.movable]] = _core.FRAME_MOVABLE
+_HOLDS[Use.pinned], _HOLDS[Use.hole] = _core.FRAME_PINNED, _core.FRAME_HOLE
+
 
 @dataclass(frozen=True)
 class Supply:
@@ -124,7 +129,7 @@ class Supply:
         types = np.where(pinned, _core.MigrateType.unmovable.value, _core.MigrateType.movable.value)
         blocks = free_blocks(free)
         rows = np.column_stack([blocks, types[blocks[:, 0] // HUGE_PAGE_FRAMES]]).astype(np.uint32)
-        holds = np.array([1, 1, 1, 0, 2], dtype=np.uint8)[use]  # core/frames/memory.hpp: FrameUse
+        holds = _HOLDS[use]
         try:
             return _core.Memory.taken_over(
                 layout, rows, np.empty((0, 4), dtype=np.uint32), holds, types.astype(np.uint8)

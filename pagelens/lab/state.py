@@ -26,7 +26,6 @@ _WAIT_MS = 100  # until the command that asks for a picture is gone, so that its
 
 # A word of the picture, as tracer/guest/state/pagelens_state.c writes it.
 _FREE, _CACHED, _PAGEBLOCK, _MOVABLE, _HOLE = 1, 2, 3, 4, 5
-_PINNED_USE, _MOVABLE_USE, _HOLE_USE = 0, 1, 2  # core/frames/memory.hpp: FrameUse
 # Types of the kernel (include/linux/mmzone.h) that the model has under another number or not at all:
 # HIGHATOMIC 3 and CMA 4 are for few requests, ISOLATE is the last.
 _MODEL_TYPES = np.array([0, 1, 2, 0, 1, 3, 3, 3], dtype=np.uint32)
@@ -88,10 +87,10 @@ def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:
     def columns(of: int, *arrays: Blocks) -> Blocks:
         return np.ascontiguousarray(np.stack([array[kind == of] for array in arrays], axis=1))
 
-    use = np.full(layout.frames, _HOLE_USE, dtype=np.uint8)
+    use = np.full(layout.frames, _core.FRAME_HOLE, dtype=np.uint8)
     for zone in layout.zones:
-        use[zone.begin : zone.end] = _PINNED_USE
-    for what, state in ((_MOVABLE, _MOVABLE_USE), (_HOLE, _HOLE_USE)):
+        use[zone.begin : zone.end] = _core.FRAME_PINNED
+    for what, state in ((_MOVABLE, _core.FRAME_MOVABLE), (_HOLE, _core.FRAME_HOLE)):
         for first, count in columns(what, frame, middle).tolist():
             use[first : first + count] = state
     pageblocks = np.zeros(-(-layout.frames // 512), dtype=np.uint8)

@@ -70,6 +70,7 @@ class MemorySideEngine:
         seed: int,
         cores_used: int,
         past_caches: bool,
+        only_differences: bool,
     ) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._seed, self._cores_used, self._past_caches = seed, cores_used, past_caches
@@ -77,8 +78,9 @@ class MemorySideEngine:
         in_order = InOrder(workload, machine, ranks)
         self._translations = Translations(workload, machine, ranks, in_order)
         self._rows = RowsBehind(in_order, machine)
-        self._of_caches = () if past_caches else mechanisms_of_caches(machine)
-        self._arithmetic = mechanisms(machine)
+        self._only_differences = only_differences
+        self._of_caches = () if past_caches or only_differences else mechanisms_of_caches(machine)
+        self._arithmetic = () if only_differences else mechanisms(machine)
         self.mechanisms = (*self._of_caches, *self._arithmetic)
         self.attribution_replays = bool(self._of_caches)
         self.sampling = Sampling(self._sampled, sampled_lines(machine))
@@ -87,7 +89,8 @@ class MemorySideEngine:
         """One placement; rows are timed unless they are removed."""
         placed = _Placed(self, placement, cancel)
         removed = tuple(name for name in self._of_caches if name in without)
-        counters = placed.replay(removed, rows=ROW_CONFLICTS not in without)
+        rows = ROW_CONFLICTS not in without and not self._only_differences
+        counters = placed.replay(removed, rows)
         counts = placed.with_rows(counters, placed.counts(counters))
         left: Counts = counts
         if arithmetic := set(without) & set(self._arithmetic):
@@ -134,7 +137,7 @@ class _Placed:
             ranks=engine._ranks,
             seed=engine._seed,
             node=self._placement.node,
-            ideal=True,
+            ideal=not engine._only_differences,
             sampled=engine._sampled,
             without=without,
             past_caches=engine._past_caches,
@@ -150,6 +153,8 @@ class _Placed:
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
         wanted = counters.huge_pages + counters.small_fallbacks
         small = counters.small_fallbacks / max(1, wanted)
+        if engine._only_differences:
+            return counts | dict.fromkeys(TRANSLATION_COUNTS, np.zeros(counters.phases))
         return {
             **counts,
             **engine._translations.counts(placement.page_bits, placement.offset_bytes, small, self._cancel),

@@ -55,12 +55,7 @@ class NodeEngine:
         ranks: int,
         seed: int,
         cores_used: int,
-        past_caches: bool,
     ) -> None:
-        if past_caches:
-            raise ValueError(
-                "past_caches: only machines with a memory-side cache are simulated without others"
-            )
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._seed, self._cores_used = seed, cores_used
         self._programs = NodePrograms(workload, machine, ranks)

@@ -14,7 +14,7 @@ from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine
 
-WRITE = np.uint64(1 << 63)  # in a request, beside the address
+WRITE = np.uint64(_core.PHYSICAL_WRITE)  # in a request, beside the address
 _LINES_AT_A_TIME = 1 << 16  # of text
 
 Requests = NDArray[np.uint64]

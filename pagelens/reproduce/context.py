@@ -50,7 +50,13 @@ class StudyContext:
             if key not in self._simulations:
                 cores = machine.cores.count.value
                 self._simulations[key] = Simulation(
-                    workload, machine, 1, seed=self.seed, cores_used=cores, past_caches=True
+                    workload,
+                    machine,
+                    1,
+                    seed=self.seed,
+                    cores_used=cores,
+                    past_caches=True,
+                    only_differences=True,
                 )
             return self._simulations[key]
 

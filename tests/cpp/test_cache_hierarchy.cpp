@@ -3,8 +3,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/cache_hierarchy.hpp"
+#include "core/random/philox.hpp"
 #include "tests/cpp/reference_hierarchy.hpp"
 
 using namespace pagelens;

@@ -3,10 +3,10 @@
 #include <bit>
 #include <set>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/fully_associative.hpp"
 #include "core/machine/memory_side.hpp"
 #include "core/machine/set_associative.hpp"
+#include "core/random/philox.hpp"
 #include "tests/cpp/reference_caches.hpp"
 
 using namespace pagelens;

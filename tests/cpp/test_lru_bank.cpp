@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/frames/philox.hpp"
 #include "core/machine/lru_bank.hpp"
+#include "core/random/philox.hpp"
 #include "tests/cpp/reference_caches.hpp"
 
 using namespace pagelens;

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "core/frames/philox.hpp"
+#include "core/random/philox.hpp"
 
 using namespace pagelens;
 

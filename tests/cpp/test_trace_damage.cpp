@@ -139,29 +139,28 @@ TEST_CASE("damaged trace: a forked child's writer leaves the file alone") {
 
 TEST_CASE("damaged trace: each line event has its touches and their end") {
     constexpr std::uint8_t line = code_line, touch = code_touch;
-    const auto good = [](ChunkType type, std::vector<std::uint8_t> payload) {
-        detail::ChunkDecoder chunk(type, payload, 0);
+    const auto good = [](std::vector<std::uint8_t> payload) {
+        detail::ChunkDecoder chunk(payload, 0);
         std::vector<Event> events(100);
         while (chunk.ok() && !chunk.at_end()) chunk.decode(events);
         return chunk.ok();
     };
-    CHECK(good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end, touches_end}));
-    CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, touches_end}));
-    CHECK(!good(ChunkType::events, {4, line, 2, line, 2, touch, line, touches_end}));
-    CHECK(!good(ChunkType::events, {2, line, 2, touches_end, touch}));  // touches of no event
-    CHECK(!good(ChunkType::events, {9, line, 2, touches_end}));         // more codes than bytes
-    CHECK(good(ChunkType::one_part_events, {line, 2, touch, line, 2}));
+    CHECK(good({4, line, 2, line, 2, touch, touches_end, touches_end}));
+    CHECK(!good({4, line, 2, line, 2, touch, touches_end}));
+    CHECK(!good({4, line, 2, line, 2, touch, line, touches_end}));
+    CHECK(!good({2, line, 2, touches_end, touch}));  // touches of no event
+    CHECK(!good({9, line, 2, touches_end}));         // more codes than bytes
 }
 
 TEST_CASE("a trace of each version, as it was first written, is read for ever") {
-    for (const std::string version : {"1", "2"}) {
+    for (const std::string version : {"2"}) {
         CAPTURE(version);
         const TraceReader reader(PAGELENS_TEST_DATA "/trace-version-" + version + ".bin");
         CHECK(!reader.damage());
         CHECK(reader.header().program == "/bin/golden");
         CHECK(reader.header().exact_for == std::vector<CacheShape>{{64, 8}, {512, 2}});
         REQUIRE(reader.modules().size() == 1);
-        CHECK(reader.modules()[0].file_backed.size() == (version == "1" ? 0 : 1));
+        CHECK(reader.modules()[0].file_backed.size() == 1);
         REQUIRE(reader.summary());
         CHECK(reader.summary()->exit_status == 3);
         const Survey found = survey(reader);

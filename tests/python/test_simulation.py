@@ -11,8 +11,6 @@ from pagelens.errors import UsageError
 from pagelens.frames import Node, policies
 from pagelens.machine import TRANSLATION_COUNTS, load_machine
 from pagelens.replay import Placement, Simulation
-from pagelens.reproduce.context import Scale, StudyContext
-from pagelens.reproduce.fleet import run_on
 
 MIB = 1 << 20
 # In cache mode, without an L3 and with one; banks of DRAM, cores' frequency and page walks; none of them.
@@ -61,21 +59,21 @@ def test_capacity_of_caches_is_removed_last() -> None:
         simulated.run(placement, without=("cache capacity",))
 
 
-def test_runs_of_a_fleet_pay_for_translating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine("cori-knl-cache")
-    slow = {"walks": 1e12, "walker_loads": 1e12, "stlb_hits": 0.0}
-    workload = declared("stream-triad", 512 * MIB, 68)
-    placement = policies["2m"].place(machine, Node(machine, 0, 0))
+def test_only_what_differs_between_nodes_is_simulated_if_asked() -> None:
+    machine, workload = load_machine("cori-knl-cache"), declared("stream-triad", 512 * MIB, 68)
+    whole = Simulation(workload, machine, 1, seed=3)
+    part = Simulation(workload, machine, 1, seed=3, only_differences=True)
+    placement = whole.place(policies["random"], Node(machine, 3, 0))
+    of_whole, of_part = whole.run(placement).counts, part.run(placement).counts
+    for name in ("msc_misses", "ddr_writes", "instructions"):
+        np.testing.assert_array_equal(of_whole[name], of_part[name])
+    assert of_whole["walks"].sum() > 0 == of_part["walks"].sum()
+    assert part.mechanisms == ()
 
-    def seconds() -> float:
-        return run_on(machine, workload, placement, StudyContext(Scale.QUICK, 0, tmp_path)).time_s
 
-    before = seconds()
-    monkeypatch.setattr(
-        "pagelens.replay.translation.Translations.counts",
-        lambda *_: {name: np.full(len(workload.phases), value) for name, value in slow.items()},
-    )
-    assert seconds() > 2 * before
+def test_only_machines_in_cache_mode_are_simulated_in_part() -> None:
+    with pytest.raises(ValueError, match="skx-8160: past_caches and only_differences"):
+        Simulation(declared("stream-triad", 64 * MIB, 2), load_machine("skx-8160"), 1, past_caches=True)
 
 
 def test_results_of_other_code_are_not_reread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

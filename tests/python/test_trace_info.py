@@ -1,4 +1,4 @@
-"""`pagelens trace-info` and open_trace, on the file kept as the golden of format version 1."""
+"""`pagelens trace-info` and open_trace, on the file kept as the golden of the trace format."""
 
 import json
 import shutil

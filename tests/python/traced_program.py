@@ -5,7 +5,9 @@ from pathlib import Path
 
 from pagelens.accesses.tracer import TraceRequest, trace_program
 
-GOLDEN = Path(__file__).parent.parent / "data" / "trace-version-1.bin"  # version 1 of the format
+GOLDEN = (
+    Path(__file__).parent.parent / "data" / "trace-version-2.bin"
+)  # version 2 of the format, the first that was released
 
 
 def traced_c(folder: Path, source: str) -> Path:

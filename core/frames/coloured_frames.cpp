@@ -1,9 +1,7 @@
-// Sources of frames that are not the kernel's allocator: contiguous, random, coloured.
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cassert>
+// Frames by colour: each page gets one of the colour that the job uses least.
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <stdexcept>
 #include <string>
@@ -11,112 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/frames/philox.hpp"
+#include "core/frames/frame_set.hpp"
 #include "core/frames/placement.hpp"
-#include "core/machine/huge_array.hpp"
 
 namespace pagelens {
 namespace {
-
-// One bit a frame.
-class FrameSet {
-  public:
-    FrameSet(std::uint32_t frames, bool all) : words_((frames + 63) / 64, all ? ~0ull : 0) {}
-    [[nodiscard]] bool has(std::uint32_t f) const { return (words_[f / 64] >> (f % 64) & 1) != 0; }
-    void add(std::uint32_t f) { words_[f / 64] |= 1ull << (f % 64); }
-    void remove(std::uint32_t f) { words_[f / 64] &= ~(1ull << (f % 64)); }
-
-  private:
-    std::vector<std::uint64_t> words_;
-};
-
-// A rank has a region of memory: its pages by address, then what the kernel takes for it. A frame
-// is its page's, so that what is freed need not be kept.
-class ContiguousFrames : public FrameSource {
-  public:
-    ContiguousFrames(std::uint32_t frames, const JobShape& job) : of_kernel_(job.ranks) {
-        const std::uint32_t most = frames / job.ranks;
-        const auto pages = static_cast<std::uint32_t>(job.pages.size());
-        const std::uint32_t kernel = pages == 0 ? 0 : job.pages_per_rank - pages;
-        std::uint64_t own = find_places(job.pages);
-        if (own == pages || own + kernel > most) {
-            places_.clear();  // page after page
-            own = job.pages_per_rank - kernel;
-        }
-        own_ = static_cast<std::uint32_t>(own);
-        region_ = std::min(own_ + kernel, most);
-    }
-
-    std::optional<Frame> alloc(const Request& request) override {
-        const std::uint32_t place = request.type == MigrateType::unmovable
-                                        ? own_ + of_kernel_[request.cpu]++
-                                    : places_.empty() ? request.page
-                                                      : places_[request.page];
-        if (place >= region_) return std::nullopt;
-        return Frame(request.cpu * region_ + place);
-    }
-    void free(const Request&, Frame) override {}
-
-  private:
-    // Places by address without whole large pages between; returns one more than the last.
-    std::uint64_t find_places(std::span<const VirtualPage> pages) {
-        std::uint64_t next = 0;
-        VirtualPage last;
-        for (const VirtualPage page : pages) {
-            if (!places_.empty() && page > last)
-                next += (page.raw() - last.raw() - 1) % (1u << huge_order);
-            places_.push_back(static_cast<std::uint32_t>(next++));
-            last = page;
-        }
-        return next;
-    }
-
-    std::uint32_t own_ = 0;                 // frames of a region that are not the kernel's
-    std::uint32_t region_ = 0;              // frames
-    std::vector<std::uint32_t> places_;     // [page] in the region; empty: its number
-    std::vector<std::uint32_t> of_kernel_;  // [rank]
-};
-
-class RandomFrames : public FrameSource {
-  public:
-    RandomFrames(std::uint32_t frames, Random random)
-        : frames_(frames), left_(frames), taken_((frames + 63) / 64 * 8), random_(random) {
-        for (std::uint32_t& draw : ahead_) draw = drawn();
-    }
-
-    std::optional<Frame> alloc(const Request&) override {
-        if (left_ == 0) return std::nullopt;
-        std::uint32_t frame;
-        do {
-            frame = std::exchange(ahead_[next_], drawn());
-            next_ = (next_ + 1) % ahead_.size();
-        } while ((word(frame) >> (frame % 64) & 1) != 0);
-        word(frame) |= 1ull << (frame % 64);
-        --left_;
-        return Frame(frame);
-    }
-    void free(const Request&, Frame frame) override {
-        word(frame.raw()) &= ~(1ull << (frame.raw() % 64));
-        ++left_;
-    }
-
-  private:
-    std::uint64_t& word(std::uint32_t frame) {
-        return reinterpret_cast<std::uint64_t*>(taken_.data())[frame / 64];
-    }
-    // The next draw; whether it is free is looked up when it is used, by when its bit has arrived.
-    std::uint32_t drawn() {
-        const std::uint32_t frame = random_.below(frames_);
-        __builtin_prefetch(&word(frame), 1);
-        return frame;
-    }
-
-    std::uint32_t frames_, left_;
-    HugeArray taken_;  // one bit a frame
-    Random random_;
-    std::array<std::uint32_t, 16> ahead_;
-    std::size_t next_ = 0;
-};
 
 // Pages of one order by colour: walks the colours in order, one population level after the other:
 // at level L only colours with L of the job's pages get one more. Colours that a free left below
@@ -261,31 +158,6 @@ class ColouredFrames : public FrameSource {
     std::vector<std::vector<Frame>> held_;  // [rank] next one last
 };
 
-class ContiguousPlacement : public Placement {
-  public:
-    explicit ContiguousPlacement(std::uint32_t frames) : frames_(frames) {}
-    [[nodiscard]] std::unique_ptr<FrameSource> open(const JobShape& job) const override {
-        return std::make_unique<ContiguousFrames>(frames_, job);
-    }
-    [[nodiscard]] std::uint32_t frames() const override { return frames_; }
-
-  private:
-    std::uint32_t frames_;
-};
-
-class RandomPlacement : public Placement {
-  public:
-    RandomPlacement(std::uint32_t frames, Random random) : frames_(frames), random_(random) {}
-    [[nodiscard]] std::unique_ptr<FrameSource> open(const JobShape&) const override {
-        return std::make_unique<RandomFrames>(frames_, random_);
-    }
-    [[nodiscard]] std::uint32_t frames() const override { return frames_; }
-
-  private:
-    std::uint32_t frames_;
-    Random random_;
-};
-
 class ColouredPlacement : public Placement {
   public:
     ColouredPlacement(const Memory& state, std::uint32_t slots, unsigned order)
@@ -332,15 +204,6 @@ class ColouredPlacement : public Placement {
 };
 
 }  // namespace
-
-std::unique_ptr<Placement> place_contiguously(std::uint32_t frames) {
-    return std::make_unique<ContiguousPlacement>(frames);
-}
-
-std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,
-                                           std::uint32_t node) {
-    return std::make_unique<RandomPlacement>(frames, Random(seed, node, 0, Stream::random_frames));
-}
 
 std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
                                            unsigned page_order) {
