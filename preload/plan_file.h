@@ -1,5 +1,5 @@
 /*
- * A plan as `pagelens run --plan` hands it over (pagelens/run/handed_plan.py writes it): one file,
+ * A plan as `pagelens run --plan` hands it over (pagelens/run/plan_file.py writes it): one file,
  * little-endian, that is mapped and used as it is. PAGELENS_PLAN is its path.
  */
 #ifndef PAGELENS_RUN_PLAN_FILE_H

@@ -6,7 +6,9 @@ A rule is a function that yields a finding or none; what nothing says is no find
 from collections.abc import Iterator
 
 from pagelens.audit.model import Audit, Finding, Severity
-from pagelens.audit.remedy_commands import PREPARE, at_boot, sort_nodes
+from pagelens.frames.policies.commands import DROP_CACHES, sort_nodes
+from pagelens.frames.policies.numa_fake import boot_with_fake_nodes
+from pagelens.frames.policies.zonesort import sort_commands
 from pagelens.units import format_binary_size, format_share
 
 ENOUGH_TURNOVER = 1.0  # memory handed out once over leaves the free lists in another order (docs/frames.md)
@@ -23,7 +25,7 @@ def lists(audit: Audit) -> Iterator[Finding]:
         f"On frames in no order {format_share(share)} of the pages of a job as large as the cache ({size}) "
         "share their slot with another of its pages; after a sort none do."
     )
-    sort = sort_nodes(node.number for node in audit.nodes if node.processors != 0)
+    numa_nodes = [node.number for node in audit.nodes if node.processors != 0]
     module = kernel.zonesort
     if module.loaded and module.interval_s:
         seen = f"zonesort sorts the free lists every {module.interval_s} s."
@@ -38,12 +40,12 @@ def lists(audit: Audit) -> Iterator[Finding]:
             if never
             else "zonesort is loaded and sorts on demand.",
             f"{why} It has to be asked before each job, in the prologue.",
-            (*PREPARE[:1], *sort),
+            (DROP_CACHES, *sort_nodes(numa_nodes)),
         )
         return
     if kernel.numa_fake:
         return  # numa_fake judges it
-    remedy = (*PREPARE, "modprobe zonesort_module", *sort)
+    remedy = sort_commands(numa_nodes)
     if kernel.shuffle:
         seen = "The kernel shuffles its free lists, and nothing sorts them."
         yield Finding(Severity.warning, "free-lists", seen, why, remedy, share)
@@ -79,14 +81,13 @@ def numa_fake(audit: Audit) -> Iterator[Finding]:
     largest = max((node.size or 0 for node in audit.nodes), default=0)
     size = format_binary_size(audit.cache.size)
     if largest > audit.cache.size:
-        count = -(-audit.cache.memory // audit.cache.size)
         yield Finding(
             Severity.warning,
             "numa-fake",
             f"numa=fake={audit.kernel.numa_fake} makes nodes of {format_binary_size(largest)}, larger than "
             f"the cache ({size}).",
             "A job bound to one of them can conflict with itself.",
-            at_boot(f"numa=fake={count}U"),
+            boot_with_fake_nodes(audit.cache.memory, audit.cache.size),
         )
     else:
         yield Finding(

@@ -6,7 +6,7 @@ A rule is a function that yields a finding or none; what nothing says is no find
 from collections.abc import Iterator
 
 from pagelens.audit.model import Audit, Finding, Severity
-from pagelens.audit.remedy_commands import PREPARE
+from pagelens.frames.policies.commands import PREPARE
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
 MANY_FAILS, FEWEST_STALLS = 0.5, 100  # of direct compactions

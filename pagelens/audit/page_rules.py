@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pagelens.audit.fragmentation import LARGE_ORDER, free_frames, suitable_blocks
 from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Finding, HugePages, Severity
-from pagelens.audit.remedy_commands import PREPARE, at_boot
+from pagelens.frames.policies.commands import PREPARE, at_boot
 from pagelens.host.huge_page_pools import pool_folder
 from pagelens.units import format_binary_size, format_count, format_share
 

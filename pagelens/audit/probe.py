@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from pagelens.audit.effect import Frames, Yardstick, large_share
-from pagelens.audit.model import GIGANTIC, LARGE, SMALL, Audit, Placement, Probe
-from pagelens.audit.remedy_commands import PREPARE, at_boot, sort_nodes
+from pagelens.audit.model import SMALL, Audit, Placement, Probe
 from pagelens.audit.supply import Supply
+from pagelens.frames import policies
+from pagelens.frames.policies import Host
+from pagelens.frames.policies import Job as PlacedJob
 from pagelens.host.frame_map import FrameMap, read_spans
 from pagelens.host.own_pages import frames_of, populated
 from pagelens.host.system import System
@@ -145,17 +148,12 @@ def _ways(job: Job, frames: Frames | None, ground: Ground) -> Iterator[_Way]:
     if frames is not None:
         yield _Way("probed", f"as it was, {job.pages} pages", MEASURED, lambda: frames)
     yield _Way("random", "4 KiB pages, random frames", source, lambda: supply.random(pages))
-    run = "pagelens run --pages 2m -- ./app"
-    yield _Way("2m", "2 MiB pages", source, lambda: supply.large(pages, LARGE), (run,))
-    if job.size >= GIGANTIC:
-        boot = at_boot(f"hugepagesz=1G hugepages={-(-job.size // GIGANTIC)}")
-        yield _Way("1g", "1 GiB pages, kept from boot", source, lambda: supply.at_boot(pages), boot)
-    if supply.slots is not None:
-        nodes = [node.number for node in ground.audit.nodes if node.processors != 0]
-        sort = (*PREPARE[:1], "modprobe zonesort_module", *sort_nodes(nodes))
-        yield _Way("aged+zonesort", "caches dropped, zonesort", source, lambda: supply.sorted(pages), sort)
-        run = "sudo pagelens run --frames best -- ./app"
-        yield _Way("coloured", "frames chosen evenly", source, lambda: supply.evenly(pages), (run,))
+    placed = PlacedJob(job.size, ground.machine)
+    host = Host(numa_nodes=tuple(node.number for node in ground.audit.nodes if node.processors != 0))
+    for name, choose in supply.by_remedy(job.size).items():
+        remedy = policies[name].remedy
+        assert remedy is not None
+        yield _Way(name, remedy.summary, source, partial(choose, pages), remedy.commands(placed, host))
     if frames is not None:
         yield _Way("half", "half the footprint", MEASURED, lambda: frames[: pages // 2])
     else:

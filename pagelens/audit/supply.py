@@ -1,10 +1,12 @@
-"""Which frames a job would get by each remedy, out of those that are free.
+"""Which frames a job would get with each remedy, out of those that are free.
 
-Out of this machine's, where the user may see which frames are free; else by the model's rule: all of the
-memory of a machine is free, in no order.
+They are this machine's free frames if the user may see which ones are free. If not, the model assumes that
+all of a machine's memory is free, in no order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.audit.effect import Frames
-from pagelens.audit.model import GIGANTIC, SMALL
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL
 from pagelens.errors import Failure
 from pagelens.host.frame_map import FrameMap, Span, Use
 from pagelens.host.zone_layout import read_layout
@@ -20,8 +22,9 @@ from pagelens.machine import Machine
 
 _SEED = 0
 _MAX_ORDER = 10
-_EVERY = (1 << 64) - 1  # NUMA nodes
-_KERNELS = 1 << 18  # frames at the bottom of a machine that is not here: nobody else gets them
+_LARGEST_BLOCK = 1 << _MAX_ORDER  # frames
+_ALL_NUMA_NODES = (1 << 64) - 1
+_KERNEL_FRAMES = 1 << 18  # at the bottom of a machine that is not here; the kernel keeps them
 
 # What the allocator of the model takes each use for.
 _HOLDS = np.empty(len(Use), dtype=np.uint8)
@@ -31,7 +34,7 @@ _HOLDS[Use.pinned], _HOLDS[Use.hole] = _core.FRAME_PINNED, _core.FRAME_HOLE
 
 @dataclass(frozen=True)
 class Supply:
-    """Frames that are free, droppable, movable or none of these; None of a remedy where they are too few."""
+    """The frames of a machine by use. A remedy's frames are None if too few are free for it."""
 
     map: FrameMap
     zoneinfo: str  # of this machine; empty for one by rule
@@ -39,23 +42,35 @@ class Supply:
 
     @staticmethod
     def by_rule(machine: Machine) -> "Supply":
-        """All of a machine's memory above its first GiB is free."""
+        """Assumes that all of a machine's memory above its first GiB is free."""
         use = np.zeros(machine.frames, dtype=np.uint8)
-        use[: min(_KERNELS, machine.frames // 8)] = Use.pinned
+        use[: min(_KERNEL_FRAMES, machine.frames // 8)] = Use.pinned
         return Supply(FrameMap((Span(0, "Normal", 0, machine.frames),), use), "", _slots(machine))
 
     @staticmethod
     def here(frames: FrameMap, zoneinfo: str, machine: Machine) -> "Supply":
-        """What is free on this machine."""
+        """Takes what is free on this machine."""
         return Supply(frames, zoneinfo, _slots(machine))
 
     @property
     def real(self) -> bool:
-        """Whether it is this machine's."""
+        """Whether these are this machine's frames."""
         return bool(self.zoneinfo)
 
+    def by_remedy(self, size: int) -> dict[str, Callable[[int], Frames | None]]:
+        """Returns the policies that a job of `size` bytes can try, each with what chooses frames for it.
+
+        The functions take a count of 4 KiB pages.
+        """
+        found: dict[str, Callable[[int], Frames | None]] = {"2m": partial(self.large, page_size=LARGE)}
+        if size >= GIGANTIC:
+            found["1g"] = self.at_boot
+        if self.slots is not None:
+            found |= {"aged+zonesort": self.sorted, "coloured": self.evenly}
+        return found
+
     def random(self, pages: int) -> Frames | None:
-        """Independent draws from all memory, free or not: what a node's history comes to in the end."""
+        """Returns random frames of all memory, free or not: what a node's history comes to in the end."""
         rng = np.random.default_rng(_SEED)
         if pages > (self.map.use != Use.hole).sum():
             return None
@@ -67,7 +82,7 @@ class Supply:
         return drawn[:pages]
 
     def large(self, pages: int, page_size: int) -> Frames | None:
-        """Free pages of that size in no order, small ones for the rest."""
+        """Returns free pages of that size in random order, and free frames for the rest of the job."""
         each = page_size // SMALL
         firsts = np.random.default_rng(_SEED).permutation(self.map.pages(page_size, Use.free))
         taken = firsts[: -(-pages // each)]
@@ -77,28 +92,22 @@ class Supply:
         return _whole(np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]]), pages)
 
     def at_boot(self, pages: int) -> Frames | None:
-        """1 GiB pages from the bottom of memory, whatever is there now."""
+        """Returns pages of 1 GiB from the bottom of memory, whatever is there now.
+
+        This repeats `_core.place_in_gigabytes`, whose placements list no 1 GiB pages (`first_frames`).
+        """
         each = GIGANTIC // SMALL
         firsts = self.map.pages(GIGANTIC, Use.pinned)
         return _whole((firsts[:, None] + np.arange(each)).ravel()[:pages], pages)
 
     def evenly(self, pages: int) -> Frames | None:
-        """Free frames by turns: one of every slot, then a second one of those that have two, and so on."""
+        """Returns free frames by page colouring, with the rule of the policy `coloured`."""
         assert self.slots is not None
-        rounds = -(-len(self.map.use) // self.slots)
-        left = np.zeros((rounds, self.slots), dtype=bool)  # a column a slot
-        left.ravel()[: len(self.map.use)] = self.map.use == Use.free
-        chosen, count = [np.empty(0, dtype=np.int64)], 0
-        while count < pages and left.any():
-            first = left.argmax(axis=0)
-            slots = np.flatnonzero(left[first, np.arange(self.slots)])
-            left[first[slots], slots] = False
-            chosen.append(first[slots] * self.slots + slots)
-            count += len(slots)
-        return _whole(np.concatenate(chosen)[:pages], pages)
+        placement = _core.place_by_colour(_memory_of(self.map.use == Use.free), self.slots, 0)
+        return _whole(placement.first_frames(1, pages).astype(np.int64), pages)
 
     def sorted(self, pages: int) -> Frames | None:
-        """After dropping caches and zonesort (docs/zonesort.md), as the model of the allocator does it."""
+        """Returns what the allocator gives after dropping caches and zonesort (docs/zonesort.md)."""
         assert self.slots is not None
         if not self.real:
             return _whole(np.flatnonzero(self.map.use == Use.free)[:pages], pages)
@@ -106,13 +115,14 @@ class Supply:
         if memory is None:
             return None
         memory.sort_for_cache(self.slots, evacuating=True, cpu=0)
-        frames = memory.alloc(0, 0, _core.MigrateType.movable, _EVERY, pages, _core.Mark.none)
+        frames = memory.alloc(0, 0, _core.MigrateType.movable, _ALL_NUMA_NODES, pages, _core.Mark.none)
         return _whole(frames.astype(np.int64), pages)
 
     def _memory(self) -> _core.Memory | None:
-        """The allocator with these free frames: blocks as large as they can be, as buddies always merge.
+        """Returns the allocator with these free frames, in blocks as large as buddies merge to.
 
-        Page blocks with something pinned count as unmovable; their types are not to be read.
+        Nothing says the types of page blocks: those with a pinned frame count as unmovable. None if
+        /proc/zoneinfo is not as it should be.
         """
         try:
             layout = read_layout(self.zoneinfo)
@@ -138,8 +148,22 @@ class Supply:
             return None
 
 
+def _memory_of(free: NDArray[np.bool_]) -> _core.Memory:
+    """Returns an allocator with these free frames, in zones as Linux makes them without NUMA."""
+    layout = _core.linux_layout(-(-len(free) // _LARGEST_BLOCK) * _LARGEST_BLOCK, 1, 1)
+    blocks = free_blocks(free)
+    types = np.full(len(blocks), _core.MigrateType.movable.value)
+    return _core.Memory.taken_over(
+        layout,
+        np.column_stack([blocks, types]).astype(np.uint32),
+        np.empty((0, 4), dtype=np.uint32),
+        np.ones(layout.frames, dtype=np.uint8),  # core/frames/memory.hpp: FrameUse
+        np.full(layout.frames // HUGE_PAGE_FRAMES, _core.MigrateType.movable.value, dtype=np.uint8),
+    )
+
+
 def free_blocks(free: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows (first frame, order): the largest aligned blocks of free frames, order 10 at most."""
+    """Returns the largest aligned blocks of free frames: int64[block, (first frame, order)]."""
     found = []
     whole: NDArray[np.bool_] = free
     for order in range(_MAX_ORDER + 1):

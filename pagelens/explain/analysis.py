@@ -346,7 +346,7 @@ def _remedies(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: 
     before = totals[baseline]["time_s"].to_numpy()
     remedies = []
     for policy, data in ensemble.policies.items():
-        if policy == baseline or not data.remedy:
+        if policy == baseline or data.remedy is None:
             continue
         after = totals[policy]["time_s"].to_numpy()
         gain, low, high = statistics.paired_gain(before, after, 0.5, ensemble.seed)

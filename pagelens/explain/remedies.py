@@ -1,29 +1,32 @@
-"""Which policies are compared where the user names none: those that can make a difference on the machine."""
+"""Which policies are compared if the user names none: those that can make a difference on the machine."""
 
 from collections.abc import Iterable, Mapping
 
 from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
-from pagelens.frames import Policy, find_policy
+from pagelens.frames import Policy, find_policy, policies
 from pagelens.machine import Machine
 
-DEFAULT_POLICIES = ("aged", "aged+zonesort", "random", "contiguous", "2m", "1g")
-SORTED = "aged+zonesort"  # by slots of a memory-side cache
-# Without one: set by the machine's firmware, or by how the program allocates its arrays.
-SWIZZLED, APART = "aged+swizzle", "2m+offset-64k"
+# Compared too where there is no memory-side cache: a setting of the firmware, and arrays further apart.
+WITHOUT_CACHE = ("aged+swizzle", "2m+offset-64k")
 
 
 def choose_policies(names: str) -> Mapping[str, Policy]:
-    """The policies of "aged,random,2m+offset-64k", in that order."""
+    """Returns the policies of a text such as "aged,random,2m+offset-64k", in that order.
+
+    Raises UsageError for an unknown one.
+    """
     return _found(part.strip() for part in names.split(","))
 
 
 def default_policies(workload: Workload, machine: Machine) -> Mapping[str, Policy]:
-    """DEFAULT_POLICIES; without a memory-side cache, what can be tried there instead of sorting for it."""
+    """Returns the policies that are marked as `compared` and can make a difference on the machine."""
+    compared = {name: policy for name, policy in policies.items() if policy.compared}
     if machine.memory_side_cache is not None:
-        return _found(DEFAULT_POLICIES)
-    found = _found(name for name in (*DEFAULT_POLICIES, SWIZZLED, APART) if name != SORTED)
-    return {name: policy for name, policy in found.items() if _applies(policy, workload, machine)}
+        return compared
+    tried = {name: policy for name, policy in compared.items() if not policy.needs_cache}
+    tried.update(_found(WITHOUT_CACHE))
+    return {name: policy for name, policy in tried.items() if _applies(policy, workload, machine)}
 
 
 def _found(names: Iterable[str]) -> Mapping[str, Policy]:

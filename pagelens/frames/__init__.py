@@ -1,10 +1,10 @@
-"""Frames: what a node's history makes of its free lists, and which frames a policy takes from them."""
+"""Which frames a job gets: the history of a node, and the policies that place a job on it."""
 
 from pagelens.frames.history import DEFAULT_HISTORY, Node, age_node, fleet_grain
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.modifiers import MODIFIERS, find_policy
-from pagelens.frames.policies import Costs, Policy, policies
+from pagelens.frames.policies import Costs, Policy, Remedy, placed_by, policies, register
 from pagelens.frames.steps import STEPS, Step
 
 __all__ = [
@@ -15,11 +15,14 @@ __all__ = [
     "JobMix",
     "Node",
     "Policy",
+    "Remedy",
     "Step",
     "age_node",
     "find_policy",
     "fleet_grain",
     "load_mix",
     "parse_history",
+    "placed_by",
     "policies",
+    "register",
 ]

@@ -1,31 +1,46 @@
-"""What can be changed beside the frames: POLICY+offset-64k moves arrays, POLICY+swizzle sets the machine.
+"""Modifiers of a policy: POLICY+offset-64k moves the program's arrays, POLICY+swizzle sets the machine.
 
-Modifiers stand after a policy's name, in any order, each once; what they give is a policy like any other.
+Modifiers follow a policy's name in any order, each once. The result is a policy like any other.
 """
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.frames.policies import Costs, Policy, policies
+from pagelens.frames.conflict_period import conflict_period
+from pagelens.frames.policies import Costs, Host, Job, Policy, Remedy, RunOptions, policies
 from pagelens.spelling import nearest
 from pagelens.units import format_binary_size
 
-LARGEST_OFFSET = 1 << 20
-MODIFIERS = ("offset-SIZE", "swizzle")  # as users are told
+LARGEST_OFFSET = 1 << 20  # bytes
+MODIFIERS = ("offset-SIZE", "swizzle")  # as help and errors write them
 
 _OFFSET = re.compile(r"offset-(?P<number>[0-9]{1,7})(?P<unit>[km])")
 _UNITS = {"k": 1 << 10, "m": 1 << 20}
 
 
-def find_policy(name: str, option: str = "--policies") -> Policy:
-    """The policy of that name, with its modifiers; `option` is what errors call it.
+@dataclass(frozen=True)
+class Staggered(Remedy):
+    """Large blocks further apart, beside what another remedy does: `pagelens run --stagger`."""
 
-    Raises UsageError for a name of none.
+    base: Remedy
+
+    def run_options(self, job: Job, host: Host) -> RunOptions | str:
+        """Spreads the blocks over the period of the machine's conflicts."""
+        options = self.base.run_options(job, host)
+        if isinstance(options, str):
+            return options
+        return replace(options, period_bytes=conflict_period(job.machine, options.page_bytes))
+
+
+def find_policy(name: str, option: str = "--policies") -> Policy:
+    """Returns the policy of that name, with its modifiers.
+
+    Raises UsageError for an unknown name; `option` is what the error calls the argument.
     """
     parts = name.split("+")
-    for known in range(len(parts), 0, -1):  # names of policies have a plus, too
+    for known in range(len(parts), 0, -1):  # a policy's own name may have a plus, as aged+zonesort
         if (base := "+".join(parts[:known])) in policies:
             policy = policies[base]
             for modifier in parts[known:]:
@@ -39,7 +54,9 @@ def _modified(policy: Policy, modifier: str, name: str, option: str) -> Policy:
         if policy.setting:
             raise UsageError(f"{option}: '{name}': swizzle stands twice; leave one out")
         changed = replace(policy, setting=modifier)
-        return _told(changed, "banks swizzled", Costs(root="bank swizzle in the BIOS, and a reboot"))
+        return _described(
+            changed, "banks swizzled", Costs(root="bank swizzle in the BIOS, and a reboot"), Remedy()
+        )
     if (match := _OFFSET.fullmatch(modifier)) is None:
         raise _unknown(name, policy.name, option)
     if policy.offset_bytes:
@@ -48,22 +65,23 @@ def _modified(policy: Policy, modifier: str, name: str, option: str) -> Policy:
     if not 0 < size <= LARGEST_OFFSET or size % FRAME_BYTES:
         raise UsageError(f"{option}: '{name}': an offset is a multiple of 4k from 4k to 1m, as offset-64k is")
     changed, shown = replace(policy, offset_bytes=size), format_binary_size(size)
-    return _told(
+    return _described(
         changed,
         f"large arrays {shown} further apart",
         Costs(
             memory=f"{shown} an array", code="OFFSET or padding of arrays, or a preloaded padding allocator"
         ),
+        Staggered(policy.remedy or Remedy()),
     )
 
 
-def _told(policy: Policy, words: str, costs: Costs) -> Policy:
-    """With what a modifier adds to title and costs; a remedy, whatever the policy was before."""
+def _described(policy: Policy, words: str, costs: Costs, remedy: Remedy) -> Policy:
+    """Returns the policy with what a modifier adds to its title and costs."""
     both = {
         of: "; ".join(text for text in (getattr(policy.costs, of), getattr(costs, of)) if text)
         for of in ("root", "memory", "code")
     }
-    return replace(policy, title=f"{policy.title}, {words}", costs=Costs(**both), remedy=True)
+    return replace(policy, title=f"{policy.title}, {words}", costs=Costs(**both), remedy=remedy)
 
 
 def _unknown(name: str, base: str, option: str) -> UsageError:

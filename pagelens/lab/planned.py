@@ -17,12 +17,12 @@ from pagelens.errors import UsageError
 from pagelens.lab.emulator import NodeSpeed
 from pagelens.lab.initramfs import Initramfs
 from pagelens.place.plan import Plan
-from pagelens.run.handed_plan import handed_plan
-from pagelens.run.planned import module_paths
+from pagelens.run.memory_tiers import Tiers
+from pagelens.run.plan_file import handed_plan
+from pagelens.run.plan_handover import module_paths
+from pagelens.run.plan_sites import locate_plan
 from pagelens.run.preload import Preload, library
 from pagelens.run.program import shared_libraries
-from pagelens.run.sites import locate_plan
-from pagelens.run.tiers import Tiers
 
 # In the guest; nothing of the host's /tmp is to be seen there, where an own one is mounted.
 PLAN, REPORT, LIBRARY = "/lab/plan", "/lab/report.json", "/lab/libpagelens_run.so"

@@ -18,7 +18,7 @@ from pagelens.errors import Failure
 from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
-from pagelens.run.planned import hand_over
+from pagelens.run.plan_handover import hand_over
 from pagelens.run.preload import Preload
 from pagelens.run.program import obstacles
 

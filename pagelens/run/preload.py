@@ -45,7 +45,7 @@ class Preload:
     report: bool = False
     json: bool = False
     output: str = ""  # where the report goes; empty: stderr
-    plan: Path | None = None  # pagelens/run/handed_plan.py
+    plan: Path | None = None  # pagelens/run/plan_file.py
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """The program's environment; this process is to become the program. Raises Failure."""

@@ -13,9 +13,9 @@ import pytest
 from plan_programs import plan_of, planned
 
 from pagelens import _core
-from pagelens.run.handed_plan import handed_plan
-from pagelens.run.sites import locate_plan
-from pagelens.run.tiers import Tiers
+from pagelens.run.memory_tiers import Tiers
+from pagelens.run.plan_file import handed_plan
+from pagelens.run.plan_sites import locate_plan
 
 LIBRARY = Path(_core.__file__).parent / "lib" / "libpagelens_run.so"
 PROGRAMS = Path(__file__).parent.parent / "programs"

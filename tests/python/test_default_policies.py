@@ -4,18 +4,20 @@ import pytest
 from synthetic import SyntheticWorkload
 
 from pagelens.accesses.declared import declared
-from pagelens.explain.remedies import APART, DEFAULT_POLICIES, SORTED, SWIZZLED, default_policies
+from pagelens.explain.remedies import default_policies
 from pagelens.machine import load_machine
 
 TRIAD = declared("triad", 48 << 20, 1)
-WITHOUT = [name for name in DEFAULT_POLICIES if name != SORTED]
+WITH_CACHE = ["aged", "aged+zonesort", "random", "contiguous", "2m", "1g"]
+WITHOUT = [name for name in WITH_CACHE if name != "aged+zonesort"]
+SWIZZLED, APART = "aged+swizzle", "2m+offset-64k"
 
 
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
-        ("cori-knl-cache", list(DEFAULT_POLICIES)),
-        ("cori-knl-hybrid", list(DEFAULT_POLICIES)),
+        ("cori-knl-cache", WITH_CACHE),
+        ("cori-knl-hybrid", WITH_CACHE),
         ("skx-8160", [*WITHOUT, APART]),
         ("red-storm-xt4", [*WITHOUT, SWIZZLED, APART]),
         ("red-storm-xt4-swizzle", [*WITHOUT, APART]),

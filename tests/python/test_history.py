@@ -204,11 +204,11 @@ def test_policies_branch_from_one_history() -> None:
 
 
 def test_every_policy_states_what_it_costs() -> None:
-    assert list(policies) == [
+    assert set(policies) >= {
         "aged", "aged+zonesort", "aged+intel-zonesort", "random", "deterministic", "contiguous", "shuffled",
         "numa-fake", "adaptive", "2m", "1g", "coloured", "johnny-static",
-    ]  # fmt: skip
+    }  # fmt: skip
     for policy in policies.values():
         assert policy.title
         paid = any((policy.costs.root, policy.costs.memory, policy.costs.code))
-        assert paid or not policy.remedy
+        assert paid or policy.remedy is None

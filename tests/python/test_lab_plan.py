@@ -16,7 +16,7 @@ from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.planned import add_planned, plan_for_guest
 from pagelens.place.plan import Plan, read_plan, write_plan
-from pagelens.run.tiers import Tiers, find_tiers
+from pagelens.run.memory_tiers import Tiers, find_tiers
 
 FAST, SLOW = 1, 0
 FAST_BYTES = 64 * MIB

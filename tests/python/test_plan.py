@@ -21,9 +21,9 @@ from pagelens.place.plan import (
     read_plan,
     write_plan,
 )
-from pagelens.run.handed_plan import handed_plan
-from pagelens.run.sites import Located
-from pagelens.run.tiers import Tiers
+from pagelens.run.memory_tiers import Tiers
+from pagelens.run.plan_file import handed_plan
+from pagelens.run.plan_sites import Located
 
 TEXT = """
 format = 1

@@ -15,9 +15,9 @@ import pytest
 from preloaded import ALLOCATIONS, OWN_ALLOCATOR, THREADS, programs_as_they_come
 from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
 
-import pagelens.cli.commands.run
+import pagelens.run.command
 from pagelens.host.virtual_machine import in_virtual_machine
-from pagelens.run.derived import machine_cache, machine_period
+from pagelens.run.machine_defaults import machine_cache, machine_period
 from pagelens.run.preload import HUGE_BYTES, SMALL_BYTES, Pages, Preload
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -645,7 +645,7 @@ def test_what_the_command_asks_of_the_library(in_process: Run, monkeypatch: pyte
         asked.append(settings)
         raise SystemExit(0)
 
-    monkeypatch.setattr(pagelens.cli.commands.run, "start", start)
+    monkeypatch.setattr(pagelens.run.command, "start", start)
     in_process("run", "--pages", "2m", "--stagger", "--machine", "red-storm-xt4", "--", "true")
     in_process("run", "--frames", "best", "--cache", "1GiB", "--large", "1MiB", "--report", "--", "true")
     in_process("run", "--stagger", "--period", "8KiB", "-o", "a,b", "--", "true")

@@ -9,14 +9,20 @@ import pytest
 from small_program import MACHINE, SWEEPS
 
 from pagelens.explain.model import Remedy
+from pagelens.frames.policies import Host, Job
 from pagelens.machine import load_machine
+from pagelens.run.best_remedy import Choice, choose_remedy, option_words, read_host
 from pagelens.run.preload import Pages, Preload
-from pagelens.run.remedy import Here, choose, look_around, option_words
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 GIB = 1 << 30
+HUGE, GIGANTIC = 2 << 20, GIB  # bytes of a page
 
-HERE = Here({Pages.HUGE: 4 * GIB, Pages.GIGANTIC: 0}, transparent=True, frames=True, guest=False)
+HOST = Host({HUGE: 4 * GIB, GIGANTIC: 0}, transparent_huge_pages=True, sees_frames=True)
+
+
+def choose(remedies: list[Remedy], machine: str, size: int, host: Host) -> Choice:
+    return choose_remedy(remedies, Job(size, load_machine(machine)), host)
 
 
 def remedy(policy: str, gain: float) -> Remedy:
@@ -38,31 +44,35 @@ RANKED = [remedy("aged+zonesort", 1.6), remedy("johnny-static", 1.5), remedy("1g
 
 
 @pytest.mark.parametrize(
-    ("here", "taken", "refused"),
+    ("host", "taken", "refused"),
     [
-        (HERE, Preload(pages=Pages.HUGE, cache=16 * GIB), ["zonesort"]),
-        (replace(HERE, guest=True), Preload(pages=Pages.HUGE), ["zonesort", "virtual machine", "1 GiB"]),
-        (replace(HERE, frames=False), Preload(pages=Pages.HUGE), ["zonesort", "CAP_SYS_ADMIN", "1 GiB"]),
+        (HOST, Preload(pages=Pages.HUGE, cache=16 * GIB), ["zonesort"]),
         (
-            replace(HERE, frames=False, pool={Pages.HUGE: 0, Pages.GIGANTIC: 4 * GIB}),
+            replace(HOST, virtual_machine=True),
+            Preload(pages=Pages.HUGE),
+            ["zonesort", "virtual machine", "1 GiB"],
+        ),
+        (replace(HOST, sees_frames=False), Preload(pages=Pages.HUGE), ["zonesort", "CAP_SYS_ADMIN", "1 GiB"]),
+        (
+            replace(HOST, sees_frames=False, free_pool_bytes={HUGE: 0, GIGANTIC: 4 * GIB}),
             Preload(pages=Pages.GIGANTIC),
             ["zonesort", "CAP_SYS_ADMIN"],
         ),
         (
-            Here({Pages.HUGE: GIB, Pages.GIGANTIC: 0}, True, False, False),  # too few for the program
+            Host({HUGE: GIB, GIGANTIC: 0}, True, False, False),  # too few for the program
             Preload(pages=Pages.TRANSPARENT),
             ["zonesort", "CAP_SYS_ADMIN", "1 GiB"],
         ),
         (
-            Here({Pages.HUGE: 0, Pages.GIGANTIC: 0}, False, False, True),
+            Host({HUGE: 0, GIGANTIC: 0}, False, False, True),
             None,
             ["zonesort", "transparent ones are off", "1 GiB", "transparent ones are off"],
         ),
     ],
     ids=["all", "guest", "no-frames", "1g", "thp", "none"],
 )
-def test_the_first_that_can_be_had_is_taken(here: Here, taken: Preload | None, refused: list[str]) -> None:
-    applied = choose(RANKED, load_machine("cori-knl-cache"), 3 * GIB, here)
+def test_the_first_that_can_be_had_is_taken(host: Host, taken: Preload | None, refused: list[str]) -> None:
+    applied = choose(RANKED, "cori-knl-cache", 3 * GIB, host)
     assert applied.settings == taken
     *before, last = applied.said
     assert len(before) == len(refused)
@@ -71,23 +81,21 @@ def test_the_first_that_can_be_had_is_taken(here: Here, taken: Preload | None, r
 
 
 def test_offsets_are_staggered_blocks_and_small_gains_are_none() -> None:
-    machine = load_machine("red-storm-xt4")
-    applied = choose([remedy("2m+offset-64k", 1.2)], machine, GIB, HERE)
+    machine = "red-storm-xt4"
+    applied = choose([remedy("2m+offset-64k", 1.2)], machine, GIB, HOST)
     assert applied.settings == Preload(pages=Pages.HUGE, period=128 << 10)
     assert applied.said == (
         "runs with '2m+offset-64k' (1.20x), as `pagelens run --pages 2m --stagger --period 131072B` does",
     )
-    assert choose([remedy("2m", 1.01), remedy("1g", 0.9)], machine, GIB, HERE).settings is None
-    assert choose([remedy("aged+swizzle", 1.5)], machine, GIB, HERE).settings is None
+    assert choose([remedy("2m", 1.01), remedy("1g", 0.9)], machine, GIB, HOST).settings is None
+    assert choose([remedy("aged+swizzle", 1.5)], machine, GIB, HOST).settings is None
 
 
 def test_the_words_shown_ask_for_the_same(in_process: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pagelens.cli.commands.run
+    import pagelens.run.command
 
     asked: list[Preload] = []
-    monkeypatch.setattr(
-        pagelens.cli.commands.run, "start", lambda _path, _words, settings: asked.append(settings)
-    )
+    monkeypatch.setattr(pagelens.run.command, "start", lambda _path, _words, settings: asked.append(settings))
     monkeypatch.setattr("sys.exit", lambda _status: (_ for _ in ()).throw(SystemExit(0)))
     settings = Preload(pages=Pages.TRANSPARENT, period=4096)
     in_process("run", *option_words(settings), "--", "true")
@@ -95,8 +103,8 @@ def test_the_words_shown_ask_for_the_same(in_process: Run, monkeypatch: pytest.M
 
 
 def test_what_there_is_is_read_from_proc_and_sys(tmp_path: Path) -> None:
-    nothing = look_around(tmp_path)
-    assert nothing == Here({Pages.HUGE: 0, Pages.GIGANTIC: 0}, False, False, False)
+    nothing = read_host(tmp_path)
+    assert nothing == Host({HUGE: 0, GIGANTIC: 0}, False, False, False)
     files = {
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "100\n",
@@ -109,11 +117,11 @@ def test_what_there_is_is_read_from_proc_and_sys(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    here = look_around(tmp_path)
-    assert here == Here({Pages.HUGE: 70 << 21, Pages.GIGANTIC: 2 * GIB}, True, True, True)
+    host = read_host(tmp_path)
+    assert host == Host({HUGE: 70 << 21, GIGANTIC: 2 * GIB}, True, True, True)
     (tmp_path / "sys/kernel/mm/transparent_hugepage/enabled").write_text("always madvise [never]\n")
     (tmp_path / "proc/self/status").write_text("CapEff:\t0000000000000000\n")
-    assert look_around(tmp_path) == replace(here, transparent=False, frames=False)
+    assert read_host(tmp_path) == replace(host, transparent_huge_pages=False, sees_frames=False)
 
 
 def test_the_program_is_explained_and_then_run(

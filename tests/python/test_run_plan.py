@@ -20,9 +20,9 @@ from run_library import LIBRARY, PROGRAMS, build
 from pagelens.accesses.elf_file import ElfFile
 from pagelens.host.system import System
 from pagelens.place.plan import Plan, PlannedObject, write_plan
-from pagelens.run.planned import module_paths
-from pagelens.run.sites import locate_plan
-from pagelens.run.tiers import Tiers, find_tiers
+from pagelens.run.memory_tiers import Tiers, find_tiers
+from pagelens.run.plan_handover import module_paths
+from pagelens.run.plan_sites import locate_plan
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MESH = MIB >> 12  # pages

@@ -183,13 +183,14 @@ def _to_apply(target: list[str] | None) -> Path:
 
 def _apply(program: Path, words: list[str], explanation: Explanation, machine: Machine, quiet: bool) -> None:
     """Runs the program in place of this process."""
-    from pagelens.run.preload import Preload
+    from pagelens.frames.policies import Job
+    from pagelens.run import Preload
+    from pagelens.run.best_remedy import choose_remedy, read_host
     from pagelens.run.program import start, tell
-    from pagelens.run.remedy import choose, look_around
 
-    footprint = explanation.program.footprint_bytes
-    applied = choose(explanation.remedies, machine, footprint, look_around())
+    job = Job(explanation.program.footprint_bytes, machine)
+    choice = choose_remedy(explanation.remedies, job, read_host())
     if not quiet:
-        for line in applied.said:
+        for line in choice.said:
             tell(f"{program.name} {line}" if line.startswith("runs") else line)
-    start(program, words, applied.settings or Preload())
+    start(program, words, choice.settings or Preload())

@@ -1,4 +1,4 @@
-"""`pagelens run`: Run a program on huge pages, spread, or on frames that do not conflict."""
+"""`pagelens run`: Run a program with its large blocks on better pages."""
 
 import os
 from enum import StrEnum
@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from pagelens.accesses.program import locate
 from pagelens.errors import UsageError
+from pagelens.run import Pages, Request, run_program
 from pagelens.run.preload import (
     HUGE_BYTES,
     LARGE,
@@ -16,96 +16,82 @@ from pagelens.run.preload import (
     LEAST_PERIOD,
     MOST_CACHE,
     MOST_PERIOD,
-    SMALL_BYTES,
-    Pages,
-    Preload,
 )
-from pagelens.run.program import start
 from pagelens.units import format_binary_size, parse_size
 
 EXAMPLES = """Examples:
 
   pagelens run --pages 2m --report -- ./app args
 
-  pagelens run --pages thp --stagger -- ./app args
+  mpirun -n 4 pagelens run --pages 2m --json -o run.%r.json -- ./app args
 
-  mpirun -n 4 pagelens run --pages 2m --output run.%r.json --json -- ./app args
+  sudo pagelens run --pages 2m --frames best -- ./app args
 
-  sudo pagelens run --pages 2m --frames best --cache 16GiB --report -- ./app args
-
-  pagelens run --plan plan.toml --pages thp --report -- ./app args
+  pagelens run --plan plan.toml --report -- ./app args
 """
+RARE = "Rare options"
 
 app = Typer(add_completion=False)
 
 
 class Frames(StrEnum):
-    """Which frames large blocks are to have."""
+    """Which frames large blocks get."""
 
     BEST = "best"
 
 
 @app.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
 def run(
-    command: Annotated[list[str], Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    command: Annotated[list[str], Argument(metavar="-- PROGRAM [ARGUMENT]...", help="The program to run.")],
     pages: Annotated[
         Pages | None,
-        Option(
-            help="Large blocks on pages of 2 MiB or 1 GiB of the kernel's pool, or on transparent huge "
-            "pages; what is not to be had falls to the next kind."
-        ),
+        Option(help="Put large blocks on pages of 2 MiB or 1 GiB, or on transparent ones."),
     ] = None,
     stagger: Annotated[
-        bool, Option("--stagger", help="Spread large blocks over the period of the machine's conflicts.")
+        bool, Option("--stagger", help="Shift large blocks so that they do not conflict.")
     ] = False,
     frames: Annotated[
         Frames | None,
-        Option(help="Exchange frames that conflict in a direct-mapped memory-side cache; needs root."),
-    ] = None,
-    machine: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Whose period or cache: one of `pagelens machines` or a .toml file; else this one.",
-        ),
-    ] = None,
-    period: Annotated[
-        str | None, Option(metavar="SIZE", help="Of --stagger, instead of the machine's: a power of two.")
-    ] = None,
-    cache: Annotated[
-        str | None, Option(metavar="SIZE", help="Of --frames, instead of the machine's, as 16GiB.")
+        Option(help="Exchange frames that conflict in a memory-side cache (root)."),
     ] = None,
     plan: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Put objects in fast memory as `pagelens place` has planned it."),
+        Option(metavar="FILE", help="Put objects in fast memory as `pagelens place` planned."),
+    ] = None,
+    report: Annotated[bool, Option("--report", help="Report on stderr what was done.")] = False,
+    output: Annotated[
+        str,
+        Option("--output", "-o", metavar="FILE", help="Report to FILE; %r is the MPI rank, %p the process."),
+    ] = "",
+    json: Annotated[bool, Option("--json", help="Report as JSON (docs/run.md).")] = False,
+    large: Annotated[
+        str, Option(metavar="SIZE", help="Treat blocks of this size and more as large.", rich_help_panel=RARE)
+    ] = format_binary_size(LARGE).replace(" ", ""),
+    machine: Annotated[
+        str | None,
+        Option(metavar="NAME", help="Use this machine's period and cache.", rich_help_panel=RARE),
+    ] = None,
+    period: Annotated[
+        str | None,
+        Option(metavar="SIZE", help="Use this period with --stagger, as 128KiB.", rich_help_panel=RARE),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        Option(metavar="SIZE", help="Use this cache size with --frames, as 16GiB.", rich_help_panel=RARE),
     ] = None,
     fast_node: Annotated[
         int | None,
-        Option(
-            metavar="N", min=0, help="Of --plan: the NUMA node that is fast, where the kernel does not say."
-        ),
+        Option(metavar="N", min=0, help="Name --plan's fast NUMA node.", rich_help_panel=RARE),
     ] = None,
     slow_node: Annotated[
         int | None,
-        Option(metavar="N", min=0, help="Of --plan: the node for all that is not planned; else as it comes."),
+        Option(metavar="N", min=0, help="Name --plan's NUMA node for all else.", rich_help_panel=RARE),
     ] = None,
-    large: Annotated[
-        str, Option(metavar="SIZE", help="From this size on a block is large.")
-    ] = format_binary_size(LARGE).replace(" ", ""),
-    report: Annotated[
-        bool, Option("--report", help="Say on stderr at the end what was done and what came of it.")
-    ] = False,
-    output: Annotated[
-        str,
-        Option("--output", "-o", metavar="FILE", help="Report there; %r is the MPI rank, %p the process id."),
-    ] = "",
-    json: Annotated[bool, Option("--json", help="Report as JSON (docs/run.md).")] = False,
 ) -> None:
-    """Run a program on huge pages, spread, or on frames that do not conflict.
+    """Run a program with its large blocks on better pages.
 
-    Or with its objects in two-level memory, as planned. Its output, exit status and signals are its own.
-
-    What cannot be had is said in one line, and the program runs without it.
+    The program's output, exit status and signals stay its own. If something is
+    not available here, one line on stderr says so and the program runs without.
     """
     if pages is None and not stagger and frames is None and plan is None:
         raise UsageError("nothing to do: give --pages 2m, 1g or thp, --stagger, --frames best or --plan FILE")
@@ -122,36 +108,22 @@ def run(
         if value is not None and not given:
             raise UsageError(f"{option} {value}: is of {needed}, which is not given; add it or leave it out")
     _check_output(output)
-    large_bytes = _size("--large", large, LEAST_LARGE, MOST_CACHE)
-    period_bytes = None if period is None else _period(period)
-    cache_bytes = None if cache is None else _cache(cache)
-    path = locate(command[0])
-    guest = False
-    if (stagger and period_bytes is None) or frames is not None:
-        from pagelens.run import derived  # machines take a second to import: only who needs one waits
-
-        if stagger and period_bytes is None:
-            period_bytes = derived.machine_period(machine, pages.bytes if pages else SMALL_BYTES)
-        if frames is not None:
-            guest = derived.in_virtual_machine()
-            cache_bytes = derived.machine_cache(machine) if cache_bytes is None else cache_bytes
-    handed = None
-    if plan is not None:
-        from pagelens.run.planned import hand_over  # likewise
-
-        handed = hand_over(plan, path, fast_node, slow_node)
-    settings = Preload(
+    request = Request(
         pages=pages,
-        large=large_bytes,
-        period=period_bytes or 0,
-        cache=cache_bytes or 0,
-        guest=guest,
-        report=report or json or bool(output),
+        stagger=stagger,
+        best_frames=frames is not None,
+        plan=plan,
+        machine=machine,
+        period=None if period is None else _period(period),
+        cache=None if cache is None else _cache(cache),
+        fast_node=fast_node,
+        slow_node=slow_node,
+        large=_size("--large", large, LEAST_LARGE, MOST_CACHE),
+        report=report,
         json=json,
         output=output,
-        plan=handed,
     )
-    start(path, command, settings)
+    run_program(command, request)
 
 
 def _size(option: str, text: str, least: int, most: int) -> int:

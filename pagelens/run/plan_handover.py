@@ -10,10 +10,10 @@ from pagelens.accesses.program import interpreter, locate
 from pagelens.errors import UsageError
 from pagelens.host.system import System
 from pagelens.place.plan import Plan, read_plan
-from pagelens.run.handed_plan import handed_plan, keep
+from pagelens.run.memory_tiers import Tiers, chosen_tiers, find_tiers
+from pagelens.run.plan_file import handed_plan, keep
+from pagelens.run.plan_sites import locate_plan
 from pagelens.run.program import shared_libraries, tell
-from pagelens.run.sites import locate_plan
-from pagelens.run.tiers import Tiers, chosen_tiers, find_tiers
 from pagelens.units import format_binary_size
 
 _WITHOUT = "the program runs without the plan"

@@ -13,8 +13,8 @@ from pathlib import Path
 from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import Failure
 from pagelens.place.plan import Plan
-from pagelens.run.sites import Located
-from pagelens.run.tiers import Tiers
+from pagelens.run.memory_tiers import Tiers
+from pagelens.run.plan_sites import Located
 
 _MAGIC = b"PLPLAN2\n"
 _NODE_WORDS = 16

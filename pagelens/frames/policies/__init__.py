@@ -1,0 +1,45 @@
+"""Placement policies: a file each, with the rule, what it costs, and how it is brought about on a machine.
+
+To add one, write a module with a tuple POLICIES and name it in _MODULES (docs/extending.md).
+"""
+
+from importlib import import_module
+
+from pagelens.errors import UsageError
+from pagelens.frames.policies.policy import Costs, Policy
+from pagelens.frames.policies.python_rule import placed_by
+from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions
+
+__all__ = ["Costs", "Host", "Job", "Policy", "Remedy", "RunOptions", "placed_by", "policies", "register"]
+
+_MODULES = (  # in the order in which policies are compared and listed
+    "aged",
+    "zonesort",
+    "random_frames",
+    "contiguous",
+    "shuffled",
+    "numa_fake",
+    "adaptive",
+    "huge_pages",
+    "gigantic_pages",
+    "colouring",
+)
+
+policies: dict[str, Policy] = {}
+
+
+def register(policy: Policy) -> Policy:
+    """Makes a policy known by its name, to commands and to `simulate`; returns it.
+
+    Raises UsageError if another policy has the name.
+    """
+    if not policy.name:
+        raise UsageError("policy: the name is empty; give it one")
+    if policies.setdefault(policy.name, policy) != policy:
+        raise UsageError(f"policy: '{policy.name}' is already registered; give yours another name")
+    return policy
+
+
+for _module in _MODULES:
+    for _policy in import_module(f"{__name__}.{_module}").POLICIES:
+        register(_policy)

@@ -1,0 +1,50 @@
+"""Pages of 2 MiB: from the kernel's pool if it has enough of them, else transparent ones."""
+
+from dataclasses import dataclass
+
+from pagelens import _core
+from pagelens.address.units import HUGE_PAGE_BITS, HUGE_PAGE_BYTES
+from pagelens.frames.history import Node
+from pagelens.frames.node import LiveNode
+from pagelens.frames.policies.policy import HUGE_ORDER, Costs, Policy
+from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions
+from pagelens.machine import Machine
+
+
+@dataclass(frozen=True)
+class HugePages(Remedy):
+    """`pagelens run --pages 2m` or `--pages thp`."""
+
+    summary = "2 MiB pages"
+
+    def run_options(self, job: Job, host: Host) -> RunOptions | str:
+        """Takes the pool where it has room for the whole job."""
+        if host.free_pool_bytes.get(HUGE_PAGE_BYTES, 0) >= job.size_bytes:
+            return RunOptions("2m", HUGE_PAGE_BYTES)
+        if host.transparent_huge_pages:
+            return RunOptions("thp", HUGE_PAGE_BYTES)
+        return "the pool has too few free pages of 2 MiB (vm.nr_hugepages), and transparent ones are off"
+
+    def commands(self, job: Job, host: Host) -> tuple[str, ...]:
+        """Returns how to run a program with it."""
+        return ("pagelens run --pages 2m -- ./app",)
+
+
+def _huge(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
+    return _core.place_by_kernel(at.state, HUGE_ORDER)
+
+
+POLICIES = (
+    Policy(
+        "2m",
+        "2 MiB pages on the aged node",
+        _huge,
+        page_bits=HUGE_PAGE_BITS,
+        costs=Costs(
+            memory="up to 2 MiB more a mapping",
+            code="madvise, or none where transparent huge pages are always on",
+        ),
+        remedy=HugePages(),
+        compared=True,
+    ),
+)

@@ -1,0 +1,77 @@
+"""A placement policy: what happens to a node before a job starts, and which frames the job then gets."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pagelens import _core
+from pagelens.address.units import FRAME_BITS, HUGE_PAGE_BITS
+from pagelens.errors import UsageError
+from pagelens.frames.history import Node
+from pagelens.frames.language import parse_history, with_boot
+from pagelens.frames.node import LiveNode
+from pagelens.frames.policies.remedy import Remedy
+from pagelens.frames.steps import Boot, Step
+from pagelens.machine import Machine, list_machines, load_machine
+
+SMALL_ORDER, HUGE_ORDER = 0, HUGE_PAGE_BITS - FRAME_BITS  # of buddy blocks that are one page
+
+Rule = Callable[[Machine, Node, LiveNode], _core.Placement]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a user pays for a policy; an empty string is nothing."""
+
+    root: str = ""
+    memory: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A way to place a job's pages on the frames of a node.
+
+    `steps` happen on the node after its own history. Then `rule` gets the machine, the node and the node's
+    state, and returns the placement. `placed_by` makes a rule of a function on numpy arrays.
+    """
+
+    name: str
+    title: str
+    rule: Rule
+    steps: str = ""  # a history without `boot` (docs/frames.md)
+    boot: Mapping[str, bool] = field(default_factory=dict)  # options of the kernel that the history boots
+    page_bits: int = FRAME_BITS  # log2 of the page size that large mappings get
+    costs: Costs = Costs()
+    remedy: Remedy | None = None  # None: a state that a node is found in, which nobody chooses
+    compared: bool = False  # where the user names no policies
+    needs_cache: bool = False  # makes a difference only in front of a memory-side cache
+    offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
+    setting: str = ""  # of the machine, which is then the machine file NAME-SETTING
+
+    def machine(self, machine: Machine) -> Machine:
+        """The machine with the policy's setting. Raises UsageError if there is no such machine file."""
+        return _with_setting(machine.name, self.setting) if self.setting else machine
+
+    def place(self, machine: Machine, node: Node) -> _core.Placement:
+        """The placement of a job on this node. It can be replayed many times."""
+        history = with_boot(node.history, dict(self.boot)) if self.boot else None
+        return self.rule(machine, node, node.after(_steps(self.steps), history))
+
+
+def kernel_rule(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
+    """Linux gives the job 4 KiB pages."""
+    return _core.place_by_kernel(at.state, SMALL_ORDER)
+
+
+@functools.cache
+def _with_setting(name: str, setting: str) -> Machine:
+    known = list_machines()
+    if f"{name}-{setting}" not in known:
+        have = [twin.removesuffix(f"-{setting}") for twin in known if twin.endswith(f"-{setting}")]
+        raise UsageError(f"{name} has no setting '{setting}', only {', '.join(have)} have; leave it out")
+    return load_machine(f"{name}-{setting}")
+
+
+def _steps(text: str) -> tuple[Step, ...]:
+    return tuple(step for step in parse_history(text) if not isinstance(step, Boot)) if text else ()

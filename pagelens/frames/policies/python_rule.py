@@ -1,0 +1,77 @@
+"""A placement rule written in Python, on numpy arrays of frame numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pagelens import _core
+from pagelens.address.units import FRAME_BITS
+from pagelens.errors import UsageError
+from pagelens.frames.history import Node
+from pagelens.frames.node import LiveNode
+from pagelens.machine import Machine
+
+KEPT_SHARE = 1 / 64  # of the free frames, for page tables, which take 1/512 of what they map
+
+ChooseFrames = Callable[[NDArray[np.uint32], int], ArrayLike]
+
+
+@dataclass(frozen=True)
+class PythonRule:
+    """Asks a function for the frames of a job; what `placed_by` returns."""
+
+    choose: ChooseFrames
+    page_bits: int = FRAME_BITS
+
+    def __call__(self, machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
+        """Places a job on the node. Raises UsageError if the function returns anything but free frames."""
+        free = free_frames(at.state.memory)
+        pages = len(free) - int(len(free) * KEPT_SHARE)
+        chosen = np.asarray(self.choose(free.copy(), pages))
+        self._check(chosen, free, pages)
+        given = np.ascontiguousarray(chosen, dtype=np.uint32)
+        return _core.place_as_given(given, machine.frames, self.page_bits - FRAME_BITS)
+
+    def _check(self, chosen: NDArray[np.generic], free: NDArray[np.uint32], pages: int) -> None:
+        name = getattr(self.choose, "__name__", "the rule")
+        if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
+            raise UsageError(
+                f"{name}: returned {chosen.dtype}{list(chosen.shape)}; return frame numbers, uint32[pages]"
+            )
+        if not 0 < len(chosen) <= pages:
+            raise UsageError(f"{name}: returned {len(chosen)} frames; return 1 to {pages}")
+        if not np.isin(chosen, free).all():
+            raise UsageError(f"{name}: returned a frame that is not free; choose from its first argument")
+        if len(np.unique(chosen)) != len(chosen):
+            raise UsageError(f"{name}: returned a frame twice; a frame holds one page")
+
+
+def placed_by(choose: ChooseFrames, page_bits: int = FRAME_BITS) -> PythonRule:
+    """Makes a rule for `Policy` of the function `choose(free, pages)`.
+
+    `free` are the numbers of the frames of 4 KiB that are free on the node, uint32[n], ascending. The
+    function returns the frames that the job's pages get, uint32[at most `pages`], in the order of their
+    virtual addresses; the job takes as many of them as it has pages. A free frame may stand once. Frames that
+    it leaves out hold the job's page tables. With `page_bits` 21, pages of 2 MiB are given where 512
+    neighbouring frames begin at a multiple of 512.
+
+    Such a rule places one process whose pages have neighbouring addresses: a declared workload with one rank.
+    Raises UsageError when the job is placed and the function returned anything else.
+
+    >>> from pagelens.frames import Policy
+    >>> highest = placed_by(lambda free, pages: free[::-1][:pages])
+    >>> mine = Policy("highest", "the highest free frames first", highest)
+    """
+    return PythonRule(choose, page_bits)
+
+
+def free_frames(memory: _core.Memory) -> NDArray[np.uint32]:
+    """Returns the numbers of all frames in the free lists, uint32[n], ascending."""
+    blocks = memory.free_blocks()
+    sizes = np.left_shift(1, blocks[:, 1].astype(np.int64))
+    begins = np.cumsum(sizes) - sizes
+    inside = np.arange(int(sizes.sum())) - np.repeat(begins, sizes)
+    frames = np.repeat(blocks[:, 0].astype(np.int64), sizes) + inside
+    return np.sort(frames).astype(np.uint32)

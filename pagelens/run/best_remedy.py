@@ -1,0 +1,93 @@
+"""Which of an explanation's remedies this user can have on this machine, for `explain --apply`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelens.address.units import GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
+from pagelens.explain.conclusion import MATTERS
+from pagelens.explain.model import Remedy
+from pagelens.frames import find_policy
+from pagelens.frames.policies import Host, Job, RunOptions
+from pagelens.frames.policies.remedy import NEEDS_ADMINISTRATOR
+from pagelens.host.huge_page_pools import read_pool
+from pagelens.host.system import System
+from pagelens.host.virtual_machine import in_virtual_machine
+from pagelens.run.preload import Pages, Preload
+
+_CAP_SYS_ADMIN = 21  # linux/capability.h
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The remedy that was chosen, and a line on each one that would gain more."""
+
+    settings: Preload | None  # None: the program runs as it is
+    said: tuple[str, ...]
+
+
+def read_host(root: Path = Path("/")) -> Host:
+    """Reads what this user has on this machine, from /proc and /sys below `root`."""
+    system = System(root)
+    enabled = system.text("/sys/kernel/mm/transparent_hugepage/enabled")
+    rights = re.search(r"^CapEff:\s*([0-9a-f]+)$", system.text("/proc/self/status"), re.MULTILINE)
+    return Host(
+        free_pool_bytes={size: _free_bytes(system, size) for size in (HUGE_PAGE_BYTES, GIGANTIC_PAGE_BYTES)},
+        transparent_huge_pages=bool(enabled) and "[never]" not in enabled,
+        sees_frames=rights is not None and bool(int(rights[1], 16) >> _CAP_SYS_ADMIN & 1),
+        virtual_machine=in_virtual_machine(root),
+    )
+
+
+def choose_remedy(remedies: Sequence[Remedy], job: Job, host: Host) -> Choice:
+    """Chooses the first remedy that gains at least 2% and that this user can have.
+
+    `remedies` are ranked, the largest gain first.
+    """
+    said = []
+    for remedy in remedies:
+        if max(remedy.gain_median, remedy.gain_p95) <= MATTERS:
+            continue
+        gain = f"'{remedy.policy}' ({remedy.gain_median:.2f}x)"
+        options = _run_options(remedy.policy, job, host)
+        if isinstance(options, RunOptions):
+            settings = preload_settings(options)
+            words = " ".join(option_words(settings))
+            said.append(f"runs with {gain}, as `pagelens run {words}` does")
+            return Choice(settings, tuple(said))
+        said.append(f"not {gain}: {options}")
+    said.append("runs as it is: no remedy that gains 2% can be had here")
+    return Choice(None, tuple(said))
+
+
+def preload_settings(options: RunOptions) -> Preload:
+    """Returns what the preload library is told for these options."""
+    return Preload(
+        pages=Pages(options.pages) if options.pages else None,
+        period=options.period_bytes,
+        cache=options.cache_bytes,
+    )
+
+
+def option_words(settings: Preload) -> list[str]:
+    """Returns the options of `pagelens run` that ask for these settings."""
+    words = ["--pages", settings.pages.value] if settings.pages else []
+    if settings.period:
+        words += ["--stagger", "--period", f"{settings.period}B"]
+    if settings.cache:
+        words += ["--frames", "best", "--cache", f"{settings.cache}B"]
+    return words
+
+
+def _run_options(policy: str, job: Job, host: Host) -> RunOptions | str:
+    remedy = find_policy(policy).remedy
+    return remedy.run_options(job, host) if remedy is not None else NEEDS_ADMINISTRATOR
+
+
+def _free_bytes(system: System, page_bytes: int) -> int:
+    """Returns the bytes on free pages of a pool that no mapping has reserved."""
+    pool = read_pool(system, page_bytes)
+    return max(0, (pool.free or 0) - (pool.reserved or 0)) * page_bytes

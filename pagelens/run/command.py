@@ -1,0 +1,92 @@
+"""What `pagelens run` does: it works out what the preload library is told, and becomes the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from pagelens.accesses.program import locate
+from pagelens.run.preload import LARGE, SMALL_BYTES, Pages, Preload
+from pagelens.run.program import start
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for; sizes in bytes."""
+
+    pages: Pages | None = None
+    stagger: bool = False
+    best_frames: bool = False
+    plan: Path | None = None
+    machine: str | None = None  # the machine whose period and cache count; None: this one
+    period: int | None = None  # None: the machine's
+    cache: int | None = None  # None: the machine's
+    fast_node: int | None = None  # NUMA node; None: as the kernel says
+    slow_node: int | None = None
+    large: int = LARGE
+    report: bool = False
+    json: bool = False
+    output: str = ""
+
+
+def run_program(words: Sequence[str], request: Request) -> NoReturn:
+    """Becomes the program `words`, with the preload library if there is anything for it to do.
+
+    Raises UsageError if the program, the machine or the plan does not exist, and Failure if the kernel
+    refuses to start the program.
+    """
+    program = locate(words[0])
+    start(program, words, _settings(program, request))
+
+
+def _settings(program: Path, request: Request) -> Preload:
+    return Preload(
+        pages=request.pages,
+        large=request.large,
+        period=_period(request),
+        cache=_cache(request),
+        guest=request.best_frames and _in_virtual_machine(),
+        report=request.report or request.json or bool(request.output),
+        json=request.json,
+        output=request.output,
+        plan=_plan(program, request),
+    )
+
+
+# The imports below take up to a second. Only a program that needs them waits for them.
+
+
+def _period(request: Request) -> int:
+    if not request.stagger:
+        return 0
+    if request.period is not None:
+        return request.period
+    from pagelens.run.machine_defaults import machine_period
+
+    return machine_period(request.machine, request.pages.bytes if request.pages else SMALL_BYTES)
+
+
+def _cache(request: Request) -> int:
+    if not request.best_frames:
+        return 0
+    if request.cache is not None:
+        return request.cache
+    from pagelens.run.machine_defaults import machine_cache
+
+    return machine_cache(request.machine)
+
+
+def _in_virtual_machine() -> bool:
+    from pagelens.host.virtual_machine import in_virtual_machine
+
+    return in_virtual_machine()
+
+
+def _plan(program: Path, request: Request) -> Path | None:
+    if request.plan is None:
+        return None
+    from pagelens.run.plan_handover import hand_over
+
+    return hand_over(request.plan, program, request.fast_node, request.slow_node)
