@@ -5,6 +5,7 @@
 #   make sanitize   C++ tests under ASan and UBSan
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
+#   make test-lowest the wheel, with the lowest versions of its dependencies
 #   make zonesort   the kernel module, for both of its kernels
 #   make examples   the programs of examples/                    make lock        renew requirements.lock
 SHELL := /bin/bash
@@ -25,7 +26,7 @@ NATIVE := core bindings probes tracer hooks fix preload machines launcher
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-wheel test-long lint format sanitize bench docs picture examples zonesort lock clean
+.PHONY: help demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort lock clean FORCE
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -36,8 +37,15 @@ $(STAMPS)/python: requirements.lock scripts/setup
 	@scripts/setup python
 	@mkdir -p $(@D) && touch $@
 
+# The names of the modules: an editable package finds those that were there when it was installed.
+$(STAMPS)/modules: FORCE
+	@mkdir -p $(@D)
+	@find pagelens -name '*.py' | sort >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+FORCE:
+
 # The editable package; its build folder is kept, so only what changed is compiled.
-$(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES)
+$(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES) $(STAMPS)/modules
 	@echo "setup: compiling pagelens; from nothing, some minutes on 2 cores"
 	@pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@cp .venv/lib/python3.*/site-packages/pagelens/_{core,probes}.pyi pagelens/  # generated; mypy reads them beside the sources
@@ -81,6 +89,10 @@ test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)
 # The wheel holds all it needs: installed into an environment of its own, it traces a program.
 test-wheel: $(STAMPS)/package $(STAMPS)/debian-run examples
 	@scripts/test-wheel
+
+# The same wheel with the lowest versions that pyproject.toml allows.
+test-lowest: test-wheel
+	@scripts/test-lowest
 
 lint: $(STAMPS)/package
 	@ruff check .

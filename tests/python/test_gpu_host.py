@@ -29,10 +29,7 @@ def test_loops_are_placed_and_the_plan_is_called_advice(
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     said = " ".join(done.stdout.split())
-    assert (
-        "is for cudaMalloc, the rest for cudaMallocHost: `pagelens run --plan` binds what malloc gives"
-        in said
-    )
+    assert "with cudaMalloc and the rest with cudaMallocHost: `pagelens run --plan` places what" in said
     placed = json.loads((tmp_path / "out" / "place.json").read_text())
     rows = {row["policy"]: row for row in placed["policies"]}
     # Memory decides throughout: the times are its bandwidths'.
