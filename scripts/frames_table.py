@@ -10,7 +10,7 @@ from results import write_table
 
 from pagelens import _core
 from pagelens.frames import Node, load_mix, parse_history
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
 from pagelens.machine import load_machine
 
 KNL = load_machine("cori-knl-cache")

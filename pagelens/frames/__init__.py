@@ -1,9 +1,9 @@
 """Which frames a job gets: the history of a node, and the policies that place a job on it."""
 
-from pagelens.frames.history import DEFAULT_HISTORY, Node, age_node, fleet_grain
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.modifiers import MODIFIERS, find_policy
+from pagelens.frames.node import DEFAULT_HISTORY, Node, age_node, fleet_grain
 from pagelens.frames.policies import Costs, Policy, Remedy, placed_by, policies, register
 from pagelens.frames.steps import STEPS, Step
 

@@ -17,9 +17,10 @@ _ARGUMENT = re.compile(r"\s*(?:(?P<key>[A-Za-z_]+)\s*=)?\s*(?P<value>[^\s=]+(?: 
 
 
 def parse_history(text: str, name: str = "history") -> tuple[Step, ...]:
-    """The steps; a history that does not begin with `boot` gets one.
+    """Returns the steps of a text. A history that does not begin with `boot` gets one.
 
-    Raises UsageError that names the step or argument, its place in the text and what could stand there.
+    Raises UsageError with the step or argument, its column and what could stand there. The error calls the
+    text `name`.
     """
     steps: list[Step] = []
     start = 0
@@ -36,7 +37,7 @@ def parse_history(text: str, name: str = "history") -> tuple[Step, ...]:
 
 
 def with_boot(steps: tuple[Step, ...], options: dict[str, Any]) -> tuple[Step, ...]:
-    """The same history on a kernel booted with these options."""
+    """Returns the same history on a kernel that is booted with these options."""
     return (replace(steps[0], **options), *steps[1:])
 
 

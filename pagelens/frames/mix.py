@@ -1,4 +1,4 @@
-"""Job mixes: what a site's nodes run between reboots. Data files in mixes/, every value with its origin."""
+"""Job mixes: what the nodes of a site run between reboots. Files in mixes/ state each value's origin."""
 
 import tomllib
 from dataclasses import dataclass, replace
@@ -52,7 +52,10 @@ class _MixFile(_Table):
 
 @dataclass(frozen=True)
 class JobMix:
-    """The jobs that a fleet's nodes run, and what they leave behind: assumptions about a site."""
+    """The jobs that nodes run and what they leave behind. All values are assumptions about a site.
+
+    A mix of your own is this record: `Age(mix=JobMix(...))` is a step of a history.
+    """
 
     mean_jobs_since_boot: float  # geometric: a node may be fresh
     smallest_job_bytes: float  # a job's size is uniform in the logarithm between these
@@ -68,7 +71,7 @@ class JobMix:
     pinned_share: float  # of stragglers that cannot be moved
 
     def to_core(self) -> _core.JobMix:
-        """The part that the core's ageing needs, in frames."""
+        """Returns what the core needs to age a node, in frames."""
         return _core.JobMix(
             smallest_job_frames=self.smallest_job_bytes / FRAME_BYTES,
             largest_job_frames=self.largest_job_bytes / FRAME_BYTES,
@@ -81,7 +84,7 @@ class JobMix:
         )
 
     def scaled(self, factor: float) -> "JobMix":
-        """The same jobs on a node of `factor` times the memory."""
+        """Returns the same jobs for a node with `factor` times the memory."""
         return replace(
             self,
             smallest_job_bytes=self.smallest_job_bytes * factor,
@@ -90,7 +93,7 @@ class JobMix:
 
 
 def mix_names() -> list[str]:
-    """The mixes that there are."""
+    """Returns the names of all mixes."""
     return sorted(
         entry.name.removesuffix(".toml")
         for entry in (files(__package__) / "mixes").iterdir()
@@ -100,7 +103,7 @@ def mix_names() -> list[str]:
 
 @cache
 def load_mix(name: str) -> JobMix:
-    """The mix of that name. Raises UsageError for an unknown one."""
+    """Returns the mix of that name. Raises UsageError for an unknown one."""
     if name not in mix_names():
         raise UsageError(f"mix: '{name}' is unknown; did you mean {nearest(name, mix_names())}?")
     text = (files(__package__) / "mixes" / f"{name}.toml").read_text()

@@ -1,70 +1,89 @@
-"""A node while its history runs: the core's state, and what the steps need to know beside it."""
+"""A node of a fleet. It runs its history once, and every policy starts from a copy of the result."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 from pagelens import _core
-from pagelens.address.units import FRAME_BYTES
-from pagelens.frames.mix import JobMix, load_mix
+from pagelens.frames.language import parse_history
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.steps import Run, Step
 from pagelens.machine import Machine
-from pagelens.machine.schema import FEWEST_FRAMES
+
+LARGEST_GRAIN = 64  # frames a unit; keeps conflict shares within a point (tests/python/test_grain.py)
+FLEET_UNITS = 2**19  # most units of a node, unless it has more than 128 GiB
+DEFAULT_HISTORY = "boot; age(mix=cori); run"
 
 
-@dataclass
-class LiveNode:
-    """Changes from step to step; `branch` is a snapshot."""
+class Node:
+    """One node, determined by (seed, node, history) alone.
 
-    machine: Machine
-    grain: int
-    scale: float  # of the sizes in the history, where the machine was shrunk
-    job_bytes: float | None  # of the program, where one is explained
-    state: _core.NodeState
-    mix: JobMix = field(default_factory=lambda: load_mix("cori"))  # of the latest ageing
-    jobs_since_boot: int = 0
-    offline: tuple[tuple[int, int], ...] = ()  # frames
+    The random draws of a step depend on its position, so that two histories that begin alike give the same
+    states up to where they differ.
+    """
 
-    @staticmethod
-    def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
-        """A node fresh from boot, one NUMA node."""
-        return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
+    def __init__(
+        self,
+        machine: Machine,
+        seed: int,
+        node: int,
+        grain: int | None = None,
+        history: Sequence[Step] | None = None,
+        scale: float = 1.0,
+        job_bytes: float | None = None,
+    ) -> None:
+        """`grain` is the frames a unit of the model, from 1 (exact) to 64; `fleet_grain` by default.
+
+        `scale` multiplies the sizes in the history. `job_bytes` is the size of the program, which a `run`
+        before the last step needs.
+        """
+        grain = grain or fleet_grain(machine.frames)
+        self.seed, self.node = seed, node
+        self.history = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
+        self._machine, self._grain, self._scale, self._job_bytes = machine, grain, scale, job_bytes
+        self._known: dict[tuple[Step, ...], LiveNode] = {}
 
     @property
-    def frames(self) -> int:
-        """Of the node's memory."""
-        return self.machine.frames
+    def aged(self) -> LiveNode:
+        """The node as its history left it."""
+        return self.after(())
 
     @property
-    def slots(self) -> int:
-        """Of the memory-side cache; without one, of the fast or only memory, in whole blocks of order 10."""
-        return -(-self.machine.slots // FEWEST_FRAMES) * FEWEST_FRAMES
+    def jobs_since_boot(self) -> int:
+        """The jobs that its history ran."""
+        return self.aged.jobs_since_boot
 
-    def branch(self) -> "LiveNode":
-        """An independent copy."""
-        return replace(self, state=_core.NodeState(self.state))
+    def after(self, more: Sequence[Step], history: Sequence[Step] | None = None) -> LiveNode:
+        """Returns the node after its history, or after `history`, and `more` steps.
 
-    def boot(self, numas: int) -> None:
-        """Everything free again."""
-        self.state = _booted(self.machine, self.grain, numas)
-        self.jobs_since_boot = 0
-        self.offline = ()
+        The result is kept for the next call. Copy it before you change it.
+        """
+        base = _without_last_run(history or self.history)
+        if base not in self._known:
+            self._known[base] = self._run(self._fresh(), base, 0)
+        steps = (*base, *more)
+        if steps not in self._known:
+            self._known[steps] = self._run(self._known[base].branch(), tuple(more), len(base))
+        return self._known[steps]
 
-    def run_job(self, size_bytes: float, random: _core.Random) -> None:
-        """One job of that size, to its end."""
-        self.jobs_since_boot += 1
-        self.state.run_job(size_bytes / FRAME_BYTES, self.mix.to_core(), random)
+    def _fresh(self) -> LiveNode:
+        return LiveNode.fresh(self._machine, self._grain, self._scale, self._job_bytes)
 
-    def take_offline(self, begin: int, end: int) -> bool:
-        """Frames [begin, end), if all in them can move."""
-        if not self.state.take_offline(begin, end):
-            return False
-        self.offline = (*self.offline, (begin, end))
-        return True
-
-    def bring_online(self) -> None:
-        """All that is offline, in order of address."""
-        for begin, end in sorted(self.offline):
-            self.state.bring_online(begin, end)
-        self.offline = ()
+    def _run(self, node: LiveNode, steps: tuple[Step, ...], first: int) -> LiveNode:
+        for position, step in enumerate(steps, first):
+            step.run(node, _core.Random(self.seed, self.node, position, _core.Stream.history))
+        return node
 
 
-def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
-    return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)
+def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
+    """Leaves out a last `run`, which is the program that will be placed on the node."""
+    steps = tuple(history)
+    return steps[:-1] if isinstance(steps[-1], Run) else steps
+
+
+def fleet_grain(frames: int) -> int:
+    """Returns the grain that bounds the cost of a history: 64 for 96 GiB, 1 for 2 GiB."""
+    return int(min(LARGEST_GRAIN, 1 << (-(-frames // FLEET_UNITS) - 1).bit_length()))
+
+
+def age_node(machine: Machine, seed: int, node: int, grain: int | None = None) -> Node:
+    """Returns a node with the default history."""
+    return Node(machine, seed, node, grain)

@@ -1,4 +1,4 @@
-"""The steps of a node's history: what each may be told, and what it does to the node."""
+"""The steps of a node's history: the arguments of each, and what it does to the node."""
 
 import math
 from collections.abc import Mapping
@@ -9,13 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from pagelens import _core
-from pagelens.address.units import FRAME_BYTES
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES
 from pagelens.errors import UsageError
+from pagelens.frames.arguments import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
+from pagelens.frames.live_node import LiveNode
 from pagelens.frames.mix import JobMix, load_mix
-from pagelens.frames.node import LiveNode
-from pagelens.frames.values import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
 
-HUGE_BYTES = 2 << 20
 OFFLINE_BLOCK_FRAMES = 32768  # 128 MiB: a memory block of sysfs
 
 
@@ -28,23 +27,26 @@ def _is(value: Value) -> Mapping[str, Value]:
 
 @dataclass(frozen=True)
 class Step:
-    """One step; its fields are its arguments, in the order in which they may stand without a name."""
+    """One step. Its fields are its arguments, in the order that they have without names."""
 
     name: ClassVar[str]
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Does it to the node; `random` is this step's own."""
+        """Changes the node. `random` gives draws that belong to this step alone."""
         raise NotImplementedError
 
     @classmethod
     def arguments(cls) -> Mapping[str, Value]:
-        """By name."""
+        """Returns the kinds of the arguments by name, in their order."""
         return {known.name: known.metadata["value"] for known in fields(cls)}
 
 
 @dataclass(frozen=True)
 class Boot(Step):
-    """All memory free, in order of address; `fake` cuts it into NUMA nodes the size of the cache."""
+    """A fresh kernel: all memory is free, in order of address.
+
+    `fake` cuts it into NUMA nodes the size of the cache.
+    """
 
     name = "boot"
     shuffle: bool = field(default=False, metadata=_is(SWITCH))
@@ -52,7 +54,7 @@ class Boot(Step):
     fake: bool = field(default=False, metadata=_is(SWITCH))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Starts the node anew."""
+        """Makes the node fresh."""
         numas = max(1, node.frames // node.slots) if self.fake else self.numas
         if not 1 <= numas <= 64:
             raise UsageError(f"boot: numas = {numas} is not from 1 to 64")
@@ -70,7 +72,7 @@ class Age(Step):
     mix: JobMix = field(default=CORI, metadata=_is(MIX))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Runs them."""
+        """Runs the jobs; without a count, as many as the mix draws for the node."""
         jobs = self.jobs if self.jobs is not None else _draw_jobs(self.mix, random)
         node.mix = self.mix.scaled(node.scale)
         node.jobs_since_boot += jobs
@@ -85,18 +87,18 @@ class Job(Step):
     size: int = field(default=8 << 30, metadata=_is(SIZE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Runs it."""
+        """Runs the job."""
         node.run_job(self.size * node.scale, random)
 
 
 @dataclass(frozen=True)
 class Run(Step):
-    """The program itself, from its first page to its exit."""
+    """The program that is simulated, from its first page to its exit."""
 
     name = "run"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """An earlier run of it: a job of its size."""
+        """Runs a job of the program's size. A `run` at the end is never run: it is placed."""
         if node.job_bytes is None:
             raise UsageError("history: 'run' before the last step needs a program whose size is known")
         node.run_job(node.job_bytes, random)
@@ -118,14 +120,14 @@ class Io(Step):
 
 @dataclass(frozen=True)
 class DropCaches(Step):
-    """The page cache is freed, but for what stays."""
+    """The page cache is freed, except for stragglers that stay."""
 
     name = "drop_caches"
     left: Share | None = field(default=None, metadata=_is(SHARE))
     pinned: Share | None = field(default=None, metadata=_is(SHARE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Stragglers are counted in places, not bytes: the same number at any grain."""
+        """Drops the cache. Stragglers are counted in pages, so that their number is the same at any grain."""
         mix = node.mix
         left = self.left.of(node.frames) if self.left else _draw_stragglers(mix, node.frames, random)
         pinned = self.pinned.of(node.frames) if self.pinned else round(left * mix.pinned_share)
@@ -150,7 +152,7 @@ class Drain(Step):
     name = "drain"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Those of all CPUs."""
+        """Empties the lists of all CPUs."""
         node.state.memory.drain()
 
 
@@ -176,12 +178,12 @@ class Zonesort(Step):
 
 @dataclass(frozen=True)
 class Shuffle(Step):
-    """The largest free blocks in random order, from now on."""
+    """From now on the largest free blocks are in random order."""
 
     name = "shuffle"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Shuffles once, and where blocks are freed."""
+        """Shuffles now, and whenever blocks are freed later."""
         node.state.shuffle(random)
 
 
@@ -193,7 +195,7 @@ class Hold(Step):
     pages: Share = field(default=Share(of_memory=0.001), metadata=_is(SHARE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Counted in places, as stragglers are."""
+        """Takes whole units of the grain, keeps one frame of some, and frees the rest."""
         memory, grain = node.state.memory, node.grain
         order = grain.bit_length() - 1  # whole units, of which a frame is kept
         everywhere = (1 << 64) - 1
@@ -216,7 +218,7 @@ class Hugetlb(Step):
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Compacts first, as the kernel does when it finds none."""
-        pages = -(-round(self.size * node.scale) // HUGE_BYTES)
+        pages = -(-round(self.size * node.scale) // HUGE_PAGE_BYTES)
         numas = node.state.memory.numas
         for numa in range(numas):
             node.state.fill_huge_pool(numa, pages // numas + (numa < pages % numas))
@@ -230,7 +232,7 @@ class Offline(Step):
     size: int = field(default=1 << 30, metadata=_is(SIZE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """From the top, where compaction gathered what is in use, downwards."""
+        """Goes from the top of memory downwards."""
         wanted = round(self.size * node.scale) // FRAME_BYTES
         at = node.frames // OFFLINE_BLOCK_FRAMES * OFFLINE_BLOCK_FRAMES
         while wanted > 0 and at >= 2 * OFFLINE_BLOCK_FRAMES:
@@ -246,7 +248,7 @@ class Online(Step):
     name = "online"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """In order of address."""
+        """Brings the blocks back in order of address."""
         node.bring_online()
 
 
@@ -260,18 +262,18 @@ STEPS: Mapping[str, type[Step]] = {
 
 
 def scattered(places: int, count: int, random: _core.Random) -> list[int]:
-    """`count` of so many places, ascending: one at random of each of `count` equal parts."""
+    """Returns `count` of `places` indices, ascending: a random one of each of `count` equal parts."""
     ends = [part * places // count for part in range(count + 1)] if count else []
     return [begin + random.below(end - begin) for begin, end in pairwise(ends) if end > begin]
 
 
 def _draw_jobs(mix: JobMix, random: _core.Random) -> int:
-    """Jobs since the node's boot: geometric with the stated mean."""
+    """Draws the number of jobs since the node's boot, geometric with the stated mean."""
     stays = mix.mean_jobs_since_boot / (1 + mix.mean_jobs_since_boot)
     return int(math.log(1 - random.uniform()) / math.log(stays)) if stays > 0 else 0
 
 
 def _draw_stragglers(mix: JobMix, frames: int, random: _core.Random) -> int:
-    """Pages that dropping the caches leaves behind: no more than there are in them."""
+    """Draws how many pages stay when the page cache is dropped, log-uniform."""
     most = max(mix.fewest_stragglers, mix.largest_straggler_share * frames)
     return round(random.log_uniform(mix.fewest_stragglers, most))

@@ -14,7 +14,7 @@ from pagelens.ensemble import run_ensemble
 from pagelens.ensemble.scale import Scaled
 from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy, parse_history
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
 from pagelens.machine import Machine
 from pagelens.measure.pages import PageSize
 from pagelens.measure.plan import Model

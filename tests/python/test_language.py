@@ -6,8 +6,8 @@ import pytest
 
 from pagelens.errors import UsageError
 from pagelens.frames import STEPS, load_mix, parse_history
+from pagelens.frames.arguments import Share
 from pagelens.frames.steps import Age, Boot, Compact, DropCaches, Io, Run, Zonesort
-from pagelens.frames.values import Share
 
 FRAMES_MD = Path(__file__).parents[2] / "docs" / "frames.md"
 

@@ -1,8 +1,8 @@
 """Pages move to random frames when conflicts climb (Ferreira, Pedretti, Brightwell, CUG 2008)."""
 
 from pagelens import _core
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.policy import Costs, Policy
 from pagelens.frames.policies.remedy import Remedy
 from pagelens.machine import Machine

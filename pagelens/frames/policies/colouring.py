@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BITS
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.huge_pages import HugePages
 from pagelens.frames.policies.policy import HUGE_ORDER, SMALL_ORDER, Costs, Policy
 from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions

@@ -1,8 +1,8 @@
 """Contiguous frames, as a light-weight kernel such as Catamount gives them."""
 
 from pagelens import _core
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.policy import Costs, Policy
 from pagelens.machine import Machine
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_BITS, HUGE_PAGE_BYTES
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.policy import HUGE_ORDER, Costs, Policy
 from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions
 from pagelens.machine import Machine

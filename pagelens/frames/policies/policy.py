@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pagelens import _core
 from pagelens.address.units import FRAME_BITS, HUGE_PAGE_BITS
 from pagelens.errors import UsageError
-from pagelens.frames.history import Node
 from pagelens.frames.language import parse_history, with_boot
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.remedy import Remedy
 from pagelens.frames.steps import Boot, Step
 from pagelens.machine import Machine, list_machines, load_machine

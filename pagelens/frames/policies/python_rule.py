@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from pagelens import _core
 from pagelens.address.units import FRAME_BITS
 from pagelens.errors import UsageError
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.machine import Machine
 
 KEPT_SHARE = 1 / 64  # of the free frames, for page tables, which take 1/512 of what they map

@@ -1,8 +1,8 @@
 """Random frames: what the free lists of a node come to after many jobs."""
 
 from pagelens import _core
-from pagelens.frames.history import Node
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import Node
 from pagelens.frames.policies.policy import Policy
 from pagelens.machine import Machine
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import load_mix, parse_history
-from pagelens.frames.history import fleet_grain
-from pagelens.frames.node import LiveNode
+from pagelens.frames.live_node import LiveNode
+from pagelens.frames.node import fleet_grain
 from pagelens.frames.steps import Age, Step
 from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing

@@ -1,4 +1,4 @@
-"""Values of a step's arguments: how each is written, and what it is called in errors."""
+"""The kinds of arguments that steps take: how each is written, and how errors describe it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ class Share:
     of_memory: float | None = None
 
     def of(self, frames: int) -> int:
-        """Pages on a node of so many frames."""
+        """Returns the number of pages on a node of that many frames."""
         return self.pages if self.pages is not None else round((self.of_memory or 0.0) * frames)
 
 
 @dataclass(frozen=True)
 class Value:
-    """One kind of argument; `parse` raises ValueError where the text is none."""
+    """One kind of argument. `parse` raises ValueError for a text that is not of this kind."""
 
     form: str  # "a count, such as 200"
     parse: Callable[[str], Any]
@@ -52,7 +52,7 @@ def _size(text: str) -> int:
 
 
 def choice(words: Mapping[str, Any]) -> Value:
-    """One of several words."""
+    """Returns the kind of argument that is one of these words."""
 
     def parse(text: str) -> Any:
         if text not in words:

@@ -1,0 +1,73 @@
+"""A node while its history runs: the state of its page allocator, and what else the steps need."""
+
+from dataclasses import dataclass, field, replace
+
+from pagelens import _core
+from pagelens.address.units import FRAME_BYTES
+from pagelens.frames.mix import JobMix, load_mix
+from pagelens.machine import Machine
+from pagelens.machine.schema import FEWEST_FRAMES
+
+
+@dataclass
+class LiveNode:
+    """The state of a node between two steps. Steps change it; `branch` copies it."""
+
+    machine: Machine
+    grain: int
+    scale: float  # of the sizes in the history, if the machine was shrunk
+    job_bytes: float | None  # of the program that is simulated, if there is one
+    state: _core.NodeState
+    mix: JobMix = field(default_factory=lambda: load_mix("cori"))  # of the latest ageing
+    jobs_since_boot: int = 0
+    offline: tuple[tuple[int, int], ...] = ()  # frames
+
+    @staticmethod
+    def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
+        """Returns a node fresh from boot, with one NUMA node."""
+        return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
+
+    @property
+    def frames(self) -> int:
+        """The frames of the node's memory."""
+        return self.machine.frames
+
+    @property
+    def slots(self) -> int:
+        """The slots of the memory-side cache, rounded up to whole blocks of order 10.
+
+        Without such a cache they are the frames of the fast or only memory.
+        """
+        return -(-self.machine.slots // FEWEST_FRAMES) * FEWEST_FRAMES
+
+    def branch(self) -> "LiveNode":
+        """Returns an independent copy."""
+        return replace(self, state=_core.NodeState(self.state))
+
+    def boot(self, numas: int) -> None:
+        """Frees everything, with memory in that many NUMA nodes."""
+        self.state = _booted(self.machine, self.grain, numas)
+        self.jobs_since_boot = 0
+        self.offline = ()
+
+    def run_job(self, size_bytes: float, random: _core.Random) -> None:
+        """Runs one job of that size to its end."""
+        self.jobs_since_boot += 1
+        self.state.run_job(size_bytes / FRAME_BYTES, self.mix.to_core(), random)
+
+    def take_offline(self, begin: int, end: int) -> bool:
+        """Takes frames [begin, end) offline; returns False if something in them cannot move."""
+        if not self.state.take_offline(begin, end):
+            return False
+        self.offline = (*self.offline, (begin, end))
+        return True
+
+    def bring_online(self) -> None:
+        """Brings back all that is offline, in order of address."""
+        for begin, end in sorted(self.offline):
+            self.state.bring_online(begin, end)
+        self.offline = ()
+
+
+def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
+    return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)
