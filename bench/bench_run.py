@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pagelens.accesses.elf_file import ElfFile
 from pagelens.place.plan import Plan, PlannedModule, PlannedObject
-from pagelens.run.plan_file import handed_plan
-from pagelens.run.preload import Pages, Preload
-from pagelens.run.plan_sites import locate_plan
 from pagelens.run.memory_tiers import Tiers
+from pagelens.run.plan_file import handed_plan
+from pagelens.run.plan_sites import locate_plan
+from pagelens.run.preload import Pages, Preload
 
 PAIRS = 15
 

@@ -80,7 +80,8 @@ def _reference(name: str, thing: object) -> list[str]:
 def _signature(name: str, thing: object) -> list[str]:
     """With a parameter a line, where one line would be too long."""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
-    parameters = [str(each).replace("pagelens.", "") for each in signature.parameters.values()]
+    shown = [str(each).replace("pagelens.", "") for each in signature.parameters.values()]
+    parameters = [re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", each) for each in shown]
     whole = f"{name}({', '.join(parameters)})"
     return [whole] if len(whole) <= 100 else [f"{name}(", *(f"    {each}," for each in parameters), ")"]
 
