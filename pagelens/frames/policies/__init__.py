@@ -1,9 +1,10 @@
 """Placement policies: a file each, with the rule, what it costs, and how it is brought about on a machine.
 
-To add one, write a module with a tuple POLICIES and name it in _MODULES (docs/extending.md).
+To add one, write a module with a tuple POLICIES in this folder (docs/extending.md).
 """
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 from pagelens.errors import UsageError
 from pagelens.frames.policies.policy import Costs, Policy
@@ -12,7 +13,7 @@ from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions
 
 __all__ = ["Costs", "Host", "Job", "Policy", "Remedy", "RunOptions", "placed_by", "policies", "register"]
 
-_MODULES = (  # in the order in which policies are compared and listed
+_FIRST = (  # in the order in which policies are compared and listed; others follow by name
     "aged",
     "zonesort",
     "random_frames",
@@ -40,6 +41,7 @@ def register(policy: Policy) -> Policy:
     return policy
 
 
-for _module in _MODULES:
-    for _policy in import_module(f"{__name__}.{_module}").POLICIES:
+_found = sorted(module.name for module in iter_modules(__path__))
+for _name in (*_FIRST, *(name for name in _found if name not in _FIRST)):
+    for _policy in getattr(import_module(f"{__name__}.{_name}"), "POLICIES", ()):
         register(_policy)
