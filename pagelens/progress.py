@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.progress import (
@@ -67,7 +68,7 @@ def progress_bar(
     nothing where standard error is neither a terminal nor a notebook.
     """
     counted = (MofNCompleteColumn(), _Rate(what), TextColumn("left"))
-    console = Console(stderr=True)
+    console = _console()
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,3 +84,11 @@ def progress_bar(
         yield Bar(progress, what, patience_s)
     finally:
         progress.stop()
+
+
+def _console() -> Console:
+    """Standard error. A notebook shows bars as widgets, and as a line of text where ipywidgets is missing."""
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        return Console(stderr=True, force_jupyter=False, force_terminal=True, width=80)
+    return console

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pagelens.explain.model import Explanation
 from pagelens.replay.mechanisms import MECHANISMS
-from pagelens.report.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH
+from pagelens.report.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH, ShownFigure
 from pagelens.units import format_share, format_time
 
 HIT, MISS = "#9CC9E8", "#D55E00"
@@ -60,7 +60,7 @@ def distribution(e: Explanation) -> Figure:
 
 def misses(e: Explanation) -> Figure:
     """Misses against performance, a dot a node and policy."""
-    figure = Figure((WIDTH, 3.4), layout="constrained")
+    figure = ShownFigure((WIDTH, 3.4), layout="constrained")
     axes = figure.add_subplot()
     colours = _colours(e)
     shown = [d for d in e.distributions if d.policy not in e.off_scale()]
@@ -160,7 +160,7 @@ def slots(e: Explanation) -> Figure:
     """The cache's slots as a map, one a policy, on one scale."""
     columns = min(3, len(e.slot_maps))
     rows = -(-len(e.slot_maps) // columns)
-    figure = Figure((WIDTH, 1.7 * rows + 0.3), layout="constrained")
+    figure = ShownFigure((WIDTH, 1.7 * rows + 0.3), layout="constrained")
     panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).ravel())
     off_scale = e.off_scale()
     highest = max([1.0, *(max(m.pages_per_slot) for m in e.slot_maps if m.policy not in off_scale)])
@@ -212,7 +212,7 @@ def remedies(e: Explanation) -> Figure:
 
 def _rows(count: int, height: float, names: list[str], head: float = 0.0) -> tuple[Figure, Axes]:
     """A figure of `count` named rows, the first at the top, `height` inches each."""
-    figure = Figure((WIDTH, height * count + head + 0.65), layout="constrained")
+    figure = ShownFigure((WIDTH, height * count + head + 0.65), layout="constrained")
     axes = figure.add_subplot()
     axes.set_yticks(range(count), names[::-1])
     axes.tick_params(axis="y", length=0)

@@ -3,13 +3,15 @@
 A section has a module of its own; here is how they make up a machine, and what must hold between them.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.caches import L3, SnoopFilter
+from pagelens.machine.changes import ASKED_FOR, first_reason, with_value
 from pagelens.machine.cores import Cores
 from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
@@ -200,10 +202,34 @@ class Machine(Table):
             raise UsageError(
                 f"--ways: {ways} is too many for {self.name}; at most {MOST_TAGS // ratio} with its memories"
             )
-        stated = Sourced[Ways](value=ways, assumed="asked for by the user")
+        stated = Sourced[Ways](value=ways, assumed=ASKED_FOR)
         cache = self.memory_side_cache.model_copy(update={"ways": stated})
         title = f"{self.title} (here: {ways}-way)" if ways != self.ways else self.title
         return self.model_copy(update={"memory_side_cache": cache, "title": title})
+
+    def with_values(self, values: Mapping[str, Any], name: str | None = None) -> "Machine":
+        """A machine that differs in some values, written as in a machine file.
+
+        `m.with_values({"ddr.bandwidth": "40 GB/s", "cores.count": 8}, name="mine")` states two of them. Each
+        key names a table and a value (docs/machine-schema.md). Raises UsageError for an unknown key, a value
+        that it cannot have, and values that do not fit the rest of the machine.
+        """
+        sections: dict[str, Any] = {
+            type(self).model_fields[key].alias or key: stated for key, stated in self if stated is not None
+        }
+        for key, value in values.items():
+            section, _, field = key.partition(".")
+            table = sections.get(section)
+            if not isinstance(table, Table):
+                tables = [name for name, each in sections.items() if isinstance(each, Table)]
+                raise UsageError(f"{key}: {self.name} has no such table; it has {', '.join(tables)}")
+            sections[section] = with_value(table, field, value, section)
+        if name is not None:
+            sections["name"] = name
+        try:
+            return Machine(**sections)
+        except ValidationError as error:
+            raise UsageError(f"{', '.join(values)}: {first_reason(error)}") from None
 
     def ideal_twin(self) -> "Machine":
         """The same machine with a fully associative memory-side cache, on which no placement conflicts."""

@@ -37,6 +37,16 @@ STYLE: Any = {
 }
 
 
+class ShownFigure(Figure):
+    """A matplotlib Figure that notebooks show without further ado."""
+
+    def _repr_svg_(self) -> str:
+        out = io.StringIO()
+        with mpl.rc_context(STYLE):
+            self.savefig(out, format="svg")
+        return out.getvalue()
+
+
 @dataclass(frozen=True)
 class Drawing:
     """One figure of a page."""

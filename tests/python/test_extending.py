@@ -1,4 +1,7 @@
-"""The examples of docs/extending.md, written into a copy of the package as they stand there, pass their tests."""
+"""The examples of docs/extending.md, written into a copy of the package, pass their tests.
+
+They are written as they stand on the page.
+"""
 
 import os
 import re

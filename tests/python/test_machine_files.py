@@ -11,6 +11,7 @@ from pagelens.errors import UsageError
 from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
 from pagelens.machine.reference import schema_reference
 from pagelens.machine.schema import Mode
+from pagelens.machine.values import stated_values
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # of the first release
 KNL = FIXTURE.read_text()
@@ -350,3 +351,32 @@ def test_sections_must_fit_together(pattern: str, new: str, said: str) -> None:
     changed, count = re.subn(pattern, new, every, count=1)
     assert count == 1
     assert said in error_of(changed.encode())
+
+
+def test_values_are_changed_as_a_file_could_state_them() -> None:
+    before = load_machine("cori-knl-cache")
+    after = before.with_values({"ddr.bandwidth": "40 GB/s", "memory_side_cache.ways": 4}, name="mine")
+    assert (after.name, after.ddr.bandwidth.value, after.ways) == ("mine", 40e9, 4)
+    assert after.ddr.bandwidth.label == "assumed"
+    changed = {stated.name for stated in stated_values(before)} - {
+        stated.name
+        for stated, old in zip(stated_values(after), stated_values(before), strict=True)
+        if stated.value == old.value
+    }
+    assert changed == {"ddr.bandwidth", "memory_side_cache.ways"}
+    assert before.with_values({}) == before
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"ddr.bandwith": "40 GB/s"}, "ddr.bandwith: there is no such value; did you mean bandwidth"),
+        ({"l3.size": "1 MiB"}, "l3.size: cori-knl-cache has no such table; it has cores, l1"),
+        ({"ddr.bandwidth": 40}, r"ddr.bandwidth: 40: 40 has no unit; write a string"),
+        ({"ddr.size": "1 MiB"}, "ddr.size: ddr.size must be at least 4 MiB"),
+        ({"name": "x"}, "name: cori-knl-cache has no such table"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load_machine("cori-knl-cache").with_values(values)

@@ -1,0 +1,34 @@
+"""Gives one value of a table another value, as a user of the API asks for it."""
+
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from pagelens.errors import UsageError
+from pagelens.spelling import nearest
+from pagelens.values.quantities import Table
+
+ASKED_FOR = "asked for by the user"
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def with_value(table: AnyTable, key: str, value: Any, where: str) -> AnyTable:
+    """A copy of the table in which `key` has that value, written as in a machine file.
+
+    `where` names the table in errors. Raises UsageError for an unknown key and a value that it cannot have.
+    """
+    fields = type(table).model_fields
+    if key not in fields:
+        raise UsageError(f"{where}.{key}: there is no such value; did you mean {nearest(key, fields)}?")
+    field = TypeAdapter(fields[key].rebuild_annotation())
+    try:
+        changed = field.validate_python({"value": value, "assumed": ASKED_FOR})
+    except ValidationError as error:
+        raise UsageError(f"{where}.{key}: {value!r}: {first_reason(error)}") from None
+    return table.model_copy(update={key: changed})
+
+
+def first_reason(error: ValidationError) -> str:
+    """What is wrong, in one line."""
+    return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
