@@ -7,7 +7,7 @@
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
 #   make test-lowest the wheel, with the lowest versions of its dependencies
 #   make zonesort   the kernel module, for both of its kernels
-#   make examples   the programs of examples/                    make lock        renew requirements.lock
+#   make examples   the programs of examples/                    make lock        renew the lock files
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -34,8 +34,13 @@ help:
 # Set-up: a stamp a step, so that a second run starts at once.
 $(STAMPS)/python: requirements.lock scripts/setup
 	@scripts/setup debian build
-	@scripts/setup python
+	@scripts/setup python requirements.lock
 	@mkdir -p $(@D) && touch $@
+
+# What tests and lint need besides, which a first demo does not wait for.
+$(STAMPS)/python-dev: requirements-dev.lock $(STAMPS)/python
+	@scripts/setup python requirements-dev.lock
+	@touch $@
 
 # The names of the modules: an editable package finds those that were there when it was installed.
 $(STAMPS)/modules: FORCE
@@ -79,10 +84,10 @@ test-cpp: build/tests/build.ninja
 	@cmake --build build/tests --target pagelens_tests  # what it runs, not what the package has
 	@build/tests/tests/cpp/pagelens_tests
 
-test-python: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
+test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
 	@pytest -n $(JOBS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
-test-long: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
+test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz
 	@python scripts/test_long.py --build build/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
 
@@ -94,14 +99,14 @@ test-wheel: $(STAMPS)/package $(STAMPS)/debian-run examples
 test-lowest: test-wheel
 	@scripts/test-lowest
 
-lint: $(STAMPS)/package
+lint: $(STAMPS)/package $(STAMPS)/python-dev
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@clang-format --dry-run -Werror $(CXX_SOURCES)
 	@python scripts/docs.py --check
 
-format: $(STAMPS)/python
+format: $(STAMPS)/python-dev
 	@ruff check -q --fix-only . && ruff format -q .
 	@clang-format -i $(CXX_SOURCES)
 
@@ -125,8 +130,9 @@ docs: $(STAMPS)/package
 
 lock:
 	@python3 -m venv build/lock && build/lock/bin/pip install -q uv
-	@build/lock/bin/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra dev -o requirements.lock pyproject.toml
+	@$(COMPILE_LOCK) --upgrade --extra dev -o requirements-dev.lock pyproject.toml
+	@$(COMPILE_LOCK) --extra build -c requirements-dev.lock -o requirements.lock pyproject.toml
+COMPILE_LOCK := build/lock/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 clean:
 	@rm -rf build
