@@ -24,8 +24,7 @@
 
 #define MAX_INTERVAL_S (ULONG_MAX / 1000 / HZ)
 
-static struct zs_sums sums; /* guarded by zs_sort_lock */
-static bool stop;	    /* no sort now, and one that runs should end early */
+static bool stop; /* start no sort now, and end early the one that runs */
 
 static DEFINE_MUTEX(interval_lock); /* the interval and its work change together */
 static unsigned long interval_s;    /* 0: not periodic */
@@ -42,7 +41,7 @@ static int try_sort(int nid)
 
 	if (!mutex_trylock(&zs_sort_lock))
 		return -EBUSY;
-	error = READ_ONCE(stop) ? -EBUSY : zs_sort_node(nid, &stop, &sums);
+	error = READ_ONCE(stop) ? -EBUSY : zs_sort_node(nid, &stop);
 	mutex_unlock(&zs_sort_lock);
 	return error;
 }
@@ -134,13 +133,6 @@ static int on_memory_change(struct notifier_block *block, unsigned long action, 
 }
 
 static struct notifier_block memory_notifier = { .notifier_call = on_memory_change };
-
-void zs_read_sums(struct zs_sums *copy)
-{
-	mutex_lock(&zs_sort_lock);
-	*copy = sums;
-	mutex_unlock(&zs_sort_lock);
-}
 
 static int __init zonesort_init(void)
 {

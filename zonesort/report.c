@@ -7,6 +7,7 @@
 
 #include "geometry.h"
 #include "report.h"
+#include "sorter.h"
 
 static struct dentry *directory;
 
