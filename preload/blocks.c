@@ -22,12 +22,12 @@
 #include "preload/records.h"
 #include "preload/spans.h"
 #include "preload/system.h"
+#include "preload/tally.h"
 #include "preload/transparent.h"
 #include "preload/wishes.h"
 
 enum { KEPT_BYTES = 32 << 20 };
 
-struct counts counts;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static size_t span_bytes;
 
@@ -143,6 +143,7 @@ static struct range* add_span(const struct wish* wish) {
     }
     unlock();
     const bool filled = span_fill(&filling);
+    if (filled) frames_choose(&filling);
     lock();
     if (!filled) {
         span_bytes -= bytes;

@@ -6,18 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "preload/planned.h"
-#include "preload/tally.h"
+#include "preload/planned_block.h"
+#include "preload/wishes.h"
 
 /* NULL: there is no memory, or not here. `alignment` is a power of two, or 0. */
 void* blocks_take(size_t size, size_t alignment, bool zeroed);
 
 /* The same for an object of the plan: a span of its own, with so many bytes from the block's first
  * page on bound to the fast nodes. */
-struct planned_wish {
-    uint32_t object;
-    size_t fast_bytes; /* whole pages */
-};
 void* blocks_take_planned(size_t size, size_t alignment, bool zeroed,
                           const struct planned_wish* planned);
 

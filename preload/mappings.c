@@ -14,12 +14,14 @@
 #include "preload/budget.h"
 #include "preload/counts.h"
 #include "preload/deferred.h"
+#include "preload/fast_memory.h"
 #include "preload/fork_gate.h"
 #include "preload/mapping_notes.h"
 #include "preload/nodes.h"
+#include "preload/phase.h"
 #include "preload/plan.h"
-#include "preload/planned.h"
 #include "preload/system.h"
+#include "preload/tally.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
@@ -103,7 +105,7 @@ static void bind_new(const struct mapping* mapping) {
 
 static void enter(uint32_t object, void* start, size_t size) {
     const size_t bytes = round_up(size, PAGE);
-    const size_t got = planned_room(object, planned_fast_part(object, bytes));
+    const size_t got = fast_memory_take(object, phase_fast_bytes(object, bytes));
     const uintptr_t at = (uintptr_t)start;
     const struct mapping mapping = {at, at + bytes, at + got, object};
     bind_new(&mapping);
@@ -152,8 +154,8 @@ static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
     struct mapping now = {start, start + bytes, start + (kept < bytes ? kept : bytes),
                           from->object};
     budget_give(kept - mapping_fast_bytes(&now));
-    const size_t wanted = planned_fast_part(now.object, bytes), has = mapping_fast_bytes(&now);
-    if (bytes > had && wanted > has) now.fast_end += planned_room(now.object, wanted - has);
+    const size_t wanted = phase_fast_bytes(now.object, bytes), has = mapping_fast_bytes(&now);
+    if (bytes > had && wanted > has) now.fast_end += fast_memory_take(now.object, wanted - has);
     bind_fast(&now, now.fast_end - now.start > kept);
     unbind_rest(&now);
     cut(now.start, now.end);

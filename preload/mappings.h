@@ -10,8 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/planned.h"
-#include "preload/tally.h"
+#include "preload/planned_block.h"
 
 /* Once, at the start; false without memory for notes. */
 bool mappings_open(void);
@@ -36,4 +35,5 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
 void mappings_each(void (*say)(const struct planned_block* block));
 
 void mappings_each_border(border_function* show);
+
 #endif

@@ -14,17 +14,18 @@
 #include "preload/blocks.h"
 #include "preload/budget.h"
 #include "preload/counts.h"
+#include "preload/fast_memory.h"
 #include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/nodes.h"
+#include "preload/phase.h"
 #include "preload/plan.h"
-#include "preload/planned.h"
 #include "preload/settings.h"
 #include "preload/system.h"
 #include "preload/tally.h"
+#include "preload/variables.h"
 
 struct moves_counts moves_counts; /* changed by the thread that moves */
-static size_t phase_now;          /* changed atomically */
 
 static size_t phase_of_borders; /* by whose shares blocks lie */
 static uint64_t begun;          /* nanoseconds, when the first region was */
@@ -32,8 +33,6 @@ static uint64_t begun;          /* nanoseconds, when the first region was */
 /* Of the change under way. */
 static bool leaving, last_try;
 static size_t lacking;
-
-size_t moves_phase(void) { return __atomic_load_n(&phase_now, __ATOMIC_RELAXED); }
 
 static bool put(uintptr_t start, size_t bytes, bool fast) {
     struct nodes_seen was = {0}, is = {0};
@@ -59,7 +58,7 @@ static bool put(uintptr_t start, size_t bytes, bool fast) {
 /* A block of `bytes` from the beginning of a page, of which so many are bound. */
 static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) {
     if (!plan_moves(object)) return;
-    const size_t wanted = planned_fast_part(object, bytes);
+    const size_t wanted = phase_fast_bytes(object, bytes);
     if (leaving && wanted < *fast) {
         if (!put(start + wanted, *fast - wanted, false)) return;
         budget_give(*fast - wanted);
@@ -81,7 +80,7 @@ static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) 
 
 static void shift_all(void) {
     lacking = 0;
-    planned_each_variable(shift);
+    variables_each_border(shift);
     mappings_each_border(shift);
     blocks_each_border(shift);
 }
@@ -107,14 +106,14 @@ static void move(void) {
     leaving = last_try = false;
     shift_all();
     if (lacking > 0) { /* what is kept for the next blocks makes way */
-        planned_make_room();
+        fast_memory_reclaim();
         last_try = true;
         shift_all();
     }
 }
 
 void moves_to(size_t phase) {
-    __atomic_store_n(&phase_now, phase, __ATOMIC_RELAXED);
+    phase_enter(phase);
     if (phase == phase_of_borders || !differ(phase_of_borders, phase)) return;
     const uint64_t began = now();
     if (begun == 0) begun = began;

@@ -14,9 +14,6 @@ static inline bool moves_allowed(uint64_t spent, uint64_t elapsed) {
     return spent <= second || spent <= elapsed / 10;
 }
 
-/* The phase that the process is in, as plan.h numbers them. From any thread. */
-size_t moves_phase(void);
-
 /* It is in another one, or the same: objects whose shares differ are moved. One thread at a time.
  */
 void moves_to(size_t phase);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "preload/planned_report.h"
 
+#include "preload/budget.h"
 #include "preload/moves.h"
 #include "preload/plan.h"
 #include "preload/tally.h"
@@ -56,7 +57,7 @@ void planned_in_words(struct text* text) {
     size_t with_blocks = 0, shown = 0;
     for (size_t i = 0; i < plan_objects(); i++) with_blocks += planned_counts(i)->blocks > 0;
     text_add(text, "  plan: %zu of %zu objects had blocks; at the peak %s of %s of fast memory\n",
-             with_blocks, plan_objects(), SHOW(planned_peak()), SHOW(plan_header()->capacity));
+             with_blocks, plan_objects(), SHOW(budget_peak()), SHOW(plan_header()->capacity));
     moves_in_words(text);
     size_t bytes = (size_t)-1, index = 0;
     while (shown++ < SHOWN && (index = next_largest(bytes, index)) < plan_objects()) {
@@ -79,7 +80,7 @@ void planned_in_json(struct text* text) {
         return;
     }
     text_add(text, "{\"capacity_bytes\": %zu, \"peak_fast_bytes\": %zu, \"objects\": [",
-             (size_t)plan_header()->capacity, planned_peak());
+             (size_t)plan_header()->capacity, budget_peak());
     for (size_t i = 0; i < plan_objects(); i++) {
         const struct planned_counts* counts = planned_counts(i);
         text_add(text, "%s{\"name\": ", i ? ", " : "");

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 
-#include "preload/frames.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/records.h"
@@ -185,6 +184,5 @@ static void bind_planned(const struct span* span) {
 bool span_fill(struct span* span) {
     if (!fill(span)) return false;
     if (span->shelf == SHELF_PLANNED) bind_planned(span);
-    frames_choose(span);
     return true;
 }

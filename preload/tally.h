@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "preload/nodes.h"
+#include "preload/planned_block.h"
 
 struct planned_counts {
     size_t blocks, bytes;          /* in all */
@@ -23,7 +24,6 @@ struct planned_counts {
 bool tally_open(void);
 
 const struct planned_counts* planned_counts(size_t object);
-size_t planned_peak(void); /* bytes of the capacity in use, at most */
 
 /* A block of `bytes` that takes up `held`. */
 void tally_born(uint32_t object, size_t bytes, size_t held);
@@ -33,12 +33,6 @@ void tally_grown(uint32_t object, size_t held);
 void tally_short(uint32_t object, size_t bytes);
 
 /* A block goes, or a part of one, or is asked about at the end. */
-struct planned_block {
-    uint32_t object;
-    uintptr_t start;
-    size_t bytes;
-    uintptr_t fast_end; /* up to here its pages were to be fast */
-};
 void tally_gone(const struct planned_block* block);
 void tally_shrunk(uint32_t object, size_t held);
 void tally_look(const struct planned_block* block);

@@ -5,10 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/blocks.h"
 #include "preload/spans.h"
 
 enum { GRAIN = 4096 /* of ranges */ };
+
+/* For a planned object: how many bytes from the block's first page on are bound to the fast nodes.
+ */
+struct planned_wish {
+    uint32_t object;
+    size_t fast_bytes; /* whole pages */
+};
 
 struct wish {
     size_t size, alignment, period, offset, index;
