@@ -1,5 +1,6 @@
 /* Fast memory for a planned object. When the budget is spent, memory that is kept for later blocks
- * makes way. A thread calls these functions inside the gate (fork_gate.h). */
+ * makes way. While the program runs, only threads inside the gate (fork_gate.h) may call these
+ * functions. */
 #ifndef PAGELENS_RUN_FAST_MEMORY_H
 #define PAGELENS_RUN_FAST_MEMORY_H
 

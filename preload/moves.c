@@ -1,8 +1,9 @@
 /*
- * What leaves fast memory leaves first, so that there is room for what comes. Each block's border
- * between fast and slow pages is shifted; no page is moved twice for one change of the phase.
+ * The first pages of each block lie in fast memory and the others do not. A move shifts the border
+ * between them. Blocks whose fast part shrinks go first, so that there is room for the others; no
+ * page is moved twice for one change of the phase.
  *
- * Small blocks stay where they were given out: slabs of a pool are bound as a whole.
+ * Small blocks stay where they are: a pool binds each slab as a whole.
  */
 #define _GNU_SOURCE
 #include "preload/moves.h"
@@ -25,12 +26,12 @@
 #include "preload/tally.h"
 #include "preload/variables.h"
 
-struct moves_counts moves_counts; /* changed by the thread that moves */
+struct moves_counts moves_counts; /* changed only by the thread that moves */
 
-static size_t phase_of_borders; /* by whose shares blocks lie */
-static uint64_t begun;          /* nanoseconds, when the first region was */
+static size_t phase_of_borders; /* the phase whose shares the borders have now */
+static uint64_t begun;          /* when the first region began, in nanoseconds */
 
-/* Of the change under way. */
+/* State of the change under way. */
 static bool leaving, last_try;
 static size_t lacking;
 
@@ -55,7 +56,7 @@ static bool put(uintptr_t start, size_t bytes, bool fast) {
     return true;
 }
 
-/* A block of `bytes` from the beginning of a page, of which so many are bound. */
+/* Shifts the border of one block; a border_function. */
 static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) {
     if (!plan_moves(object)) return;
     const size_t wanted = phase_fast_bytes(object, bytes);
@@ -85,7 +86,7 @@ static void shift_all(void) {
     blocks_each_border(shift);
 }
 
-/* Whether any object lies elsewhere in one phase than in the other. */
+/* Whether the share of any object differs between two phases. */
 static bool differ(size_t one, size_t other) {
     for (size_t i = 0; i < plan_objects(); i++)
         if (plan_share(i, one) != plan_share(i, other)) return true;
@@ -98,14 +99,14 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* What leaves, then what comes. */
+/* Moves what leaves fast memory, then what comes to it. */
 static void move(void) {
     blocks_release_moving();
     leaving = true;
     shift_all();
     leaving = last_try = false;
     shift_all();
-    if (lacking > 0) { /* what is kept for the next blocks makes way */
+    if (lacking > 0) { /* memory that is kept for later blocks makes way */
         fast_memory_reclaim();
         last_try = true;
         shift_all();
@@ -124,7 +125,7 @@ void moves_to(size_t phase) {
             "they are in between; plan without --moves, or mark larger regions");
         return;
     }
-    if (!gate_enter()) { /* the next marker finds the borders as they are */
+    if (!gate_enter()) { /* the next marker tries again */
         count_while_forking();
         return;
     }

@@ -10,7 +10,7 @@ enum { SHOWN = 12 };
 
 static size_t seen_bytes(const struct nodes_seen* seen) { return seen->there + seen->elsewhere; }
 
-/* Shows one object of those that had blocks: those with most bytes come first. */
+/* Shows one object that had blocks. */
 static void show(struct text* text, size_t index) {
     const struct planned_counts* counts = planned_counts(index);
     const struct planned_counts all = *counts;
@@ -26,7 +26,8 @@ static void show(struct text* text, size_t index) {
     text_add(text, "\n");
 }
 
-/* Which comes next behind one with so many bytes and this index; plan_objects(): none does. */
+/* Objects are shown by falling peak bytes. Returns the one after the object with so many bytes and
+ * this index, or plan_objects() if there is none. */
 static size_t next_largest(size_t bytes, size_t after) {
     size_t best = plan_objects(), most = 0;
     for (size_t i = 0; i < plan_objects(); i++) {

@@ -7,7 +7,8 @@
 #include "preload/settings.h"
 #include "preload/system.h"
 
-enum { ALL_LOOKED = 16 /* blocks of an object; later ones as their number doubles */ };
+/* So many blocks of an object are located when they go; after those only the 32nd, 64th, ... */
+enum { ALL_LOOKED = 16 };
 
 struct object {
     struct planned_counts counts; /* changed atomically */
