@@ -72,8 +72,8 @@ static void sort_list(struct zone *zone, unsigned int order, int type, struct zs
 }
 
 /*
- * In the order in which a job's pages use the lists up: its own from the smallest blocks on, then
- * those of the other types from the largest on.
+ * Sorts the lists in the order in which a job's pages use them up: first the lists of their own
+ * type, from the smallest blocks on, then those of other types, from the largest blocks on.
  */
 static int sort_zone(struct zone *zone, struct zs_cache *cache, const bool *stop,
 		     struct zs_holds *holds)
