@@ -1,6 +1,7 @@
 /*
  * Memory for the blocks that dlsym asks for while it looks up the real allocator. Blocks are
- * aligned like malloc's, zeroed, and never given back: a handful per process.
+ * aligned like malloc's and zeroed. They are never given back, since a process has only a handful
+ * of them.
  */
 #ifndef PAGELENS_BOOTSTRAP_POOL_H
 #define PAGELENS_BOOTSTRAP_POOL_H
@@ -15,8 +16,8 @@ struct bootstrap_pool {
     size_t used; /* changed atomically */
 };
 
-/* `size` zeroed bytes; NULL when the pool is exhausted. `alignment` is a power of two. The size
- * stands in the 16 bytes before the block. From any thread. */
+/* `size` zeroed bytes; NULL when the pool is exhausted. `alignment` is a power of two. The size is
+ * stored in the 16 bytes before the block. Any thread may call it. */
 static inline void* pool_take(struct bootstrap_pool* pool, size_t alignment, size_t size) {
     if (alignment < POOL_ALIGNMENT) alignment = POOL_ALIGNMENT;
     if (size > POOL_BYTES || alignment > POOL_BYTES) return NULL;

@@ -1,15 +1,15 @@
 /*
- * Preloaded into the traced program: tells the tracer which block every allocation gave and which
- * is freed, in the order of the thread's own accesses. Who asked for it the tracer knows from its
- * shadow stack.
+ * Preloaded into the traced program. It tells the tracer which block each allocation returns and
+ * which block is freed, in the order of the thread's own accesses. The tracer knows the call site
+ * from its shadow stack.
  *
  * What must hold: the program cannot tell the difference. Every call reaches the allocator that it
- * would have reached, with the same result, errno and alignment; no lock is taken, so fork and
- * signals are as before. A program with an allocator of its own in the executable never comes
- * here for it; a preloaded or linked one is called through.
+ * would have reached, with the same result, errno and alignment. No lock is taken, so fork and
+ * signals work as before. A program with an allocator inside its executable never calls these
+ * functions; an allocator that is preloaded or linked is called through them.
  *
- * operator new, Fortran's allocate and the other languages' ways end in these functions. munmap is
- * not here: the tracer sees the system call, and an unmapped range ends what lies in it.
+ * operator new, Fortran's allocate and the like end in these functions. munmap is not among them,
+ * because the tracer sees the system call and ends all blocks in the unmapped range.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Calls into the allocator under way: what it calls in turn is not the program's. */
+/* How many calls into the allocator this thread has under way. What the allocator calls in turn is
+ * not the program's. */
 THREAD_LOCAL volatile sig_atomic_t depth;
 
 static struct bootstrap_pool pool;
@@ -35,7 +36,7 @@ static inline void* born(void* block, size_t size) {
     return block;
 }
 
-/* Rung before the block goes: from then on another thread may be given its address. */
+/* Reported before the block is freed, because another thread may get its address at once. */
 static inline void dies(const void* block) {
     if (block != NULL && depth == 0) {
         struct pagelens_record record = {PAGELENS_DEATH, (uintptr_t)block, 0};
@@ -43,7 +44,7 @@ static inline void dies(const void* block) {
     }
 }
 
-/* `call` as the allocator's own doing. */
+/* Makes `call` without reporting what the allocator calls in turn. */
 #define INSIDE(result, call) \
     do {                     \
         ++depth;             \
@@ -60,7 +61,7 @@ EXPORT void* malloc(size_t size) {
 
 EXPORT void* calloc(size_t count, size_t size) {
     void* block;
-    if (!usable()) return pool_take(&pool, 0, count * size); /* dlsym's product does not overflow */
+    if (!usable()) return pool_take(&pool, 0, count * size); /* of dlsym: no overflow */
     INSIDE(block, real.calloc(count, size));
     return born(block, count * size);
 }
@@ -73,7 +74,7 @@ EXPORT void free(void* block) {
     --depth;
 }
 
-/* A block of the pool moves to the allocator. */
+/* Moves a block from the pool to the allocator. */
 static void* leave_pool(void* old, size_t size) {
     void* block = malloc(size);
     const size_t old_size = pool_block_size(old);
@@ -81,8 +82,8 @@ static void* leave_pool(void* old, size_t size) {
     return block;
 }
 
-/* After the realloc of `old` that gave `block`. One that failed left the old block as it was, but
- * its death has been told: it lives again, as this call site's. */
+/* Reports what realloc has made of `old`. If it failed, the old block still exists although its
+ * death was reported, so it is reported as new, from this call site. */
 static void* reborn(void* old, void* block, size_t size) {
     if (block != NULL) return born(block, size);
     if (old != NULL && size != 0) born(old, real.malloc_usable_size(old));
@@ -98,7 +99,7 @@ EXPORT void* realloc(void* old, size_t size) {
     return reborn(old, block, size);
 }
 
-/* As in glibc, which comes to realloc from here: one birth and one death. */
+/* Calls realloc as glibc does, so that one birth and one death are reported. */
 EXPORT void* reallocarray(void* old, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {

@@ -1,4 +1,5 @@
-/* mremap's last argument, for a preloaded library that defines the function itself. */
+/* Reads mremap's optional last argument, for a preloaded library that defines the function itself.
+ */
 #ifndef PAGELENS_MREMAP_TARGET_H
 #define PAGELENS_MREMAP_TARGET_H
 
@@ -9,7 +10,8 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-/* Where the mapping is to go: of what was given behind `flags`. NULL where nothing need be. */
+/* Where the mapping is to go, from the arguments after `flags`. NULL without MREMAP_FIXED, when
+ * there need not be one. */
 static inline void* mremap_target(int flags, va_list given) {
     return flags & MREMAP_FIXED ? va_arg(given, void*) : NULL;
 }

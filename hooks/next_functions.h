@@ -1,7 +1,7 @@
 /*
- * The allocator's functions of the next library in the search order, usually libc, for a preloaded
- * library that defines them itself. Included by one file of each such library, or by several that
- * each define functions of their own.
+ * Finds the functions of the next allocator in the search order, usually libc's, for a preloaded
+ * library that defines them itself. One file of such a library includes this header, or several
+ * files that each define different functions.
  */
 #ifndef PAGELENS_NEXT_FUNCTIONS_H
 #define PAGELENS_NEXT_FUNCTIONS_H
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* In the static TLS block: reaching it never allocates. */
+/* In the static TLS block, where access never allocates. */
 #define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* Who needs others defines this first. */
+/* A file that needs other functions defines this before it includes the header. */
 #ifndef NEXT_FUNCTIONS
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
@@ -43,12 +43,12 @@ static void resolve(void) {
 #define RESOLVE(name) real.name = __extension__(__typeof__(real.name)) dlsym(RTLD_NEXT, #name);
     NEXT_FUNCTIONS(RESOLVE)
 #undef RESOLVE
-    __atomic_store_n(&resolved, 1, __ATOMIC_RELEASE); /* two threads here store the same */
+    __atomic_store_n(&resolved, 1, __ATOMIC_RELEASE); /* other threads may store the same */
     resolving = 0;
     errno = saved_errno;
 }
 
-/* Whether `real` may be called. Not while dlsym, called from here, allocates. */
+/* Whether `real` may be called. It may not while dlsym, called from here, allocates. */
 static inline int usable(void) {
     if (__builtin_expect(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE), 1)) return 1;
     if (resolving) return 0;

@@ -1,36 +1,37 @@
 /*
- * pagelens.h: name parts of a program for `pagelens trace`, `place` and `run --plan`. One header,
- * no library to link.
+ * pagelens.h names parts of a program for `pagelens trace`, `place` and `run --plan`. It is one
+ * header, with no library to link.
+ *
  *
  *     pagelens_region_begin("assembly");
  *     ...
  *     pagelens_region_end("assembly");
  *
- * On its own a marker is six instructions on the stack, one load and a branch that is not taken: it
- * calls nothing and allocates nothing. Regions nest. `name` may be any string; its first 255 bytes
- * count.
+ * Without pagelens a marker costs six instructions on the stack, one load and a branch that is not
+ * taken. It calls nothing and allocates nothing. Regions may nest. `name` may be any string; its
+ * first 255 bytes count.
  *
- * How it works: a record on the stack is handed over by one store whose displacement is a magic
- * number. The tracer recognises that instruction when it translates it, so ordinary stores pay
- * nothing, and reads the record at the store's address, which is plain valid memory. The
- * interposer (interposer.c) reports allocations in the same way.
+ * How it works: the marker writes a record to the stack and announces it by one store whose
+ * displacement is a magic number. The tracer recognises that instruction when it translates the
+ * program, so ordinary stores cost nothing extra. It reads the record at the store's address, which
+ * is valid memory. The interposer (interposer.c) reports allocations in the same way.
  *
- * Such a store nobody sees who is not the tracer. So `pagelens run --plan`, whose plan may have
- * objects lie elsewhere in one region than in another, writes the address of a function into
- * pagelens_hook, which it finds by the name of its section; until then, and without it always, that
- * is zero. The function comes before what the region's begin tells the tracer, and after its end.
+ * Only the tracer sees such a store. `pagelens run --plan` needs to know the region as well,
+ * because a plan may move objects between regions. It finds pagelens_hook by the name of its
+ * section and writes the address of a function there; otherwise pagelens_hook is zero. At the begin
+ * of a region the function is called before the tracer is told, and at its end afterwards.
  */
 #ifndef PAGELENS_H
 #define PAGELENS_H
 
 #include <stdint.h>
 
-/* What a record says. The numbers are part of the protocol with tracer/doorbell.hpp. */
+/* The kinds of records. The numbers are part of the protocol with tracer/doorbell.hpp. */
 enum pagelens_kind {
-    PAGELENS_BIRTH = 1,        /* a block of `size` bytes at `address`, by the caller's call site */
+    PAGELENS_BIRTH = 1,        /* the caller's call site got `size` bytes at `address` */
     PAGELENS_DEATH = 2,        /* the block at `address` is about to be freed; `size` is 0 */
     PAGELENS_REGION_BEGIN = 3, /* `address` points to a name of `size` bytes */
-    PAGELENS_REGION_END = 4    /* likewise */
+    PAGELENS_REGION_END = 4    /* as for the begin */
 };
 
 struct pagelens_record {
@@ -45,7 +46,7 @@ struct pagelens_record {
 
 static inline void pagelens_ring(struct pagelens_record* record) {
 #if defined(__x86_64__)
-    /* As bytes: the same in either assembler syntax, and never shortened or reordered. */
+    /* Written as bytes, it is the same in both assembler syntaxes and is never shortened. */
     __asm__ __volatile__(".byte 0x48, 0x89, 0x81\n\t.long %c[magic]"
                          : "+m"(*record)
                          : "a"(record->kind),
@@ -57,7 +58,8 @@ static inline void pagelens_ring(struct pagelens_record* record) {
 
 typedef void pagelens_hook_function(const struct pagelens_record* record);
 
-/* Each file of the program has one. Volatile and used: compilers see nobody write to it. */
+/* Each source file of the program has one. It is volatile and used, since compilers see no code
+ * that writes to it. */
 #if defined(__ELF__)
 static pagelens_hook_function* volatile pagelens_hook
     __attribute__((section("pagelens_hooks"), used)) = 0;
@@ -70,7 +72,7 @@ static inline void pagelens_call_hook(const struct pagelens_record* record) {
     if (__builtin_expect(hook != 0, 0)) hook(record);
 }
 
-/* Of a region whose name need not end with a zero. */
+/* Marks a region whose name need not end with a zero. */
 static inline void pagelens_mark_region(enum pagelens_kind kind, const char* name, uint64_t size) {
     struct pagelens_record record = {kind, (uintptr_t)name, size};
     if (kind == PAGELENS_REGION_BEGIN) pagelens_call_hook(&record);

@@ -1,4 +1,4 @@
-/* The markers as functions, for Fortran (pagelens.f90) and other languages that call C:
+/* The markers as a function, for Fortran (pagelens.f90) and other languages that call C:
  *     cc -O2 -c pagelens_fortran.c && gfortran -O2 pagelens.f90 app.f90 pagelens_fortran.o */
 #include "pagelens.h"
 

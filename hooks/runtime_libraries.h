@@ -1,6 +1,6 @@
 /*
- * Files that are a language's runtime or an allocator by their names: what they allocate is for
- * their callers, so that a call site of a block begins behind them.
+ * Recognises a language's runtime or an allocator by its file name. Such a library allocates for
+ * its callers, so the call site of a block begins at the first frame outside of it.
  */
 #ifndef PAGELENS_RUNTIME_LIBRARIES_H
 #define PAGELENS_RUNTIME_LIBRARIES_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* By the stem of the file's name: libc.so.6, libc-2.31.so, libstdc++.so.6.0.30, ... */
+/* Compares the stem of the file's name: libc.so.6, libc-2.31.so, libstdc++.so.6.0.30, ... */
 static inline int is_runtime_library(const char* path) {
     static const char* const stems[] = {"ld-linux-x86-64",
                                         "ld-musl-x86_64",

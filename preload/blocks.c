@@ -1,8 +1,8 @@
 /*
- * A span with no block left is kept for the next ones as long as all spans together have no more
- * bytes than blocks once had at the same time: the process never is larger than it had to be. Those
- * of more than KEPT_BYTES go back at once, as glibc's own mappings do (DEFAULT_MMAP_THRESHOLD_MAX),
- * unless their frames have been chosen at some cost.
+ * A span without blocks is kept for later ones as long as all spans together are not larger than
+ * all blocks once were at the same time. So the process never becomes larger than it had to be.
+ * Spans of more than KEPT_BYTES go back to the kernel at once, as glibc's mappings do
+ * (DEFAULT_MMAP_THRESHOLD_MAX), unless their frames were chosen, which is costly.
  */
 #define _GNU_SOURCE
 #include "preload/blocks.h"
@@ -22,16 +22,16 @@
 #include "preload/records.h"
 #include "preload/spans.h"
 #include "preload/system.h"
+#include "preload/tally.h"
 #include "preload/transparent.h"
 #include "preload/wishes.h"
 
 enum { KEPT_BYTES = 32 << 20 };
 
-struct counts counts;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static size_t span_bytes;
 
-/* By who is inside the gate to change something. */
+/* Only for threads that are inside the gate to change something. */
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
@@ -52,7 +52,7 @@ static void count_peak(void) {
     counts.peak_gaps = span_bytes - counts.live_bytes;
 }
 
-/* Makes a block of a range that fits. */
+/* Makes a block out of a range that fits. */
 static void* carve(struct range* range, const struct wish* wish) {
     range_set_used(range);
     const uintptr_t at = wish_place(wish, range->start), start = at & ~(uintptr_t)(GRAIN - 1);
@@ -66,7 +66,7 @@ static void* carve(struct range* range, const struct wish* wish) {
     range->block = (void*)at;
     range->index = wish->index;
     range_trim(range, at + wish->size);
-    range->clean = false; /* from now on the program's to write */
+    range->clean = false; /* from now on the program may write to it */
     range_enter(range);
     counts.blocks++;
     counts.bytes += wish->size;
@@ -78,7 +78,7 @@ static void* carve(struct range* range, const struct wish* wish) {
     return range->block;
 }
 
-/* Takes an idle span out of everything; `drop` unmaps it, without the lock. */
+/* Removes an idle span from all lists and counts. The caller then calls drop() without the lock. */
 static void retire(struct span* span) {
     struct range* whole = span->idle;
     range_set_used(whole);
@@ -100,7 +100,8 @@ static void drop(struct span* span) {
     unlock();
 }
 
-/* An idle span that is in excess with `more` bytes to come; retired already. */
+/* Retires and returns an idle span that is one too many when `more` bytes are added; NULL if none
+ * is. */
 static struct span* excess(size_t more) {
     const size_t live = counts.live_bytes + more;
     const size_t bound = live > counts.peak_bytes ? live : counts.peak_bytes;
@@ -111,9 +112,9 @@ static struct span* excess(size_t more) {
     return span;
 }
 
-/* A new span as one free range; called and left with the lock, which is open meanwhile. */
+/* A new span as one free range. Called with the lock held, which is released for slow work. */
 static struct range* add_span(const struct wish* wish) {
-    size_t slack = wish->offset; /* spans begin at multiples of 2 MiB */
+    size_t slack = wish->offset; /* since spans begin at multiples of 2 MiB */
     if (wish->period > MIB(2)) slack = wish->period;
     if (wish->period == 0 && wish->alignment > MIB(2)) slack = wish->alignment;
     struct range* range = record_take();
@@ -134,15 +135,15 @@ static struct range* add_span(const struct wish* wish) {
     }
     span_bytes += bytes;
     span->shelf = wish->shelf;
-    struct span filling = {.start = span->start,
-                           .bytes = bytes,
-                           .shelf = wish->shelf}; /* a fork sees it when it is whole */
+    /* A copy, so that a fork sees the span only when it is complete. */
+    struct span filling = {.start = span->start, .bytes = bytes, .shelf = wish->shelf};
     if (wish->shelf == SHELF_PLANNED) {
         filling.fast_start = wish_place(wish, span->start) & ~(uintptr_t)(GRAIN - 1);
         filling.fast_bytes = wish->planned.fast_bytes;
     }
     unlock();
     const bool filled = span_fill(&filling);
+    if (filled) frames_choose(&filling);
     lock();
     if (!filled) {
         span_bytes -= bytes;
@@ -163,7 +164,7 @@ static struct range* add_span(const struct wish* wish) {
     return range;
 }
 
-/* A block as wished, from what there is, or if it may from a new span. */
+/* A block as wished: from a free range or, if `anew`, else from a new span. Releases the lock. */
 static void* take(struct wish* wish, bool zeroed, bool anew) {
     bool clean = false;
     void* block = NULL;
@@ -237,7 +238,7 @@ static void release(bool all) {
         unlock();
         drop(span);
         lock();
-        span = spans_first(); /* it may all be different now */
+        span = spans_first(); /* others may have changed the list */
     }
     unlock();
 }
@@ -262,7 +263,7 @@ static struct planned_block planned_block_of(const struct range* range) {
                                   fast < end ? fast : end};
 }
 
-static void (*say_planned)(const struct planned_block* block); /* with the lock */
+static void (*say_planned)(const struct planned_block* block); /* used with the lock held */
 
 static void say_if_planned(const struct range* range) {
     if (range->span->shelf != SHELF_PLANNED) return;
@@ -290,8 +291,8 @@ static bool give(void* block) {
     struct range* range = range_of(block);
     if (range != NULL && range->span->shelf == SHELF_PLANNED) {
         const struct planned_block gone = planned_block_of(range);
-        unlock(); /* the kernel is asked where it lay; the block is the caller's until then
-                   */
+        /* Asking the kernel where it lay takes time; until then the block is still the caller's. */
+        unlock();
         tally_gone(&gone);
         lock();
     }
@@ -335,7 +336,7 @@ bool blocks_resize(void* block, size_t size) {
     const uintptr_t end = range ? round_up((uintptr_t)block + size, GRAIN) : 0;
     bool done = false;
     if (range != NULL && range->span->shelf == SHELF_PLANNED) {
-        done = end <= range->start + range->bytes; /* its pages are counted when it goes */
+        done = end <= range->start + range->bytes; /* its pages are counted when it is freed */
     } else if (range != NULL && size <= territory.bytes / 2) {
         const size_t before = range->bytes;
         struct range* next = range->after;

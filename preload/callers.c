@@ -8,9 +8,9 @@
 #include "preload/plan.h"
 
 enum {
-    MOST_FRAME = 512,  /* bytes of a runtime's frame that are passed over */
-    MOST_DEPTH = 16,   /* frames of a site: pagelens/place/plan.py */
-    MOST_FRAMES = 256, /* that are unwound, runtimes' included */
+    MOST_FRAME = 512,  /* bytes of a runtime's frame that can be skipped */
+    MOST_DEPTH = 16,   /* frames of a call site, as in pagelens/place/plan.py */
+    MOST_FRAMES = 256, /* frames that are unwound, those of runtimes included */
 };
 
 uint64_t caller_entries[CALLER_ENTRIES], caller_usual;
@@ -23,14 +23,14 @@ static void write_entry(uintptr_t address, uint64_t known) {
     __atomic_store_n(caller_entry(address), known, __ATOMIC_RELAXED);
 }
 
-/* The unwinder says that a runtime's frame has so many bytes. */
+/* Notes that the unwinder has reported this size of a runtime's frame. */
 static void learn(uintptr_t address, ptrdiff_t bytes) {
     const uint64_t known = caller_known(address);
     const bool usable = bytes > 0 && bytes <= MOST_FRAME && bytes % 8 == 0;
     const size_t words = usable ? (size_t)bytes / 8 : 0;
     unsigned times = 1;
     if (known != 0 && caller_kind(known) == CALLER_RUNTIME) {
-        if (caller_words(known) != words) { /* it differs from call to call: never believed */
+        if (caller_words(known) != words) { /* the size varies: never skip this frame */
             write_entry(address, make(address, CALLER_RUNTIME, 0, 0));
             if (__atomic_load_n(&caller_usual, __ATOMIC_RELAXED) >> 16 == address)
                 __atomic_store_n(&caller_usual, 0, __ATOMIC_RELAXED);
@@ -48,11 +48,11 @@ static void learn(uintptr_t address, ptrdiff_t bytes) {
 }
 
 struct walk {
-    const struct plan_step* step; /* NULL: no frame of the program yet */
+    const struct plan_step* step; /* NULL before the first frame of the program */
     uint32_t object;
     int depth, frames;
-    uintptr_t runtime; /* the frame before, if it was a runtime's */
-    uintptr_t frame;   /* where it began */
+    uintptr_t runtime; /* return address of the previous frame if it was a runtime's, else 0 */
+    uintptr_t frame;   /* where the previous frame began */
 };
 
 static _Unwind_Reason_Code visit(struct _Unwind_Context* context, void* argument) {
@@ -64,7 +64,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context* context, void* argument
     if (walk->step == NULL && walk->runtime) learn(walk->runtime, (ptrdiff_t)(frame - walk->frame));
     walk->runtime = 0;
     if (where.whose == WHOSE_RUNTIMES) {
-        if (walk->step != NULL) return _URC_END_OF_STACK; /* the site ends where it was called */
+        if (walk->step != NULL) return _URC_END_OF_STACK; /* a site ends where a runtime calls it */
         walk->runtime = address;
         walk->frame = frame;
         return _URC_NO_REASON;
@@ -81,7 +81,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context* context, void* argument
 static _Thread_local bool unwinding __attribute__((tls_model("initial-exec")));
 
 uint32_t callers_object(void) {
-    if (unwinding) return 0; /* the unwinder has asked for memory */
+    if (unwinding) return 0; /* the unwinder itself allocates */
     unwinding = true;
     struct walk walk = {0};
     _Unwind_Backtrace(visit, &walk);

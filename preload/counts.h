@@ -1,5 +1,5 @@
-/* What was done, for the report; changed with the lock of blocks.c, `mappings` and `while_forking`
- * atomically. */
+/* Counts for the report. Change `mappings`, `mapping_bytes`, `seen`, `seen_huge` and
+ * `while_forking` atomically, and everything else with the lock of blocks.c held. */
 #ifndef PAGELENS_RUN_COUNTS_H
 #define PAGELENS_RUN_COUNTS_H
 
@@ -8,18 +8,18 @@
 #include "preload/settings.h"
 
 struct counts {
-    size_t blocks, bytes;           /* handed out, in all */
-    size_t live_blocks, live_bytes; /* of them not given back */
-    size_t peak_blocks, peak_bytes; /* the most live bytes, and how many blocks they were */
-    size_t mapped[PAGE_KINDS];      /* bytes of spans */
-    size_t peak_mapped[PAGE_KINDS]; /* when they were most in all */
-    size_t staggered, most_offset;  /* blocks that begin at an offset; bytes of the largest one */
-    size_t peak_gaps;               /* bytes of spans outside of blocks, at the peak of `mapped` */
-    size_t refused;                 /* blocks that the next allocator had to give */
-    size_t mappings, mapping_bytes; /* the program's own, on transparent huge pages */
-    size_t seen, seen_huge; /* bytes of transparent huge pages looked at, and what was huge */
-    size_t forks, copied;   /* with pages of the pool; bytes copied for them */
-    size_t while_forking;   /* blocks, mappings and moves that a fork has left as they came */
+    size_t blocks, bytes;           /* handed out in total */
+    size_t live_blocks, live_bytes; /* of these, not yet given back */
+    size_t peak_blocks, peak_bytes; /* when `live_bytes` was largest */
+    size_t mapped[PAGE_KINDS];      /* bytes of spans, by the kind of their pages */
+    size_t peak_mapped[PAGE_KINDS]; /* `mapped` at the peak of `live_bytes` */
+    size_t staggered, most_offset; /* blocks that begin at an offset; the largest offset in bytes */
+    size_t peak_gaps; /* bytes of spans outside of blocks, at the peak of `live_bytes` */
+    size_t refused;   /* blocks that the next allocator had to provide */
+    size_t mappings, mapping_bytes; /* of the program itself, on transparent huge pages */
+    size_t seen, seen_huge; /* bytes that were to be transparent huge pages, and those that were */
+    size_t forks, copied;   /* of a process with pages of the pool; the bytes copied for them */
+    size_t while_forking;   /* blocks, mappings and moves that were left alone because of a fork */
 };
 extern struct counts counts;
 

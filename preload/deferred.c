@@ -7,16 +7,16 @@
 
 #include "preload/system.h"
 
-/* The block itself holds no link: where it lies on a page of the pool, the child has a copy of it
- * from before (fork.c). */
+/* The block itself cannot hold a link to the next one: if it lies on a page of the pool, the child
+ * has an older copy of it (fork.c). */
 struct note {
-    void* start; /* atomic; NULL: not written yet */
-    size_t bytes /* of pages; 0: a block */;
+    void* start; /* atomic; NULL if not written yet */
+    size_t bytes /* of unmapped pages; 0 if it is a block */;
 };
 enum { CHUNK_BYTES = 64 << 10, CHUNK_NOTES = CHUNK_BYTES / sizeof(struct note) - 1 };
 struct chunk {
-    struct chunk* before; /* atomic: another thread may have had these pages, in vain */
-    size_t used;          /* atomic; may be more than there are */
+    struct chunk* before; /* atomic, as all fields: a chunk may have been another one's before */
+    size_t used;          /* atomic; may exceed CHUNK_NOTES */
     struct note notes[CHUNK_NOTES];
 };
 static struct chunk* latest; /* atomic */
@@ -33,7 +33,7 @@ static struct note* new_note(void) {
         __atomic_store_n(&more->before, chunk, __ATOMIC_RELAXED);
         if (!__atomic_compare_exchange_n(&latest, &chunk, more, false, __ATOMIC_RELEASE,
                                          __ATOMIC_RELAXED))
-            unmap_memory(more, sizeof *more); /* another thread was quicker */
+            unmap_memory(more, sizeof *more); /* another thread has added a chunk first */
     }
 }
 
@@ -62,7 +62,8 @@ void deferred_do(void (*give)(void* block), void (*forget)(void* start, size_t b
         for (size_t i = 0; i < used; i++) {
             const struct note* note = &chunk->notes[i];
             void* start = __atomic_load_n(&note->start, __ATOMIC_ACQUIRE);
-            if (start == NULL) continue; /* in a child: its thread is not there */
+            if (start == NULL)
+                continue; /* in a child, whose parent's other thread was to write it */
             if (note->bytes == 0)
                 give(start);
             else

@@ -1,7 +1,7 @@
 /*
- * The program may close any descriptor (closefrom, daemons) and gets its number again for a file of
- * its own, into which nothing of ours may be written: a descriptor is stderr only as long as it
- * leads where stderr led at the start.
+ * A program may close any descriptor, as daemons do, and then gets its number again for a file of
+ * its own. The library must not write into that file. So before it writes, it checks that the
+ * descriptor still leads to the file that stderr was at the start.
  */
 #define _GNU_SOURCE
 #include "preload/errors.h"
@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FAR = 700 /* of usually 1024: far from the numbers that the program's own files get */ };
+/* Far from the numbers that the program's files get; usually there are 1024. */
+enum { FAR = 700 };
 
 static struct stat start;
 static bool known;

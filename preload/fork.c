@@ -1,11 +1,12 @@
 /*
- * A private page of the kernel's pool that parent and child share is copied when one of them writes
- * to it, and where the pool is dry then the child is killed by SIGBUS. So children get no pages of
- * the pool: what blocks have on them is copied to ordinary memory before the fork.
+ * After a fork, parent and child share the private pages of the kernel's huge-page pool. When one
+ * of them writes to a page, the kernel copies it, and if the pool has no free page then, the child
+ * is killed by SIGBUS. So the library gives children no pages of the pool: before the fork it
+ * copies their contents to ordinary memory, which the child gets in their place.
  *
- * The parent keeps its pages, as other threads may write to them meanwhile and devices may have
- * them pinned: io_uring and RDMA would go on with the frames that it no longer has. Without memory
- * for a copy, it is as without us.
+ * The parent keeps its pages. Other threads may write to them during the fork, and devices may have
+ * them pinned: io_uring and RDMA would go on with frames that the parent no longer has. If there is
+ * no memory for the copies, the fork is as without the library.
  */
 #define _GNU_SOURCE
 #include "preload/fork.h"
@@ -28,9 +29,10 @@
 #include "preload/spans.h"
 #include "preload/system.h"
 
-static int cancelling; /* of the thread that forks, which has closed the gate */
+static int cancelling; /* cancellation state of the thread that forks and has closed the gate */
 
-/* This thread's forks under way in handlers that have interrupted it inside: the kernel's. */
+/* How many forks this thread has under way in signal handlers that interrupted it inside the gate.
+ * The library leaves these forks to the kernel. */
 static _Thread_local int within __attribute__((tls_model("initial-exec")));
 
 static size_t bytes_in_pool(void) {
@@ -40,13 +42,13 @@ static size_t bytes_in_pool(void) {
     return bytes;
 }
 
-/* Other threads may write meanwhile, of which the language knows nothing: it is the machine's copy.
- */
+/* Other threads may write to these bytes at the same time, a data race in C: hence the machine
+ * instruction. */
 static void copy_bytes(void* to, const void* from, size_t bytes) {
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-/* The span's pages of the pool, as they are now, elsewhere. */
+/* A copy of the span's pages of the pool, in other memory. */
 static void* copy_of(const struct span* span) {
     const size_t bytes = span_pool_bytes(span);
     char* room =
@@ -60,7 +62,7 @@ static void* copy_of(const struct span* span) {
     return copy;
 }
 
-/* In the child: the copy takes the place that the pages left; the notes on the span follow. */
+/* In the child: moves the copy to where the pages of the pool were, and updates the span. */
 static void move_to_copy(struct span* span) {
     const size_t bytes = span_pool_bytes(span);
     if (remap_memory(span->copy, bytes, (void*)span->start) == MAP_FAILED)

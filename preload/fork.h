@@ -1,7 +1,7 @@
-/* What becomes of the pool's pages when the process forks; docs/decisions/preload.md. */
+/* What happens to the pool's pages when the process forks (docs/decisions/preload.md). */
 #ifndef PAGELENS_RUN_FORK_H
 #define PAGELENS_RUN_FORK_H
 
-void fork_prepared(void); /* once, at the start */
+void fork_prepared(void); /* call once, at the start */
 
 #endif

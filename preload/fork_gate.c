@@ -9,24 +9,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum state { OPEN, BUSY /* a fork is at work */, LOOK /* a fork waits */ };
+enum state {
+    OPEN,
+    BUSY, /* a fork copies pages: others wait */
+    LOOK, /* a fork waits: others may look */
+};
 static uint32_t state; /* atomic; a futex */
 
-/* How many are inside, or are about to look whether they may be: by thread, so that threads do not
- * wait for each other's cache lines. Atomic. */
+/* How many threads are inside, or are about to find out whether they may be. Counted in several
+ * cache lines, so that threads seldom write to the same one. Atomic. */
 enum { SHARDS = 64, LINE = 64 };
 static struct {
     _Alignas(LINE) uint32_t inside;
 } shards[SHARDS];
 
-static uint32_t left; /* how many have left while the gate was not open; atomic, a futex */
+static uint32_t left; /* how many threads have left while the gate was not open; atomic; a futex */
 
 #define IN_STATIC_BLOCK __attribute__((tls_model("initial-exec")))
 _Thread_local volatile int inside IN_STATIC_BLOCK;
-static _Thread_local volatile bool looking IN_STATIC_BLOCK; /* it may change nothing */
-static _Thread_local volatile bool forking IN_STATIC_BLOCK; /* it has closed the gate */
+static _Thread_local volatile bool looking IN_STATIC_BLOCK; /* this thread may change nothing */
+static _Thread_local volatile bool forking IN_STATIC_BLOCK; /* this thread has closed the gate */
 
-/* Threads' own blocks lie far apart: at the ends of their stacks. */
+/* The TLS blocks of threads lie far apart, so their addresses spread over the shards. */
 static uint32_t* shard(void) {
     return &shards[((uintptr_t)&inside >> 6) * UINT64_C(0x9e3779b97f4a7c15) >> 58].inside;
 }
@@ -50,8 +54,8 @@ static void set_state(enum state now) {
     wake_all(&state);
 }
 
-/* Either a fork sees it counted, or it sees what the fork has made of the state: both write first
- * and read then. */
+/* Either the fork sees that this thread is counted, or this thread sees the fork's state: both
+ * write before they read. */
 static void count(void) { __atomic_fetch_add(shard(), 1, __ATOMIC_SEQ_CST); }
 
 static void count_no_more(void) {
@@ -104,7 +108,7 @@ static void wait_for_all(void) {
     }
 }
 
-/* The thread that forks is inside while it is at work, and not counted. */
+/* The thread that forks is inside while it works, but is not counted. */
 static void begin_work(void) {
     inside = inside + 1;
     looking = false;
@@ -117,7 +121,7 @@ bool gate_close(void) {
     uint32_t was = OPEN;
     while (!__atomic_compare_exchange_n(&state, &was, BUSY, false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST)) {
-        wait_while(&state, was); /* another one's fork */
+        wait_while(&state, was); /* another thread forks */
         was = OPEN;
     }
     wait_for_all();
@@ -141,7 +145,7 @@ void gate_open(void) {
     inside = inside - 1;
 }
 
-/* How many of its shard the child's thread is: nobody else is there. */
+/* The child has only this thread. `own` is how often it is counted in its shard. */
 static void forget_others(uint32_t own) {
     for (size_t i = 0; i < SHARDS; i++)
         __atomic_store_n(&shards[i].inside, shard() == &shards[i].inside ? own : 0,
@@ -154,7 +158,8 @@ void gate_hide_in_child(void) {
     set_state(BUSY);
 }
 
-/* Whether the thread was counted already, or still, where it was interrupted, its shard says. */
+/* The signal may have interrupted the thread before or after it was counted. No other thread is
+ * inside, so its shard tells. */
 void gate_reset_in_child(void) {
     forget_others(__atomic_load_n(shard(), __ATOMIC_SEQ_CST) > 0);
     set_state(OPEN);

@@ -16,22 +16,22 @@
 
 #define HUGE_BYTES MIB(2)
 enum {
-    MOST_ROUNDS = 8, /* each takes as many frames again as there are bad ones, or as there are */
+    MOST_ROUNDS = 8, /* each takes as many new frames as there are bad pages, or pages at all */
     NOWHERE = -1,    /* the slot of a page without a frame */
 };
 
 struct placed {
-    size_t pages, bytes; /* bytes of this mapping */
-    uint32_t* first;     /* slot of each page, had its first frame been kept; NOWHERE */
-    uint32_t* now;
-    uint32_t slots[]; /* both */
+    size_t pages, bytes; /* bytes: of this record's own mapping */
+    uint32_t* first;     /* the slot of each page, had its first frame been kept; or NOWHERE */
+    uint32_t* now;       /* the slot of each page */
+    uint32_t slots[];    /* memory of both arrays */
 };
 
 struct frames_result frames_result;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static size_t slots;            /* of FRAME_BYTES */
-static struct tally first, now; /* of all spans */
+static size_t slots;            /* of the cache, FRAME_BYTES each */
+static struct tally first, now; /* of the pages of all spans */
 static uint32_t* population;    /* pages in each group of HUGE_FRAMES slots */
 static size_t exchanges_left;
 
@@ -41,7 +41,8 @@ static void* room_for(size_t count, size_t size) {
     return room == MAP_FAILED ? NULL : room;
 }
 
-/* Each exchange may split mappings; a quarter of those that a process can have is ours. */
+/* An exchange may add two mappings, so the library uses up to a quarter of those that a process can
+ * have. */
 static size_t most_exchanges(void) {
     char text[32];
     size_t most = 65530;
@@ -49,7 +50,8 @@ static size_t most_exchanges(void) {
     return most / 8;
 }
 
-/* Once: whether frames are shown, and tables for the cache. */
+/* On the first call, finds out whether the kernel shows frames, and sets up tables for the cache.
+ */
 static bool ready(void) {
     static enum { UNKNOWN, YES, NO } state;
     if (state != UNKNOWN) return state == YES;
@@ -71,7 +73,7 @@ static bool ready(void) {
 static uint32_t slot_of(uint64_t frame) { return (uint32_t)(frame % slots); }
 static uint32_t group_of(uint64_t frame) { return (uint32_t)(frame % slots / HUGE_FRAMES); }
 
-/* A page has this frame and keeps it. */
+/* Records that a page keeps this frame. */
 static void keep(struct placed* placed, size_t page, uint64_t frame) {
     placed->now[page] = (uint32_t)NOWHERE;
     if (frame == 0) return;
@@ -87,7 +89,7 @@ static bool is_huge(const uint64_t* frames) {
     return true;
 }
 
-/* Pages that could be had instead of others, each with its frame: `pages`, none of 4 KiB alone. */
+/* Huge pages that may replace others; each has its frames. `pages` counts 4 KiB. */
 struct spare {
     uintptr_t at;
     size_t pages;
@@ -111,7 +113,7 @@ static struct spare take_spare(size_t units, bool of_pool) {
     return none;
 }
 
-/* The units of 2 MiB from `start` on that are huge; how many. */
+/* Lists the units of 2 MiB from `start` on that are huge pages. Returns how many there are. */
 static size_t add_units(struct unit* units, uintptr_t start, const uint64_t* frames, size_t pages,
                         bool spare) {
     size_t count = 0;
@@ -122,7 +124,8 @@ static size_t add_units(struct unit* units, uintptr_t start, const uint64_t* fra
     return count;
 }
 
-/* Moves chosen spare units, which come among the first `wanted`, to where others are given up. */
+/* Moves the spare units that were chosen, which are those among the first `wanted`, to the
+ * addresses of units that were not. */
 static void exchange(const struct unit* units, size_t count, size_t wanted) {
     size_t given_up = wanted;
     for (size_t i = 0; i < wanted && exchanges_left > 0; i++) {
@@ -140,10 +143,11 @@ static void exchange(const struct unit* units, size_t count, size_t wanted) {
     }
 }
 
-/* Memory that may be taken for a moment, so that others are not pushed out. */
+/* Bytes that may be taken for a short time without pushing out the memory of others. */
 static size_t memory_to_try(void) { return memory_available() / 4; }
 
-/* Chooses among the huge units of a part of a span and as many again, up to MOST_ROUNDS times. */
+/* Chooses the best among the huge units of a part of a span and as many spare ones, which are taken
+ * up to MOST_ROUNDS times. */
 static void choose_huge(uintptr_t start, const uint64_t* frames, size_t pages, bool of_pool) {
     const size_t most = pages / HUGE_FRAMES;
     if (most == 0) return;
@@ -153,7 +157,7 @@ static void choose_huge(uintptr_t start, const uint64_t* frames, size_t pages, b
     size_t taken = 0;
     if (units != NULL && seen != NULL) {
         const size_t wanted = add_units(units, start, frames, pages, false);
-        /* Pages that the least populated group has at least, if all are even. */
+        /* The pages of each group if they were spread evenly. */
         const size_t level = now.pages / slots * HUGE_FRAMES;
         size_t count = wanted, left = memory_to_try() / HUGE_BYTES;
         while (wanted > 0) {
@@ -175,7 +179,8 @@ static void choose_huge(uintptr_t start, const uint64_t* frames, size_t pages, b
     if (seen) unmap_memory(seen, pages * sizeof *seen);
 }
 
-/* Gives the run of `count` pages from `start` on other frames; those it had are held meanwhile. */
+/* Gives `count` pages from `start` on new frames. The old frames are held until then, so that the
+ * kernel does not hand out the same ones again. */
 static bool refault(struct pins* pins, uintptr_t start, size_t count, uint64_t* frames) {
     const size_t bytes = count * FRAME_BYTES;
     return pins_hold(pins, start, bytes) == bytes &&
@@ -183,13 +188,14 @@ static bool refault(struct pins* pins, uintptr_t start, size_t count, uint64_t* 
            populate((void*)start, bytes, FRAME_BYTES) && pagemap_read(start, count, frames);
 }
 
-/* Whether a frame is in a slot that has no more pages than all have at least, were they even. */
+/* Whether the frame's slot has no more pages than each slot would have if they were spread evenly.
+ */
 static bool is_good(uint64_t frame) {
     return frame != 0 && now.of_slot[slot_of(frame)] <= now.pages / slots;
 }
 
-/* For pages of 4 KiB, `bad[0..count)` by number: each gets other frames until one is good, or as
- * many have been looked at as there may be. */
+/* Gives the pages of 4 KiB whose numbers are in `bad[0..count)` new frames, until each has a good
+ * one or the limit of frames to examine is reached. */
 static void choose_small(struct placed* placed, uintptr_t start, uint64_t* frames, uint32_t* bad,
                          size_t count) {
     struct pins pins = {.count = 0};
@@ -219,7 +225,7 @@ static void choose_small(struct placed* placed, uintptr_t start, uint64_t* frame
     pins_release(&pins);
 }
 
-/* Keeps what is huge, and what lies well; chooses others for the rest. */
+/* Keeps huge pages and pages with good frames, and chooses new frames for the rest. */
 static void settle(struct placed* placed, uintptr_t start, uint64_t* frames) {
     uint32_t* bad = room_for(placed->pages, sizeof *bad);
     size_t count = 0;
@@ -251,7 +257,7 @@ static struct placed* new_placed(size_t pages) {
     return placed;
 }
 
-/* What the kernel gave is kept for comparison, then chosen from and settled. */
+/* Records the frames that the kernel gave, for the report to compare with, and then chooses. */
 static void place(struct span* span, uint64_t* frames) {
     const size_t pages = span->bytes / FRAME_BYTES;
     const size_t gigantic = span->part[PAGES_1G] / FRAME_BYTES,
@@ -272,8 +278,8 @@ static void place(struct span* span, uint64_t* frames) {
     count_most();
 }
 
-/* The pool's pages have their frames already. Half of the memory that is left is the most that is
- * taken for a block whose pages the program may never touch. */
+/* Gives all pages of the span a frame; the pool's pages have theirs already. The program may never
+ * touch some of them, so this takes at most half of the memory that is left. */
 static bool populate_rest(const struct span* span) {
     const size_t pooled = span_pool_bytes(span), rest = span->bytes - pooled;
     if (rest == 0) return true;

@@ -1,12 +1,13 @@
-/* Intervals in an array, by where they begin. */
+/* Finds an interval in an array that is sorted by where the intervals begin. */
 #ifndef PAGELENS_RUN_INTERVALS_H
 #define PAGELENS_RUN_INTERVALS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many of `count` begin at an address or before it: the last of them is the one that may hold
- * it. `starts` is where the first begins, and `step` bytes on lies where the next one does. */
+/* Returns how many of `count` intervals begin at `address` or before it; the last of these is the
+ * only one that may contain it. `starts` points to the beginning of the first interval, and each
+ * further one is stored `step` bytes behind the previous one. */
 static inline size_t intervals_upto(const uintptr_t* starts, size_t step, size_t count,
                                     uintptr_t address) {
     size_t low = 0, high = count;

@@ -11,7 +11,7 @@ enum { MOST = 1 << 16 };
 
 struct mapping* notes;
 size_t notes_count;
-static uintptr_t lowest = UINTPTR_MAX, highest; /* of all that ever were; atomic */
+static uintptr_t lowest = UINTPTR_MAX, highest; /* of all mappings ever listed; atomic */
 
 bool notes_open(void) {
     void* at = map_memory(NULL, MOST * sizeof *notes, PROT_READ | PROT_WRITE,

@@ -1,7 +1,8 @@
 /*
- * A mapping of which a part is bound is two to the kernel, and mremap takes no two: for the time of
- * that call the border is taken away. That joins them again only if they had a page before they
- * were parted, so each new mapping that has a border gets one for a moment.
+ * If only a part of a mapping is bound to the fast nodes, the kernel keeps two mappings with a
+ * border between them, and mremap refuses to move two at once. So the binding is removed for the
+ * duration of that call. The kernel then joins the two only if the mapping had a page before it was
+ * divided, so each new mapping with a border gets a page for a moment.
  */
 #define _GNU_SOURCE
 #include "preload/mappings.h"
@@ -14,12 +15,14 @@
 #include "preload/budget.h"
 #include "preload/counts.h"
 #include "preload/deferred.h"
+#include "preload/fast_memory.h"
 #include "preload/fork_gate.h"
 #include "preload/mapping_notes.h"
 #include "preload/nodes.h"
+#include "preload/phase.h"
 #include "preload/plan.h"
-#include "preload/planned.h"
 #include "preload/system.h"
+#include "preload/tally.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
@@ -29,7 +32,7 @@ enum { PAGE = 4096 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* By who is inside the gate to change something. */
+/* Only for threads that are inside the gate to change something. */
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
@@ -44,7 +47,7 @@ static struct planned_block block_of(const struct mapping* mapping) {
                                   mapping->fast_end};
 }
 
-/* It is there no more. */
+/* Accounts for a mapping that is gone. */
 static void end(const struct mapping* mapping) {
     const struct planned_block block = block_of(mapping);
     tally_gone(&block);
@@ -53,7 +56,7 @@ static void end(const struct mapping* mapping) {
 
 static void cut_out(size_t index, const struct mapping* middle) {
     const struct mapping lost = notes_cut_out(index, middle);
-    if (lost.end > lost.start) end(&lost); /* it is followed no further */
+    if (lost.end > lost.start) end(&lost); /* the list is full: follow it no further */
 }
 
 static void cut(uintptr_t start, uintptr_t stop) {
@@ -69,8 +72,9 @@ static bool has_border(const struct mapping* mapping) {
     return mapping->fast_end > mapping->start && mapping->fast_end < mapping->end;
 }
 
-/* A new mapping has a page, and has none again: it may be a huge one, over the border, and who
- * handles faults by himself (userfaultfd) waits for the first. */
+/* Gives a new mapping a page for a moment. It is taken away again because it may be a huge page
+ * that reaches over the border, and because a program that handles page faults itself (userfaultfd)
+ * waits for the first one. */
 static void touch_first(const struct mapping* mapping) {
     if (populate((void*)mapping->start, PAGE, PAGE))
         madvise((void*)mapping->start, mapping->end - mapping->start, MADV_DONTNEED);
@@ -97,18 +101,18 @@ static void bind_new(const struct mapping* mapping) {
         unbind_rest(mapping);
     } else {
         bind_fast(mapping, false);
-        if (plan_moves(mapping->object)) touch_first(mapping); /* it may have a border later on */
+        if (plan_moves(mapping->object)) touch_first(mapping); /* it may have a border later */
     }
 }
 
 static void enter(uint32_t object, void* start, size_t size) {
     const size_t bytes = round_up(size, PAGE);
-    const size_t got = planned_room(object, planned_fast_part(object, bytes));
+    const size_t got = fast_memory_take(object, phase_fast_bytes(object, bytes));
     const uintptr_t at = (uintptr_t)start;
     const struct mapping mapping = {at, at + bytes, at + got, object};
     bind_new(&mapping);
     lock();
-    cut(at, at + bytes); /* what the program has given back without our knowing */
+    cut(at, at + bytes); /* older mappings that were unmapped without the library's knowledge */
     const bool entered = notes_insert(&mapping);
     unlock();
     if (!entered) {
@@ -121,7 +125,7 @@ static void enter(uint32_t object, void* start, size_t size) {
 }
 
 void mappings_born(uint32_t object, void* start, size_t size) {
-    if (plan_object(object)->share <= 0 && !plan_moves(object)) return; /* it is to be slow */
+    if (plan_object(object)->share <= 0 && !plan_moves(object)) return; /* it stays slow */
     if (!gate_enter()) {
         count_while_forking();
         return;
@@ -146,14 +150,15 @@ void mappings_gone(void) {
     gate_leave();
 }
 
-/* With its pages where they are, `from` is now at `start` and has `bytes`: its share again. */
+/* `from` now begins at `start` and has `bytes`; its pages lie where they did. Binds the object's
+ * share of it. */
 static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
     const size_t had = from->end - from->start, kept = mapping_fast_bytes(from);
     struct mapping now = {start, start + bytes, start + (kept < bytes ? kept : bytes),
                           from->object};
     budget_give(kept - mapping_fast_bytes(&now));
-    const size_t wanted = planned_fast_part(now.object, bytes), has = mapping_fast_bytes(&now);
-    if (bytes > had && wanted > has) now.fast_end += planned_room(now.object, wanted - has);
+    const size_t wanted = phase_fast_bytes(now.object, bytes), has = mapping_fast_bytes(&now);
+    if (bytes > had && wanted > has) now.fast_end += fast_memory_take(now.object, wanted - has);
     bind_fast(&now, now.fast_end - now.start > kept);
     unbind_rest(&now);
     cut(now.start, now.end);
@@ -167,8 +172,8 @@ static void settle(const struct mapping* from, uintptr_t start, size_t bytes) {
         tally_shrunk(now.object, had - bytes);
 }
 
-/* What lay from `start` to `stop`, in a mapping that is known, is now elsewhere, or as large as
- * `size`. */
+/* The part from `start` to `stop` of the mapping with index `at` now lies at `now` and has `size`
+ * bytes. */
 static void moved(size_t at, uintptr_t start, uintptr_t stop, void* now, size_t size, int flags) {
     const struct mapping whole = notes[at];
     const struct mapping part = mapping_part(&whole, start, stop);
@@ -181,7 +186,7 @@ static void moved(size_t at, uintptr_t start, uintptr_t stop, void* now, size_t 
     settle(&part, (uintptr_t)now, round_up(size, PAGE));
 }
 
-/* What is known no more: at once, or when the process has forked. */
+/* Forgets what lies there: at once, or when the process has forked. */
 static void forget(uintptr_t start, uintptr_t stop) {
     if (start >= stop) return;
     if (gate_may_change())
@@ -205,7 +210,7 @@ void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* w
     if (now != MAP_FAILED && known && may_change) {
         moved(at, start, stop, now, size, flags);
     } else if (now != MAP_FAILED && known) {
-        forget(whole.start, whole.end); /* it is followed no further */
+        forget(whole.start, whole.end); /* do not follow it further */
         count_while_forking();
     } else if (now != MAP_FAILED) {
         forget(now == old ? start + round_up(size, PAGE) : start, stop);

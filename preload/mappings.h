@@ -1,7 +1,10 @@
 /*
- * What the program itself has from mmap for objects of the plan: bound like blocks, and followed
- * through munmap and mremap, so that the capacity and the report are right. From any thread. While
- * the process forks, new ones are left as they are, and what is remapped is followed no further.
+ * Memory that the program itself maps for objects of the plan. Its pages are bound as those of
+ * blocks are. The library follows each mapping through munmap and mremap, so that the budget and
+ * the report are right. Any thread may call these functions.
+ *
+ * While the process forks, a new mapping is left as it is, and one that is remapped is followed no
+ * further.
  */
 #ifndef PAGELENS_RUN_MAPPINGS_H
 #define PAGELENS_RUN_MAPPINGS_H
@@ -10,30 +13,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "preload/planned.h"
-#include "preload/tally.h"
+#include "preload/planned_block.h"
 
-/* Once, at the start; false without memory for notes. */
+/* Call once, at the start. False without memory for the list. */
 bool mappings_open(void);
 
-/* A new mapping of the object, of which nobody has touched a page. */
+/* Binds a new mapping of an object. No page of it has been touched. */
 void mappings_born(uint32_t object, void* start, size_t bytes);
 
-/* Whether one of them may lie there: nearly never. */
+/* Whether a mapping of the plan may lie there. It is nearly always false, and quick. */
 bool mappings_may_be(const void* start, size_t bytes);
 
-/* From the first of these to the second nothing of them changes but by this thread; what lies there
- * is no more. */
+/* The first function forgets what lies there, before the program unmaps it. Until the thread calls
+ * the second, no other thread changes any mapping of the plan. */
 void mappings_going(void* start, size_t bytes);
 void mappings_gone(void);
 
 typedef void* remap_function(void* old, size_t old_size, size_t size, int flags, ...);
 
-/* mremap() of what may be one of them. */
+/* Calls mremap() for memory that may be a mapping of the plan. */
 void* mappings_remap(void* old, size_t old_size, size_t size, int flags, void* wanted,
                      remap_function* remap);
 
 void mappings_each(void (*say)(const struct planned_block* block));
 
 void mappings_each_border(border_function* show);
+
 #endif

@@ -1,8 +1,9 @@
 /*
- * What leaves fast memory leaves first, so that there is room for what comes. Each block's border
- * between fast and slow pages is shifted; no page is moved twice for one change of the phase.
+ * The first pages of each block lie in fast memory and the others do not. A move shifts the border
+ * between them. Blocks whose fast part shrinks go first, so that there is room for the others; no
+ * page is moved twice for one change of the phase.
  *
- * Small blocks stay where they were given out: slabs of a pool are bound as a whole.
+ * Small blocks stay where they are: a pool binds each slab as a whole.
  */
 #define _GNU_SOURCE
 #include "preload/moves.h"
@@ -14,26 +15,25 @@
 #include "preload/blocks.h"
 #include "preload/budget.h"
 #include "preload/counts.h"
+#include "preload/fast_memory.h"
 #include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/nodes.h"
+#include "preload/phase.h"
 #include "preload/plan.h"
-#include "preload/planned.h"
 #include "preload/settings.h"
 #include "preload/system.h"
 #include "preload/tally.h"
+#include "preload/variables.h"
 
-struct moves_counts moves_counts; /* changed by the thread that moves */
-static size_t phase_now;          /* changed atomically */
+struct moves_counts moves_counts; /* changed only by the thread that moves */
 
-static size_t phase_of_borders; /* by whose shares blocks lie */
-static uint64_t begun;          /* nanoseconds, when the first region was */
+static size_t phase_of_borders; /* the phase whose shares the borders have now */
+static uint64_t begun;          /* when the first region began, in nanoseconds */
 
-/* Of the change under way. */
+/* State of the change under way. */
 static bool leaving, last_try;
 static size_t lacking;
-
-size_t moves_phase(void) { return __atomic_load_n(&phase_now, __ATOMIC_RELAXED); }
 
 static bool put(uintptr_t start, size_t bytes, bool fast) {
     struct nodes_seen was = {0}, is = {0};
@@ -56,10 +56,10 @@ static bool put(uintptr_t start, size_t bytes, bool fast) {
     return true;
 }
 
-/* A block of `bytes` from the beginning of a page, of which so many are bound. */
+/* Shifts the border of one block; a border_function. */
 static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) {
     if (!plan_moves(object)) return;
-    const size_t wanted = planned_fast_part(object, bytes);
+    const size_t wanted = phase_fast_bytes(object, bytes);
     if (leaving && wanted < *fast) {
         if (!put(start + wanted, *fast - wanted, false)) return;
         budget_give(*fast - wanted);
@@ -81,12 +81,12 @@ static void shift(uint32_t object, uintptr_t start, size_t bytes, size_t* fast) 
 
 static void shift_all(void) {
     lacking = 0;
-    planned_each_variable(shift);
+    variables_each_border(shift);
     mappings_each_border(shift);
     blocks_each_border(shift);
 }
 
-/* Whether any object lies elsewhere in one phase than in the other. */
+/* Whether the share of any object differs between two phases. */
 static bool differ(size_t one, size_t other) {
     for (size_t i = 0; i < plan_objects(); i++)
         if (plan_share(i, one) != plan_share(i, other)) return true;
@@ -99,22 +99,22 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* What leaves, then what comes. */
+/* Moves what leaves fast memory, then what comes to it. */
 static void move(void) {
     blocks_release_moving();
     leaving = true;
     shift_all();
     leaving = last_try = false;
     shift_all();
-    if (lacking > 0) { /* what is kept for the next blocks makes way */
-        planned_make_room();
+    if (lacking > 0) { /* memory that is kept for later blocks makes way */
+        fast_memory_reclaim();
         last_try = true;
         shift_all();
     }
 }
 
 void moves_to(size_t phase) {
-    __atomic_store_n(&phase_now, phase, __ATOMIC_RELAXED);
+    phase_enter(phase);
     if (phase == phase_of_borders || !differ(phase_of_borders, phase)) return;
     const uint64_t began = now();
     if (begun == 0) begun = began;
@@ -125,7 +125,7 @@ void moves_to(size_t phase) {
             "they are in between; plan without --moves, or mark larger regions");
         return;
     }
-    if (!gate_enter()) { /* the next marker finds the borders as they are */
+    if (!gate_enter()) { /* the next marker tries again */
         count_while_forking();
         return;
     }

@@ -8,11 +8,12 @@
 
 #include "preload/plan_file.h"
 
-/* linux/mempolicy.h */
+/* from linux/mempolicy.h */
 enum { DEFAULT, PREFERRED, PREFERRED_MANY = 5 /* Linux 5.15 */, MOVE = 1 << 1 };
 enum { PAGE = 4096, AT_ONCE = 256, MASK_BITS = NODE_WORDS * 64 + 1 };
 
-/* Calls `set` with a policy for all nodes, or before Linux 5.15 for the first of them. */
+/* Calls `set` with a policy that prefers all nodes; kernels before 5.15 can prefer only the first.
+ */
 static bool prefer(const uint64_t* nodes, long (*set)(int mode, const uint64_t* mask, void* what),
                    void* what) {
     uint64_t one[NODE_WORDS] = {0};

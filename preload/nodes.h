@@ -1,4 +1,4 @@
-/* Memory on NUMA nodes, by the kernel's own calls. */
+/* Binds memory to NUMA nodes, by the kernel's system calls. */
 #ifndef PAGELENS_RUN_NODES_H
 #define PAGELENS_RUN_NODES_H
 
@@ -6,21 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pages come from these nodes (NODE_WORDS words, a bit each) as long as they have any. `move`:
- * those that are there already, too. False, with errno, where that cannot be. */
+/* Takes the memory's pages from these nodes as long as they have free pages. `nodes` has NODE_WORDS
+ * words with a bit for each node. `move` also moves the pages that exist already. On failure
+ * returns false and sets errno. */
 bool nodes_prefer(uintptr_t start, size_t bytes, const uint64_t* nodes, bool move);
 
-/* Pages come from where others of the process do; `move`: those that are there already, too. */
+/* Removes such a binding, so that pages come from where the process's other pages do. `move` as
+ * above. */
 bool nodes_as_usual(uintptr_t start, size_t bytes, bool move);
 
-/* The same of what this thread and its children ask for otherwise. */
+/* Prefers these nodes for all other memory of this thread and its children. */
 bool nodes_prefer_always(const uint64_t* nodes);
 
 struct nodes_seen {
-    size_t there, elsewhere, absent; /* bytes of pages: on `nodes`, on others, nowhere yet */
+    size_t there, elsewhere, absent; /* bytes: on these nodes, on others, without a frame */
 };
 
-/* Adds what is between `start` and `bytes`. */
+/* Adds where the pages of `bytes` from `start` on lie. */
 void nodes_look(uintptr_t start, size_t bytes, const uint64_t* nodes, struct nodes_seen* seen);
 
 #endif

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Linux, Documentation/admin-guide/mm/pagemap.rst. */
+/* Documentation/admin-guide/mm/pagemap.rst of Linux */
 #define PRESENT (UINT64_C(1) << 63)
 #define FRAME ((UINT64_C(1) << 55) - 1)
 
@@ -26,7 +26,7 @@ bool pagemap_read(uintptr_t start, size_t pages, uint64_t* frames) {
 }
 
 bool pagemap_readable(void) {
-    volatile char here = 1; /* a page of the stack has a frame */
+    volatile char here = 1; /* this page of the stack has a frame */
     uint64_t frame;
     return here && pagemap_read((uintptr_t)&here, 1, &frame) && frame != 0;
 }

@@ -1,4 +1,4 @@
-/* Which frames are under the process's own memory: /proc/self/pagemap. */
+/* Reads which frames the process's memory has, from /proc/self/pagemap. */
 #ifndef PAGELENS_RUN_PAGEMAP_H
 #define PAGELENS_RUN_PAGEMAP_H
 
@@ -11,7 +11,8 @@ enum { FRAME_BYTES = 4096, HUGE_FRAMES = 512 };
 /* Whether the kernel shows this process its frames. */
 bool pagemap_readable(void);
 
-/* The frame of each page from `start` on, 0 for none. False if it cannot be read. */
+/* Gets the frame of each page from `start` on, or 0 for a page without one. False if it cannot be
+ * read. */
 bool pagemap_read(uintptr_t start, size_t pages, uint64_t* frames);
 
 #endif

@@ -8,10 +8,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* WIDE with CAP_SYS_RESOURCE, else fs.pipe-max-size; it is usually USUAL. */
+/* A pipe may have WIDE bytes with CAP_SYS_RESOURCE, else fs.pipe-max-size, which is usually USUAL.
+ */
 enum { PAGE_BYTES = 4096, WIDE = 64 << 20, USUAL = 1 << 20 };
 
-/* Half of the files that the process may open are left to it. */
+/* Leaves the program half of the files that the process may open. */
 static size_t most_pipes(void) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;

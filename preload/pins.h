@@ -1,6 +1,7 @@
 /*
- * Frames that are held though nothing maps them: pages spliced into pipes, so that the page can be
- * given back and gets another frame at the next touch. No mapping more, however many they are.
+ * Holds frames that nothing maps. The pages are spliced into pipes, which keep their frames. The
+ * program's page can then be given back and gets another frame when it is touched next. This needs
+ * no further mapping, however many frames are held.
  */
 #ifndef PAGELENS_RUN_PINS_H
 #define PAGELENS_RUN_PINS_H
@@ -11,13 +12,13 @@
 enum { MOST_PIPES = 1024 };
 
 struct pins {
-    int full[MOST_PIPES]; /* their ends for reading, which keep what is in them */
+    int full[MOST_PIPES]; /* reading ends of full pipes; they keep the pages in them */
     size_t count;
-    int into, from; /* the one that still has room */
-    size_t room;    /* pages; 0: there is none */
+    int into, from; /* both ends of the pipe that still has room */
+    size_t room;    /* of that pipe, in pages; 0 if there is no such pipe */
 };
 
-/* Holds the frames under `bytes` from `start` on; how many bytes of them could be. */
+/* Holds the frames of `bytes` from `start` on. Returns of how many bytes it could. */
 size_t pins_hold(struct pins* pins, uintptr_t start, size_t bytes);
 
 void pins_release(struct pins* pins);

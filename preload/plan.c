@@ -16,12 +16,13 @@ bool plan_active;
 
 static const struct plan_header* header;
 
-/* A file that the process has loaded when it begins: later ones are not the plan's. */
+/* A file that is loaded when the process begins. The plan does not cover files that are loaded
+ * later. */
 struct loaded {
     uintptr_t start, end, bias;
-    uintptr_t data, data_end; /* the last segment that can be written to */
+    uintptr_t data, data_end; /* the last writable segment */
     enum whose whose;
-    const struct plan_module* module; /* NULL: not the plan's */
+    const struct plan_module* module; /* NULL if the plan does not name it */
 };
 static struct loaded loaded[MOST_LOADED];
 static size_t loaded_count;
@@ -92,7 +93,7 @@ void plan_open(const char* path) {
     errno = saved_errno;
 }
 
-/* Of a place among those of a file, in its own terms. */
+/* The place of an address in one file; the address is relative to where the file is loaded. */
 static struct where where_in(const struct plan_module* module, uint64_t address) {
     const struct plan_place* places =
         (const struct plan_place*)part(&header->places) + module->first;
@@ -105,7 +106,8 @@ static struct where where_in(const struct plan_module* module, uint64_t address)
 struct where plan_where(uintptr_t return_address) {
     for (size_t i = 0; i < loaded_count; i++) {
         const struct loaded* in = &loaded[i];
-        /* An address may be the first behind its function: the call lies before it. */
+        /* A return address may be the first byte behind its function, but the call lies before it.
+         */
         if (return_address - 1 - in->start >= in->end - in->start) continue;
         if (in->module == NULL) return (struct where){.whose = in->whose};
         return where_in(in->module, return_address - in->bias);

@@ -1,6 +1,6 @@
 /*
- * The plan of where objects are to lie, as far as it concerns this process: which of its files are
- * loaded, and where.
+ * The plan of which memory objects go to, as far as it concerns this process: which files of the
+ * plan the process has loaded, and at which addresses.
  */
 #ifndef PAGELENS_RUN_PLAN_H
 #define PAGELENS_RUN_PLAN_H
@@ -12,9 +12,9 @@
 #include "hooks/pagelens.h"
 #include "preload/plan_file.h"
 
-extern bool plan_active; /* there is a plan, and something of this process is in it */
+extern bool plan_active; /* there is a plan, and it names a file that this process has loaded */
 
-/* Once, at the start: maps the file and finds the process's part in it. */
+/* Call once, at the start: maps the plan's file and finds the files that the process has loaded. */
 void plan_open(const char* path);
 
 const struct plan_header* plan_header(void);
@@ -22,7 +22,7 @@ size_t plan_objects(void);
 const struct plan_object* plan_object(size_t index);
 const char* plan_name(const struct plan_object* object);
 
-/* Whose code a return address lies in, and if it is the plan's, the number of its place. */
+/* Whose code a return address lies in and, if the plan names it, the number of its place. */
 enum whose { WHOSE_PROGRAMS, WHOSE_RUNTIMES, WHOSE_OURS };
 struct where {
     enum whose whose;
@@ -31,11 +31,11 @@ struct where {
 };
 struct where plan_where(uintptr_t return_address);
 
-/* From a step of the plan's tree by a place to the next; NULL: no site goes on so. `from` NULL:
- * from where all begin. */
+/* The step of the plan's tree that follows `from` by this place, or NULL if no call site continues
+ * so. If `from` is NULL it begins at the root. */
 const struct plan_step* plan_next(const struct plan_step* from, uint32_t place);
 
-/* The i-th variable that is loaded; false: there are fewer. */
+/* Gets the i-th variable of the plan that is loaded. False if there are fewer. */
 struct loaded_variable {
     uintptr_t start;
     size_t bytes;
@@ -43,13 +43,15 @@ struct loaded_variable {
 };
 bool plan_variable_loaded(size_t i, struct loaded_variable* variable);
 
-/* Phases are marked regions that objects have shares of, from 1 on; 0 is all else. */
+/* Phases are the marked regions for which objects have shares of their own, numbered from 1 on.
+ * Phase 0 is everything else. */
 size_t plan_phases(void);
 uint32_t plan_phase(const char* region, size_t bytes);
 bool plan_moves(size_t object);
 double plan_share(size_t object, size_t phase);
 
-/* The i-th pointer that markers of loaded files call; NULL: there are fewer. */
+/* The i-th function pointer through which markers in loaded files call, or NULL if there are fewer.
+ */
 pagelens_hook_function* volatile* plan_hook(size_t i);
 
 #endif

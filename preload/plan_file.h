@@ -1,6 +1,7 @@
 /*
- * A plan as `pagelens run --plan` hands it over (pagelens/run/plan_file.py writes it): one file,
- * little-endian, that is mapped and used as it is. PAGELENS_PLAN is its path.
+ * The format in which `pagelens run --plan` hands a plan to the library (pagelens/run/plan_file.py
+ * writes it): one little-endian file that is mapped and used as it is. The environment variable
+ * PAGELENS_PLAN is its path.
  */
 #ifndef PAGELENS_RUN_PLAN_FILE_H
 #define PAGELENS_RUN_PLAN_FILE_H
@@ -14,59 +15,60 @@ enum {
 };
 
 struct plan_part {
-    uint64_t at, count; /* bytes from the file's beginning, a multiple of 8; elements */
+    uint64_t at, count; /* at: bytes from the file's beginning, a multiple of 8; count: elements */
 };
 
 struct plan_header {
     char magic[8];
     uint64_t bytes;                              /* of the file */
     uint64_t capacity;                           /* bytes of fast memory */
-    uint64_t fast[NODE_WORDS], slow[NODE_WORDS]; /* nodes, a bit each; no slow one: as it is */
+    uint64_t fast[NODE_WORDS], slow[NODE_WORDS]; /* a bit for each node; slow may have none */
     struct plan_part modules, places, steps, objects, variables;
     struct plan_part phases, shares, hooks;
-    struct plan_part strings; /* bytes, the last one zero */
+    struct plan_part strings; /* bytes; the last one is zero */
 };
 
-/* A file that is loaded; its places lie together, in order. */
+/* A file that the process may load. Its places lie together, sorted by address. */
 struct plan_module {
     uint64_t path; /* in the strings */
     uint64_t first, places;
 };
 
-/* Return addresses in the file's own terms, of `low` and more and below `high`. */
+/* Return addresses from `low` to below `high`, relative to where the file is loaded. */
 struct plan_place {
     uint64_t low, high;
-    uint64_t number; /* places of one number are one */
+    uint64_t number; /* places with the same number count as one */
 };
 
-/* Sites as a tree: a step goes from a frame to the one that called it. The 0th is where all begin.
- */
+/* Call sites form a tree: a step goes from a stack frame to the one that called it. Step 0 is the
+ * root. */
 struct plan_step {
-    uint32_t place;        /* by its number */
-    uint32_t first, count; /* what follows: steps in order of their places */
-    uint32_t object;       /* + 1, of a site that ends here; 0: none does */
+    uint32_t place;        /* the number of a place */
+    uint32_t first, count; /* the steps that follow, sorted by their places */
+    uint32_t object;       /* its index + 1, if a call site ends here; else 0 */
 };
 
 struct plan_object {
     uint64_t name; /* in the strings */
-    double share;  /* of its pages that are to lie in fast memory; 0: it is to be slow */
-    uint64_t row;  /* of `shares`, + 1; 0: it does not move */
+    double share;  /* of its pages that are to be in fast memory, from 0 to 1 */
+    uint64_t row;  /* its index + 1 in `shares`; 0 if the object does not move */
 };
 
-/* A region of this name is a phase of its own, the i-th is phase i + 1; all else is phase 0.
- * `shares` are doubles, a row of as many as there are phases for each object that moves. */
+/* Entry i names the region that is phase i + 1; everything else is phase 0. `shares` are doubles:
+ * for each object that moves a row with one share for each of these phases. */
 struct plan_phase {
-    uint64_t name, bytes; /* in the strings */
+    uint64_t name, bytes; /* where it begins in the strings; its length */
 };
 
-/* Where a file has the pointers that its markers of regions call (hooks/pagelens.h). */
+/* Where a file has the `count` function pointers through which its markers call (hooks/pagelens.h).
+ * The address is relative to where the file is loaded. */
 struct plan_hook {
-    uint64_t module, address, count; /* in the file's own terms; pointers */
+    uint64_t module, address, count;
 };
 
 struct plan_variable {
     uint32_t module, object;
-    uint64_t address, bytes; /* in the file's own terms */
+    uint64_t address, bytes; /* address: relative to where the file is loaded */
 };
 
 #endif

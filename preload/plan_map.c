@@ -48,7 +48,7 @@ static bool modules_sound(const struct plan_header* header) {
     return true;
 }
 
-/* What follows a step lies behind it: nobody walks in circles. */
+/* Steps that follow a step must have higher numbers, so that no walk goes in circles. */
 static bool steps_sound(const struct plan_header* header) {
     const struct plan_step* step = plan_part(header, &header->steps);
     for (uint64_t i = 0; i < header->steps.count; i++, step++)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "preload/planned_report.h"
 
+#include "preload/budget.h"
 #include "preload/moves.h"
 #include "preload/plan.h"
 #include "preload/tally.h"
@@ -9,7 +10,7 @@ enum { SHOWN = 12 };
 
 static size_t seen_bytes(const struct nodes_seen* seen) { return seen->there + seen->elsewhere; }
 
-/* Shows one object of those that had blocks: those with most bytes come first. */
+/* Shows one object that had blocks. */
 static void show(struct text* text, size_t index) {
     const struct planned_counts* counts = planned_counts(index);
     const struct planned_counts all = *counts;
@@ -25,7 +26,8 @@ static void show(struct text* text, size_t index) {
     text_add(text, "\n");
 }
 
-/* Which comes next behind one with so many bytes and this index; plan_objects(): none does. */
+/* Objects are shown by falling peak bytes. Returns the one after the object with so many bytes and
+ * this index, or plan_objects() if there is none. */
 static size_t next_largest(size_t bytes, size_t after) {
     size_t best = plan_objects(), most = 0;
     for (size_t i = 0; i < plan_objects(); i++) {
@@ -56,7 +58,7 @@ void planned_in_words(struct text* text) {
     size_t with_blocks = 0, shown = 0;
     for (size_t i = 0; i < plan_objects(); i++) with_blocks += planned_counts(i)->blocks > 0;
     text_add(text, "  plan: %zu of %zu objects had blocks; at the peak %s of %s of fast memory\n",
-             with_blocks, plan_objects(), SHOW(planned_peak()), SHOW(plan_header()->capacity));
+             with_blocks, plan_objects(), SHOW(budget_peak()), SHOW(plan_header()->capacity));
     moves_in_words(text);
     size_t bytes = (size_t)-1, index = 0;
     while (shown++ < SHOWN && (index = next_largest(bytes, index)) < plan_objects()) {
@@ -79,7 +81,7 @@ void planned_in_json(struct text* text) {
         return;
     }
     text_add(text, "{\"capacity_bytes\": %zu, \"peak_fast_bytes\": %zu, \"objects\": [",
-             (size_t)plan_header()->capacity, planned_peak());
+             (size_t)plan_header()->capacity, budget_peak());
     for (size_t i = 0; i < plan_objects(); i++) {
         const struct planned_counts* counts = planned_counts(i);
         text_add(text, "%s{\"name\": ", i ? ", " : "");

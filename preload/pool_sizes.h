@@ -1,16 +1,18 @@
-/* The sizes that small planned blocks have: of more than asked for by an eighth at most. */
+/* The sizes of small planned blocks. A block is larger than asked for by less than 16 bytes or by
+ * an eighth. */
 #ifndef PAGELENS_RUN_POOL_SIZES_H
 #define PAGELENS_RUN_POOL_SIZES_H
 
 #include <stddef.h>
 
 enum {
-    POOL_STEP = 16, /* of sizes up to POOL_FINE; from there on eight to each power of two */
+    POOL_STEP = 16, /* between sizes up to POOL_FINE; above, a power of two has eight sizes */
     POOL_FINE = 1024,
-    POOL_SIZES = POOL_FINE / POOL_STEP + 8 * 7, /* 7 powers of two from there to POOLED_MOST */
+    POOL_SIZES = POOL_FINE / POOL_STEP +
+        8 * 7, /* 7 powers of two lie between POOL_FINE and POOLED_MOST */
 };
 
-/* Of the smallest size that holds so many bytes. */
+/* The index of the smallest size that holds so many bytes. */
 static inline size_t size_index(size_t size) {
     if (size <= POOL_FINE) return size ? (size - 1) / POOL_STEP : 0;
     const unsigned power = 63 - (unsigned)__builtin_clzl(size - 1); /* 2^power < size */

@@ -1,6 +1,6 @@
 /*
- * Each object has lists of slabs with room, one for each size of blocks. Objects share a number of
- * locks.
+ * Each object has lists of slabs with room, one for each size of blocks. Several objects share a
+ * lock.
  */
 #define _GNU_SOURCE
 #include "preload/pools.h"
@@ -19,7 +19,7 @@
 
 enum { LOCKS = 32 };
 
-static struct slab* (*with_room)[POOL_SIZES]; /* of each object and size */
+static struct slab* (*with_room)[POOL_SIZES]; /* by object and size */
 static pthread_mutex_t locks[LOCKS];
 
 static void lock(uint32_t object) { pthread_mutex_lock(&locks[object % LOCKS]); }
@@ -52,7 +52,7 @@ static bool is_full(const struct slab* slab) {
     return slab->free == NULL && slab->begun + slab->block > slab->bytes;
 }
 
-/* The slab's next block; NULL where the budget has no room for it. */
+/* The slab's next block; NULL if the budget has no room for its pages. */
 static void* block_of(struct slab* slab) {
     if (slab->free) {
         void* block = slab->free;
@@ -115,7 +115,7 @@ static void give(struct slab* slab, void* block) {
     slab_note_idle(slab);
     tally_shrunk(object, slab->block);
     if (!slab->listed) enlist(list, slab);
-    /* The last one with room stays: who frees and asks again finds it. */
+    /* The last slab with room is kept: a program that frees often allocates again. */
     if (slab->live == 0 && (slab->next || slab->previous)) {
         delist(list, slab);
         slab_put_away(slab);
@@ -134,7 +134,7 @@ bool pools_give(void* block) {
     return true;
 }
 
-/* Puts a slab without blocks away that was kept for its object's next ones. */
+/* Puts away a slab without blocks that was kept for its object's next block. */
 static void put_kept_away(struct slab* slab) {
     uint32_t object, now;
     if (!slab_owner(slab, &object)) return;
@@ -156,7 +156,7 @@ void pools_trim(void) {
     slabs_trim();
 }
 
-static void (*say_slab)(uint32_t object, uintptr_t start, size_t bytes); /* at the end only */
+static void (*say_slab)(uint32_t object, uintptr_t start, size_t bytes); /* for the report only */
 
 static void say_if_used(struct slab* slab) {
     if (slab->block > 0 && slab->begun > 0) say_slab(slab->object, slab->start, slab->begun);

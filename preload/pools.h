@@ -1,6 +1,7 @@
 /*
- * Small blocks of the plan's objects, in fast memory: slabs, each with blocks of one size of one
- * object, so that neighbours in memory belong together. In a part of the territory of their own.
+ * Small blocks of the plan's objects, in fast memory. They are cut from slabs, each with blocks of
+ * one size of one object, so that neighbours in memory belong together. Slabs lie in a part of the
+ * territory of their own.
  */
 #ifndef PAGELENS_RUN_POOLS_H
 #define PAGELENS_RUN_POOLS_H
@@ -11,23 +12,27 @@
 
 enum { POOLED_MOST = 128 << 10 };
 
-/* Once, at the start: for so many objects, in this part of the address space. */
+/* Call once, at the start, with the number of objects and the part of the address space for slabs.
+ */
 void pools_open(size_t objects, uintptr_t start, size_t bytes);
 
-/* A block of an object (by its index); NULL: there is no room. `alignment` is a power of two. By
- * who is inside the gate (fork_gate.h) to change something. */
+/* A block of the object with this index; NULL if there is no room. `alignment` is a power of two.
+ * Only for threads that are inside the gate (fork_gate.h) to change something. */
 void* pools_take(uint32_t object, size_t size, size_t alignment);
 
-/* 0 where it is no such block. */
+/* How many bytes a block has; 0 if it is not from a pool. */
 size_t pools_usable(const void* block);
 
-/* False where it is no such block. While the process forks it is noted. */
+/* Gives a block back; false if it is not from a pool. While the process forks the block is noted
+ * for later. */
 bool pools_give(void* block);
 
-/* What no block is in goes back to the kernel, and to the budget. By who is inside likewise. */
+/* Gives slabs without blocks back to the kernel and to the budget. For threads inside the gate,
+ * too. */
 void pools_trim(void);
 
-/* Says where slabs lie, and how much of them has been in use. At the end. */
+/* Calls `say` for each slab with where it begins and how many of its bytes were ever in use. Only
+ * for the report: one thread at a time. */
 void pools_each(void (*say)(uint32_t object, uintptr_t start, size_t bytes));
 
 #endif

@@ -5,8 +5,8 @@
 #include "preload/system.h"
 
 enum {
-    BINS = 256, /* four to each power of two of grains */
-    TRIES = 64, /* ranges of a bin that may be too small */
+    BINS = 256, /* four for each power of two of grains */
+    TRIES = 64, /* ranges of a bin that are tried, since some may be too small */
     BUCKETS = 1 << 14,
 };
 
@@ -14,7 +14,7 @@ size_t ranges_idle_spans, ranges_idle_planned;
 static struct range* bins[SHELVES][BINS];
 static struct range* buckets[BUCKETS];
 
-/* Ranges in a bin have at least as many bytes as those of the bins before it. */
+/* Every range in a bin is at least as large as all in the bins before it. */
 static size_t bin_of(size_t bytes) {
     const size_t grains = bytes / GRAIN;
     if (grains < 4) return grains;
@@ -34,7 +34,7 @@ static void delist(struct range** list, struct range* range) {
     *(range->previous ? &range->previous->next : list) = range->next;
 }
 
-/* Of free ranges. */
+/* The bin for a free range. */
 static struct range** bin_for(const struct range* range) {
     return &bins[range->span->shelf][bin_of(range->bytes)];
 }
@@ -49,7 +49,7 @@ struct range* range_of(const void* block) {
     return range;
 }
 
-/* A span that the object had is the same again only with the same pages bound. */
+/* An idle span of the same object fits only if the same pages are bound as the new block needs. */
 static bool suits_planned(const struct wish* wish, const struct range* range) {
     const struct span* span = range->span;
     const uintptr_t page = wish_place(wish, range->start) & ~(uintptr_t)(GRAIN - 1);
@@ -65,8 +65,8 @@ static bool fits(const struct wish* wish, const struct range* range) {
     return at < end && end - at >= wish->size;
 }
 
-/* Of the smallest that fit the one at the lowest address: who frees blocks and asks for the same
- * again, as time steps do, has the same again. */
+/* Takes the lowest address in the first bin with a range that fits. A program that frees blocks and
+ * asks for the same ones again, as in each time step, then gets the same addresses. */
 struct range* range_find(const struct wish* wish) {
     for (size_t bin = bin_of(wish->size); bin < BINS; bin++) {
         struct range *lowest = NULL, *range = bins[wish->shelf][bin];

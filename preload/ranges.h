@@ -1,7 +1,8 @@
 /*
- * A span is tiled by ranges: blocks and what is free between them. Free ranges are in bins by size,
- * blocks in a table by address; both are notes outside of the spans, so that no page is touched
- * before the program does. With the lock of blocks.c.
+ * A span is divided into ranges without gaps: blocks, and the free memory between them. Free ranges
+ * are in bins by size, and blocks in a hash table by address. These records lie outside of the
+ * spans, so that the library touches no page before the program does. Callers hold the lock of
+ * blocks.c.
  */
 #ifndef PAGELENS_RUN_RANGES_H
 #define PAGELENS_RUN_RANGES_H
@@ -17,33 +18,33 @@ struct range {
     uintptr_t start;
     size_t bytes;
     struct range *before, *after;  /* neighbours in the span */
-    struct range *next, *previous; /* in a bin or bucket */
+    struct range *next, *previous; /* in a bin, or in a bucket of the hash table */
     struct span* span;
-    void* block;  /* NULL: free */
-    size_t index; /* of its offset, + 1; 0: it has none */
-    bool clean;   /* zeros as they came from the kernel */
+    void* block;  /* NULL if the range is free */
+    size_t index; /* index of the block's offset + 1 (stagger.h); 0 if it has none */
+    bool clean;   /* the program has not written here: all bytes are zero */
 };
 
-struct range* range_of(const void* block);         /* NULL: it is no block */
-struct range* range_find(const struct wish* wish); /* a free one for it; NULL: there is none */
-void range_enter(struct range* range);             /* as the block that it is */
-void range_leave(struct range* range);             /* it is one no more */
-void ranges_each_block(void (*say)(const struct range*)); /* all blocks */
+struct range* range_of(const void* block);         /* NULL if it is no block */
+struct range* range_find(const struct wish* wish); /* a free range that fits; NULL if none does */
+void range_enter(struct range* range);             /* enters a block into the hash table */
+void range_leave(struct range* range);             /* takes it out again */
+void ranges_each_block(void (*say)(const struct range*));
 
 void range_set_free(struct range* range);
 void range_set_used(struct range* range);
 
-/* Cuts what lies from `at` on off a range that is in no list. NULL, and nothing is cut, without
- * memory for the note. */
+/* Cuts off what lies from `at` on and returns it. The range must be in no list. Returns NULL, and
+ * cuts nothing, without memory for the record. */
 struct range* range_cut(struct range* range, uintptr_t at);
 
-/* Joins a range in no list with the one behind it, in none either. */
+/* Joins a range with the one behind it. Both must be in no list. */
 void range_join(struct range* range);
 
-/* Cuts the tail of a block that it does not need off. */
+/* Frees the part of a block behind `end`, by whole grains. */
 void range_trim(struct range* range, uintptr_t end);
 
-extern size_t ranges_idle_spans;   /* spans that are one free range */
-extern size_t ranges_idle_planned; /* of them the plan's; also read without the lock */
+extern size_t ranges_idle_spans;   /* spans that consist of one free range */
+extern size_t ranges_idle_planned; /* of these, the plan's; may be read without the lock */
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * The process is in one region at a time: the innermost one of the thread that opened a region when
- * none was open. What other threads mark until it has closed its last one counts for nothing: they
- * mark the same work, or work of their own that cannot all have the fast memory. A thread that ends
- * within a region leaves none open.
+ * The process is in one region at a time. The thread that opens a region when none is open owns the
+ * regions until it has closed its last one, and the innermost of its regions counts. Markers of
+ * other threads are ignored meanwhile: they mark either the same work, or work of their own, and
+ * the fast memory does not suffice for both. A thread that ends within a region leaves none open.
  *
- * Outside of all regions everything stays as the last one has left it: between the end of one and
- * the beginning of the next there is mostly next to nothing, for which nobody wants to move twice.
+ * Outside of all regions objects stay where the last region put them. The program mostly does
+ * little between the end of one region and the beginning of the next, which is not worth two moves.
  */
 #define _GNU_SOURCE
 #include "preload/regions.h"
@@ -22,13 +22,10 @@
 #include "preload/plan.h"
 #include "preload/system.h"
 
-enum {
-    MOST_OPEN = 64 /* within each other: of more the outermost are forgotten */,
-    MOST_NAME = 255
-};
+enum { MOST_OPEN = 64 /* nested regions; of more, the outermost are forgotten */, MOST_NAME = 255 };
 
 struct region {
-    uint64_t name; /* a hash: most names are not the plan's */
+    uint64_t name; /* a hash, since most names are not in the plan */
     uint32_t phase;
 };
 static struct region open_regions[MOST_OPEN];
@@ -36,8 +33,8 @@ static size_t depth;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool marking __attribute__((tls_model("initial-exec")));
 
-/* Held by the thread whose regions are open. The kernel says of a robust mutex that who held it has
- * ended; numbers and addresses of threads are given to new ones. */
+/* Held by the thread whose regions are open. It is a robust mutex because the kernel then tells
+ * when its owner has ended. A thread's number or address would not: new threads get them again. */
 static pthread_mutex_t ownership;
 static _Thread_local bool owning __attribute__((tls_model("initial-exec")));
 
@@ -58,7 +55,7 @@ static bool take_ownership(void) {
     return why == 0 || why == EOWNERDEAD;
 }
 
-/* FNV-1a. */
+/* The FNV-1a hash. */
 static uint64_t hash_of(const char* name, size_t length) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < length; i++)
@@ -79,7 +76,8 @@ static void begin(struct region region) {
     open_regions[depth++] = region;
 }
 
-/* With it end those that were begun within it; one that was not begun is passed over. */
+/* Ends a region and those that were begun within it. The end of a region that was not begun is
+ * ignored. */
 static void end(struct region region) {
     if (!owning) return;
     size_t at = depth;
@@ -91,9 +89,9 @@ static void end(struct region region) {
     pthread_mutex_unlock(&ownership);
 }
 
-/* What a marker of the program calls. */
+/* The function that the program's markers call. */
 static void marked(const struct pagelens_record* record) {
-    if (marking || inside) return; /* a handler of signals that has interrupted us */
+    if (marking || inside) return; /* a signal handler has interrupted the library */
     const int saved_errno = errno, state = cancelling_off();
     const struct region region = named(record);
     marking = true;
@@ -114,12 +112,13 @@ void regions_begin(void) {
         if (*slot == NULL) *slot = marked;
 }
 
-/* The thread that forks is the child's only one: if regions were another's, none is open. It may
- * have been interrupted here, and fork in a handler. */
+/* The child has only the thread that forked, so if another thread owned the regions, none is open.
+ * That thread may fork in a signal handler that interrupted it in this file: then nothing is
+ * changed here. */
 void regions_forked(void) {
     if (marking) return;
     mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    make_ownership(); /* it was another thread's, by its number */
+    make_ownership(); /* anew: the mutex names its owner by a thread number of the parent */
     if (owning)
         take_ownership();
     else

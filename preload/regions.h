@@ -1,15 +1,15 @@
-/* The regions that the program marks (hooks/pagelens.h): which one it is in. */
+/* Follows which marked region (hooks/pagelens.h) the program is in. */
 #ifndef PAGELENS_RUN_REGIONS_H
 #define PAGELENS_RUN_REGIONS_H
 
 #include <stdbool.h>
 
-/* Once, at the start: the program's markers ring here. Nothing where no object of the plan moves.
- */
+/* Call once, at the start: makes the program's markers call the library. Does nothing if no object
+ * of the plan moves. */
 void regions_begin(void);
 
-/* In a child. A fork does not wait for regions that change: moves are inside the gate, and of the
- * rest nothing is left to the child but what is its own thread's. */
+/* Call in the child of a fork. A fork does not wait until other threads have changed the region. It
+ * need not: moves are inside the gate, and the child only keeps the regions of its own thread. */
 void regions_forked(void);
 
 #endif

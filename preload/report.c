@@ -28,7 +28,8 @@ void report_prepared(void) {
     if (settings.report) errors_kept();
 }
 
-/* Where launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm. */
+/* The process's MPI rank. Open MPI, MPICH and its relatives, PMIx and Slurm pass it in these
+ * variables. */
 static const char* rank(void) {
     static const char* const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                         "SLURM_PROCID"};
@@ -41,7 +42,7 @@ static const char* rank(void) {
     return NULL;
 }
 
-/* `settings.path` with %r and %p; without a rank, %r is the process, too. */
+/* Replaces %r and %p in `settings.path`. Without a rank, %r becomes the process number, too. */
 static bool expand(char* into, size_t room) {
     char process[16];
     snprintf(process, sizeof process, "%d", (int)getpid());
@@ -65,7 +66,7 @@ static const char* const kinds_shown[PAGE_KINDS] = {
     "on 1 GiB pages of the pool", "on 2 MiB pages of the pool",
     "on transparent huge pages where there are", "on pages as they come"};
 
-/* Of the pages whose frames were chosen, in percent. */
+/* Percent of the pages whose frames were chosen. */
 static double share(size_t pages) {
     return frames_result.pages ? 100.0 * (double)pages / (double)frames_result.pages : 0;
 }
@@ -172,7 +173,7 @@ static bool write_all(int file, const struct text* text) {
     return true;
 }
 
-/* Whole under its name, or not there. */
+/* Writes the file under another name first, so that nobody reads a part of it. */
 static bool write_file(const char* path, const struct text* text) {
     char partial[PATH_MAX + 16];
     snprintf(partial, sizeof partial, "%s.partial", path);
@@ -192,7 +193,7 @@ static void write_report(const struct text* text) {
         say_once("--report %s: cannot be written (%s)", settings.path, strerror(errno));
 }
 
-/* Processes that a program runs beside its own work say nothing, unless they had large blocks. */
+/* A program's helper processes do not report, unless they had large blocks or are in the plan. */
 __attribute__((destructor)) static void report(void) {
     if (!settings.report || prepared_by != getpid()) return;
     if (settings.main != 0 && settings.main != getpid() && counts.blocks == 0 && !plan_active)

@@ -12,7 +12,7 @@ static const char* const kind_names[PAGE_KINDS] = {"1g", "2m", "thp", "4k"};
 
 const char* page_kind_name(enum page_kind kind) { return kind_names[kind]; }
 
-/* Decimal digits, and nothing else, up to `most`. */
+/* Reads decimal digits and nothing else. False for other text and for values above `most`. */
 static bool number(const char* text, size_t length, uint64_t most, uint64_t* value) {
     *value = 0;
     if (length == 0 || length > 18) return false;
@@ -81,7 +81,7 @@ const char* settings_parse(const char* text, struct settings* into) {
             snprintf(wrong, sizeof wrong, "'%.*s' is not understood",
                      length < 60 ? (int)length : 60, text);
             for (char* at = wrong; *at; at++)
-                if (*at < ' ' || *at > '~') *at = '?'; /* it goes to a terminal */
+                if (*at < ' ' || *at > '~') *at = '?'; /* it may be shown on a terminal */
             return wrong;
         }
         text += length + (text[length] == ',');

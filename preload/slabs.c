@@ -1,7 +1,7 @@
 /*
- * An arena is ARENA_BYTES of address space bound to the fast nodes, cut into slabs of one of two
- * sizes. A slab takes memory (and its part of the budget) as its blocks are handed out for the
- * first time.
+ * An arena is ARENA_BYTES of address space bound to the fast nodes. It is cut into slabs of one of
+ * two sizes. A slab takes memory, and its part of the budget, only when a block is handed out for
+ * the first time.
  */
 #define _GNU_SOURCE
 #include "preload/slabs.h"
@@ -19,14 +19,14 @@
 enum {
     ARENA_BYTES = 64 << 20,
     MOST_ARENAS = 1 << 14, /* 1 TiB */
-    SMALL_SLAB = 64 << 10, /* of blocks of up to SMALL_MOST */
+    SMALL_SLAB = 64 << 10, /* for blocks of up to SMALL_MOST bytes */
     SMALL_MOST = 8 << 10,
     LARGE_SLAB = 1 << 20,
     MOST_SLABS = ARENA_BYTES / SMALL_SLAB,
 };
 
 struct arena {
-    struct slab* slabs; /* NULL: there is no such arena */
+    struct slab* slabs; /* NULL if the arena does not exist */
     size_t slab_bytes;
 };
 
@@ -35,7 +35,7 @@ static size_t region_bytes;
 static struct arena arenas[MOST_ARENAS];
 static size_t arena_count;
 static struct slab* unused[2]; /* small ones, large ones */
-static size_t idle;            /* slabs; changed atomically */
+static size_t idle;            /* number of idle slabs; changed atomically */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
@@ -76,10 +76,10 @@ static bool add_arena(int kind) {
             say_once("small objects cannot be put on the fast node (%s)", strerror(errno));
         if (got != MAP_FAILED) unmap_memory(got, ARENA_BYTES);
         unmap_memory(slabs, MOST_SLABS * sizeof *slabs);
-        region_bytes = arena_count * ARENA_BYTES; /* no more */
+        region_bytes = arena_count * ARENA_BYTES; /* do not try again */
         return false;
     }
-    /* Huge pages would be filled whole, whatever the budget. */
+    /* A huge page would take 2 MiB at once, whatever the budget. */
     madvise((void*)at, ARENA_BYTES, MADV_NOHUGEPAGE);
     for (size_t i = ARENA_BYTES / slab_bytes; i-- > 0;) {
         slabs[i] =
@@ -99,7 +99,7 @@ struct slab* slab_new(uint32_t object, size_t block) {
     if (unused[kind] || add_arena(kind)) {
         slab = unused[kind];
         unused[kind] = slab->next;
-        slab->begun = 0; /* what it has paid it keeps: its pages may still be there */
+        slab->begun = 0; /* `paid` stays: its pages may still be there */
         slab->free = NULL;
         slab->object = object;
         slab->block = block;

@@ -1,8 +1,9 @@
 /*
- * Slabs: pieces of memory bound to the fast nodes, each for blocks of one size of one object. Notes
- * on them are kept elsewhere, so that blocks are aligned by their size and no fast memory goes to
- * notes. By who is inside the gate (fork_gate.h) to change something, but for slab_of, slabs_idle
- * and slabs_each.
+ * Slabs: pieces of memory bound to the fast nodes, each for blocks of one size of one object. Their
+ * records lie elsewhere, so that blocks are aligned by their size and records take no fast memory.
+ *
+ * All functions but slab_of, slabs_idle and slabs_each are only for threads that are inside the
+ * gate (fork_gate.h) to change something.
  */
 #ifndef PAGELENS_RUN_SLABS_H
 #define PAGELENS_RUN_SLABS_H
@@ -12,39 +13,39 @@
 #include <stdint.h>
 
 struct slab {
-    struct slab *next, *previous; /* of those of the object with room, or of unused ones */
+    struct slab *next, *previous; /* in a list of an object's slabs with room, or of unused ones */
     uintptr_t start;
-    size_t bytes, block; /* block 0: it is nobody's */
-    size_t begun;        /* bytes of blocks that have been handed out once */
-    size_t paid;         /* bytes of the budget */
-    void* free;          /* blocks given back: a list through themselves */
+    size_t bytes, block; /* block: bytes of each; 0 if the slab is unused */
+    size_t begun;        /* bytes of blocks that were ever handed out */
+    size_t paid;         /* bytes taken from the budget */
+    void* free;          /* blocks given back; each points to the next */
     uint32_t object;
     uint32_t live;
     bool listed;
-    bool idle; /* without blocks, but with memory: atomic */
+    bool idle; /* has no blocks, but memory; atomic */
 };
 
-/* Once, at the start: in this part of the address space. */
+/* Call once, at the start, with the part of the address space for slabs. */
 void slabs_open(uintptr_t start, size_t bytes);
 
-/* One for blocks of so many bytes; NULL: there is no room. */
+/* A slab for blocks of so many bytes; NULL if there is no room. */
 struct slab* slab_new(uint32_t object, size_t block);
 
-/* One without blocks is nobody's again; what it has paid it keeps. */
+/* Makes a slab without blocks unused. It keeps its memory, and what it took from the budget. */
 void slab_put_away(struct slab* slab);
 
-/* That an address lies in; NULL: in none. */
+/* The slab that an address lies in, or NULL. */
 struct slab* slab_of(const void* block);
 
-/* The slab's object; false: it has none. What it says may be over at once without that one's lock.
- */
+/* Gets the slab's object; false if it has none. Without the object's lock the answer may be
+ * outdated at once. */
 bool slab_owner(const struct slab* slab, uint32_t* object);
 
-/* To be called where a slab's blocks or memory have changed, with its object's lock. */
+/* Updates `idle`. Call it with the object's lock, after a slab's blocks or memory have changed. */
 void slab_note_idle(struct slab* slab);
-size_t slabs_idle(void); /* how many are so */
+size_t slabs_idle(void); /* how many slabs are idle */
 
-/* Memory of those that are nobody's goes back to the kernel, and to the budget. */
+/* Gives the memory of unused slabs back to the kernel and to the budget. */
 void slabs_trim(void);
 
 void slabs_each(void (*show)(struct slab* slab));

@@ -16,7 +16,7 @@ static void sift(struct unit* units, size_t root, size_t count) {
     }
 }
 
-/* A heap sort: the C library's qsort may allocate, and this is called from within malloc. */
+/* A heap sort, because the C library's qsort may allocate and this is called from within malloc. */
 static void sort(struct unit* units, size_t count) {
     for (size_t root = count / 2; root-- > 0;) sift(units, root, count);
     for (size_t left = count; left > 1;) {

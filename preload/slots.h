@@ -1,4 +1,4 @@
-/* How many pages of the process lie in each slot of the cache, and how many share theirs. */
+/* Counts how many pages of the process lie in each slot of the cache, and how many share theirs. */
 #ifndef PAGELENS_RUN_SLOTS_H
 #define PAGELENS_RUN_SLOTS_H
 
@@ -22,18 +22,17 @@ static inline void tally_remove(struct tally* tally, size_t slot) {
     tally->sharing -= others == 0 ? 0 : others == 1 ? 2 : 1;
 }
 
-/* A page that may be kept: where it is mapped, and where its first frame lies in the cache. */
+/* A huge page that may be kept. */
 struct unit {
     uintptr_t at;
-    uint32_t group; /* slots of a unit, counted in units */
-    uint32_t key;   /* pages that its group has before it comes */
-    uint32_t spare; /* 1: it is not yet where it is needed */
+    uint32_t group; /* where it lies in the cache, in units of its own size */
+    uint32_t key;   /* pages that its group has without it and later ones */
+    uint32_t spare; /* 1 if it is not yet mapped where the program needs it */
 };
 
-/* Orders units of `pages` pages so that the first n, for every n, are those that a choice of the
- * least populated group, one by one, would take; of equal ones those in place before spare ones.
- * `population` counts the pages of each group that are there already; it is changed and restored.
- */
+/* Sorts units of `pages` pages. For every n, the first n are those that one would get by taking,
+ * one by one, a unit of the least populated group. Among equals, units in place come before spare
+ * ones. `population` counts the pages that each group has already; it is changed and restored. */
 void units_order(struct unit* units, size_t count, uint32_t* population, uint32_t pages);
 
 #endif

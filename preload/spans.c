@@ -7,21 +7,20 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 
-#include "preload/frames.h"
 #include "preload/nodes.h"
 #include "preload/plan.h"
 #include "preload/records.h"
 #include "preload/system.h"
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17; before, the address is a hint */
+#define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17; to older kernels the address is a hint */
 #endif
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
 #endif
 
-/* Between the executable's and the libraries' usual places on machines of 47 and 48 address bits;
- * wide enough that 16 TiB of blocks and holes fit. */
+/* The territory lies between the usual places of the executable and of libraries, on machines with
+ * 47 and with 48 address bits. It holds 16 TiB of blocks and gaps. */
 #ifndef TERRITORY
 #define TERRITORY UINT64_C(0x400000000000)
 #endif
@@ -33,7 +32,7 @@ enum { FOREIGN_TRIES = 64, SHARED_SPAN = 32 << 20 };
 struct territory territory = {0, SIZE_MAX};
 static struct span *first, *latest;
 
-/* Moved by up to 1 TiB from process to process, unless addresses are not to be random. */
+/* It is moved by a random amount of up to 1 TiB, unless address randomization is off. */
 uintptr_t territory_start(void) {
     static uintptr_t start;
     if (start == 0) {
@@ -58,7 +57,7 @@ struct span* spans_first(void) { return first; }
 
 static size_t page_bytes(enum page_kind kind) { return kind == PAGES_1G ? GIB(1) : MIB(2); }
 
-/* The best kind of pages that a shelf may have. */
+/* The largest kind of pages that a shelf may have. */
 static enum page_kind best_kind(enum shelf shelf) {
     return shelf != SHELF_ANY && settings.pages < PAGES_THP ? PAGES_THP : settings.pages;
 }
@@ -67,8 +66,8 @@ bool spans_are_filled(enum shelf shelf) {
     return settings.cache != 0 || (best_kind(shelf) <= PAGES_2M && pool_pages(MIB(2)) > 0);
 }
 
-/* Where pages that nobody touches cost nothing, small blocks share a wide span, so that little is
- * left between them. */
+/* Where untouched pages cost nothing, small blocks share a large span, so that little memory is
+ * lost between blocks. */
 size_t span_size(size_t bytes, enum shelf shelf) {
     if (bytes > TERRITORY_BYTES) return 0;
     if (shelf == SHELF_PLANNED) return round_up(bytes, 4096) + BEHIND_PLANNED;
@@ -77,7 +76,7 @@ size_t span_size(size_t bytes, enum shelf shelf) {
     return round_up(bytes < SHARED_SPAN && !spans_are_filled(shelf) ? SHARED_SPAN : bytes, MIB(2));
 }
 
-/* Address space from `at` on, if nobody has it. */
+/* Maps address space from `at` on if it is free. */
 static bool claim(uintptr_t at, size_t bytes) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     void* got = map_memory((void*)at, bytes, PROT_NONE, flags);
@@ -88,18 +87,19 @@ static bool claim(uintptr_t at, size_t bytes) {
     return false;
 }
 
-/* In the gap behind `before` (NULL: the first one). 0: no room; errno is then EEXIST or ENOMEM. */
+/* Claims address space in the gap behind `before`, or in the first gap if that is NULL. Returns 0
+ * if there is no room, with errno EEXIST or ENOMEM. */
 static uintptr_t claim_behind(const struct span* before, size_t bytes) {
     const size_t step = settings.pages == PAGES_1G ? GIB(1) : MIB(2);
     const struct span* next = before ? before->after : first;
-    /* The first GiB is the bootstrap pool's. */
+    /* The first GiB is for the bootstrap pool. */
     const uintptr_t start = before ? before->start + before->bytes : territory.base + GIB(1);
     const uintptr_t end = next ? next->start : territory_pools();
     uintptr_t at = round_up(start, step);
     errno = EEXIST;
     for (int i = 0; i < FOREIGN_TRIES && at < end && end - at >= bytes; i++, at += GIB(1)) {
         if (claim(at, bytes)) return at;
-        if (errno != EEXIST) break; /* somebody else's memory is passed over */
+        if (errno != EEXIST) break; /* skip memory of others */
     }
     return 0;
 }
@@ -118,7 +118,7 @@ struct span* span_reserve(size_t bytes) {
             *(before ? &before->after : &first) = span;
             return latest = span;
         }
-        before = before ? before->after : first; /* behind the last one comes the first gap */
+        before = before ? before->after : first; /* after the last gap comes the first one */
     } while (errno == EEXIST && before != latest);
     record_give(span);
     return NULL;
@@ -135,17 +135,18 @@ static bool map(uintptr_t at, size_t bytes, int more_flags) {
     return map_memory((void*)at, bytes, PROT_READ | PROT_WRITE, flags) != MAP_FAILED;
 }
 
-/* As many of the pool's pages as there are, each with its frame; bytes. */
+/* Maps as many of the pool's pages as there are, and gives each its frame. Returns how many bytes.
+ */
 static size_t map_pool(uintptr_t at, size_t bytes, enum page_kind kind) {
     const size_t page = page_bytes(kind), wanted = bytes / page;
     const size_t available = wanted > 0 ? pool_pages(page) : 0;
     size_t pages = wanted < available ? wanted : available;
     const int huge = MAP_HUGETLB | (kind == PAGES_1G ? 30 : 21) << MAP_HUGE_SHIFT;
-    while (pages > 0 && !map(at, pages * page, huge)) pages /= 2; /* others were quicker */
+    while (pages > 0 && !map(at, pages * page, huge)) pages /= 2; /* others took some */
     if (pages > 0 && !populate((void*)at, pages * page, page)) {
         say_once("the pool's pages cannot be had here (%s); is it the cpuset or memory policy?",
                  strerror(errno));
-        pages = 0; /* fill() maps others over them */
+        pages = 0; /* fill() maps other pages over them */
     }
     if (pages < wanted)
         say_once("%zu of %zu pages of %s are free in the kernel's pool; vm.nr_hugepages sets it",
@@ -175,7 +176,7 @@ static bool fill(struct span* span) {
     return true;
 }
 
-/* Before any of its pages is there. Without such a policy it is memory all the same. */
+/* Binds the fast part before any page has its frame. If that fails the memory is still usable. */
 static void bind_planned(const struct span* span) {
     if (span->fast_bytes > 0 &&
         !nodes_prefer(span->fast_start, span->fast_bytes, plan_header()->fast, false))
@@ -185,6 +186,5 @@ static void bind_planned(const struct span* span) {
 bool span_fill(struct span* span) {
     if (!fill(span)) return false;
     if (span->shelf == SHELF_PLANNED) bind_planned(span);
-    frames_choose(span);
     return true;
 }

@@ -46,7 +46,7 @@ static bool read_count(const char* path, uint64_t* value) {
     return read_text(path, text, sizeof text) && sscanf(text, "%" SCNu64, value) == 1;
 }
 
-/* Free pages that nobody has reserved, and those that the pool may still grow by. */
+/* Counts free pages that are not reserved, and pages by which the pool may still grow. */
 size_t pool_pages(size_t page_bytes) {
     static const char* const names[] = {"free_hugepages", "resv_hugepages",
                                         "nr_overcommit_hugepages", "surplus_hugepages"};
@@ -69,15 +69,15 @@ bool transparent_possible(void) {
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* What is left of `limit` bytes, less a sixteenth: others take memory meanwhile, and page tables
- * need some. */
+/* What is left of `limit` bytes. A sixteenth is kept back, since other processes take memory
+ * meanwhile and page tables need some. */
 static uint64_t left_of(uint64_t limit, uint64_t used) {
     const uint64_t most = limit - limit / 16;
     return most > used ? most - used : 0;
 }
 
-/* Files of a version of control groups: Documentation/admin-guide/cgroup-v2.rst,
- * cgroup-v1/memory.rst. */
+/* The files of a version of control groups (Documentation/admin-guide/cgroup-v2.rst and
+ * cgroup-v1/memory.rst of Linux). */
 struct groups {
     const char *root, *limit, *used;
 };
@@ -85,8 +85,8 @@ static const struct groups version_1 = {"/sys/fs/cgroup/memory", "memory.limit_i
                                         "memory.usage_in_bytes"};
 static const struct groups version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current"};
 
-/* What a group and those above it leave; UINT64_MAX where nothing limits. A container may see less
- * of the path than there is: what is not there is passed over. */
+/* What a group and the groups above it leave, or UINT64_MAX without a limit. A container may not
+ * see all folders of the path; those that are missing are skipped. */
 static uint64_t group_available(const struct groups* groups, const char* group, int length) {
     const size_t root_length = strlen(groups->root);
     uint64_t least = UINT64_MAX;
@@ -96,7 +96,7 @@ static uint64_t group_available(const struct groups* groups, const char* group, 
         char file[PATH_MAX + 32];
         uint64_t limit, used;
         snprintf(file, sizeof file, "%s/%s", path, groups->limit);
-        if (read_count(file, &limit)) { /* not where it is "max" */
+        if (read_count(file, &limit)) { /* fails if the limit is "max" */
             snprintf(file, sizeof file, "%s/%s", path, groups->used);
             if (read_count(file, &used)) least = less(least, left_of(limit, used));
         }
@@ -121,7 +121,7 @@ uint64_t memory_available(void) {
         least = left_of(total, total - meminfo(text, "MemAvailable:"));
     }
     if (!read_text("/proc/self/cgroup", text, sizeof text)) return least;
-    /* Lines are "number:controllers:path"; version 2 has no controllers there. */
+    /* Lines have the form "number:controllers:path"; version 2 lists no controllers. */
     for (const char* line = text; line != NULL && *line;) {
         const char* controllers = strchr(line, ':');
         const char* group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -147,8 +147,8 @@ void* remap_memory(void* from, size_t bytes, void* to) {
     return (void*)syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
 }
 
-/* For kernels before 5.14: the kernel writes to each page, and says EFAULT where a touch would be a
- * SIGBUS. */
+/* For kernels before 5.14. Lets the kernel write to each page, because it then reports EFAULT where
+ * an access by the program would raise SIGBUS. */
 static bool touch(char* start, size_t bytes, size_t page_bytes) {
     const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     if (zeros < 0) return false;
@@ -191,6 +191,6 @@ void say_once(const char* format, ...) {
     va_end(arguments);
     char line[sizeof *said + 32];
     const int length = snprintf(line, sizeof line, "pagelens run: %s\n", said[i]);
-    if (write(errors_file(), line, (size_t)length) < 0) errno = 0; /* nobody is there to be told */
+    if (write(errors_file(), line, (size_t)length) < 0) errno = 0; /* nobody can read it */
     errno = saved_errno;
 }

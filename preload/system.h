@@ -1,4 +1,5 @@
-/* What the library asks the kernel, without allocating: it is called from within malloc. */
+/* What the library asks of the kernel. Nothing here allocates, since it is called from within
+ * malloc. */
 #ifndef PAGELENS_RUN_SYSTEM_H
 #define PAGELENS_RUN_SYSTEM_H
 
@@ -13,38 +14,41 @@ static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
     return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);
 }
 
-/* Around whatever opens, reads or closes files: there a thread that is to be cancelled would be, in
- * the midst of malloc, which is no point of cancellation. Gives what cancelling_back() takes. */
+/* Switches the cancellation of this thread off, and back on. Use them around everything that opens,
+ * reads or closes files: these calls are cancellation points, and malloc must not be one. Pass the
+ * result of the first to the second. */
 int cancelling_off(void);
 void cancelling_back(int state);
 
-/* The beginning of a file, ended by a zero; false if it cannot be read. */
+/* Reads the beginning of a file and ends it with a zero. False if it cannot be read. */
 bool read_text(const char* path, char* text, size_t room);
 
-/* Pages that a process can still have of the kernel's pool of pages of so many bytes. */
+/* How many pages a process can still get from the kernel's pool of huge pages of this size. */
 size_t pool_pages(size_t page_bytes);
 
 /* Whether the kernel gives this process transparent huge pages on request. */
 bool transparent_possible(void);
 
-/* Bytes that can be had without swapping, within the limits of the control groups of either
- * version; a sixteenth of what there is stays out of it. */
+/* How many bytes can be taken without swapping, within the limits of control groups of version 1
+ * and 2. A sixteenth of the memory is left out as a reserve. */
 uint64_t memory_available(void);
 
-/* mmap() that no library sees, this one's own included. */
+/* mmap() as a plain system call, which no preloaded library sees, this one included. */
 void* map_memory(void* hint, size_t bytes, int protection, int flags);
 
-/* The same of munmap(), and of mremap() to where it is said, as large as it is. */
+/* The same for munmap(), and for mremap() to a given address with the same size. */
 int unmap_memory(void* start, size_t bytes);
 void* remap_memory(void* from, size_t bytes, void* to);
 
-/* Gives every page of a mapping its frame. False, with errno, where that cannot be: no SIGBUS. */
+/* Gives every page of a mapping its frame. If that fails it returns false and sets errno, where
+ * touching the pages would raise SIGBUS. */
 bool populate(void* start, size_t bytes, size_t page_bytes);
 
-/* "pagelens run: ..." on stderr, in one piece; the same text (of the format) once a process. */
+/* Writes "pagelens run: ..." to stderr with one system call. Each format is written once per
+ * process. */
 void say_once(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The i-th thing said; NULL where there were fewer. */
+/* The i-th line that was written so, or NULL if there were fewer. */
 const char* said_line(size_t i);
 
 #endif

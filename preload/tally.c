@@ -3,19 +3,18 @@
 
 #include <sys/mman.h>
 
-#include "preload/budget.h"
 #include "preload/plan.h"
 #include "preload/settings.h"
 #include "preload/system.h"
 
-enum { PAGE = 4096, ALL_LOOKED = 16 /* blocks of an object; later ones as their number doubles */ };
+/* So many blocks of an object are located when they go; after those only the 32nd, 64th, ... */
+enum { ALL_LOOKED = 16 };
 
 struct object {
     struct planned_counts counts; /* changed atomically */
     size_t gone;
 };
 static struct object* objects;
-static size_t fast_used, fast_peak;
 
 static size_t add(size_t* to, size_t value) {
     return __atomic_add_fetch(to, value, __ATOMIC_RELAXED);
@@ -36,21 +35,6 @@ bool tally_open(void) {
     return true;
 }
 
-size_t budget_take(size_t wanted) {
-    size_t used = __atomic_load_n(&fast_used, __ATOMIC_RELAXED), got;
-    do {
-        const size_t capacity = plan_header()->capacity,
-                     left = capacity > used ? capacity - used : 0;
-        got = wanted < left ? wanted : left & ~(size_t)(PAGE - 1);
-    } while (!__atomic_compare_exchange_n(&fast_used, &used, used + got, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    raise(&fast_peak, used + got);
-    return got;
-}
-
-void budget_give(size_t bytes) { __atomic_fetch_sub(&fast_used, bytes, __ATOMIC_RELAXED); }
-
-size_t planned_peak(void) { return fast_peak; }
 const struct planned_counts* planned_counts(size_t object) { return &objects[object].counts; }
 
 void tally_born(uint32_t object, size_t bytes, size_t held) {

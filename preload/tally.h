@@ -1,4 +1,5 @@
-/* What came of the plan's objects, each by its index, for the report. From any thread. */
+/* Counts what happened to each of the plan's objects, for the report. Objects are given by their
+ * index. Any thread may call these functions. */
 #ifndef PAGELENS_RUN_TALLY_H
 #define PAGELENS_RUN_TALLY_H
 
@@ -7,40 +8,37 @@
 #include <stdint.h>
 
 #include "preload/nodes.h"
+#include "preload/planned_block.h"
 
 struct planned_counts {
-    size_t blocks, bytes;          /* in all */
-    size_t live_bytes, peak_bytes; /* by whole pages, of small ones by their sizes */
-    size_t small;                  /* of the blocks, those that were pooled */
-    size_t mappings;               /* and those that the program mapped */
-    size_t short_bytes;            /* that were to be fast and found no room in the capacity */
-    size_t looked;                 /* blocks whose pages were asked for, slabs of small ones */
-    struct nodes_seen to_be_fast;  /* of their pages, those that were to be */
+    size_t blocks, bytes;          /* in total */
+    size_t live_bytes, peak_bytes; /* in whole pages; small blocks count by their sizes */
+    size_t small;                  /* of the blocks, those in pools */
+    size_t mappings;               /* of the blocks, those that the program mapped itself */
+    size_t short_bytes;            /* that were to be fast, but the budget had no room */
+    size_t looked;                 /* blocks whose pages were located; for small blocks, slabs */
+    struct nodes_seen to_be_fast;  /* of their pages, those that were to be fast */
     struct nodes_seen others;
 };
 
-/* Once, with the plan open; false without memory for it. */
+/* Call once, when the plan is open. False without memory. */
 bool tally_open(void);
 
 const struct planned_counts* planned_counts(size_t object);
-size_t planned_peak(void); /* bytes of the capacity in use, at most */
 
-/* A block of `bytes` that takes up `held`. */
+/* Counts a new block of `bytes` that occupies `held` bytes. */
 void tally_born(uint32_t object, size_t bytes, size_t held);
 void tally_small(uint32_t object);
 void tally_mapped(uint32_t object);
 void tally_grown(uint32_t object, size_t held);
 void tally_short(uint32_t object, size_t bytes);
 
-/* A block goes, or a part of one, or is asked about at the end. */
-struct planned_block {
-    uint32_t object;
-    uintptr_t start;
-    size_t bytes;
-    uintptr_t fast_end; /* up to here its pages were to be fast */
-};
+/* A block goes away. */
 void tally_gone(const struct planned_block* block);
+/* A part of a block goes away. */
 void tally_shrunk(uint32_t object, size_t held);
+
+/* Asks the kernel where a block's pages lie. */
 void tally_look(const struct planned_block* block);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { LEAST_ROOM = 16 << 10 };
 
-/* Not from malloc: at the end of a program its heap may be in any state. */
+/* The memory is not from malloc, because at the end of a program its heap may be in any state. */
 static bool grow(struct text* text, size_t needed) {
     size_t room = text->room ? text->room : LEAST_ROOM;
     while (room < needed) room *= 2;

@@ -1,4 +1,4 @@
-/* A text that grows; what memory does not suffice for is cut. */
+/* A text that grows. If memory runs out, what is added is dropped. */
 #ifndef PAGELENS_RUN_TEXT_H
 #define PAGELENS_RUN_TEXT_H
 
@@ -10,9 +10,9 @@ struct text {
 };
 
 void text_add(struct text* text, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void text_add_string(struct text* text, const char* string); /* as JSON has it */
+void text_add_string(struct text* text, const char* string); /* as a JSON string */
 
-/* As "1.2 GiB". */
+/* A size in bytes as text, such as "1.2 GiB". */
 struct shown {
     char text[16];
 };

@@ -9,7 +9,8 @@
 
 #include "preload/counts.h"
 
-/* linux/fs.h of Linux 6.7, where it came; Documentation/admin-guide/mm/pagemap.rst. */
+/* From linux/fs.h of Linux 6.7, the first with this call; see
+ * Documentation/admin-guide/mm/pagemap.rst. */
 struct region {
     uint64_t start, end, categories;
 };

@@ -1,10 +1,10 @@
-/* How much of what was to be transparent huge pages is: asked when a span goes, and at the end. */
+/* Asks the kernel how much of a span really lies on transparent huge pages. */
 #ifndef PAGELENS_RUN_TRANSPARENT_H
 #define PAGELENS_RUN_TRANSPARENT_H
 
 #include "preload/spans.h"
 
-/* Adds to counts.seen and seen_huge; without effect unless there is to be a report. */
+/* Adds to counts.seen and counts.seen_huge, if there is to be a report. */
 void transparent_look(const struct span* span);
 
 #endif

@@ -5,7 +5,7 @@
 #include "preload/stagger.h"
 #include "preload/system.h"
 
-enum { MOST_INDEX = 4096 /* blocks at different offsets at one time */ };
+enum { MOST_INDEX = 4096 /* live blocks that can have different offsets */ };
 static uint64_t indices[MOST_INDEX / 64];
 
 static size_t index_take(void) {
@@ -22,7 +22,7 @@ void wish_index_give(size_t index) {
     if (index != 0) indices[(index - 1) / 64] &= ~(UINT64_C(1) << (index - 1) % 64);
 }
 
-/* Who asks for whole pages may protect, discard or unmap some of them. */
+/* A program that asks for whole pages may protect, discard or unmap some of them. */
 static enum shelf shelf_for(size_t alignment) {
     return alignment >= GRAIN && settings.pages <= PAGES_2M ? SHELF_CUT : SHELF_ANY;
 }

@@ -1,12 +1,15 @@
 /*
- * Preloaded by `pagelens run`: large blocks come from memory of our own choice, everything else
- * from the next allocator in the search order.
+ * The functions that replace the program's allocator when `pagelens run` preloads the library.
+ * Large blocks come from memory that the library chooses, everything else from the next allocator
+ * in the search order.
  *
- * What must hold: a small block costs one comparison more than without us. Results, errno and
- * alignment are those of the C library. Whatever is wrong with the settings or the machine, the
- * program runs as without us, after one line on stderr. A program with an allocator of its own in
- * the executable never comes here; a preloaded or linked one gives the small blocks. What programs
- * map by themselves comes to wrap_mappings.c.
+ * What must hold: a small block costs one comparison more than without the library. Results, errno
+ * and alignment are those of the C library. Whatever is wrong with the settings or the machine, the
+ * program runs as without the library, after one line on stderr.
+ *
+ * A program with an allocator inside its executable never calls these functions. If its allocator
+ * is preloaded or linked, that one provides the small blocks. wrap_mappings.c has the functions for
+ * memory that programs map themselves.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -33,21 +36,21 @@ enum { MOST_FILLED = 32 << 20 };
 
 bool active;
 
-/* Sizes below go to the next allocator at once; none until that is known. */
+/* Sizes below this one go straight to the next allocator; 0 until that allocator is known. */
 static size_t small;
-/* With a plan, sizes below this one do so where the caller is known not to be in it. */
+/* With a plan, sizes below this one do so if the caller is known not to be in the plan. */
 static size_t small_elsewhere;
 
 static inline bool not_ours(size_t size, struct caller caller) {
     return LIKELY(size < small) || (size < small_elsewhere && callers_none(caller));
 }
 
-/* Whether an address may be ours; every one may until the territory is open. */
+/* Whether an address may be the library's. Every address may until the territory is open. */
 static inline bool may_be_ours(const void* block) {
     return (uintptr_t)block - territory.base < territory.bytes;
 }
 
-/* At the beginning of the territory; NULL where it cannot be. */
+/* The bootstrap pool, at the beginning of the territory. NULL if that place is taken. */
 static struct bootstrap_pool* pool(void) {
     static struct bootstrap_pool* mapped;
     if (mapped == NULL) {
@@ -66,7 +69,7 @@ static void* from_pool(size_t alignment, size_t size) {
     return pool() ? pool_take(pool(), alignment, size) : NULL;
 }
 
-/* As the plan says; NULL: it says nothing of this caller's blocks. */
+/* A block as the plan wants it; NULL if the plan says nothing of this caller's blocks. */
 static inline void* planned(size_t size, size_t alignment, bool zeroed, struct caller caller) {
     if (!plan_active || !active || callers_none(caller)) return NULL;
     const uint32_t object = callers_object();
@@ -79,7 +82,7 @@ static bool is_large(size_t size) {
 
 static bool power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
-/* A block of the plan, or a large one; NULL: the next allocator is to give it. */
+/* A planned or a large block; NULL if the next allocator is to provide it. */
 static void* ours(size_t size, size_t alignment, bool zeroed, struct caller caller) {
     if (size > PTRDIFF_MAX || !power_of_two(alignment)) return NULL;
     void* block = planned(size, alignment, zeroed, caller);
@@ -99,7 +102,7 @@ EXPORT void* malloc(size_t size) {
 
 EXPORT void* calloc(size_t count, size_t size) {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX; /* its refusal is calloc's */
+    if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX; /* calloc refuses it */
     if (not_ours(bytes, CALLER)) return real.calloc(count, size);
     if (!usable()) return from_pool(0, bytes);
     void* block = ours(bytes, 1, true, CALLER);
@@ -112,7 +115,7 @@ static bool give_ours(void* block) {
     return pools_give(block);
 }
 
-/* Bytes of a block of ours; 0 where it is none. */
+/* How many bytes a block of the library has; 0 if it is not the library's. */
 static size_t usable_ours(const void* block) {
     const size_t pooled = plan_active ? pools_usable(block) : 0;
     return pooled ? pooled : blocks_usable(block);
@@ -131,7 +134,7 @@ EXPORT void free(void* block) {
         free_slowly(block);
 }
 
-/* As much of the old block as the new one holds. */
+/* Copies as much of the old block as the new one holds. */
 static void* copied(void* block, const void* old, size_t old_size, size_t size) {
     return block ? memcpy(block, old, old_size < size ? old_size : size) : NULL;
 }
@@ -141,15 +144,17 @@ static void* allocate(size_t size, struct caller caller) {
 }
 
 static void* realloc_pool_block(void* old, size_t size, struct caller caller) {
-    /* the pool takes nothing back */
+    /* blocks of the pool are never freed */
     return copied(allocate(size, caller), old, pool_block_size(old), size);
 }
 
-/* Of a block of the next allocator: it moves to ours when it becomes large, or is planned. */
+/* Resizes a block of the next allocator. It moves to the library if it becomes large or is planned.
+ */
 static void* realloc_next(void* old, size_t size, struct caller caller) {
     const size_t had = real.malloc_usable_size(old);
     void* block = size > 0 && size <= PTRDIFF_MAX ? planned(size, 1, false, caller) : NULL;
-    if (block == NULL && is_large(size) && had < settings.large) /* else refused before */
+    /* A block of the next allocator that is large already was refused before. */
+    if (block == NULL && is_large(size) && had < settings.large)
         block = blocks_take(size, 1, false);
     if (block == NULL) return real.realloc(old, size);
     copied(block, old, had, size);
@@ -157,8 +162,9 @@ static void* realloc_next(void* old, size_t size, struct caller caller) {
     return block;
 }
 
-/* What a block that moves has more, so that one that grows step by step is not copied at each: a
- * quarter, bounded where it is memory at once and not addresses only. */
+/* Extra bytes for a block that moves, so that a block that grows step by step is not copied at each
+ * step. It is a quarter of the size. Where new memory gets its frames at once, and is not just
+ * address space, it is limited. */
 static size_t more_for_growth(size_t size) {
     const size_t quarter = size / 4;
     if (quarter <= MOST_FILLED) return quarter;
@@ -168,13 +174,13 @@ static size_t more_for_growth(size_t size) {
     return filled ? MOST_FILLED : quarter;
 }
 
-/* Whether the block can stay where it is. One of a pool, unless it becomes much smaller. */
+/* Whether the block can stay where it is. A block of a pool moves if it becomes much smaller. */
 static bool resized(void* block, size_t had, size_t size) {
     if (plan_active && pools_usable(block) > 0) return size <= had && size >= had / 2;
     return blocks_resize(block, size);
 }
 
-/* Of a block of ours with `had` bytes. */
+/* Resizes a block of the library that has `had` bytes. */
 static void* realloc_ours(void* old, size_t had, size_t size, struct caller caller) {
     if (size == 0) {
         give_ours(old);

@@ -1,4 +1,4 @@
-/* What the files that programs call into share. */
+/* What the two files that programs call into share. */
 #ifndef PAGELENS_RUN_WRAP_H
 #define PAGELENS_RUN_WRAP_H
 
@@ -7,6 +7,6 @@
 #define EXPORT __attribute__((visibility("default")))
 enum { PAGE_BYTES = 4096 };
 
-extern bool active; /* the settings are sound */
+extern bool active; /* the settings are valid */
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * The program's own mappings, as wrap.c has its blocks: large anonymous ones get transparent huge
- * pages where these are asked for, and those that a site of the plan asks for are put where it
- * says.
+ * The functions for memory that the program maps itself. Large anonymous mappings get transparent
+ * huge pages if the settings ask for them, and mappings of the plan's call sites are put where the
+ * plan says.
  *
- * What must hold is as there. Who maps at an address of its choice (MAP_FIXED), reserves addresses
- * without access, or asks for other memory than private pages of 4 KiB, is left alone.
+ * The same must hold as in wrap.c. The library leaves mappings alone that the program puts at an
+ * address of its choice (MAP_FIXED), makes without access, or makes of anything but private pages
+ * of 4 KiB.
  */
 #define _GNU_SOURCE
 #define NEXT_FUNCTIONS(DO) DO(mmap) DO(mmap64) DO(munmap) DO(mremap)
@@ -27,22 +28,23 @@ struct asked {
     off64_t offset;
 };
 
-/* Private memory of the program's own, to write to, where the kernel likes. */
+/* Whether it is private, writable memory whose address the kernel chooses. */
 static bool is_memory(const struct asked* asked, int allowed_flags) {
     const int wanted = MAP_PRIVATE | MAP_ANONYMOUS;
     return active && asked->size > 0 && asked->size <= PTRDIFF_MAX &&
            (asked->protection & PROT_WRITE) && (asked->flags & ~allowed_flags) == wanted;
 }
 
-/* Nobody may cut a page of the pool at 4 KiB, as the program may its mapping, so large pages are
- * transparent ones, where 2 MiB begin. */
+/* Whether the mapping gets transparent huge pages. The pool's pages will not do, because the
+ * program may unmap a part of its mapping by 4 KiB, which is impossible within a page of the pool.
+ */
 static bool suits_large(const struct asked* asked) {
     return settings.pages != PAGES_4K && asked->hint == NULL && asked->size >= MIB(2) &&
            asked->size >= settings.large && is_memory(asked, MAP_POPULATE);
 }
 
-/* The index + 1 of the object that the mapping belongs to; 0: none. What an allocator or another
- * runtime maps is not asked for by the program. */
+/* The index + 1 of the object that the mapping belongs to, or 0 for none. Mappings that an
+ * allocator or another runtime makes are not the program's. */
 static uint32_t object_of(const struct asked* asked, struct caller caller) {
     if (!plan_active || inside || !is_memory(asked, MAP_POPULATE | MAP_NORESERVE | MAP_STACK) ||
         callers_none(caller) || plan_where(caller.address).whose != WHOSE_PROGRAMS)
@@ -64,7 +66,8 @@ static void* map_aligned(const struct asked* asked) {
     return at;
 }
 
-/* Without pages; these are only given once they are the right ones. */
+/* Maps without pages first, so that pages are only given once they are of the right kind and place.
+ */
 static void* map_ours(struct asked asked, bool large, uint32_t object) {
     const bool populated = asked.flags & MAP_POPULATE;
     asked.flags &= ~MAP_POPULATE;

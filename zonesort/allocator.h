@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the module knows of the page allocator's insides, and where Linux 6.1 and 6.12 differ.
+ * What the module relies on inside the page allocator, and where Linux 6.1 and 6.12 differ.
  *
  * Everything that must be checked again for another kernel is in this file and in blocks.c:
  *  - zone->free_area[order].free_list[type] holds free blocks linked by page->buddy_list; the
@@ -31,7 +31,7 @@
 #endif
 
 #if ZS_SERIES == KERNEL_VERSION(6, 1, 0)
-#define ZS_MAX_ORDER (MAX_ORDER - 1) /* the largest free block; MAX_ORDER is exclusive */
+#define ZS_MAX_ORDER (MAX_ORDER - 1) /* of the largest free block: MAX_ORDER is exclusive */
 #define ZS_CONTIG_GFP (GFP_KERNEL | __GFP_NOWARN)
 #define ZS_CONTIG_COMPOUND 0 /* alloc_contig_range() gives single frames */
 #else
@@ -41,12 +41,12 @@
 #endif
 
 #define ZS_ORDERS (ZS_MAX_ORDER + 1)
-#define ZS_TYPES MIGRATE_PCPTYPES /* UNMOVABLE, MOVABLE, RECLAIMABLE: those with fallbacks */
+#define ZS_TYPES MIGRATE_PCPTYPES /* the types with fallbacks: UNMOVABLE, MOVABLE, RECLAIMABLE */
 #define ZS_MAX_BLOCK (1UL << ZS_MAX_ORDER) /* frames: 1024, 4 MiB */
 
 /*
- * Zone `i` of a node, i < MAX_NR_ZONES, or NULL where it has no free lists. A job uses them up from
- * the highest to the lowest: Movable, Normal, DMA32, DMA.
+ * Zone `i` of a node, i < MAX_NR_ZONES, or NULL if it has no free lists. A job takes memory from
+ * the highest zone first and from the lowest last: Movable, Normal, DMA32, DMA.
  */
 static inline struct zone *zs_zone(int nid, int i)
 {

@@ -41,7 +41,7 @@ struct zs_run zs_walk_zone(struct zone *zone)
 	return zs_walk(zone, zone->zone_start_pfn, zone_end_pfn(zone));
 }
 
-/* Its frames, or 0 if the page is no head of a free block; garbage if it ceased to be just now. */
+/* The frames of the free block that begins here, else 0. Wrong if the block is taken meanwhile. */
 static unsigned long free_block(struct page *page, unsigned long pfn, unsigned int *order)
 {
 	unsigned long seen;
@@ -55,7 +55,7 @@ static unsigned long free_block(struct page *page, unsigned long pfn, unsigned i
 	return 1UL << seen;
 }
 
-/* Single pages only: a huge page needs a huge hole to go to. */
+/* Only single pages: a huge page could move only to a free huge page. */
 static bool looks_movable(struct page *page)
 {
 	if (PageReserved(page) || PageCompound(page))
@@ -100,11 +100,11 @@ bool zs_next_run(struct zs_run *run)
 }
 
 /*
- * A page does not tell which list it is on, and walking to the list's end would not be bounded. So
- * the block goes to the list of its home type, where a free would have put it. Since Linux 6.10 it
- * is always there already. Before, fallback could leave the rest of a split block on the list of
- * the type that asked for it; putting that back is what the kernel does when it claims a page
- * block. Types that the kernel keeps accounts of are excluded by zs_home_type().
+ * A page does not tell which list it is on, and a walk to the list's end has no time limit. So the
+ * block goes to the list of its home type, where freeing it would have put it. Since Linux 6.10 it
+ * is always there already. In older kernels a fallback could leave the rest of a split block on the
+ * list of the type that asked for it; the kernel itself moves such blocks back when it claims a
+ * page block. zs_home_type() excludes types whose free pages the kernel counts.
  */
 static bool is_free_block_of(struct zone *zone, unsigned int order, int type, unsigned long pfn)
 {
@@ -126,7 +126,7 @@ void zs_to_head(struct zone *zone, unsigned int order, int type, const u64 *bloc
 
 		spin_lock_irqsave(&zone->lock, flags);
 		start = ktime_get_ns();
-		for (i = n; i-- > first;) { /* the one that is to be first comes last */
+		for (i = n; i-- > first;) { /* the last one moved becomes the first */
 			if (!is_free_block_of(zone, order, type, blocks[i]))
 				continue;
 			list_move(&pfn_to_page(blocks[i])->buddy_list, list);

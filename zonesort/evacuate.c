@@ -8,19 +8,21 @@
 #include "order.h"
 
 #define DRAIN_TRIES 8
-/* A sort key: a count of at most ZS_MAX_BLOCK, above the number of a frame or block. */
+/* A sort key has a count of at most ZS_MAX_BLOCK in its high bits, and the number of a frame or
+ * block in its low bits. */
 #define KEY_SHIFT 48
 #define KEY_MASK ((1ULL << KEY_SHIFT) - 1)
 
-/* The block is ours, its allocated frames were moved elsewhere, the per-cpu lists are empty. */
+/* Takes a whole block. Its allocated frames are moved elsewhere, and the per-cpu lists are emptied.
+ */
 static int take_block(unsigned long pfn)
 {
 	return alloc_contig_range(pfn, pfn + ZS_MAX_BLOCK, MIGRATE_MOVABLE, ZS_CONTIG_GFP);
 }
 
 /*
- * As one block of the largest order, which goes straight to its free list: frame by frame it would
- * fill the per-cpu list that was just drained.
+ * Frees the frames as one block of the largest order, which goes straight to its free list. Freed
+ * one by one, they would fill the per-cpu list that was just emptied.
  */
 static void give_block_back(unsigned long pfn)
 {
@@ -28,11 +30,11 @@ static void give_block_back(unsigned long pfn)
 	unsigned long i;
 
 	if (!ZS_CONTIG_COMPOUND) {
-		/* Frames become the tails of one block: only the first keeps its reference. */
+		/* In one block only the first frame has a reference. */
 		for (i = 1; i < ZS_MAX_BLOCK; i++)
 			if (!page_ref_freeze(page + i, 1))
 				break;
-		if (i < ZS_MAX_BLOCK) { /* someone looks at a frame just now */
+		if (i < ZS_MAX_BLOCK) { /* someone else holds a reference to a frame */
 			while (--i > 0)
 				page_ref_unfreeze(page + i, 1);
 			free_contig_range(pfn, ZS_MAX_BLOCK);
@@ -100,7 +102,8 @@ static unsigned int allocated_around(const struct surveys *surveys, unsigned lon
 	return i < surveys->count ? surveys->block[i].allocated : 0;
 }
 
-/* Frames that are moved out should fill blocks that are broken most. */
+/* Orders the free lists so that frames that are moved go to the blocks with the least free memory.
+ */
 static int offer_holes(struct zone *zone, const struct surveys *surveys, unsigned int hold_blocks,
 		       struct zs_holds *holds)
 {
@@ -131,9 +134,10 @@ static int offer_holes(struct zone *zone, const struct surveys *surveys, unsigne
 }
 
 /*
- * `mendable` holds blocks, the fewest allocated frames first; `room` is how many frames are free in
- * broken blocks. Mending one with a allocated and f free frames takes f + a of them: the block is
- * no longer broken, and its frames went into others.
+ * `mendable` lists blocks by rising number of allocated frames, and `room` is the number of free
+ * frames in broken blocks. Mending a block with a allocated and f free frames takes f + a from
+ * `room`: its own f free frames are no longer in a broken block, and its a frames fill room in
+ * others.
  */
 static void mend_blocks(struct zone *zone, const u64 *mendable, size_t n, s64 room,
 			const bool *stop, struct zs_evacuation *done)

@@ -18,7 +18,7 @@
 #define UNIT ((u64)ZS_MAX_BLOCK << PAGE_SHIFT) /* the rule needs whole blocks: 4 MiB */
 #define MAX_CACHE_BYTES (1ULL << 44)
 
-static u64 *firmware_bytes; /* by node; 0: nothing described */
+static u64 *firmware_bytes; /* by node; 0 if the firmware says nothing */
 
 static unsigned long long cache_bytes;
 static unsigned int slices = 1;
@@ -108,7 +108,7 @@ static u64 read_number(const char *path)
 	return kstrtou64(strim(text), 0, &number) ? 0 : number;
 }
 
-/* index1 is the cache nearest to the memory's users; sizes are in bytes. */
+/* index1 is the cache nearest to the processors; the file gives bytes. */
 static u64 described_bytes(int nid)
 {
 	char path[80];
@@ -141,7 +141,7 @@ u64 zs_cache_bytes(int nid)
 {
 	u64 bytes;
 
-	kernel_param_lock(THIS_MODULE); /* the two are valid together */
+	kernel_param_lock(THIS_MODULE); /* both must be of the same moment */
 	bytes = cache_bytes / slices;
 	kernel_param_unlock(THIS_MODULE);
 	return bytes ?: firmware_bytes[nid] ?: DEFAULT_CACHE_BYTES;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The free blocks of a zone by order and type, gathered by walking its frames, not its lists. */
+/* The free blocks of a zone by order and type. They are found by walking its frames: walking its
+ * lists would need the lock. */
 #ifndef ZONESORT_LISTS_H
 #define ZONESORT_LISTS_H
 
@@ -17,8 +18,8 @@ struct zs_lists {
 };
 
 /*
- * -ENOMEM, or 0 and a gathering that zs_release() must give back. Blocks that come free while it
- * runs may be missing; those are left where they are.
+ * Fills `lists` and returns 0, or returns -ENOMEM. The caller gives them back by zs_release().
+ * Blocks that are freed while it runs may be missing; they stay where they are.
  */
 int zs_gather(struct zone *zone, struct zs_lists *lists);
 void zs_release(struct zs_lists *lists);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * zonesort_module: reorders the kernel's lists of free pages so that the next job's pages spread
- * over the slots of a direct-mapped memory-side cache. zonesort.8 says how it is used.
+ * zonesort_module reorders the kernel's lists of free pages so that the next job's pages spread
+ * over the slots of a direct-mapped memory-side cache. zonesort.8 says how to use it.
  *
- * This file is the interface, /sys/kernel/zone_sort_free_pages, the same as that of Intel's module
- * of 2017, so that what drives that one drives this one. Non-goals: memory that is in use, and
- * keeping lists sorted while they are used.
+ * This file is the interface, /sys/kernel/zone_sort_free_pages. It is the same as that of Intel's
+ * module of 2017, so that scripts for that one work with this one. The module does not move memory
+ * that is in use to sort it, and it does not keep lists sorted while they are used.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -24,8 +24,7 @@
 
 #define MAX_INTERVAL_S (ULONG_MAX / 1000 / HZ)
 
-static struct zs_sums sums; /* guarded by zs_sort_lock */
-static bool stop;	    /* no sort now, and one that runs should end early */
+static bool stop; /* start no sort now, and end early the one that runs */
 
 static DEFINE_MUTEX(interval_lock); /* the interval and its work change together */
 static unsigned long interval_s;    /* 0: not periodic */
@@ -35,14 +34,14 @@ static struct kobject *directory;
 static void sort_all(struct work_struct *work);
 static DECLARE_DELAYED_WORK(sort_work, sort_all);
 
-/* -EBUSY while another sort runs, so that callers need not wait for what they asked for anyway. */
+/* -EBUSY while another sort runs, so that callers do not wait. */
 static int try_sort(int nid)
 {
 	int error;
 
 	if (!mutex_trylock(&zs_sort_lock))
 		return -EBUSY;
-	error = READ_ONCE(stop) ? -EBUSY : zs_sort_node(nid, &stop, &sums);
+	error = READ_ONCE(stop) ? -EBUSY : zs_sort_node(nid, &stop);
 	mutex_unlock(&zs_sort_lock);
 	return error;
 }
@@ -68,7 +67,7 @@ static ssize_t nodeid_show(struct kobject *kobj, struct kobj_attribute *attribut
 	return -EPERM;
 }
 
-/* sscanf, not kstrtoul: scripts written for Intel's module may add blanks or a NUL byte. */
+/* sscanf and not kstrtoul, because scripts for Intel's module may add blanks or a NUL byte. */
 static ssize_t nodeid_store(struct kobject *kobj, struct kobj_attribute *attribute,
 			    const char *text, size_t length)
 {
@@ -114,8 +113,8 @@ static struct attribute *attributes[] = { &nodeid_attribute.attr, &sort_interval
 static const struct attribute_group attribute_group = { .attrs = attributes };
 
 /*
- * Memory goes offline: the sort that runs ends early, and before struct pages can vanish, which is
- * after MEM_OFFLINE, no walk of them is under way any more.
+ * When memory goes offline, its struct pages vanish after MEM_OFFLINE. The running sort is told to
+ * end early, and MEM_OFFLINE waits for it, so that no walk of struct pages is under way then.
  */
 static int on_memory_change(struct notifier_block *block, unsigned long action, void *argument)
 {
@@ -134,13 +133,6 @@ static int on_memory_change(struct notifier_block *block, unsigned long action, 
 }
 
 static struct notifier_block memory_notifier = { .notifier_call = on_memory_change };
-
-void zs_read_sums(struct zs_sums *copy)
-{
-	mutex_lock(&zs_sort_lock);
-	*copy = sums;
-	mutex_unlock(&zs_sort_lock);
-}
 
 static int __init zonesort_init(void)
 {
@@ -183,7 +175,7 @@ static void __exit zonesort_exit(void)
 {
 	WRITE_ONCE(stop, true);
 	zs_report_exit();
-	kobject_put(directory); /* no store runs or begins after this */
+	kobject_put(directory); /* after this no store runs or begins */
 	WRITE_ONCE(interval_s, 0);
 	cancel_delayed_work_sync(&sort_work);
 	unregister_memory_notifier(&memory_notifier);

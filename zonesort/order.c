@@ -4,11 +4,11 @@
  *
  *	turn:21 | rank by gain, of turn 0: order + 2 | place: 41 - order
  *
- * where place = group * layers + layer numbers the blocks of one order so that those of one group
- * (the same slots) are neighbours, by address; a layer is one cache size of memory. The block's
- * first frame comes back from its place. Places fit: x86-64 has at most 2^40 frames, of which whole
- * layers are counted. Turns fit unless memory is two million times the cache; what comes after the
- * last one joins it.
+ * where place = group * layers + layer. A group is a set of blocks with the same slots, and a layer
+ * is one cache size of memory, so blocks of one group are neighbours in the order of places. The
+ * block's first frame can be computed from its place. Places fit, because x86-64 has at most 2^40
+ * frames. Turns fit unless memory is two million times the cache; later turns count as the last
+ * one.
  */
 #include <linux/bitmap.h>
 #include <linux/bitops.h>
@@ -22,7 +22,7 @@
 #define TURN_SHIFT 43
 #define LAST_TURN ((1ULL << (64 - TURN_SHIFT)) - 1)
 #define RADIX_BITS 7	    /* 512 bytes of stack */
-#define RESCHED_EVERY 65536 /* blocks: well below a millisecond */
+#define RESCHED_EVERY 65536 /* blocks, which take well below a millisecond */
 
 void zs_mark(const struct zs_cache *cache, unsigned long *bitmap, u64 pfn, u64 frames)
 {
@@ -38,7 +38,7 @@ void zs_mark(const struct zs_cache *cache, unsigned long *bitmap, u64 pfn, u64 f
 	}
 }
 
-/* Of 64 slots from a multiple of 64 on, or of the fewer that are wanted. */
+/* The gain of the slots in `wanted`, which are among the 64 around `slot`. */
 static unsigned int gain_of_word(const struct zs_cache *cache, u64 slot, u64 wanted)
 {
 	u64 vacant = ~cache->own[slot / 64] & wanted;
@@ -46,7 +46,7 @@ static unsigned int gain_of_word(const struct zs_cache *cache, u64 slot, u64 wan
 	return hweight64(vacant) + hweight64(vacant & ~cache->allocated[slot / 64]);
 }
 
-/* 2 for each slot in neither bitmap, 1 for each in `allocated` alone. */
+/* Each slot in neither bitmap gains 2, and each slot in `allocated` alone gains 1. */
 static unsigned int gain_of_group(const struct zs_cache *cache, unsigned int order, u64 group)
 {
 	u64 slots = 1ULL << order, first = group << order, slot;
@@ -104,7 +104,7 @@ void zs_order(const struct zs_cache *cache, unsigned int order, u64 *blocks, u64
 		blocks[i] = (blocks[i] >> order) % groups * layers + blocks[i] / cache->slots;
 	zs_sort_keys(blocks, spare, n);
 
-	/* All gains before any mark: they are those that this list finds. */
+	/* Compute all gains before any mark, since marks of this list must not change them. */
 	for (i = 0; i < n; i++) {
 		u64 place = blocks[i];
 

@@ -7,6 +7,7 @@
 
 #include "geometry.h"
 #include "report.h"
+#include "sorter.h"
 
 static struct dentry *directory;
 
@@ -38,7 +39,7 @@ static int stats_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
-/* How many slots have how many frames: columns count from 0; the last one holds all above. */
+/* The histogram's column i is how many slots have i frames; the last one has all above, too. */
 #define COLUMNS 17
 
 static void count_frames(int nid, u8 *allocated, u8 *free, u64 slots)
@@ -100,7 +101,7 @@ static int slots_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(slots);
 
-/* Without debugfs all else works. */
+/* Without debugfs everything else works. */
 void zs_report_init(void)
 {
 	directory = debugfs_create_dir("zonesort", NULL);

@@ -11,9 +11,9 @@
 #include "blocks.h"
 #include "selfcheck.h"
 
-#define LOOKED_AT 16 /* blocks of each list; zone->lock is held for that long */
+#define LOOKED_AT 16 /* blocks of each list that are checked while zone->lock is held */
 
-/* Up to the second dot: 6.1 of 6.1.0-56-amd64. */
+/* The length up to the second dot: that of 6.1 in 6.1.0-56-amd64. */
 static size_t series_length(const char *release)
 {
 	const char *dot = strchr(release, '.');
@@ -23,7 +23,7 @@ static size_t series_length(const char *release)
 
 struct looked {
 	unsigned int blocks;
-	unsigned int away; /* of another home type than that of their list */
+	unsigned int away; /* blocks whose home type is not that of their list */
 };
 
 /* What is wrong with the first blocks of a list, or NULL. */
@@ -82,7 +82,7 @@ int zs_selfcheck(void)
 			if (zs_zone(nid, i))
 				wrong = check_zone(zs_zone(nid, i), &large);
 	}
-	/* Whole page blocks are on the list of their type, but for a few mixed ones before 6.10. */
+	/* Whole page blocks are on the list of their type, except for a few before Linux 6.10. */
 	if (!wrong && large.away > large.blocks / 2)
 		wrong = "holds page blocks of other types";
 	if (!wrong)

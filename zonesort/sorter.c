@@ -13,6 +13,8 @@
 
 DEFINE_MUTEX(zs_sort_lock);
 
+static struct zs_sums sums; /* guarded by zs_sort_lock */
+
 static bool evacuate = true;
 module_param(evacuate, bool, 0644);
 MODULE_PARM_DESC(evacuate, "Move scattered pages together first, so that more blocks are whole");
@@ -70,8 +72,8 @@ static void sort_list(struct zone *zone, unsigned int order, int type, struct zs
 }
 
 /*
- * In the order in which a job's pages use the lists up: its own from the smallest blocks on, then
- * those of the other types from the largest on.
+ * Sorts the lists in the order in which a job's pages use them up: first the lists of their own
+ * type, from the smallest blocks on, then those of other types, from the largest blocks on.
  */
 static int sort_zone(struct zone *zone, struct zs_cache *cache, const bool *stop,
 		     struct zs_holds *holds)
@@ -91,7 +93,7 @@ static int sort_zone(struct zone *zone, struct zs_cache *cache, const bool *stop
 	return 0;
 }
 
-static int sort_zones(int nid, struct zs_cache *cache, const bool *stop, struct zs_sums *sums)
+static int sort_zones(int nid, struct zs_cache *cache, const bool *stop)
 {
 	struct zone *zone;
 	int i, error = 0;
@@ -100,41 +102,48 @@ static int sort_zones(int nid, struct zs_cache *cache, const bool *stop, struct 
 		zone = zs_zone(nid, i);
 		if (!zone || !READ_ONCE(evacuate))
 			continue;
-		zs_drain(zone, &sums->evacuation);
-		error = zs_evacuate(zone, zs_hold_blocks(), stop, &sums->evacuation, &sums->holds);
+		zs_drain(zone, &sums.evacuation);
+		error = zs_evacuate(zone, zs_hold_blocks(), stop, &sums.evacuation, &sums.holds);
 	}
 	for (i = MAX_NR_ZONES; i-- > 0 && !error;) {
 		zone = zs_zone(nid, i);
 		if (!zone)
 			continue;
-		zs_drain(zone, &sums->evacuation);
+		zs_drain(zone, &sums.evacuation);
 		mark_allocated(zone, cache);
 	}
 	for (i = MAX_NR_ZONES; i-- > 0 && !error;) {
 		zone = zs_zone(nid, i);
 		if (zone)
-			error = sort_zone(zone, cache, stop, &sums->holds);
+			error = sort_zone(zone, cache, stop, &sums.holds);
 	}
 	return error;
 }
 
-int zs_sort_node(int nid, const bool *stop, struct zs_sums *sums)
+int zs_sort_node(int nid, const bool *stop)
 {
 	u64 start = ktime_get_ns();
 	struct zs_cache cache;
 	int error = open_cache(&cache, nid);
 
 	if (!error)
-		error = sort_zones(nid, &cache, stop, sums);
+		error = sort_zones(nid, &cache, stop);
 	if (!error) {
-		sums->last_slots = cache.slots;
-		sums->last_allocated_slots = bitmap_weight(cache.allocated, cache.slots);
+		sums.last_slots = cache.slots;
+		sums.last_allocated_slots = bitmap_weight(cache.allocated, cache.slots);
 	}
 	close_cache(&cache);
-	sums->last_nid = nid;
-	sums->last_ns = ktime_get_ns() - start;
-	sums->longest_ns = max(sums->longest_ns, sums->last_ns);
-	sums->sorts += !error;
-	sums->failed += !!error;
+	sums.last_nid = nid;
+	sums.last_ns = ktime_get_ns() - start;
+	sums.longest_ns = max(sums.longest_ns, sums.last_ns);
+	sums.sorts += !error;
+	sums.failed += !!error;
 	return error;
+}
+
+void zs_read_sums(struct zs_sums *copy)
+{
+	mutex_lock(&zs_sort_lock);
+	*copy = sums;
+	mutex_unlock(&zs_sort_lock);
 }

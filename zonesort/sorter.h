@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* One sort of one node, and what the sorts since load came to. */
+/* Sorts one node, and sums up what the sorts since the module was loaded have done. */
 #ifndef ZONESORT_SORTER_H
 #define ZONESORT_SORTER_H
 
@@ -8,7 +8,7 @@
 #include "blocks.h"
 #include "evacuate.h"
 
-/* Held while struct pages are walked: one walk at a time, and none while memory vanishes. */
+/* Hold it to walk struct pages: one walk runs at a time, and none while memory goes offline. */
 extern struct mutex zs_sort_lock;
 
 struct zs_sums {
@@ -21,12 +21,16 @@ struct zs_sums {
 };
 
 /*
- * Sorts the free lists of an online node: -ENOMEM or 0. May sleep; under zs_sort_lock; adds to the
- * sums. Stops early, with the lists whole but partly sorted, when *stop becomes true.
+ * Sorts the free lists of an online node and adds to the sums. Returns 0 or -ENOMEM. Call it with
+ * zs_sort_lock held; it may sleep. When *stop becomes true it ends early: all blocks are still in
+ * their lists then, but only some lists are sorted.
  */
-int zs_sort_node(int nid, const bool *stop, struct zs_sums *sums);
+int zs_sort_node(int nid, const bool *stop);
 
-/* Most blocks that one hold of zone->lock may move (parameter hold_blocks). */
+/* Copies the sums of all sorts since the module was loaded. Waits for a sort that runs. */
+void zs_read_sums(struct zs_sums *copy);
+
+/* The most blocks that may be moved while zone->lock is held once (parameter hold_blocks). */
 unsigned int zs_hold_blocks(void);
 
 #endif

@@ -3,71 +3,17 @@
 // lines that are left merged into page runs.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "core/accesses/padding.hpp"
-#include "core/accesses/page_runs.hpp"
-#include "core/accesses/program.hpp"
+#include "core/accesses/compiled_trace.hpp"
 #include "core/accesses/trace_format.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_walk.hpp"
 
 namespace pagelens {
 
-// LRU, write-back, write-allocate.
-struct PrivateCache {
-    CacheShape shape;
-    unsigned threads = 1;  // that share it: neighbours in the order of the trace's threads
-};
-
-// Which lines become ops. A cache whose index has address bits 6 to 11 treats the lines of some
-// sets as if it were fed those alone: what is kept is exact, and a sample of what it does to all.
-struct LineSample {
-    LineSets sets = all_line_sets;
-    // TLBs know no such sets: for them lines of all sets are ops that touch, in a stretch of one in
-    // so many instructions of every interval. 0: never.
-    std::uint32_t touching = 0;
-};
-
-// By interval, of a program whose lines are sampled.
-struct SampleCounts {
-    // [interval * objects + object] lines that came past the tracer's filter, and of these the ones
-    // in the sample.
-    std::vector<std::uint64_t> seen, kept;
-    std::vector<std::uint64_t> touched;  // [interval] of those seen
-    std::vector<std::uint8_t> users;     // [object * threads + thread] 1 if it moved any
-};
-
-struct CompileOptions {
-    // Nearest first; the first has one thread. None: the lines as they left the tracer's filter.
-    // Set indices lie below `page_bits`.
-    std::vector<PrivateCache> private_caches;
-    unsigned page_bits = 12;  // of the pages that placement will use; at most 30
-    LineOrder order = LineOrder::by_set;
-    Padding padding = {};  // by whole pages: what bits 6 to 11 index does not notice
-    // Cut the run into intervals of so many instructions of all threads, and where a marked phase
-    // begins (unless the interval has just begun); each is a phase of the program then. 0: no cuts.
-    std::uint64_t interval_instructions = 0;
-    LineSample sample = {};
-};
-
 // Does the trace hold what an L1 of this shape needs? True as well where nothing was filtered.
 bool is_exact_for(const TraceHeader& header, CacheShape l1);
-
-// The ops of a trace in memory, 16 bytes each. Pages are numbered in the order of their addresses.
-class CompiledTrace : public Program {
-  public:
-    [[nodiscard]] virtual std::uint64_t ops() const = 0;
-    [[nodiscard]] virtual std::uint64_t lines() const = 0;  // of all ops, by kinds of lines
-    [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
-    // The marked phase that each interval lies in; empty without intervals.
-    [[nodiscard]] virtual const std::vector<unsigned>& interval_phases() const = 0;
-    // Empty unless lines are sampled.
-    [[nodiscard]] virtual const SampleCounts& sampled() const = 0;
-};
 
 // Throws std::invalid_argument if a cache's shape is impossible, indexed above the page shift, or
 // not one that the trace is exact for.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/accesses/cache_addresses.hpp"
-#include "core/accesses/compile.hpp"
+#include "core/accesses/compiled_trace.hpp"
 #include "core/accesses/ops_in_memory.hpp"
 #include "core/accesses/page_runs.hpp"
 #include "core/accesses/touching_stretch.hpp"

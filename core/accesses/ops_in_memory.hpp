@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/accesses/compile.hpp"
+#include "core/accesses/compiled_trace.hpp"
 
 namespace pagelens::detail {
 

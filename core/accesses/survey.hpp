@@ -1,47 +1,13 @@
-// What a trace holds, for the user: totals, objects, pages in the order of their first write.
+// Surveys a trace: what it holds, for the user to read.
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "core/accesses/live_course.hpp"
-#include "core/accesses/object_map.hpp"
+#include "core/accesses/survey_result.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_walk.hpp"
 
 namespace pagelens {
-
-// Blocks and variables of this size are worth being moved apart (Padding).
-inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
-
-struct SurveyedObject {
-    ObjectOrigin origin;
-    std::uint64_t births = 0;
-    // Call sites: of live blocks; others: of resident pages in which no block was touched.
-    std::uint64_t peak_bytes = 0;
-    std::uint64_t lines_fetched = 0;  // past the tracer's filter
-    std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches
-};
-
-struct PageRange {
-    std::uint64_t first;  // virtual page number
-    std::uint64_t count;
-};
-
-struct Survey {
-    std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
-    std::vector<std::string> phases;          // phase 0 is "before any marker"
-    std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
-    std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
-    std::vector<std::uint64_t> instructions;  // of each thread
-    std::uint64_t peak_pages = 0;             // written, mapped at one time
-    std::uint64_t lines_fetched = 0;
-    std::uint64_t lines_stored = 0;
-    std::uint64_t line_events = 0;
-    std::vector<std::string> warnings;  // of the events; the reader has its own
-    LiveCourse live{0};                 // of the objects
-};
 
 // `moment_instructions`, of all threads, are a moment of `live`; 0: there are none.
 Survey survey(const TraceReader& reader, const Poll& poll = {},

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/accesses/survey.hpp"
+#include "core/accesses/survey_result.hpp"
+#include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_walk.hpp"
 
 namespace pagelens::detail {

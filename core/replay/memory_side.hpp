@@ -10,7 +10,7 @@
 #include "core/machine/fully_associative.hpp"
 #include "core/machine/memory_side.hpp"
 #include "core/replay/counters.hpp"
-#include "core/replay/replay.hpp"
+#include "core/replay/replay_options.hpp"
 
 namespace pagelens {
 

@@ -1,0 +1,45 @@
+// What a survey of a trace finds: its totals and objects, and its pages in the order of their first
+// write.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/accesses/live_course.hpp"
+#include "core/accesses/object_map.hpp"
+
+namespace pagelens {
+
+// Blocks and variables of this size are worth being moved apart (Padding).
+inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
+
+struct SurveyedObject {
+    ObjectOrigin origin;
+    std::uint64_t births = 0;
+    // Call sites: of live blocks; others: of resident pages in which no block was touched.
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t lines_fetched = 0;  // past the tracer's filter
+    std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches
+};
+
+struct PageRange {
+    std::uint64_t first;  // virtual page number
+    std::uint64_t count;
+};
+
+struct Survey {
+    std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
+    std::vector<std::string> phases;          // phase 0 is "before any marker"
+    std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
+    std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
+    std::vector<std::uint64_t> instructions;  // of each thread
+    std::uint64_t peak_pages = 0;             // written, mapped at one time
+    std::uint64_t lines_fetched = 0;
+    std::uint64_t lines_stored = 0;
+    std::uint64_t line_events = 0;
+    std::vector<std::string> warnings;  // of the events; the reader has its own
+    LiveCourse live{0};                 // of the objects
+};
+
+}  // namespace pagelens

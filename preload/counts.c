@@ -1,0 +1,3 @@
+#include "preload/counts.h"
+
+struct counts counts;
