@@ -74,7 +74,7 @@ class Ensemble(EnsembleTables):
 
 def simulate(
     workload: Workload | Declared,
-    machine: Machine,
+    machine: Machine | Scaled,
     policies: Iterable[str | Policy] | None = None,
     nodes: int = 64,
     ranks: int | None = None,
@@ -88,9 +88,10 @@ def simulate(
 
     `policies` are names (docs/remedies.md) or Policy objects of your own; without them, those that can make
     a difference on the machine are compared. `ranks` copies run on each node; without it as many as its
-    cores run, and one copy of declared loops. `history` says what the nodes went through before, as a text
-    ("boot; age(jobs=30); run", docs/frames.md) or as steps. `seed` decides every random draw: equal
-    arguments give equal rows. `phase` chooses the phase that `explain` looks at ("all": the whole run).
+    cores run, and one copy of declared loops. A `Scaled` machine states its own number. `history` says what
+    the nodes went through before, as a text ("boot; age(jobs=30); run", docs/frames.md) or as steps. `seed`
+    decides every random draw: equal arguments give equal rows. `phase` chooses the phase that `explain`
+    looks at ("all": the whole run).
 
     Results are kept in `output`, or for as long as this process lives. After Ctrl-C the same call goes on
     with the nodes that are missing, and the exception's `partial` is the Ensemble of those that are done
@@ -103,9 +104,9 @@ def simulate(
     >>> e.placements.select("node", "policy").unique().height
     2
     """
-    machine.require_linux_pages("simulate")
-    source, copies = fill_node(workload, machine, ranks)
-    chosen = _policies(policies) if policies is not None else default_policies(source, machine)
+    source, scaled = _fill(workload, machine, ranks)
+    scaled.machine.require_linux_pages("simulate")
+    chosen = _policies(policies) if policies is not None else default_policies(source, scaled.machine)
     steps = parse_history(history, "history") if isinstance(history, str) else history
     phase = choose_phase(phase, source)
     own = not all(map(_comes_with_pagelens, chosen.values()))
@@ -113,9 +114,7 @@ def simulate(
     folder = Path(tempfile.mkdtemp(prefix="pagelens-")) if own else kept
 
     def run(count: int, report: Any = None) -> Ensemble:
-        found = run_ensemble(
-            source, Scaled(machine, copies), chosen, count, seed, folder, phase, steps, progress=report
-        )
+        found = run_ensemble(source, scaled, chosen, count, seed, folder, phase, steps, progress=report)
         return Ensemble(**vars(found))
 
     try:
@@ -128,6 +127,15 @@ def simulate(
     finally:
         if own:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(
+    workload: Workload | Declared, machine: Machine | Scaled, ranks: int | None
+) -> tuple[Workload, Scaled]:
+    if isinstance(machine, Scaled):
+        return fill_node(workload, machine.machine, machine.ranks)[0], machine
+    source, copies = fill_node(workload, machine, ranks)
+    return source, Scaled(machine, copies)
 
 
 def fill_node(

@@ -13,11 +13,11 @@ from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, tra
 from pagelens.accesses.workload import Workload
 from pagelens.api.ensembles import check_ranks, fill_node
 from pagelens.api.workloads import Declared, trace
-from pagelens.cli.progress import progress_bar
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine
 from pagelens.output_directory import claim_directory
+from pagelens.progress import progress_bar
 from pagelens.units import parse_size
 
 OUTPUT = Path("pagelens-out")

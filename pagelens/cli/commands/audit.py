@@ -1,6 +1,7 @@
 """`pagelens audit`: Judge how fit this node's memory is for the next job, and show what would improve it."""
 
 import json
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,11 @@ import typer
 
 from pagelens.audit import Finding, Severity
 from pagelens.audit import audit as audit_node
-from pagelens.cli.audit_progress import progress
 from pagelens.cli.text.audit import render
 from pagelens.errors import Interrupted
+from pagelens.progress import Bar, progress_bar
 
+PATIENCE_S = 2.0  # before a step shows its progress
 FOUND = 3  # exit status if a finding is as bad as --fail-on says
 _RARE = "Rarely needed"
 
@@ -82,7 +84,7 @@ def audit(
     """
     try:
         found = audit_node(
-            root, machine, probe=probe, page_size=page_size, frame_flags=not quick, progress=progress
+            root, machine, probe=probe, page_size=page_size, frame_flags=not quick, progress=_progress
         )
     except KeyboardInterrupt:
         raise Interrupted("audit: interrupted; memory that it took is given back") from None
@@ -91,6 +93,10 @@ def audit(
     else:
         typer.echo(render(found.audit, found.findings, found.probe), nl=False)
     raise typer.Exit(status(found.findings, fail_on))
+
+
+def _progress(step: str) -> AbstractContextManager[Bar]:
+    return progress_bar(what=step, percent=True, patience_s=PATIENCE_S)
 
 
 def status(findings: tuple[Finding, ...], fail_on: FailOn) -> int:

@@ -10,6 +10,7 @@ from typer import Option, Typer
 from pagelens.accesses.program import locate
 from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.api import Explanation, explain, simulate
 from pagelens.api.ensembles import WHOLE_RUN, choose_phase
 from pagelens.cli.options import (
     DEFAULT_NODES,
@@ -31,15 +32,11 @@ from pagelens.cli.options import (
     Target,
     WorkloadName,
 )
-from pagelens.cli.progress import progress_bar
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
-from pagelens.ensemble import run_ensemble
 from pagelens.errors import UsageError
-from pagelens.explain.analysis import explain
-from pagelens.explain.model import Explanation
 from pagelens.explain.outputs import write_outputs
-from pagelens.explain.remedies import choose_policies, default_policies
+from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history, policies
 from pagelens.machine import Machine
 from pagelens.machine.chosen import choose_machine
@@ -147,19 +144,18 @@ def explain_command(
     )
     found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
-        chosen_phase = choose_phase(phase, source.program, "--phase")
-        with progress_bar(quiet) as progress:
-            ensemble = run_ensemble(
-                source.program,
-                source.scaled,
-                default_policies(source.program, source.scaled.machine) if named is None else named,
-                nodes,
-                seed,
-                source.directory / "nodes",
-                chosen_phase,
-                steps,
-                progress=progress,
-            )
+        choose_phase(phase, source.program, "--phase")  # for an error that names the option
+        ensemble = simulate(
+            source.program,
+            source.scaled,
+            named.values() if named is not None else None,
+            nodes,
+            history=steps,
+            seed=seed,
+            output=source.directory,
+            phase=phase,
+            progress=not quiet,
+        )
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
         explanation = explain(ensemble, shlex.join(command))
         report = write_outputs(explanation, ensemble, source.directory)

@@ -11,6 +11,7 @@ from typer import Option, Typer
 
 from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.api import place
 from pagelens.cli.options import (
     Accesses,
     FollowExec,
@@ -25,14 +26,13 @@ from pagelens.cli.options import (
     Target,
     WorkloadName,
 )
-from pagelens.cli.progress import progress_bar
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Interrupted, UsageError
 from pagelens.files import write_whole
 from pagelens.machine.chosen import choose_machine
 from pagelens.machine.detect import System
-from pagelens.place.assignment import Assignment, place
+from pagelens.place.assignment import Assignment
 from pagelens.place.capacity import check_two_memories, parse_capacity
 from pagelens.place.object_list import read_list
 from pagelens.place.plan import read_plan, write_plan
@@ -131,17 +131,16 @@ def place_command(
         lambda opened: profiled_cut(opened, taken.machine, ranks),
     )  # fmt: skip
     with _interrupted_in_a_line(), found as source:
-        with progress_bar(quiet, "steps") as progress:
-            assignment = place(
-                source.program,
-                source.scaled.machine,
-                fast,
-                source.scaled.ranks,
-                developer=names,
-                moves=moves,
-                command=shlex.join(["pagelens", *sys.argv[1:]]),
-                progress=progress,
-            )
+        assignment = place(
+            source.program,
+            source.scaled.machine,
+            fast,
+            source.scaled.ranks,
+            developer=names,
+            moves=moves,
+            command=shlex.join(["pagelens", *sys.argv[1:]]),
+            progress=not quiet,
+        )
         shown = _write(assignment, source.directory)
         measured = _emulated(target, Path(shown.plan)) if emulate and target else []
     if taken.note and not quiet:

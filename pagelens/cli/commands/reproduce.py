@@ -8,9 +8,9 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from pagelens.cli.reproduce_progress import progress_bar
 from pagelens.cli.text.reproduce import render_terminal
 from pagelens.output_directory import claim_directory
+from pagelens.progress import Bar, progress_bar
 from pagelens.reproduce.context import Scale
 from pagelens.reproduce.runner import DATA, FIGURES, PAGE, run_studies
 from pagelens.reproduce.studies import find_study, study_names
@@ -53,7 +53,12 @@ def reproduce_command(
     """Compare published figures with what the model gives, and say which of them hold."""
     chosen = [find_study(name) for name in dict.fromkeys(names or study_names())]
     command = shlex.join(["pagelens", *sys.argv[1:]])
-    with claim_directory(output) as directory, progress_bar(len(chosen), quiet) as begin:
+    with claim_directory(output) as directory, progress_bar(quiet, "parts") as bar:
+
+        def begin(name: str) -> Bar:
+            bar.begin(f"{[study.name for study in chosen].index(name) + 1} of {len(chosen)}: {name}")
+            return bar
+
         found = run_studies(chosen, Scale.QUICK if quick else Scale.FULL, seed, directory, begin, command)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))

@@ -10,7 +10,7 @@ import typer
 
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
 from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
-from pagelens.cli.progress import progress_bar
+from pagelens.progress import progress_bar
 
 EXAMPLES = """Examples:
 
