@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -19,6 +20,7 @@
 #include "core/accesses/survey.hpp"
 #include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_reader.hpp"
+#include "core/accesses/trace_recorder.hpp"
 #include "core/replay/replay.hpp"
 
 namespace nb = nanobind;
@@ -136,7 +138,8 @@ void register_definitions(nb::module_& m) {
         .def_ro("size", &ModuleDefinition::size);
     nb::class_<CallSiteDefinition>(m, "CallSite")
         .def_ro("id", &CallSiteDefinition::id)
-        .def_ro("return_addresses", &CallSiteDefinition::return_addresses, "Innermost first.");
+        .def_ro("return_addresses", &CallSiteDefinition::return_addresses, "Innermost first.")
+        .def_ro("name", &CallSiteDefinition::name, "Of imported traces; otherwise empty.");
     nb::class_<TraceSummary>(m, "TraceSummary")
         .def_ro("instructions", &TraceSummary::instructions)
         .def_ro("accesses", &TraceSummary::accesses)
@@ -228,6 +231,45 @@ void register_options(nb::module_& m) {
             "a program in intervals (LineSample).");
 }
 
+void register_recorder(nb::module_& m) {
+    using Released = nb::call_guard<nb::gil_scoped_release>;
+    nb::class_<TraceRecorder>(
+        m, "TraceRecorder",
+        "Writes a trace (core/accesses/trace_recorder.hpp). Raises ValueError "
+        "for what cannot be recorded, TraceError where nothing can be written.")
+        .def(
+            "__init__",
+            [](TraceRecorder* recorder, std::string path, std::string producer, std::string program,
+               std::vector<std::string> arguments, bool any_tlb) {
+                new (recorder) TraceRecorder(
+                    std::move(path),
+                    {std::move(producer), std::move(program), std::move(arguments), any_tlb});
+            },
+            "path"_a, "producer"_a, "program"_a, "arguments"_a, "any_tlb"_a)
+        .def(
+            "access",
+            [](TraceRecorder& recorder, std::uint32_t thread, const Input<std::uint64_t>& addresses,
+               const Input<std::uint32_t>& sizes, const Input<bool>& stores,
+               const Input<std::uint32_t>& instructions) {
+                const AccessBatch batch{span_of(addresses), span_of(sizes), span_of(stores),
+                                        span_of(instructions)};
+                const nb::gil_scoped_release released;
+                recorder.access(thread, batch);
+            },
+            "thread"_a, "addresses"_a, "sizes"_a, "stores"_a, "instructions"_a,
+            "Arrays have a value for each access, or one that holds for all.")
+        .def("execute", &TraceRecorder::execute, "thread"_a, "instructions"_a, Released())
+        .def("allocate", &TraceRecorder::allocate, "thread"_a, "address"_a, "size"_a, "name"_a,
+             Released())
+        .def("free", &TraceRecorder::free, "thread"_a, "address"_a, Released())
+        .def("unmap", &TraceRecorder::unmap, "thread"_a, "address"_a, "size"_a, Released())
+        .def("phase", &TraceRecorder::phase, "thread"_a, "name"_a, Released())
+        .def("sync", &TraceRecorder::sync, "thread"_a, Released())
+        .def("warn", &TraceRecorder::warn, "text"_a, Released())
+        .def("close", &TraceRecorder::close, Released())
+        .def("discard", &TraceRecorder::discard, Released());
+}
+
 // For long work without the GIL: Ctrl-C, where the main thread does it, and the flag may end it.
 Poll poll_of(const CancelFlag* cancel) {
     return [cancel] {
@@ -245,6 +287,7 @@ void register_accesses(nb::module_& m) {
     register_options(m);
     register_definitions(m);
     register_survey(m);
+    register_recorder(m);
 
     nb::class_<TraceReader>(m, "Trace", "An open trace file; see docs/trace-format.md.")
         .def(nb::init<const std::string&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pagelens.accesses.trace_recorder import TraceRecorder
     from pagelens.accesses.workload import Workload
     from pagelens.api import (
         Ensemble,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         audit,
         conflicts,
         explain,
+        import_trace,
         machine,
         machines,
         measure,
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "pagelens.api": (
-        "Ensemble", "Explanation", "audit", "conflicts", "explain", "machine", "machines", "measure", "place",
-        "record", "simulate", "trace", "workload",
+        "Ensemble", "Explanation", "audit", "conflicts", "explain", "import_trace", "machine", "machines",
+        "measure", "place", "record", "simulate", "trace", "workload",
     ),
+    "pagelens.accesses.trace_recorder": ("TraceRecorder",),
     "pagelens.accesses.workload": ("Workload",),
     "pagelens.errors": ("Failure", "Interrupted", "PagelensError", "UsageError"),
     "pagelens.frames": ("Costs", "JobMix", "Policy", "parse_history", "policies"),
@@ -63,11 +66,13 @@ __all__ = [
     "Machine",
     "PagelensError",
     "Policy",
+    "TraceRecorder",
     "UsageError",
     "Workload",
     "audit",
     "conflicts",
     "explain",
+    "import_trace",
     "machine",
     "machines",
     "measure",

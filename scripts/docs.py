@@ -13,6 +13,7 @@ from pagelens.explain.schema import json_reference, json_schema
 from pagelens.machine.reference import schema_reference
 
 ROOT = Path(__file__).parent.parent
+LISTED = ("pagelens.api", "pagelens.accesses.trace_recorder")  # whose classes' members are shown
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -69,7 +70,7 @@ def _reference(name: str, thing: object) -> list[str]:
     else:
         lines += ["Every policy by name: " + ", ".join(f"`{key}`" for key in thing) + "."]
     if inspect.isclass(thing):
-        members = vars(thing) if thing.__module__.startswith("pagelens.api") else {}
+        members = vars(thing) if thing.__module__.startswith(LISTED) else {}
         for member, value in members.items():
             value = value.fget if isinstance(value, property) else value
             if inspect.isfunction(value) and not member.startswith("_"):

@@ -61,6 +61,7 @@ struct ModuleDefinition {
 struct CallSiteDefinition {
     std::uint64_t id = 0;                         // not 0
     std::vector<std::uint64_t> return_addresses;  // innermost first, allocator frames stripped
+    std::string name{};  // where there are no addresses to look up: of memory in imported traces
 };
 
 struct PhaseDefinition {

@@ -311,6 +311,7 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
             const std::uint64_t frames = from.varint();
             for (std::uint64_t i = 0; i < frames && from.ok(); ++i)
                 site.return_addresses.push_back(from.varint());
+            if (!from.at_end()) site.name = text(from);  // the tracer states none
             break;
         }
         case Tag::phase: {

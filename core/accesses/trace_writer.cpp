@@ -162,6 +162,7 @@ void TraceWriter::define(const ModuleDefinition& module) {
 void TraceWriter::define(const CallSiteDefinition& site) {
     Bytes body = varint_body({site.id, site.return_addresses.size()});
     for (const std::uint64_t address : site.return_addresses) append_varint(body, address);
+    if (!site.name.empty()) append_text(body, site.name);
     add_definition(Tag::call_site, body);
 }
 

@@ -224,9 +224,12 @@ class _Names:
         warn: Callable[[str], None],
     ) -> None:
         self._modules = modules
+        # An imported trace does not say where memory without a name comes from.
+        self._regions = _REGIONS if modules else {**_REGIONS, "mapping": "[unnamed memory]"}
         self._variables = variables
-        sites = {site.id: site.return_addresses for site in trace.call_sites}
-        self._sites = symbols.names(sites)
+        sites = {site.id: site.return_addresses for site in trace.call_sites if not site.name}
+        self._named = {site.id: site.name for site in trace.call_sites if site.name}  # of imported traces
+        self._sites = symbols.names(sites) | self._named
         self._frames = {
             site: tuple(str(place) for address in addresses for place in symbols.locate(address))
             for site, addresses in sites.items()
@@ -246,12 +249,12 @@ class _Names:
             ObjectInfo(
                 index=index,
                 name=self._name(found),
-                frames=self._frames[found.id] if found.kind == "call_site" else (),
+                frames=self._frames.get(found.id, ()) if found.kind == "call_site" else (),
                 bytes=found.peak_bytes,
                 lines=found.lines_fetched,
                 stored=found.lines_stored,
                 births=found.births,
-                site=self._keys[found.id] if found.kind == "call_site" else (),
+                site=self._keys.get(found.id, ()) if found.kind == "call_site" else (),
                 variable=self._variable_key(found),
             )
             for index, found in enumerate(survey.objects)
@@ -270,4 +273,4 @@ class _Names:
             return f"{variable.name} ({variable.module})"
         if found.kind == "module":
             return f"[.data/.bss of {PurePosixPath(self._modules[found.id].path).name}]"
-        return _REGIONS[found.kind]
+        return self._regions[found.kind]

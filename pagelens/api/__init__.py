@@ -5,7 +5,7 @@ from pagelens.api.explanations import Explanation, explain
 from pagelens.api.modelled_machines import machine, machines
 from pagelens.api.real_machine import audit, conflicts, measure
 from pagelens.api.two_memories import place
-from pagelens.api.workloads import Declared, record, trace, workload
+from pagelens.api.workloads import Declared, import_trace, record, trace, workload
 
 __all__ = [
     "Declared",
@@ -14,6 +14,7 @@ __all__ = [
     "audit",
     "conflicts",
     "explain",
+    "import_trace",
     "machine",
     "machines",
     "measure",

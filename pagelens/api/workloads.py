@@ -4,11 +4,14 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagelens.accesses.declared import REPEATS, declared
+from pagelens.accesses.import_trace import import_file
+from pagelens.accesses.importer import Importer
+from pagelens.accesses.importers import find_importer
 from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, nothing_traced, trace_program
 from pagelens.accesses.workload import Workload
@@ -90,15 +93,14 @@ def record(
     >>> pagelens.record(["examples/triad", "4", "2"]).footprint_bytes > 4e6  # doctest: +SKIP
     True
     """
-    folder = None if output is not None else tempfile.mkdtemp(prefix="pagelens-")
-    path = Path(output) if output is not None else Path(str(folder)) / "program.trace"
     words = [os.fspath(word) for word in command]
     if not words:
         raise UsageError("record: the command is empty; give a program and its arguments")
-    request = TraceRequest(
-        words, str(path), accesses=accesses, skip=skip, from_function=from_function, region=region
-    )
-    try:
+
+    def write(path: Path) -> TraceWorkload:
+        request = TraceRequest(
+            words, str(path), accesses=accesses, skip=skip, from_function=from_function, region=region
+        )
         with progress_bar(not progress, "tracing") as bar:
             result = trace_program(request, bar.traced)
         if result.interrupted:
@@ -106,11 +108,60 @@ def record(
             raise Interrupted(f"interrupted while tracing{kept}")
         if why := nothing_traced(result, request):
             raise Failure(f"{why}; there is nothing to explain")
-        found = trace(result.path)
+        return trace(result.path)
+
+    return _written(output, write)
+
+
+def import_trace(
+    importer: str | Importer,
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    program: str | None = None,
+    any_tlb: bool = False,
+    progress: bool = True,
+) -> TraceWorkload:
+    """Turns another tool's trace into one of pagelens, and returns its workload.
+
+    `importer` names the format of the file `path`: "lackey" (valgrind) or "din" (Dinero IV). It can also be
+    an `Importer` of your own (docs/extending.md). `path` is "-" for standard input; what gzip, xz, bzip2 or
+    zstd packed is unpacked. The trace is written to `output`; without it, to a temporary file that lives as
+    long as the workload. `program` is what the program is called, by default as the file. `any_tlb` keeps
+    the uses of pages exact for fully associative TLBs and large pages too.
+
+    A file that ends too early is imported up to there; `.warnings` says so. Raises UsageError for an unknown
+    format, Failure for what is not of the format (with the line), and Interrupted on Ctrl-C.
+
+    >>> import_trace("lackey", "tests/data/lackey.txt").footprint_bytes
+    65536
+    """
+    chosen = find_importer(importer) if isinstance(importer, str) else importer
+
+    def write(result: Path) -> TraceWorkload:
+        with progress_bar(not progress, "importing", percent=True, patience_s=2.0) as bar:
+
+            def report(done: int, total: int | None) -> None:
+                if total is None:
+                    bar.begin(f"importing: {done / 1e6:.0f} MB")
+                else:
+                    bar(done, total)
+
+            import_file(chosen, os.fspath(path), result, program=program, any_tlb=any_tlb, report=report)
+        return trace(result)
+
+    return _written(output, write)
+
+
+def _written(output: str | os.PathLike[str] | None, write: Callable[[Path], TraceWorkload]) -> TraceWorkload:
+    """What `write` returns of the trace that it writes: to `output`, or to a file as long as it is used."""
+    if output is not None:
+        return write(Path(output))
+    folder = tempfile.mkdtemp(prefix="pagelens-")
+    try:
+        found = write(Path(folder) / "program.trace")
     except BaseException:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    if folder is not None:
-        weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found

@@ -145,6 +145,7 @@ TEST_CASE("trace: header, definitions and summary come back") {
                                    0x5000,
                                    {{0x401000, 0x1000}, {0x403000, 0x2000}}});
     writer.define(CallSiteDefinition{3, {0x401234, 0xffff'ffff'ffff'ffff}});
+    writer.define(CallSiteDefinition{4, {}, "matrix"});
     writer.define(PhaseDefinition{1, "solve"});
     writer.define(RegionDefinition{RegionKind::stack, 0x7ffd'0000'0000, 8 << 20});
     writer.warn("half of it was not seen");
@@ -166,10 +167,12 @@ TEST_CASE("trace: header, definitions and summary come back") {
     CHECK(reader.modules()[0].size == 0x5000);
     CHECK(reader.modules()[0].file_backed ==
           std::vector<ByteRange>{{0x401000, 0x1000}, {0x403000, 0x2000}});
-    REQUIRE(reader.call_sites().size() == 1);
+    REQUIRE(reader.call_sites().size() == 2);
     CHECK(reader.call_sites()[0].id == 3);
     CHECK(reader.call_sites()[0].return_addresses ==
           std::vector<std::uint64_t>{0x401234, 0xffff'ffff'ffff'ffff});
+    CHECK(reader.call_sites()[0].name.empty());
+    CHECK(reader.call_sites()[1].name == "matrix");
     REQUIRE(reader.phases().size() == 1);
     CHECK(reader.phases()[0].name == "solve");
     REQUIRE(reader.regions().size() == 1);

@@ -1,6 +1,6 @@
-"""The examples of docs/extending.md, written into a copy of the package, pass their tests.
+"""The examples of docs/extending*.md, written into a copy of the package, pass their tests.
 
-They are written as they stand on the page.
+They are written as they stand on their page.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pagelens._core
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/extending.md"
+PAGES = sorted((ROOT / "docs").glob("extending*.md"))
 FILE = re.compile(r"^`(?P<path>[\w./-]+)`\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -28,16 +28,17 @@ def copy_of_the_package(folder: Path) -> None:
 
 
 def test_every_example_is_a_file_and_its_test(tmp_path: Path) -> None:
-    files = {match["path"]: match["text"] for match in FILE.finditer(PAGE.read_text())}
+    text = "".join(page.read_text() for page in PAGES)
+    files = {match["path"]: match["text"] for match in FILE.finditer(text)}
     tests = [path for path in files if path.startswith("tests/")]
-    sections = re.findall(r"^## ", PAGE.read_text(), re.MULTILINE)
+    sections = re.findall(r"^## ", text, re.MULTILINE)
     assert len(tests) == len(files) - len(tests) == len(sections)
 
     copy_of_the_package(tmp_path)
-    for path, text in files.items():
+    for path, content in files.items():
         assert not (ROOT / path).exists(), f"{path} has become a file of the package; take another example"
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+        (tmp_path / path).write_text(content)
     # Without -S the editable installation would be imported in place of the copy.
     packages = [str(tmp_path), *(entry for entry in sys.path if entry.endswith("-packages"))]
     command = [sys.executable, "-S", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]

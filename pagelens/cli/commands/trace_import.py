@@ -1,0 +1,65 @@
+"""`pagelens trace-import`: Turn another tool's trace into a trace of pagelens."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pagelens.accesses.importers import find_importer, importer_names
+from pagelens.api import import_trace
+from pagelens.units import format_count, format_size
+
+NAMES = importer_names()
+FORMATS = "".join(f"  {each.name}: {each.title}. {each.note}\n\n" for each in map(find_importer, NAMES))
+EXAMPLES = f"""Formats:
+
+{FORMATS}Examples:
+
+  valgrind --tool=lackey --trace-mem=yes --log-file=app.lackey ./app
+
+  pagelens trace-import lackey app.lackey -o app.trace
+
+  zcat app.din.gz | pagelens trace-import din - -o app.trace
+"""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(epilog=EXAMPLES)
+def trace_import(
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help=f"The format of the file: {' or '.join(NAMES)}.")
+    ],
+    file: Annotated[
+        str, typer.Argument(help="The file, which may be of gzip, xz, bzip2 or zstd; - is standard input.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace to write.")],
+    program: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the program is called.", show_default="as the file"),
+    ] = None,
+    any_tlb: Annotated[
+        bool,
+        typer.Option(
+            "--any-tlb", help="Keep page uses for fully associative TLBs and large pages too; a larger file."
+        ),
+    ] = False,
+) -> None:
+    """Turn another tool's trace into a trace of pagelens.
+
+    The file is read to its end. What ends too early is imported up to there, with a warning.
+    """
+    workload = import_trace(form, file, output, program=program, any_tlb=any_tlb)
+    for warning in workload.warnings:
+        print(f"pagelens: warning: {warning}", file=sys.stderr)
+    summary = workload.trace.summary
+    assert summary is not None  # of a file that was just closed
+    print(
+        f"pagelens: wrote {output}: {format_count(summary.accesses)} accesses of "
+        f"{format_count(summary.instructions)} instructions, "
+        f"{format_size(workload.footprint_bytes)} resident",
+        file=sys.stderr,
+    )
