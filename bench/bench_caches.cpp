@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/machine/cache_hierarchy.hpp"
-#include "core/random/philox.hpp"
+#include "core/random/split_mix64.hpp"
 #include "tests/cpp/reference_hierarchy.hpp"
 
 using namespace pagelens;
@@ -113,8 +113,7 @@ void three_levels() {
             [&](std::uint64_t i) { return triad(i, 0); });
     measure("three levels, random lines over 1 GiB", model, accesses, checked, ">= 25",
             [](std::uint64_t i) {
-                return LineAccess{RandomVictims::mixed(i) & (gigabyte_lines - 1), 0,
-                                  AccessKind::read};
+                return LineAccess{SplitMix64::mixed(i) & (gigabyte_lines - 1), 0, AccessKind::read};
             });
 }
 
@@ -129,7 +128,7 @@ void snoop_filter() {
             });
     measure("24 cores and snoop filter, random lines over 1 GiB", model, accesses, checked, ">= 20",
             [](std::uint64_t i) {
-                return LineAccess{RandomVictims::mixed(i) & (gigabyte_lines - 1),
+                return LineAccess{SplitMix64::mixed(i) & (gigabyte_lines - 1),
                                   static_cast<std::uint32_t>(i % 24),
                                   i % 5 == 0 ? AccessKind::write : AccessKind::read};
             });

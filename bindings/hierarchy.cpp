@@ -43,10 +43,12 @@ void register_hierarchy(nb::module_& m) {
         return std::vector<std::string>(cache_counter_names.begin(), cache_counter_names.end());
     });
 
-    nb::enum_<Replacement>(m, "Replacement")
-        .value("lru", Replacement::lru)
-        .value("tree_plru", Replacement::tree_plru)
-        .value("random", Replacement::random);
+    nb::enum_<Replacement> policies(
+        m, "Replacement", "The policy that says which line of a full set makes room for another.");
+    for (std::size_t i = 0; i < replacement_facts.size(); ++i)
+        policies.value(replacement_facts[i].name.data(), static_cast<Replacement>(i));
+    m.def("serves_fully_associative", &serves_fully_associative, "replacement"_a,
+          "Whether a fully associative cache may have this policy.");
     nb::enum_<Inclusion>(m, "Inclusion", "What a cache has to do with the contents of those above.")
         .value("inclusive", Inclusion::inclusive)
         .value("exclusive", Inclusion::exclusive)

@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "core/address/address_hash.hpp"
-#include "core/machine/replacement.hpp"
+#include "core/machine/replacement/policies.hpp"
 
 namespace pagelens {
 
 struct CacheGeometry {
-    static constexpr std::uint32_t most_ways = TreePlru::most_ways;
+    static constexpr std::uint32_t most_ways = 64;
 
     std::uint32_t sets = 1;  // of a slice; a power of two
     std::uint32_t ways = 1;
-    Replacement replacement = Replacement::lru;
-    bool fully_associative = false;  // of sets x ways lines; tree_plru is not possible then
+    Replacement replacement = replacement_by<Lru>;
+    bool fully_associative = false;  // of sets x ways lines; few policies serve it
 
     [[nodiscard]] std::uint64_t lines() const { return std::uint64_t{sets} * ways; }
 };
@@ -49,7 +49,7 @@ struct HierarchyModel {
     std::optional<Shared> l3;
     std::optional<CacheGeometry> snoop_filter;  // of a slice; fully_associative: unlimited
     std::optional<AddressHash> slices;          // of l3 and snoop filter; without: one slice
-    std::uint64_t seed = 0;                     // of random replacement
+    std::uint64_t seed = 0;                     // of the replacement policies
     // A line is written to memory when it becomes dirty, not when it leaves. In the long run that
     // is as often; of a stretch of a run it is what the stretch itself writes, and not what lay in
     // the caches before. Without l1 only.

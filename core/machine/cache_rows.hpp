@@ -1,14 +1,16 @@
-// The sets of a set-associative cache as rows: which tags they hold, which of them are dirty, and
-// which one goes next. What line a tag means is the business of whoever picks the row.
+// The sets of a set-associative cache as rows. A row knows which tags its set holds, which of them
+// are dirty, and which one goes next. Its user picks the row and knows which line a tag stands for.
 //
-// A way keeps its place while its line is there, so that others may keep words beside it (the
-// holders of a snoop filter's entries). A row is a word a way, the tag + 1 (0: empty), and then a
-// byte a way: bit 7 is the dirty flag, the rest its age under LRU, 0 the latest. The ages of a row
-// are a permutation, and those of empty ways are the highest. Then come what other replacement has
-// to know, and the words beside. Rows of up to 12 ways are one cache line of the host. Tags and
-// ages are compared and moved 16 at a time.
+// A line keeps its way while it is in the cache, so that others may keep words beside it (the
+// holders of a snoop filter's entries). A row consists of
+//   - a word for each way: the tag + 1, or 0 if the way is empty;
+//   - a byte for each way: bit 7 is the dirty flag, the rest its age under LRU, 0 for the latest;
+//   - the 64 bits of any other replacement policy (core/machine/replacement/);
+//   - the words beside the ways.
+// The ages of a row are a permutation, in which empty ways are the oldest. Rows of up to 12 ways
+// are one cache line of the host. Tags and ages are compared and moved 16 at a time.
 //
-// The slow, obvious version that this one must equal is in tests/cpp/reference_caches.hpp.
+// tests/cpp/reference_caches.hpp has the slow and obvious version that this one must equal.
 #pragma once
 
 #include <immintrin.h>
@@ -22,16 +24,16 @@
 #include <span>
 
 #include "core/machine/huge_array.hpp"
-#include "core/machine/replacement.hpp"
+#include "core/machine/replacement/policies.hpp"
 
 namespace pagelens {
 
-// `plain` ones are what nearly all caches are, LRU of at most 16 ways, and have no branch for what
-// else there is.
+// Nearly all caches are `plain`: LRU with at most 16 ways. Their code has no branch for other
+// kinds.
 template <bool plain>
 class CacheRows {
   public:
-    static constexpr std::uint32_t most_ways = plain ? 16 : TreePlru::most_ways;
+    static constexpr std::uint32_t most_ways = plain ? 16 : 64;
     static constexpr std::uint32_t most_tag = 0xfffffffeu;
     static constexpr std::uint32_t none = ~std::uint32_t{0};  // no way
 
@@ -44,32 +46,36 @@ class CacheRows {
         std::uint8_t* at = nullptr;
     };
 
-    // The rows of as many caches as there are `seeds` (of random replacement), one after the other;
-    // 1 to most_ways ways, each with `beside` bytes beside it, all 0.
+    // The rows of several caches, one cache after the other. There are as many caches as `seeds`,
+    // which the replacement policy gets. Rows have 1 to most_ways ways; beside each way lie
+    // `beside` bytes, which are 0 at first.
     CacheRows(std::size_t rows, std::uint32_t ways, Replacement replacement,
               std::span<const std::uint64_t> seeds, std::uint32_t beside = 0)
         : ways_(ways),
           blocks_((ways + block - 1) / block),
           ages_at_((ways + 3) / 4 * 16),
-          order_at_(ages_at_ + blocks_ * block),
-          beside_at_(order_at_ + (replacement == Replacement::lru ? 0 : 8)),
+          state_at_(ages_at_ + blocks_ * block),
+          beside_at_(state_at_ + (replacement == replacement_by<Lru> ? 0 : sizeof(std::uint64_t))),
           stride_((beside_at_ + ways * beside + unit - 1) / unit * unit),
           last_block_(ways % block == 0 ? 0xffffu : (1u << ways % block) - 1),
-          replacement_(replacement),
-          tree_(ways),
+          lru_(replacement == replacement_by<Lru>),
+          policy_(make_policy(replacement, ways)),
           data_((rows * stride_ + 64) / sizeof(HostLine) + 1) {
         assert(rows >= 1 && ways >= 1 && ways <= most_ways);
-        assert(!plain || replacement == Replacement::lru);
+        assert(!plain || lru_);
         for (std::size_t number = 0; number < rows; ++number) {
             const Row its = row(number);
             std::memset(ages(its), no_age, blocks_ * block);
             for (std::uint32_t way = 0; way < ways; ++way) {
                 ages(its)[way] = static_cast<std::uint8_t>(way);
             }
-            const std::size_t rows_each = rows / seeds.size();
-            if (replacement == Replacement::random)
-                order(its) = RandomVictims::begin(seeds[number / rows_each], number % rows_each);
         }
+        if (!is_lru())
+            with_policy(policy_, [&](const auto& policy) {
+                const std::size_t each = rows / seeds.size();
+                for (std::size_t number = 0; number < rows; ++number)
+                    state(row(number)) = policy.first_state(seeds[number / each], number % each);
+            });
     }
 
     [[nodiscard]] std::uint32_t ways() const { return ways_; }
@@ -89,24 +95,32 @@ class CacheRows {
     [[nodiscard]] bool dirty(Row row, std::uint32_t way) const {
         return (ages(row)[way] & dirty_flag) != 0;
     }
-    // The way is used; with `dirty` it is dirty from now on.
+    // Notes a use of the way. With `dirty`, the way is dirty from now on.
     [[gnu::always_inline]] void use(Row row, std::uint32_t way, bool dirty) {
         const std::uint8_t old = ages(row)[way];
-        set_used(row, way, old, static_cast<std::uint8_t>((old & dirty_flag) | flag_of(dirty)));
+        const auto flag = static_cast<std::uint8_t>((old & dirty_flag) | flag_of(dirty));
+        if (is_lru()) return set_latest(row, way, old, flag);
+        ages(row)[way] = flag;
+        policy_hit(row, way);
     }
     void clean(Row row, std::uint32_t way) {
         ages(row)[way] = static_cast<std::uint8_t>(ages(row)[way] & ~dirty_flag);
     }
-    // Puts a tag that is not there into an empty way, the first, or else into the one that is to
-    // go; `way` says which, the result what was there.
+    // Puts a tag that is not there into an empty way, or else into the one whose turn it is to go.
+    // Sets `way` to that way, and returns what it held before.
     [[gnu::always_inline]] Entry fill(Row row, std::uint32_t tag, bool dirty, std::uint32_t& way) {
         if constexpr (plain) return fill_oldest(row, tag, dirty, way);
-        way = next_way(row);
+        way = is_lru() ? oldest(row) : next_way(row);
         std::uint32_t& entry = tags(row)[way];
         const std::uint8_t old = ages(row)[way];
         const Entry victim{entry - 1, entry != 0, (old & dirty_flag) != 0};
         entry = tag + 1;
-        set_used(row, way, old, flag_of(dirty));
+        if (is_lru()) {
+            set_latest(row, way, old, flag_of(dirty));
+        } else {
+            ages(row)[way] = flag_of(dirty);
+            policy_fill(row, way);
+        }
         return victim;
     }
     // Empties a way; true if it was dirty.
@@ -126,7 +140,7 @@ class CacheRows {
         for (std::size_t byte = sizeof(HostLine); byte < stride_; byte += sizeof(HostLine))
             __builtin_prefetch(row.at + byte, 1);
     }
-    // Under LRU the way that fill() would take now, else something that may be it.
+    // The way that fill() would take now under LRU; under other policies, a guess.
     [[nodiscard, gnu::always_inline]] std::uint32_t likely_way(Row row) const {
         return is_lru() ? oldest(row) : 0;
     }
@@ -145,7 +159,7 @@ class CacheRows {
     };
 
     [[nodiscard]] std::uint32_t blocks() const { return plain ? 1 : blocks_; }
-    [[nodiscard]] bool is_lru() const { return plain || replacement_ == Replacement::lru; }
+    [[nodiscard]] bool is_lru() const { return plain || lru_; }
     static std::uint8_t flag_of(bool dirty) {
         return static_cast<std::uint8_t>(static_cast<unsigned>(dirty) << 7);
     }
@@ -153,9 +167,9 @@ class CacheRows {
         return reinterpret_cast<std::uint32_t*>(row.at);
     }
     [[nodiscard]] std::uint8_t* ages(Row row) const { return row.at + ages_at_; }
-    // Of trees and draws: the tree's bits, or the state of the draws.
-    [[nodiscard]] std::uint64_t& order(Row row) const {
-        return *reinterpret_cast<std::uint64_t*>(row.at + order_at_);
+    // The policy's state. Rows under LRU have none.
+    [[nodiscard]] std::uint64_t& state(Row row) const {
+        return *reinterpret_cast<std::uint64_t*>(row.at + state_at_);
     }
     // The ways of a block of 16 that there are.
     [[nodiscard]] unsigned ways_of(std::uint32_t number) const {
@@ -169,7 +183,7 @@ class CacheRows {
     }
     static __m128i all(std::uint32_t byte) { return _mm_set1_epi8(static_cast<char>(byte)); }
 
-    // A block is compared as a whole; what lies behind the last way does not count.
+    // Compares whole blocks, and leaves out what lies behind the last way.
     [[nodiscard, gnu::always_inline]] std::uint32_t find_entry(Row row, std::uint32_t entry) const {
         const __m128i wanted = _mm_set1_epi32(static_cast<int>(entry));
         const std::uint32_t* at = tags(row);
@@ -186,7 +200,7 @@ class CacheRows {
         return none;
     }
 
-    // fill() of a plain row, in one go: the oldest becomes the latest, the others a step older.
+    // fill() of a plain row at once: the oldest becomes the latest, and the others a step older.
     [[gnu::always_inline]] Entry fill_oldest(Row row, std::uint32_t tag, bool dirty,
                                              std::uint32_t& way) {
         std::uint8_t* const its = ages(row);
@@ -203,12 +217,17 @@ class CacheRows {
                         _mm_blendv_epi8(older, all(flag_of(dirty)), here));
         return victim;
     }
-    [[nodiscard]] std::uint32_t next_way(Row row) {
-        if (is_lru()) return oldest(row);
+    // What a policy other than LRU does is not inlined, since that would slow down the LRU caches.
+    [[gnu::noinline]] void policy_hit(Row row, std::uint32_t way) {
+        with_policy(policy_, [&](const auto& policy) { policy.on_hit(state(row), way); });
+    }
+    [[gnu::noinline]] void policy_fill(Row row, std::uint32_t way) {
+        with_policy(policy_, [&](const auto& policy) { policy.on_fill(state(row), way); });
+    }
+    [[nodiscard, gnu::noinline]] std::uint32_t next_way(Row row) {
         const std::uint32_t empty = find_entry(row, 0);
         if (empty != none) return empty;
-        return replacement_ == Replacement::tree_plru ? tree_.victim(order(row))
-                                                      : RandomVictims::next(order(row), ways_);
+        return with_policy(policy_, [&](const auto& policy) { return policy.victim(state(row)); });
     }
     [[nodiscard]] std::uint32_t oldest(Row row) const {
         const __m128i wanted = last_age_;
@@ -221,16 +240,10 @@ class CacheRows {
         }
     }
 
-    // `old` is the byte of the way; `flag` is its dirty flag from now on.
-    void set_used(Row row, std::uint32_t way, std::uint8_t old, std::uint8_t flag) {
-        if (!is_lru()) {
-            ages(row)[way] = flag;
-            if (replacement_ == Replacement::tree_plru) {
-                order(row) = tree_.used(order(row), way);
-            }
-        } else if (old != flag) {  // else it is the latest already, and as dirty
-            make_latest(row, way, old & no_age, flag);
-        }
+    // Makes the way the latest. `old` is its byte, and `flag` its dirty flag from now on.
+    void set_latest(Row row, std::uint32_t way, std::uint8_t old, std::uint8_t flag) {
+        const bool is_latest = old == flag;  // and as dirty as it is to be
+        if (!is_latest) make_latest(row, way, old & no_age, flag);
     }
     void make_latest(Row row, std::uint32_t way, std::uint32_t age, std::uint8_t flag) {
         std::uint8_t* at = ages(row);
@@ -257,11 +270,11 @@ class CacheRows {
     }
 
     std::uint32_t ways_, blocks_;
-    std::size_t ages_at_, order_at_, beside_at_, stride_;  // bytes
+    std::size_t ages_at_, state_at_, beside_at_, stride_;  // bytes
     std::uint32_t last_block_;                             // mask of the ways of the last block
     __m128i last_age_ = all(ways_ - 1);
-    Replacement replacement_;
-    TreePlru tree_;
+    bool lru_;
+    ReplacementPolicies policy_;
     HugeVector<HostLine> data_;  // the rows, and room to read beyond the last one
 };
 

@@ -1,7 +1,8 @@
-// A cache in which any line may lie anywhere: the ideal twin of a set-associative one. (That of a
-// memory-side cache, which knows its pages beforehand, is in fully_associative.hpp.)
+// A cache in which any line may lie anywhere: the ideal twin of a set-associative one. (A
+// memory-side cache knows its pages beforehand; its ideal twin is in fully_associative.hpp.)
 //
-// Lines are in slots, which a hash table finds; under LRU the slots in use are a list by recency.
+// Lines lie in slots, which a hash table finds. Under LRU, a list orders the used slots by recency.
+// For any other replacement policy, the cache is one set and a slot is a way.
 #pragma once
 
 #include <cassert>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "core/machine/line_table.hpp"
-#include "core/machine/replacement.hpp"
+#include "core/machine/replacement/policies.hpp"
 
 namespace pagelens {
 
@@ -21,14 +22,17 @@ class FullyAssociativeLines {
         std::uint64_t line = 0, valid = 0, dirty = 0;  // words, as CacheRows::Entry
     };
 
-    // For `capacity` > 0 lines. Replacement is lru or random.
+    // For `capacity` > 0 lines. The policy is one that serves_fully_associative().
     FullyAssociativeLines(std::uint32_t capacity, Replacement replacement, std::uint64_t seed)
         : table_(capacity),
           slots_(capacity + 1),
           end_(capacity),
-          lru_(replacement == Replacement::lru),
-          draws_(RandomVictims::begin(seed, 0)) {
-        assert(replacement != Replacement::tree_plru);
+          lru_(replacement == replacement_by<Lru>),
+          policy_(make_policy(replacement, capacity)) {
+        assert(serves_fully_associative(replacement));
+        if (!lru_)
+            state_ = with_policy(policy_,
+                                 [&](const auto& policy) { return policy.first_state(seed, 0); });
         slots_[end_].before = slots_[end_].after = end_;
         free_.reserve(capacity);
         for (std::uint32_t slot = capacity; slot-- > 0;) free_.push_back(slot);
@@ -42,21 +46,23 @@ class FullyAssociativeLines {
     [[nodiscard]] bool dirty(std::uint32_t slot) const { return slots_[slot].dirty; }
     void use(std::uint32_t slot, bool dirty) {
         slots_[slot].dirty |= dirty;
-        if (!lru_) return;
-        unlink(slot);
-        link_first(slot);
+        if (lru_) {
+            unlink(slot);
+            link_first(slot);
+        } else {
+            with_policy(policy_, [&](const auto& policy) { policy.on_hit(state_, slot); });
+        }
     }
-    // A word beside a slot; it stays when fill() puts another line into it.
+    // A word beside a slot. It stays when fill() puts another line into the slot.
     [[nodiscard]] std::uint8_t& beside(std::uint32_t slot) { return slots_[slot].beside; }
     void clean(std::uint32_t slot) { slots_[slot].dirty = false; }
 
-    // Puts in a line that is not there, into the slot of what it pushes out if it does; `slot` says
-    // which, the result what was there.
+    // Puts in a line that is not there, and pushes out another if the cache is full. Sets `slot` to
+    // the line's slot, and returns what was pushed out.
     Entry fill(std::uint64_t line, bool dirty, std::uint32_t& slot) {
         Entry victim;
         if (free_.empty()) {
-            const std::uint32_t loser =
-                lru_ ? slots_[end_].before : RandomVictims::next(draws_, end_);
+            const std::uint32_t loser = next_slot();
             victim = {slots_[loser].line, true, slots_[loser].dirty};
             remove(loser);
         }
@@ -64,7 +70,11 @@ class FullyAssociativeLines {
         free_.pop_back();
         slots_[slot].line = line;
         slots_[slot].dirty = dirty;
-        if (lru_) link_first(slot);
+        if (lru_) {
+            link_first(slot);
+        } else {
+            with_policy(policy_, [&](const auto& policy) { policy.on_fill(state_, slot); });
+        }
         table_.at(line) = slot;
         return victim;
     }
@@ -85,6 +95,10 @@ class FullyAssociativeLines {
         bool dirty = false;
     };
 
+    [[nodiscard]] std::uint32_t next_slot() {
+        if (lru_) return slots_[end_].before;
+        return with_policy(policy_, [&](const auto& policy) { return policy.victim(state_); });
+    }
     void link_first(std::uint32_t slot) {
         const std::uint32_t second = slots_[end_].after;
         slots_[slot].before = end_;
@@ -100,7 +114,8 @@ class FullyAssociativeLines {
     HugeVector<Slot> slots_;  // the last one stands for both ends of the list
     std::uint32_t end_;
     bool lru_;
-    std::uint64_t draws_;
+    ReplacementPolicies policy_;
+    std::uint64_t state_ = 0;  // of the policy; LRU has none
     std::vector<std::uint32_t> free_;
 };
 

@@ -15,7 +15,7 @@
 namespace pagelens {
 
 inline bool is_plain(const CacheGeometry& its) {
-    return its.ways <= CacheRows<true>::most_ways && its.replacement == Replacement::lru &&
+    return its.ways <= CacheRows<true>::most_ways && its.replacement == replacement_by<Lru> &&
            !its.fully_associative;
 }
 

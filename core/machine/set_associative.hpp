@@ -1,6 +1,6 @@
-// A set-associative, write-back, write-allocate LRU cache, line by line: what a program is compiled
-// with. (The L2s of a node, for many ranks at a time: lru_bank.hpp. Caches above and below each
-// other, and of other replacement: cache_hierarchy.hpp.)
+// A set-associative, write-back, write-allocate LRU cache, which is accessed line by line. Programs
+// are compiled with it. lru_bank.hpp has the L2s of a node for many ranks at a time, and
+// cache_hierarchy.hpp has several levels of caches and other replacement policies.
 #pragma once
 
 #include <array>
@@ -83,8 +83,8 @@ class SetAssociativeCache {
 
     static Rows make(std::uint32_t sets, std::uint32_t ways) {
         const std::array no_draws{std::uint64_t{0}};
-        if (ways <= Plain::most_ways) return Plain(sets, ways, Replacement::lru, no_draws);
-        return Other(sets, ways, Replacement::lru, no_draws);
+        if (ways <= Plain::most_ways) return Plain(sets, ways, replacement_by<Lru>, no_draws);
+        return Other(sets, ways, replacement_by<Lru>, no_draws);
     }
 
     // do_with(rows, row, way) of a line that is there; false if it is not.

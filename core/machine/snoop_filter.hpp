@@ -30,9 +30,9 @@ class SnoopFilter {
         Holders holders = 0;  // none: nothing was evicted
     };
 
-    // `sets` (a power of two) a slice, for so many private caches: those of up to 32 make words of
-    // 32 bits, and rows of 12 ways two cache lines of the host instead of three. Random replacement
-    // begins with `seed`.
+    // `sets`, a power of two, is that of a slice; `caches` is the number of private caches. Up to
+    // 32 caches fit words of 32 bits, and rows of 12 ways are then two cache lines of the host
+    // instead of three. The replacement policy gets `seed`.
     SnoopFilter(std::uint32_t slices, std::uint32_t sets, std::uint32_t ways,
                 Replacement replacement, std::uint64_t seed, std::uint32_t caches)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
@@ -43,7 +43,7 @@ class SnoopFilter {
           table_(0) {}
     // Unlimited: for the `lines` that all private caches hold together.
     explicit SnoopFilter(std::size_t lines)
-        : rows_(1, 1, Replacement::lru, std::array{std::uint64_t{0}}),
+        : rows_(1, 1, replacement_by<Lru>, std::array{std::uint64_t{0}}),
           unlimited_(true),
           table_(lines + 1) {}
 

@@ -6,7 +6,7 @@ an address hash of machines/hashes/. core/machine/cache_model.hpp has the same f
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,11 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.values.quantities import Bytes, Positive, Seconds, Sourced, Table
+
+if TYPE_CHECKING:
+    ReplacementName = str
+else:  # of the policies in core/machine/replacement/policies.hpp
+    ReplacementName = Literal[tuple(_core.Replacement.__members__)]
 
 Ways = Annotated[int, Field(ge=1, le=_core.CACHE_MOST_WAYS)]
 
@@ -67,7 +72,7 @@ class L3(Sliced):
     inclusion: Sourced[Literal["inclusive", "exclusive", "victim"]] = Field(
         description="holds all that the private caches hold; nothing of it; or what they evict and is read"
     )
-    replacement: Sourced[Literal["lru", "tree_plru", "random"]] | None = Field(
+    replacement: Sourced[ReplacementName] | None = Field(
         default=None, description="which line of a set goes; without it, the least recently used"
     )
     latency: Sourced[Seconds] = Field(description="of a load that hits it")
@@ -106,8 +111,9 @@ class Levels:
 
     writes_at_once: memory is written when a line becomes dirty, not when it leaves: as often in the long run,
     and of a stretch what the stretch itself writes.
-    ideal: of "l1", "l2", "l3" those that are fully associative and replace as they do otherwise, LRU where
-    that is a tree (docs/decisions/ideal-twin.md), and "snoop_filter" where it is to be unlimited.
+    ideal: of "l1", "l2", "l3" those that are fully associative (docs/decisions/ideal-twin.md), and
+    "snoop_filter" where it is to be unlimited. A fully associative cache keeps its replacement policy if that
+    takes any number of ways, and has LRU otherwise.
     ideal_share: of its lines that such a fully associative cache has, one in a power of two: that of the
     lines which it is fed, where that is a sample.
     """
@@ -145,10 +151,11 @@ def build_caches(
     """
 
     def geometry(name: str, sets: int, ways: int, replacement: str = "lru") -> _core.CacheGeometry:
+        policy = _core.Replacement[replacement]
         if name in levels.ideal:
-            whole = _core.Replacement["lru" if replacement == "tree_plru" else replacement]
-            return _core.CacheGeometry(max(1, int(sets * levels.ideal_share)), ways, whole, True)
-        return _core.CacheGeometry(sets, ways, _core.Replacement[replacement], False)
+            ideal = policy if _core.serves_fully_associative(policy) else _core.Replacement["lru"]
+            return _core.CacheGeometry(max(1, int(sets * levels.ideal_share)), ways, ideal, True)
+        return _core.CacheGeometry(sets, ways, policy, False)
 
     filter_ = shared = None
     if l3 is not None:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/machine/cache_hierarchy.hpp"
+#include "core/random/split_mix64.hpp"
 
 namespace pagelens::reference {
 
@@ -74,9 +75,9 @@ class Set {
         const auto empty =
             std::find_if(ways_.begin(), ways_.end(), [](auto& h) { return !h.valid; });
         if (empty != ways_.end()) return static_cast<std::size_t>(empty - ways_.begin());
-        if (replacement_ == Replacement::random)
-            return RandomVictims::next(draws_, static_cast<std::uint32_t>(ways_.size()));
-        if (replacement_ == Replacement::tree_plru)
+        if (replacement_ == replacement_by<RandomVictim>)
+            return SplitMix64::below(draws_, static_cast<std::uint32_t>(ways_.size()));
+        if (replacement_ == replacement_by<TreePlru>)
             return pointed_at(0, std::bit_ceil(ways_.size()));
         const auto oldest = std::min_element(ways_.begin(), ways_.end(),
                                              [](auto& a, auto& b) { return a.used < b.used; });
@@ -106,7 +107,7 @@ class Cache {
         const std::uint64_t ways =
             its.fully_associative ? its.lines() * slices : std::uint64_t{its.ways};
         for (std::uint64_t row = 0; row < rows; ++row) {
-            all_.emplace_back(ways, its.replacement, RandomVictims::begin(seed, row));
+            all_.emplace_back(ways, its.replacement, SplitMix64::begin(seed, row));
             if (its.fully_associative) all_.back().free_last_first();
         }
     }
@@ -134,7 +135,7 @@ class Hierarchy {
           tiles_((model.cores + model.l2.shared_by - 1) / model.l2.shared_by),
           counts(std::size_t{model.cores} * cache_counters) {
         const auto seed = [&](unsigned level, std::uint64_t index) {
-            return RandomVictims::begin(model.seed, std::uint64_t{level} << 32 | index);
+            return SplitMix64::begin(model.seed, std::uint64_t{level} << 32 | index);
         };
         const std::uint32_t slices = model.slices ? model.slices->values() : 1;
         for (std::uint32_t tile = 0; tile < tiles_; ++tile)

@@ -27,8 +27,9 @@ CacheGeometry some_cache(Random& random, bool plain, std::uint32_t most_sets,
     its.sets = 1u << random.below(static_cast<std::uint32_t>(std::countr_zero(most_sets)) + 1);
     its.ways = 1 + random.below(plain ? std::min(most_ways, 16u) : most_ways);
     if (plain) return its;
-    its.replacement = static_cast<Replacement>(random.below(3));
-    if (its.replacement != Replacement::tree_plru) its.fully_associative = random.below(6) == 0;
+    its.replacement = std::array{replacement_by<Lru>, replacement_by<TreePlru>,
+                                 replacement_by<RandomVictim>}[random.below(3)];
+    if (serves_fully_associative(its.replacement)) its.fully_associative = random.below(6) == 0;
     return its;
 }
 

@@ -319,7 +319,7 @@ TEST_CASE("compulsory lines are what memory still does below a cache that holds 
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 1;
-    caches.l2.geometry = {1u << 14, 16, Replacement::random, true};
+    caches.l2.geometry = {1u << 14, 16, replacement_by<RandomVictim>, true};
     const NodeCounters node =
         replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
     const std::vector<Compulsory> least = compulsory_by_phase(program);
@@ -495,7 +495,7 @@ TEST_CASE("node replay: what the kernel clears is its own, whoever uses the page
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 1;
-    caches.l2.geometry = {1u << 10, 16, Replacement::lru, true};
+    caches.l2.geometry = {1u << 10, 16, replacement_by<Lru>, true};
     const NodeCounters node =
         replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
     CHECK(node.phases[0].object_writes == std::vector<std::uint64_t>{64, 3});

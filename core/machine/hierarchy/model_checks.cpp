@@ -7,12 +7,14 @@
 #include "core/machine/cache_rows.hpp"
 #include "core/machine/physical_cache.hpp"
 #include "core/machine/snoop_filter.hpp"
+#include "core/random/split_mix64.hpp"
 
 namespace pagelens {
 namespace {
 
 constexpr std::uint64_t most_lines = 1ull << 30;  // of one cache: 64 GiB
 constexpr std::uint32_t most_slices = 256;        // a line's slice is a byte beside it
+static_assert(CacheGeometry::most_ways == CacheRows<false>::most_ways);
 
 }  // namespace
 
@@ -22,14 +24,30 @@ void require(bool good, const std::string& what) {
     if (!good) throw std::invalid_argument(what);
 }
 
+// "lru or random"
+static std::string fully_associative_names() {
+    std::string names;
+    for (const auto& [name, most_ways] : replacement_facts) {
+        if (most_ways == any_ways) (names += names.empty() ? "" : " or ") += name;
+    }
+    return names;
+}
+
 static void check(const CacheGeometry& cache, std::uint32_t slices, const std::string& name) {
     require(std::has_single_bit(cache.sets),
             name + ": sets must be a power of two, not " + std::to_string(cache.sets));
     require(cache.ways >= 1 && cache.ways <= CacheGeometry::most_ways,
             name + ": ways must be 1 to 64, not " + std::to_string(cache.ways));
     require(cache.lines() * slices <= most_lines, name + ": at most 2^30 lines");
-    require(!cache.fully_associative || cache.replacement != Replacement::tree_plru,
-            name + ": a fully associative cache has replacement lru or random");
+    if (cache.fully_associative) {
+        require(serves_fully_associative(cache.replacement),
+                name + ": a fully associative cache has replacement " + fully_associative_names());
+        return;
+    }
+    const auto [policy, most_ways] = facts_of(cache.replacement);
+    require(cache.ways <= most_ways, name + ": replacement " + std::string(policy) +
+                                         " takes at most " + std::to_string(most_ways) +
+                                         " ways, not " + std::to_string(cache.ways));
 }
 
 std::uint64_t end_of_lines(const CacheGeometry& cache) {
@@ -41,7 +59,7 @@ std::vector<std::uint64_t> seeds_of(const HierarchyModel& model, unsigned level,
                                     std::uint32_t caches) {
     std::vector<std::uint64_t> seeds;
     for (std::uint32_t i = 0; i < caches; ++i)
-        seeds.push_back(RandomVictims::begin(model.seed, std::uint64_t{level} << 32 | i));
+        seeds.push_back(SplitMix64::begin(model.seed, std::uint64_t{level} << 32 | i));
     return seeds;
 }
 
