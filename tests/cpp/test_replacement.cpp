@@ -79,7 +79,8 @@ TEST_CASE("replacement: under every policy a set keeps as many lines as it has w
 
 TEST_CASE(
     "replacement: a fully associative cache refuses a policy whose state grows with the ways") {
-    CHECK_THROWS_WITH_AS(CacheHierarchy(one_l2({1, 8, replacement_by<TreePlru>, true})),
-                         "l2: a fully associative cache has replacement lru or random",
-                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        CacheHierarchy(one_l2({1, 8, replacement_by<TreePlru>, true})),
+        doctest::Contains("a fully associative cache has replacement lru or random"),
+        std::invalid_argument);
 }
