@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pagelens.audit.fragmentation import LARGE_ORDER, suitable_blocks
-from pagelens.audit.model import GIGANTIC, LARGE, SMALL, HugePages, Node, NodePool, Zone
+from pagelens.audit.model import GIGANTIC, LARGE, SMALL, HugePages, MemoryNode, NodePool, Zone
 from pagelens.host.frame_map import FrameMap, Use
 from pagelens.host.huge_page_pools import pool_sizes, read_pool
 from pagelens.host.kernel_settings import Usage
@@ -13,7 +13,11 @@ _LARGEST_ORDER = 10  # of a free block
 
 
 def read_huge_pages(
-    system: System, nodes: tuple[Node, ...], zones: tuple[Zone, ...], usage: Usage, frames: FrameMap | None
+    system: System,
+    nodes: tuple[MemoryNode, ...],
+    zones: tuple[Zone, ...],
+    usage: Usage,
+    frames: FrameMap | None,
 ) -> tuple[HugePages, ...]:
     """Return the pool of each page size from 2 MiB to 1 GiB that the kernel has."""
     pools = {size: read_pool(system, size) for size in pool_sizes(system) if LARGE <= size <= GIGANTIC}
@@ -38,7 +42,7 @@ def read_huge_pages(
     return tuple(found)
 
 
-def _of_nodes(system: System, size: int, nodes: tuple[Node, ...]) -> Iterator[NodePool]:
+def _of_nodes(system: System, size: int, nodes: tuple[MemoryNode, ...]) -> Iterator[NodePool]:
     for node in nodes:
         pool = read_pool(system, size, node.number)
         if pool.total is not None:

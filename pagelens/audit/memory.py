@@ -2,7 +2,7 @@
 
 import re
 
-from pagelens.audit.model import Node, SideCache
+from pagelens.audit.model import MemoryNode, SideCache
 from pagelens.host.numa_nodes import MOST_BYTES, read_nodes
 from pagelens.host.proc_files import sizes
 from pagelens.host.system import System
@@ -12,7 +12,7 @@ _TIERS = "/sys/devices/virtual/memory_tiering"
 _FAST_KINDS = ("MCDRAM", "HBM")
 
 
-def read_memory(system: System, machine: Machine) -> tuple[Node, ...]:
+def read_memory(system: System, machine: Machine) -> tuple[MemoryNode, ...]:
     """Every node with memory; the machine's kind says which is fast where neither HMAT nor hwloc does."""
     tiers = {
         node: int(path.rpartition("memory_tier")[2])
@@ -38,7 +38,7 @@ def read_memory(system: System, machine: Machine) -> tuple[Node, ...]:
             if found.bandwidth and local:
                 faster = found.bandwidth > max(local)
         nodes.append(
-            Node(
+            MemoryNode(
                 number=number,
                 processors=len(found.cpus) if match else None,
                 size=found.size if found.path else None,

@@ -44,7 +44,7 @@ class SideCache:
 
 
 @dataclass(frozen=True)
-class Node:
+class MemoryNode:
     """A NUMA node with memory."""
 
     number: int
@@ -114,7 +114,7 @@ class Audit:
 
     machine: str  # its title
     hypervisor: str | None
-    nodes: tuple[Node, ...]
+    nodes: tuple[MemoryNode, ...]
     cache: Cache | None
     zones: tuple[Zone, ...]
     huge_pages: tuple[HugePages, ...]
@@ -137,7 +137,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Placement:
+class ProbedPlacement:
     """A way to place the probed job."""
 
     name: str  # "probed", or a policy's (docs/frames.md), or "half"
@@ -158,5 +158,5 @@ class Probe:
     measured: bool  # its frames were seen
     verified: bool  # they are the memory's, not a guest's
     nodes: dict[int, float]  # share of the job on each NUMA node
-    placements: tuple[Placement, ...]
+    placements: tuple[ProbedPlacement, ...]
     notes: tuple[str, ...]

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from pagelens.audit.effect import Frames, Yardstick, large_share
-from pagelens.audit.model import SMALL, Audit, Placement, Probe
-from pagelens.audit.supply import Supply
+from pagelens.audit.huge_page_supply import Supply
+from pagelens.audit.model import SMALL, Audit, Probe, ProbedPlacement
 from pagelens.frames import policies
 from pagelens.frames.policies import Host
 from pagelens.frames.policies import Job as PlacedJob
@@ -89,7 +89,7 @@ def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Pr
         else:
             effect = yardstick.effect(chosen)
             placements.append(
-                Placement(way.name, way.title, way.source, effect, large_share(chosen), way.remedy)
+                ProbedPlacement(way.name, way.title, way.source, effect, large_share(chosen), way.remedy)
             )
     return Probe(
         size=job.size,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from pagelens.audit.frame_rules import FILTER_SHARE
-from pagelens.audit.model import Effect, Finding, Placement, Probe, Severity
+from pagelens.audit.model import Effect, Finding, Probe, ProbedPlacement, Severity
 from pagelens.units import format_binary_size, format_share
 
 BAD_SHARE, WARNING_SHARE = 0.25, 0.05  # of pages in conflict
@@ -78,7 +78,7 @@ def _severity(probe: Probe, share: float, bad: float, warning: float) -> Severit
 
 def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -> tuple[tuple[str, ...], str]:
     """The commands of the cheapest remedy that leaves about the least, and a sentence on it."""
-    tried: list[tuple[float, Placement]] = []
+    tried: list[tuple[float, ProbedPlacement]] = []
     for placement in probe.placements:
         left = measure(placement.effect)
         if placement.remedy and left is not None:

@@ -4,7 +4,17 @@ from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.modifiers import MODIFIERS, find_policy
 from pagelens.frames.node import DEFAULT_HISTORY, Node, age_node, fleet_grain
-from pagelens.frames.policies import Costs, Policy, Remedy, placed_by, policies, register
+from pagelens.frames.policies import (
+    Costs,
+    Host,
+    Job,
+    Policy,
+    Remedy,
+    RunOptions,
+    placed_by,
+    policies,
+    register,
+)
 from pagelens.frames.steps import STEPS, Step
 
 __all__ = [
@@ -12,10 +22,13 @@ __all__ = [
     "MODIFIERS",
     "STEPS",
     "Costs",
+    "Host",
+    "Job",
     "JobMix",
     "Node",
     "Policy",
     "Remedy",
+    "RunOptions",
     "Step",
     "age_node",
     "find_policy",

@@ -12,7 +12,7 @@ _UNKNOWN_BYTES = 16 << 30  # assumed where nothing states the size
 
 
 @dataclass(frozen=True)
-class Node:
+class NumaNode:
     """A NUMA node with memory."""
 
     path: str  # the file or folder it was read from; empty if the memory is unknown
@@ -24,7 +24,7 @@ class Node:
     side_cache_direct: bool  # whether that cache is direct-mapped
 
 
-def read_nodes(system: System) -> list[Node]:
+def read_nodes(system: System) -> list[NumaNode]:
     """Return every NUMA node that has memory.
 
     If the kernel lists no nodes, all memory becomes one node without processors, so the list is never empty.
@@ -36,10 +36,10 @@ def read_nodes(system: System) -> list[Node]:
     size = int(match[1]) << 10 if match else 0
     known = _sane(size)
     path = "/proc/meminfo" if known else ""
-    return [Node(path, size if known else _UNKNOWN_BYTES, frozenset(), None, None, None, False)]
+    return [NumaNode(path, size if known else _UNKNOWN_BYTES, frozenset(), None, None, None, False)]
 
 
-def _node(system: System, path: str) -> Node | None:
+def _node(system: System, path: str) -> NumaNode | None:
     match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text(f"{path}/meminfo"))
     size = int(match[1]) << 10 if match else 0
     if not _sane(size):
@@ -47,7 +47,7 @@ def _node(system: System, path: str) -> Node | None:
     near = f"{path}/access0/initiators"
     bandwidth, latency = system.number(f"{near}/read_bandwidth"), system.number(f"{near}/read_latency")
     cache = f"{path}/memory_side_cache/index1"
-    return Node(
+    return NumaNode(
         path=path,
         size=size,
         cpus=system.cpus(f"{path}/cpulist"),

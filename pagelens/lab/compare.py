@@ -18,11 +18,11 @@ import numpy as np
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
+from pagelens.lab.allocator_state import take_picture
 from pagelens.lab.jobs import run_work
 from pagelens.lab.measured import Frames
 from pagelens.lab.nodes import ModelNode
 from pagelens.lab.run import ProgramLab, ProgramRun, Request
-from pagelens.lab.state import take_picture
 from pagelens.machine.memories import MOST_TAGS
 
 RATIOS = (0.25, 0.5, 1.0, 1.1)  # footprint over cache
@@ -171,10 +171,10 @@ def _rows(
     memory_side = lab.guest.memory_side
     with lab:
         model = ModelNode(take_picture(lab.guest).model(), memory_side.slots)
-        if lab.plan.boot.shuffle:
+        if lab.schedule.boot.shuffle:
             model.memory.shuffle_on_free(_core.Random(request.seed, 0, 0, _core.Stream.history))
         states = iter(STATES)
-        for step in lab.plan.steps:
+        for step in lab.schedule.steps:
             run = lab.step(step).run
             if run is None:
                 step.act(model)
@@ -205,7 +205,7 @@ def _footprint(request: Request) -> int:
     cache = request.memory_bytes // 4 // _CACHE_UNIT * _CACHE_UNIT  # any will do
     request = replace(request, history="run", pages="2MiB", cache_bytes=cache)
     with ProgramLab(request) as lab:
-        run = lab.step(lab.plan.steps[0]).run
+        run = lab.step(lab.schedule.steps[0]).run
     assert run is not None
     _require_success(run, request)
     _require_large_pages(run, request)

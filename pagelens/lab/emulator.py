@@ -26,14 +26,14 @@ _ALIGNMENT = 2 << 20  # of a node's memory: the kernel's own granularity of memo
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSpeed:
+class NumaSpeed:
     """Of a node's memory, as the firmware states it for all processors. The emulator is no slower for it."""
 
     bandwidth: float  # bytes a second; the firmware's unit is 10^6 of them
     latency: float  # seconds; the firmware's unit is 1 ns
 
 
-_ORDINARY, _FAST = NodeSpeed(100e9, 100e-9), NodeSpeed(400e9, 100e-9)  # where nothing is stated
+_ORDINARY, _FAST = NumaSpeed(100e9, 100e-9), NumaSpeed(400e9, 100e-9)  # where nothing is stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Hardware:
     cpus: int = 1  # at least one a node
     cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
     fast_bytes: int = 0  # of the memory, in a last node without processors, which the firmware calls faster
-    speeds: Sequence[NodeSpeed] = ()  # of each node, that the firmware describes
+    speeds: Sequence[NumaSpeed] = ()  # of each node, that the firmware describes
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 8:

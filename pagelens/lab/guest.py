@@ -24,7 +24,7 @@ from typing import Self
 from pagelens.errors import Failure, UsageError
 from pagelens.host.commands import Finished
 from pagelens.host.native_files import native_file
-from pagelens.lab.emulator import Hardware, NodeSpeed, find_qemu
+from pagelens.lab.emulator import Hardware, NumaSpeed, find_qemu
 from pagelens.lab.initramfs import Content, Initramfs, base_initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.watch import Watch
@@ -67,7 +67,7 @@ class Guest:
         cpus: int = 1,
         described_cache: int = 0,
         fast: int = 0,
-        speeds: Sequence[NodeSpeed] = (),
+        speeds: Sequence[NumaSpeed] = (),
         plugin: str | None = None,
         watch: Callable[[int], Watch] = Watch,
         limit_s: float = LIMIT_S,

@@ -27,33 +27,33 @@ from pagelens.frames.steps import (
     Zonesort,
     scattered,
 )
-from pagelens.lab.file import add_file_modules, make_file
+from pagelens.lab.cached_file import add_file_modules, make_file
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
-from pagelens.lab.nodes import Node, add_sort_module, work_file
-from pagelens.lab.work import READ, Steps, Work
+from pagelens.lab.memory_work import READ, Steps, Work
+from pagelens.lab.nodes import AgedNode, add_sort_module, work_file
 
 # Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
 _KERNEL_BYTES = 192 << 20
 
 
 @dataclass(frozen=True)
-class PlannedStep:
+class ScheduledStep:
     """One step: its text, and what it does to a node, guest or model."""
 
     text: str
-    act: Callable[[Node], None] = field(repr=False)
+    act: Callable[[AgedNode], None] = field(repr=False)
     is_run: bool = False
 
 
 @dataclass
-class Plan:
+class Schedule:
     """A whole history, with the work that a guest needs in its root."""
 
     boot: Boot
-    steps: list[PlannedStep]
+    steps: list[ScheduledStep]
     work: dict[str, Steps]
     sorts: set[str] = field(default_factory=set)  # rules by which it sorts
 
@@ -76,7 +76,7 @@ class Plan:
         return any((steps[:, 0] == READ).any() for steps in self.work.values())
 
 
-class Planner:
+class Scheduler:
     """Plans histories for guests of one size; all draws come from the seed."""
 
     def __init__(self, memory_bytes: int, full_bytes: int, seed: int) -> None:
@@ -87,13 +87,13 @@ class Planner:
         self._histories = 0
         self._file_pages = itertools.count()
 
-    def plan(self, text: str, name: str = "--history") -> Plan:
+    def read(self, text: str, name: str = "--history") -> Schedule:
         """Raises UsageError for what a guest cannot do."""
         history = self._histories
         self._histories += 1
         boot, *steps = parse_history(text, name)
         assert isinstance(boot, Boot)
-        plan = Plan(
+        schedule = Schedule(
             boot,
             [],
             {},
@@ -102,9 +102,9 @@ class Planner:
         for place, (step, words) in enumerate(zip(steps, _texts(text), strict=True)):
             random = _core.Random(self._seed, history, place, _core.Stream.history)
             works = {f"{history}-{place}-{i}": work.steps for i, work in enumerate(self._works(step, random))}
-            plan.work |= works
-            plan.steps.append(PlannedStep(words, _action(step, works), isinstance(step, Run)))
-        return plan
+            schedule.work |= works
+            schedule.steps.append(ScheduledStep(words, _action(step, works), isinstance(step, Run)))
+        return schedule
 
     def _works(self, step: Step, random: _core.Random) -> Iterator[Work]:
         """The work of a step that takes memory."""
@@ -145,12 +145,12 @@ def _texts(history: str) -> list[str]:
     return words[1:] if words[0].partition("(")[0].strip() == Boot.name else words
 
 
-def _action(step: Step, works: dict[str, Steps]) -> Callable[[Node], None]:
-    def work(node: Node) -> None:
+def _action(step: Step, works: dict[str, Steps]) -> Callable[[AgedNode], None]:
+    def work(node: AgedNode) -> None:
         for name, steps in works.items():
             node.work(name, steps)
 
-    def hold(node: Node) -> None:
+    def hold(node: AgedNode) -> None:
         for name, steps in works.items():
             node.hold(name, steps)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES
-from pagelens.lab.work import Work
+from pagelens.lab.memory_work import Work
 
 
 @dataclass(frozen=True)

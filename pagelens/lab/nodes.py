@@ -15,13 +15,13 @@ from pagelens import _core
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import Failure, UsageError
 from pagelens.host.native_files import native_file
+from pagelens.lab.allocator_state import ORDERS, take_picture
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import TOOL, Frames, MeasuredGuest
+from pagelens.lab.memory_work import ALL_NUMAS, ModelProcess, Steps, followed
 from pagelens.lab.modules import build_module
-from pagelens.lab.sources import zonesort_sources
-from pagelens.lab.state import ORDERS, take_picture
-from pagelens.lab.work import ALL_NUMAS, ModelProcess, Steps, followed
+from pagelens.lab.zonesort_sources import zonesort_sources
 
 # In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
 _ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"
@@ -54,7 +54,7 @@ def work_file(name: str) -> str:
     return f"/lab/work/{name}"
 
 
-class Node(Protocol):
+class AgedNode(Protocol):
     """What a history does to a node."""
 
     def work(self, name: str, steps: Steps) -> Frames:

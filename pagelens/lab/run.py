@@ -13,15 +13,15 @@ from typing import Any, Self
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
-from pagelens.lab.emulator import Hardware, NodeSpeed, find_qemu
+from pagelens.lab.allocator_state import add_state_module
+from pagelens.lab.emulator import Hardware, NumaSpeed, find_qemu
 from pagelens.lab.guest import LIMIT_S
-from pagelens.lab.history import Plan, PlannedStep, Planner
+from pagelens.lab.history import Schedule, ScheduledStep, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, NodeLines, Phase
 from pagelens.lab.nodes import GuestNode
-from pagelens.lab.planned import REPORT, Placement, add_planned
-from pagelens.lab.state import add_state_module
+from pagelens.lab.planned_program import REPORT, PlanOnNodes, add_planned
 from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.memories import MOST_TAGS
 
@@ -47,12 +47,12 @@ class Request:
     kernel: str = DEFAULT_KERNEL
     ways: int = 1
     nodes: int = 1
-    speeds: Sequence[NodeSpeed] = ()  # of each node's memory, that the firmware states
+    speeds: Sequence[NumaSpeed] = ()  # of each node's memory, that the firmware states
     cpus: int = 1
     pages: str = "4KiB"
     pool_bytes: int = 0  # of huge pages set aside at boot, with `pages` 2MiB or 1GiB
     files: Sequence[Path] = ()  # put beside the program
-    placement: Placement | None = None  # of its objects on the nodes
+    placement: PlanOnNodes | None = None  # of its objects on the nodes
     seed: int = 1
     limit_s: float = LIMIT_S  # processor time that a run may take
 
@@ -112,7 +112,7 @@ class ProgramLab:
     """A guest with a program in it, and the history that it is to go through.
 
         with ProgramLab(request) as lab:
-            done = [lab.step(step) for step in lab.plan.steps]
+            done = [lab.step(step) for step in lab.schedule.steps]
 
     Raises UsageError for what cannot be, Failure for what does not work out.
     """
@@ -128,30 +128,32 @@ class ProgramLab:
                 f"--machine {name}: no memory-side cache; choose one in cache mode, or --cache 0B"
             )
         self._program = find_program(request.command)
-        self.plan = Planner(request.memory_bytes, machine.ddr.size.value, request.seed).plan(request.history)
-        for step in self.plan.steps:
+        self.schedule = Scheduler(request.memory_bytes, machine.ddr.size.value, request.seed).read(
+            request.history
+        )
+        for step in self.schedule.steps:
             if step.text.startswith("zonesort") and not request.cache_bytes:
                 raise UsageError(f"--cache 0B: {step.text} sorts for a cache; name the size of one")
-        if self.plan.boot.fake and not request.cache_bytes:
+        if self.schedule.boot.fake and not request.cache_bytes:
             raise UsageError("--cache 0B: fake nodes are as large as a cache; name the size of one")
-        nodes = max(request.nodes, self.plan.boot.numas)
+        nodes = max(request.nodes, self.schedule.boot.numas)
         if request.speeds and nodes != len(request.speeds):
             raise UsageError(
                 f"--numa: states {len(request.speeds)} nodes, and boot has numas={nodes}; state one count"
             )
         hardware = Hardware(request.memory_bytes, nodes, request.cpus, speeds=request.speeds)
         memory_side = _memory_side(request, hardware)
-        root, self._words = _root(request, self._program, self.plan, kernel)
+        root, self._words = _root(request, self._program, self.schedule, kernel)
         if pictured:
             add_state_module(root, kernel)
-        append = _kernel_options(request, self.plan)
+        append = _kernel_options(request, self.schedule)
         self.guest = MeasuredGuest(machine, memory_side, hardware, kernel, root, append, request.limit_s)
         self._node = GuestNode(self.guest)
 
     def __enter__(self) -> Self:
         self.guest.__enter__()
         try:
-            self.plan.prepare(self.guest)
+            self.schedule.prepare(self.guest)
             self._prepare_huge_pages()
         except BaseException:
             self.guest.close()
@@ -179,7 +181,7 @@ class ProgramLab:
             most = self.request.memory_bytes // size
             self.guest.shell(f"echo {most} > {folder}/nr_overcommit_hugepages").checked()
 
-    def step(self, step: PlannedStep, output: Callable[[bytes], None] = lambda _: None) -> StepDone:
+    def step(self, step: ScheduledStep, output: Callable[[bytes], None] = lambda _: None) -> StepDone:
         """Does a step of the history in the guest; `output` gets what the program prints."""
         if step.is_run:
             before = _buddyinfo(self.guest)
@@ -220,7 +222,7 @@ def run(request: Request, report: Callable[[StepDone], None], output: Callable[[
     """Boots the guest and goes through the history; `output` gets what the program prints."""
     with ProgramLab(request) as lab:
         done = Result(request, lab.guest.kernel.release)
-        for step in lab.plan.steps:
+        for step in lab.schedule.steps:
             done.steps.append(lab.step(step, output))
             report(done.steps[-1])
     return done
@@ -295,7 +297,9 @@ def _memory_side(request: Request, hardware: Hardware) -> MemorySide:
     return memory_side
 
 
-def _root(request: Request, program: GuestProgram, plan: Plan, kernel: Kernel) -> tuple[Initramfs, list[str]]:
+def _root(
+    request: Request, program: GuestProgram, schedule: Schedule, kernel: Kernel
+) -> tuple[Initramfs, list[str]]:
     """The guest's root, and the words that run the program there."""
     root, name = Initramfs(), f"{_FOLDER}/{program.path.name}"
     words = [name]
@@ -306,7 +310,7 @@ def _root(request: Request, program: GuestProgram, plan: Plan, kernel: Kernel) -
         words = add_planned(root, name, program.path, placement.plan, placement.tiers, REPORT)
     for file in request.files:
         root.add(f"{_FOLDER}/{file.name}", file)
-    plan.add_to(root, kernel)
+    schedule.add_to(root, kernel)
     return root, words
 
 
@@ -321,13 +325,13 @@ def _pool_pages(request: Request) -> int:
     return pool_bytes // size
 
 
-def _kernel_options(request: Request, plan: Plan) -> str:
+def _kernel_options(request: Request, schedule: Schedule) -> str:
     words = [f"transparent_hugepage={'always' if request.pages == 'thp' else 'never'}"]
     if pool := _pool_pages(request):
         words.append(f"hugepagesz={_HUGE[request.pages][0]} hugepages={pool}")
-    if plan.boot.shuffle:
+    if schedule.boot.shuffle:
         words.append("page_alloc.shuffle=1")
-    if plan.boot.fake:
+    if schedule.boot.fake:
         words.append(f"numa=fake={max(1, request.memory_bytes // request.cache_bytes)}")
     return " ".join(words)
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pagelens.errors import UsageError
+from pagelens.lab.allocator_state import Picture, add_state_module, take_picture
 from pagelens.lab.emulator import Hardware, find_qemu
-from pagelens.lab.history import Plan, Planner
+from pagelens.lab.history import Schedule, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import run_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import Frames, MeasuredGuest, MemorySide
-from pagelens.lab.nodes import BlocksByOrder, GuestNode, ModelNode, Node, RandomNode
-from pagelens.lab.state import Picture, add_state_module, take_picture
-from pagelens.lab.work import Steps
+from pagelens.lab.memory_work import Steps
+from pagelens.lab.nodes import AgedNode, BlocksByOrder, GuestNode, ModelNode, RandomNode
 from pagelens.machine import Machine
 
 TOLERANCE = 0.05  # of a conflict share
@@ -74,7 +74,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Setup:
+class Validation:
     """What is compared, and where."""
 
     machine: Machine
@@ -95,20 +95,20 @@ def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
     return float(np.abs(np.cumsum(a * frames) / (a @ frames) - np.cumsum(b * frames) / (b @ frames)).max())
 
 
-def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
+def validate(setup: Validation, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
     """Boots one guest and compares all histories in it, one after the other."""
     find_qemu()
-    planner = Planner(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
-    plans = [planner.plan(text) for text in setup.histories]
-    between = planner.plan(_BETWEEN)
-    if any(plan.boot != between.boot for plan in plans):
+    planner = Scheduler(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
+    schedules = [planner.read(text) for text in setup.histories]
+    between = planner.read(_BETWEEN)
+    if any(schedule.boot != between.boot for schedule in schedules):
         raise UsageError("--history: validate boots one guest for all histories; leave boot's arguments out")
     memory_side = MemorySide(setup.cache_bytes // 4096)
     run = run_work(setup.run_bytes).steps
     root = Initramfs()
     add_state_module(root, setup.kernel)
-    for plan in (*plans, between, Plan(between.boot, [], {_RUN: run})):
-        plan.add_to(root, setup.kernel)
+    for schedule in (*schedules, between, Schedule(between.boot, [], {_RUN: run})):
+        schedule.add_to(root, setup.kernel)
 
     results: list[Compared] = []
     hardware = Hardware(setup.memory_bytes)
@@ -116,12 +116,12 @@ def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) 
     append = "transparent_hugepage=never"
     with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
         node = GuestNode(guest)
-        for plan in plans:
-            plan.prepare(guest)
-        for text, plan in zip(setup.histories, plans, strict=True):
+        for schedule in schedules:
+            schedule.prepare(guest)
+        for text, schedule in zip(setup.histories, schedules, strict=True):
             for step in between.steps:
                 step.act(node)
-            for compared in _compare(text, plan, node, take_picture(guest), memory_side, run, setup.seed):
+            for compared in _compare(text, schedule, node, take_picture(guest), memory_side, run, setup.seed):
                 report(compared)
                 results.append(compared)
     return results
@@ -129,7 +129,7 @@ def validate(setup: Setup, report: Callable[[Compared], None] = lambda _: None) 
 
 def _compare(
     text: str,
-    plan: Plan,
+    schedule: Schedule,
     guest: GuestNode,
     start: Picture,
     memory_side: MemorySide,
@@ -138,8 +138,8 @@ def _compare(
 ) -> Iterator[Compared]:
     model = ModelNode(start.model(), memory_side.slots)
     independent = RandomNode(start.usable_frames, np.random.default_rng(seed), start.blocks_by_order)
-    nodes: tuple[Node, ...] = (guest, model, independent)
-    for words, act in (("start", None), *((step.text, step.act) for step in plan.steps)):
+    nodes: tuple[AgedNode, ...] = (guest, model, independent)
+    for words, act in (("start", None), *((step.text, step.act) for step in schedule.steps)):
         for node in nodes:
             if act is not None:
                 act(node)

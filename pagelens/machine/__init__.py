@@ -16,11 +16,12 @@ from pagelens.machine.time import (
     modelled_times,
     tiered_times,
 )
+from pagelens.machine.values import stated_values
 from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
 __all__ = [
     "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
     "list_machines", "load_machine", "machine_directory", "modelled_times",
-    "parse_machine", "read_machine_file", "tiered_times",
+    "parse_machine", "read_machine_file", "stated_values", "tiered_times",
 ]  # fmt: skip

@@ -16,8 +16,8 @@ from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy, parse_history
 from pagelens.frames.live_node import LiveNode
 from pagelens.machine import Machine
+from pagelens.measure.experiment import Model
 from pagelens.measure.pages import PageSize
-from pagelens.measure.plan import Model
 from pagelens.units import format_binary_size
 
 _NAME = "measured"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from pagelens.ensemble.run import Progress
 from pagelens.machine import Machine
+from pagelens.measure.experiment import Experiment, Model
 from pagelens.measure.load import MOST_FOREIGN, MOST_STOLEN
 from pagelens.measure.pages import PageSize
-from pagelens.measure.plan import Model, Plan
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import Summary, summarise, unusual
 from pagelens.measure.trials import Point, Trial
@@ -57,7 +57,7 @@ class Result:
 class Measured:
     """All of it."""
 
-    plan: Plan
+    plan: Experiment
     trials: Sequence[Trial] = field(repr=False)
     results: Sequence[Result]
     machine: Machine | None  # of the prediction
@@ -74,7 +74,7 @@ class Measured:
 
 
 def evaluate(
-    plan: Plan,
+    plan: Experiment,
     trials: Sequence[Trial],
     machine: Machine,
     models: Sequence[Model | None],
@@ -97,7 +97,7 @@ def evaluate(
 
 
 def _result(
-    plan: Plan, index: int, trials: Sequence[Trial], machine: Machine, model: Model | None, seed: int
+    plan: Experiment, index: int, trials: Sequence[Trial], machine: Machine, model: Model | None, seed: int
 ) -> Result:
     point, page = plan.points[index], trials[0].page
     shortest = np.array([[visit.seconds[index].min() for visit in trial.visits] for trial in trials])

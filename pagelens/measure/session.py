@@ -14,13 +14,13 @@ from pagelens.errors import Interrupted, UsageError
 from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.machine import Machine
+from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.choices import cpus_of
 from pagelens.measure.counters import HardwareCounters
-from pagelens.measure.kernels import KERNELS
+from pagelens.measure.experiment import Experiment, Model, Settings
 from pagelens.measure.pages import PageSize, parse_page_sizes, reserved
-from pagelens.measure.plan import Model, Plan, Settings
 from pagelens.measure.results import Measured, evaluate
-from pagelens.measure.trials import Setup, Trial, run_trials
+from pagelens.measure.trials import Trial, TrialSettings, run_trials
 from pagelens.spelling import nearest
 from pagelens.units import format_size
 
@@ -69,9 +69,9 @@ def measure_benchmark(request: Request, progress: Progress) -> Measurement:
     Raises UsageError for settings that the benchmark does not have and memory that there is not,
     Interrupted where Ctrl-C came before the first trial was complete.
     """
-    if request.benchmark not in KERNELS:
-        raise UsageError(f"{request.benchmark!r}: did you mean {nearest(request.benchmark, KERNELS)}?")
-    make, own = KERNELS[request.benchmark]
+    if request.benchmark not in BENCHMARKS:
+        raise UsageError(f"{request.benchmark!r}: did you mean {nearest(request.benchmark, BENCHMARKS)}?")
+    make, own = BENCHMARKS[request.benchmark]
     given = {name: value for name, value in request.given.items() if value is not None}
     if wrong := sorted(set(given) - own):
         known = ", ".join(sorted(own))
@@ -83,7 +83,7 @@ def measure_benchmark(request: Request, progress: Progress) -> Measurement:
     plan = make(Settings(on, request.repeats, seed, last_level_bytes(on, machine), **given))
     overlapped, ballast = _room(plan, pages, request.stir)
     with closing(HardwareCounters(_events(machine), on)) as counters:
-        setup = Setup(
+        setup = TrialSettings(
             points=plan.points,
             pages=pages,
             memory_bytes=plan.memory_bytes,
@@ -129,7 +129,7 @@ def measure_benchmark(request: Request, progress: Progress) -> Measurement:
 
 
 def _wanted_models(
-    plan: Plan, done: Sequence[Trial], predict: bool | None, notes: list[str]
+    plan: Experiment, done: Sequence[Trial], predict: bool | None, notes: list[str]
 ) -> Sequence[Model | None]:
     """The models of the points that are predicted; notes say why others are not."""
     if not done[0].frames.size:
@@ -157,7 +157,7 @@ def _events(machine: Machine) -> dict[str, list[str]]:
     return machine.counters.stated() if machine.counters is not None else {}
 
 
-def _room(plan: Plan, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]:
+def _room(plan: Experiment, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]:
     """Whether two trials' memory fits at a time, and bytes of the ballast. UsageError where not one does."""
     size = max(page.rounded(plan.memory_bytes) for page in pages)
     room = int((1 - _LEFT_FREE) * _probes.available_bytes()) + min(page.free_bytes for page in pages)
@@ -178,7 +178,7 @@ class _Stop(Event):
         _probes.request_stop(True)
 
 
-def _run(setup: Setup, progress: Progress) -> tuple[list[Trial], bool]:
+def _run(setup: TrialSettings, progress: Progress) -> tuple[list[Trial], bool]:
     """Whole trials, and whether Ctrl-C ended them.
 
     They are made by a thread of their own: while a kernel runs in the main one, no signal would be handled.
@@ -209,7 +209,7 @@ def _run(setup: Setup, progress: Progress) -> tuple[list[Trial], bool]:
     return done, stopped
 
 
-def _models(plan: Plan, notes: list[str]) -> Sequence[Model | None]:
+def _models(plan: Experiment, notes: list[str]) -> Sequence[Model | None]:
     """Of each point; none where the kernel is not modelled, or not at this size: then a note says why."""
     try:
         return plan.models()

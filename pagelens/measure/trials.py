@@ -66,7 +66,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Setup:
+class TrialSettings:
     """What is measured, and how often."""
 
     points: Sequence[Point]
@@ -86,7 +86,7 @@ class Setup:
 class _Run:
     """What the trials of a run share."""
 
-    def __init__(self, setup: Setup, stopped: Callable[[], bool]) -> None:
+    def __init__(self, setup: TrialSettings, stopped: Callable[[], bool]) -> None:
         self.setup, self.stopped = setup, stopped
         self._places = count()
         self._busy = 0  # visits in a row that stayed disturbed
@@ -137,7 +137,7 @@ class _Open:
         self._memory.release()
 
 
-def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
+def _mapped(setup: TrialSettings, number: int, page: PageSize) -> _probes.Memory:
     if not setup.ballast_bytes or page.exhausted:
         return page.map(setup.memory_bytes, setup.cpus, setup.arrays)
     kept = 0.0 if page.pool else setup.scatter  # a pool's pages are as long as pieces anyhow
@@ -148,7 +148,7 @@ def _mapped(setup: Setup, number: int, page: PageSize) -> _probes.Memory:
         ballast.release()
 
 
-def run_trials(setup: Setup, stopped: Callable[[], bool]) -> Iterator[Trial]:
+def run_trials(setup: TrialSettings, stopped: Callable[[], bool]) -> Iterator[Trial]:
     """Each as it is complete; ends early, with whole trials only, once `stopped` says so, or a kernel."""
     run = _Run(setup, stopped)
     open_trials: list[_Open] = []

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Run:
+class PhaseRun:
     """A phase of a workload on one placement; lines of the whole node."""
 
     lines: float  # that pass the private caches
@@ -50,7 +50,7 @@ class Run:
 
 def run_policies(
     names: Iterable[str], machine: Machine, workload: DeclaredWorkload, state: Node, context: StudyContext
-) -> dict[str, Run]:
+) -> dict[str, PhaseRun]:
     """The measured phase under each of some policies, all from one state of a node."""
     return {
         name: run_on(machine, workload, policies[name].place(machine, state), context, state.node)
@@ -64,7 +64,7 @@ def run_on(
     placement: _core.Placement,
     context: StudyContext,
     node: int = 0,
-) -> Run:
+) -> PhaseRun:
     """The measured phase of a run on all cores. The GIL is released meanwhile; raises _core.Cancelled."""
     return run_phases(machine, workload, placement, context, node)[workload.measured_phase]
 
@@ -75,13 +75,13 @@ def run_phases(
     placement: _core.Placement,
     context: StudyContext,
     node: int = 0,
-) -> Mapping[str, Run]:
+) -> Mapping[str, PhaseRun]:
     """The same of every phase."""
     simulation = context.simulation(workload, machine)
     found = simulation.run(Placement(placement, machine, HUGE_PAGE_BITS, node=node), cancel=context.cancel)
     counts, times = found.counts, found.times
     return {
-        phase: Run(
+        phase: PhaseRun(
             lines=float(counts["msc_reads"][at] + counts["msc_writes"][at]),
             misses=float(counts["msc_misses"][at]),
             two_way_misses=float(counts["two_way_misses"][at]),
@@ -95,7 +95,7 @@ def run_phases(
     }
 
 
-def columns(runs: list[Run]) -> Mapping[str, Floats]:
+def columns(runs: list[PhaseRun]) -> Mapping[str, Floats]:
     """Of many runs, by name."""
     names = ("lines", "misses", "two_way_misses", "time_s", "conflict_share", "bandwidth", "hit_share")
     return {name: np.array([getattr(run, name) for run in runs]) for name in names}

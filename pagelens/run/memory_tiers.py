@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pagelens.errors import UsageError
-from pagelens.host.numa_nodes import Node, read_nodes
+from pagelens.host.numa_nodes import NumaNode, read_nodes
 from pagelens.host.system import System
 from pagelens.machine.detect.processor import read_processor
 
@@ -56,19 +56,19 @@ def chosen_tiers(system: System, fast: int, slow: int | None) -> Tiers:
     return _tiers([nodes[fast]], [] if slow is None else [nodes[slow]])
 
 
-def _tiers(fast: Sequence[Node], slow: Sequence[Node]) -> Tiers:
+def _tiers(fast: Sequence[NumaNode], slow: Sequence[NumaNode]) -> Tiers:
     numbers = [
         tuple(number for node in nodes if (number := _number(node)) is not None) for nodes in (fast, slow)
     ]
     return Tiers(numbers[0], numbers[1], sum(node.size for node in fast))
 
 
-def _number(node: Node) -> int | None:
+def _number(node: NumaNode) -> int | None:
     match = re.fullmatch(r"node([0-9]{1,4})", PurePosixPath(node.path).name)
     return int(match[1]) if match and int(match[1]) <= MOST_NODE else None
 
 
-def _mean_rate(nodes: Sequence[Node]) -> float | None:
+def _mean_rate(nodes: Sequence[NumaNode]) -> float | None:
     rates = [node.bandwidth for node in nodes if node.bandwidth]
     return sum(rates) / len(rates) if len(rates) == len(nodes) else None
 

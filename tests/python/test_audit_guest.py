@@ -10,7 +10,7 @@ from zonesort_guest import conflict_share, shell, zonesort_guest
 
 from pagelens.audit.effect import Yardstick
 from pagelens.audit.fragmentation import fragmentation_index, unusable_index
-from pagelens.audit.supply import Supply
+from pagelens.audit.huge_page_supply import Supply
 from pagelens.host.frame_map import read_frame_map
 from pagelens.lab.guest import Guest
 from pagelens.machine import Machine

@@ -22,11 +22,11 @@ from small_machine import small
 from pagelens.address.pages import Pages
 from pagelens.audit import Severity, find
 from pagelens.audit.effect import Yardstick, large_share, random_conflict_share
-from pagelens.audit.model import Effect, Placement, Probe
+from pagelens.audit.huge_page_supply import Supply, free_blocks
+from pagelens.audit.model import Effect, Probe, ProbedPlacement
 from pagelens.audit.node import may_be
 from pagelens.audit.probe import Ground, Job, judge
 from pagelens.audit.probe_limits import require_room
-from pagelens.audit.supply import Supply, free_blocks
 from pagelens.cli.main import main
 from pagelens.conflicts.predict import predict
 from pagelens.errors import UsageError
@@ -275,8 +275,8 @@ def probed(share: float, verified: bool, after: float) -> Probe:
         return Effect(value, None, None, None, None)
 
     placements = (
-        Placement("probed", "as it was", "measured", of(share), 0.0),
-        Placement("2m", "2 MiB pages", "free frames", of(after), 1.0, ("use large pages",)),
+        ProbedPlacement("probed", "as it was", "measured", of(share), 0.0),
+        ProbedPlacement("2m", "2 MiB pages", "free frames", of(after), 1.0, ("use large pages",)),
     )
     return Probe(64 * MIB, "4k", "x", True, verified, {0: 1.0}, placements, ())
 
@@ -305,7 +305,7 @@ def test_what_a_probe_saw_replaces_what_was_expected(
 def test_of_remedies_that_do_about_the_same_the_cheapest_is_named(tmp_path: Path) -> None:
     audit, probe = audited(lay_out(read_tree("knl-cache"), tmp_path)), probed(0.3, True, 0.2)
     names = {"1g": 0.0, "aged+zonesort": 0.004, "coloured": 0.008}
-    more = [Placement(n, n, "model", Effect(v, *[None] * 4), 0.0, (n,)) for n, v in names.items()]
+    more = [ProbedPlacement(n, n, "model", Effect(v, *[None] * 4), 0.0, (n,)) for n, v in names.items()]
     for taken, expected in ((3, "coloured"), (2, "aged+zonesort"), (1, "1g")):
         of = replace(probe, placements=(*probe.placements, *more[:taken]))
         (finding,) = (finding for finding in find(audit, of) if finding.code == "probe-cache")

@@ -12,12 +12,12 @@ import pytest
 from pagelens import _core
 from pagelens.errors import UsageError
 from pagelens.host.zone_layout import read_layout
-from pagelens.lab.history import Planner
+from pagelens.lab.history import Scheduler
 from pagelens.lab.jobs import hold_work
 from pagelens.lab.measured import MemorySide, frames_and_parts
+from pagelens.lab.memory_work import ModelProcess, Work, batches
 from pagelens.lab.nodes import ModelNode
 from pagelens.lab.validate import DEFAULT_HISTORIES, TOLERANCE, shape_distance
-from pagelens.lab.work import ModelProcess, Work, batches
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MIB = 1 << 20
@@ -133,11 +133,11 @@ def test_free_blocks_of_other_sizes_are_told_and_few_moved_pages_are_not() -> No
 
 
 def test_histories_are_the_same_for_guest_and_model_and_for_the_same_seed() -> None:
-    plans = [Planner(1 << 30, 96 << 30, seed).plan("age(jobs=2); compact; job(10MB)") for seed in (1, 1, 2)]
+    plans = [Scheduler(1 << 30, 96 << 30, seed).read("age(jobs=2); compact; job(10MB)") for seed in (1, 1, 2)]
     first, again, other = ({name: steps.tobytes() for name, steps in plan.work.items()} for plan in plans)
     assert first == again != other
     with pytest.raises(UsageError, match="can only be the first"):
-        Planner(1 << 30, 96 << 30, 1).plan("run; boot")
+        Scheduler(1 << 30, 96 << 30, 1).read("run; boot")
 
 
 def test_a_process_of_the_model_gives_back_all_it_took() -> None:

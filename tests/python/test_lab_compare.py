@@ -17,6 +17,7 @@ import pytest
 from pagelens import _core
 from pagelens.errors import Failure, UsageError
 from pagelens.lab import compare
+from pagelens.lab.allocator_state import Picture, add_state_module, take_picture
 from pagelens.lab.compare import (
     FRESH,
     INTEL,
@@ -31,13 +32,12 @@ from pagelens.lab.compare import (
 )
 from pagelens.lab.compare_table import markdown, render_comparison, verdict_lines
 from pagelens.lab.emulator import Hardware
-from pagelens.lab.history import PlannedStep, Planner
+from pagelens.lab.history import ScheduledStep, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import find_kernel
 from pagelens.lab.measured import MeasuredGuest, MemorySide
 from pagelens.lab.nodes import GuestNode, ModelNode
 from pagelens.lab.run import Counted, ProgramRun, Request, StepDone
-from pagelens.lab.state import Picture, add_state_module, take_picture
 from pagelens.lab.validate import SHAPE_TOLERANCE, shape_distance
 from pagelens.machine import load_machine
 
@@ -70,7 +70,7 @@ def agreeing(found: Lists, expected: Lists) -> tuple[int, int]:
 def test_intels_rule_in_a_guest_is_the_models_and_what_is_held_is_held(version: str) -> None:
     machine, kernel = load_machine("cori-knl-cache"), find_kernel(version)
     memory_side, hardware = MemorySide(64 * MIB // 4096), Hardware(512 * MIB)
-    plan = Planner(hardware.memory_bytes, machine.ddr.size.value, 1).plan("hold(0.1%); zonesort(intel)")
+    plan = Scheduler(hardware.memory_bytes, machine.ddr.size.value, 1).read("hold(0.1%); zonesort(intel)")
     root = Initramfs()
     plan.add_to(root, kernel)
     add_state_module(root, kernel)
@@ -235,7 +235,7 @@ def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compa
     class Lab:
         def __init__(self, request: Request) -> None:
             booted.append(request)
-            self.plan = Planner(request.memory_bytes, 96 << 30, 1).plan(request.history)
+            self.schedule = Scheduler(request.memory_bytes, 96 << 30, 1).read(request.history)
 
         def __enter__(self) -> "Lab":
             return self
@@ -243,7 +243,7 @@ def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compa
         def __exit__(self, *_: object) -> None:
             pass
 
-        def step(self, step: PlannedStep) -> StepDone:
+        def step(self, step: ScheduledStep) -> StepDone:
             return StepDone(step.text, {}, run)
 
     monkeypatch.setattr(compare, "ProgramLab", Lab)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pagelens.lab.emulator import Hardware, NodeSpeed
+from pagelens.lab.emulator import Hardware, NumaSpeed
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.measured import MeasuredGuest, MemorySide
 from pagelens.machine import load_machine
@@ -102,7 +102,7 @@ def test_a_node_without_processors_has_its_lines_too(program: Path) -> None:
     root = Initramfs()
     root.add_program("/app/program", program)
     hardware = Hardware(
-        384 * MIB, fast_bytes=128 * MIB, speeds=[NodeSpeed(8e10, 1e-7), NodeSpeed(4e11, 1e-7)]
+        384 * MIB, fast_bytes=128 * MIB, speeds=[NumaSpeed(8e10, 1e-7), NumaSpeed(4e11, 1e-7)]
     )
     machine = load_machine("cori-knl-flat")
     with MeasuredGuest(machine, MemorySide(0), hardware, "6.1", root) as guest:
@@ -137,20 +137,20 @@ def test_the_terminal_has_a_line_for_nodes(pagelens: Run) -> None:
     assert "hits      -" in done.stdout
 
 
-def told(*speeds: NodeSpeed) -> list[str]:
+def told(*speeds: NumaSpeed) -> list[str]:
     words = Hardware(512 * MIB, len(speeds), speeds=speeds).options()
     return [word.partition("data-type=")[2] for word in words if "initiator=1,target=" in word]
 
 
 def test_what_the_firmware_says_fits_its_table() -> None:
     """Entries are of 16 bits in a common unit; the emulator refuses what is not."""
-    assert told(NodeSpeed(50e9, 1e-7), NodeSpeed(20.001e9, 3e-7)) == [
+    assert told(NumaSpeed(50e9, 1e-7), NumaSpeed(20.001e9, 3e-7)) == [
         "access-latency,latency=100",
         "access-bandwidth,bandwidth=50000M",
         "access-latency,latency=300",
         "access-bandwidth,bandwidth=20001M",
     ]
-    rates = told(NodeSpeed(400e9, 1e-7), NodeSpeed(20.001e9, 1e-7))[1::2]
+    rates = told(NumaSpeed(400e9, 1e-7), NumaSpeed(20.001e9, 1e-7))[1::2]
     assert rates == ["access-bandwidth,bandwidth=400000M", "access-bandwidth,bandwidth=20000M"]
 
 

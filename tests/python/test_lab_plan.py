@@ -14,7 +14,7 @@ from pagelens.errors import UsageError
 from pagelens.host.system import System
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
-from pagelens.lab.planned import add_planned, plan_for_guest
+from pagelens.lab.planned_program import add_planned, plan_for_guest
 from pagelens.place.plan import Plan, read_plan, write_plan
 from pagelens.run.memory_tiers import Tiers, find_tiers
 

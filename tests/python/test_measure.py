@@ -20,14 +20,14 @@ from pagelens.accesses.declared import declared
 from pagelens.cli.main import main
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import load_machine
+from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.counters import HardwareCounters
-from pagelens.measure.kernels import KERNELS
+from pagelens.measure.experiment import Model, Settings
 from pagelens.measure.load import Load, LoadMeter
 from pagelens.measure.pages import PAGE_SIZES, parse_page_sizes, reserved
-from pagelens.measure.plan import Model, Settings
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import map_share, outliers, unusual
-from pagelens.measure.trials import BUSY, Point, Setup, run_trials
+from pagelens.measure.trials import BUSY, Point, TrialSettings, run_trials
 
 CPU = sorted(os.sched_getaffinity(0))[0]
 SMALL = PAGE_SIZES["4k"]
@@ -36,7 +36,7 @@ BARE = Settings([CPU], repeats=1, seed=1, cache_bytes=1 << 20)
 LIBPFM4 = Path("/usr/lib/x86_64-linux-gnu/libpfm.so.4")
 
 
-def setup_of(run: Callable[[_probes.Memory], np.ndarray], **other: object) -> Setup:
+def setup_of(run: Callable[[_probes.Memory], np.ndarray], **other: object) -> TrialSettings:
     settings = {
         "points": [Point({"kernel": "mine"}, run, 1.0)],
         "pages": [SMALL],
@@ -51,7 +51,7 @@ def setup_of(run: Callable[[_probes.Memory], np.ndarray], **other: object) -> Se
         "overlapped": True,
         "counted": lambda work: (work(), {}),
     }
-    return Setup(**(settings | other))  # type: ignore[arg-type]
+    return TrialSettings(**(settings | other))  # type: ignore[arg-type]
 
 
 def test_each_trial_is_visited_twice_with_another_between() -> None:
@@ -426,17 +426,17 @@ def test_the_arrays_are_four_times_the_caches_that_are_there(
 def test_what_is_chosen_where_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The instructions that the processor takes whole, which need not be its widest."""
     monkeypatch.setattr(_probes, "best_isa", lambda: _probes.Isa.sse2)
-    assert [KERNELS[name][0](BARE).ran["isa"] for name in ("stream", "l2sum")] == ["sse2", "sse2"]
+    assert [BENCHMARKS[name][0](BARE).ran["isa"] for name in ("stream", "l2sum")] == ["sse2", "sse2"]
     for isa in _probes.isas():
-        assert KERNELS["l2sum"][0](replace(BARE, isa=isa.name)).ran["isa"] == isa.name
+        assert BENCHMARKS["l2sum"][0](replace(BARE, isa=isa.name)).ran["isa"] == isa.name
 
 
 def test_blocks_within_pages_are_not_predicted_and_it_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = KERNELS["l2sum"][0](BARE)
+    plan = BENCHMARKS["l2sum"][0](BARE)
     assert list(plan.models()) == [None]
-    (model,) = KERNELS["l2sum"][0](replace(BARE, block="976KiB")).models()
+    (model,) = BENCHMARKS["l2sum"][0](replace(BARE, block="976KiB")).models()
     assert model is not None
     assert model.amount == 976 << 10
     if ROOT:
@@ -548,8 +548,8 @@ def test_bad_input_is_one_line(
 
 
 def test_each_kernel_has_its_settings() -> None:
-    assert set(KERNELS) == {"stream", "latency", "gups", "l2sum", "dgemm", "cg", "conflict"}
+    assert set(BENCHMARKS) == {"stream", "latency", "gups", "l2sum", "dgemm", "cg", "conflict"}
     assert parse_page_sizes("2m, 4K,2m") == [PAGE_SIZES["2m"], PAGE_SIZES["4k"]]
-    plan = KERNELS["stream"][0](BARE)
+    plan = BENCHMARKS["stream"][0](BARE)
     assert None not in plan.models()  # by default all can be predicted
     assert plan.figure(16e9, np.array([2.0])).tolist() == [8.0]

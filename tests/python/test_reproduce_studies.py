@@ -12,10 +12,10 @@ from pagelens.machine import load_machine
 from pagelens.replay.memory_side import by_phase, replay
 from pagelens.reproduce.claim import Kind, Row
 from pagelens.reproduce.context import Scale, StudyContext
-from pagelens.reproduce.fleet import Run, run_on
+from pagelens.reproduce.fleet import PhaseRun, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.dgemm_runs import dynamic
-from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Kernel, Stream, l2_hits, run
+from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Stream, StreamLoop, l2_hits, run
 from pagelens.reproduce.studies import find_study
 from pagelens.reproduce.studies.two_level import memory_share, time_in_cache, time_in_fast
 from pagelens.reproduce.study import Findings
@@ -89,9 +89,9 @@ def test_quick(name: str, tmp_path: Path) -> None:
 
 def test_arrays_of_the_layouts() -> None:
     """Copy is of b and a on the slide, of a and c in stream.c: both times two arrays that lie two apart."""
-    assert SLIDE.kernels["copy"] == Kernel("copy", (0,), 2)
-    assert STREAM_C.kernels["copy"] == Kernel("copy", (0,), 2)
-    assert STREAM_C.kernels["triad"] == Kernel("triad", (1, 2), 0)
+    assert SLIDE.kernels["copy"] == StreamLoop("copy", (0,), 2)
+    assert STREAM_C.kernels["copy"] == StreamLoop("copy", (0,), 2)
+    assert STREAM_C.kernels["triad"] == StreamLoop("triad", (1, 2), 0)
     stream = Stream(2_000_000, 0)
     assert stream.spacing(0, 1) % (128 << 10) == 9_216  # within 16 KiB of a multiple: a dip at OFFSET 0
     assert stream.spacing(0, 2) % (128 << 10) == 18_432  # just outside
@@ -159,7 +159,7 @@ def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:
         gain = 1 / time_in_fast(share, 2.6) - 1
         assert memory_share(gain, 2.6) == pytest.approx(share)
     hits, misses = (
-        Run(
+        PhaseRun(
             lines=100,
             misses=m,
             two_way_misses=0,

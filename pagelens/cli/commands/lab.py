@@ -16,12 +16,12 @@ from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
 from pagelens.lab.compare import QUICK_RATIOS, RATIOS, VARIANTS, Comparison, Row, compare
 from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
-from pagelens.lab.emulator import NodeSpeed
+from pagelens.lab.emulator import NumaSpeed
 from pagelens.lab.guest import LIMIT_S
 from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
-from pagelens.lab.planned import Placement, place_on
+from pagelens.lab.planned_program import PlanOnNodes, place_on
 from pagelens.lab.run import PAGES, Request, Result, StepDone, run
-from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Setup, failures, validate
+from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Validation, failures, validate
 from pagelens.machine import load_machine
 from pagelens.place.plan import read_plan
 from pagelens.spelling import nearest
@@ -182,7 +182,7 @@ def validate_command(
     as_json: Json = False,
 ) -> None:
     """Run the same histories in a guest and in the model of the allocator, and compare them step by step."""
-    setup = Setup(
+    setup = Validation(
         load_machine(machine),
         find_kernel(kernel),
         parse_size(memory, "--memory"),
@@ -277,7 +277,7 @@ def compare_command(
         write_whole(output, lambda path: path.write_text(page))
 
 
-def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
+def _nodes(text: str) -> tuple[int, list[NumaSpeed]]:
     """Of "2", or of "400GB/s:100ns,80GB/s:150ns"."""
     if text.isdecimal():
         if not 1 <= len(text) <= 3 or int(text) == 0:
@@ -290,7 +290,7 @@ def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
             raise UsageError(
                 f"--numa {part!r}: a number of nodes, or BANDWIDTH:LATENCY of each, with commas between"
             )
-        speed = NodeSpeed(parse_rate(rate, "--numa"), parse_time(time, "--numa"))
+        speed = NumaSpeed(parse_rate(rate, "--numa"), parse_time(time, "--numa"))
         if not 1e6 <= speed.bandwidth <= 1e15 or not 1e-9 <= speed.latency <= 60e-6:
             raise UsageError(f"--numa {part!r}: from 1MB/s to 1000TB/s, and from 1ns to 60us")
         speeds.append(speed)
@@ -298,8 +298,8 @@ def _nodes(text: str) -> tuple[int, list[NodeSpeed]]:
 
 
 def _placement(
-    plan: Path | None, nodes: int, speeds: list[NodeSpeed], fast_node: int | None, slow_node: int | None
-) -> Placement | None:
+    plan: Path | None, nodes: int, speeds: list[NumaSpeed], fast_node: int | None, slow_node: int | None
+) -> PlanOnNodes | None:
     if plan is None:
         for option, node in (("--fast-node", fast_node), ("--slow-node", slow_node)):
             if node is not None:

@@ -15,7 +15,7 @@ from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
 from pagelens.errors import Interrupted
 from pagelens.machine.chosen import choose_machine
-from pagelens.measure.kernels import KERNELS
+from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.outputs import to_json, write_outputs
 from pagelens.measure.session import MOST_PREDICTED, Report, Request, measure_benchmark
 from pagelens.output_directory import claim_directory
@@ -23,7 +23,7 @@ from pagelens.progress import progress_bar
 
 _RARE = "Rarely needed"
 
-# The settings that benchmarks have of their own; measure/kernels.py says which has which.
+# The settings that benchmarks have of their own; measure/benchmarks.py says which has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
         "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="Doubles of an array.")),
@@ -162,7 +162,7 @@ def _command(benchmark: str) -> Callable[..., None]:
 
 
 def _own_parameters(benchmark: str) -> Iterator[tuple[str, inspect.Parameter]]:
-    _, names = KERNELS[benchmark]
+    _, names = BENCHMARKS[benchmark]
     known = {**_SETTINGS[benchmark], **_SHARED_SETTINGS}
     for name, (kind, option) in known.items():
         if name in names:
@@ -205,5 +205,5 @@ def _measure(
         raise Interrupted(done.stopped)
 
 
-for _name, (_make, _) in KERNELS.items():
+for _name, (_make, _) in BENCHMARKS.items():
     app.command(_name, help=_make.__doc__, epilog=f"Example: {_EXAMPLES[_name]}")(_command(_name))

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from pagelens.audit.model import Effect, Placement, Probe
+from pagelens.audit.model import Effect, Probe, ProbedPlacement
 from pagelens.report.columns import WIDTH
 from pagelens.units import format_binary_size, format_share
 
@@ -41,7 +41,7 @@ def _table(probe: Probe) -> Iterator[str]:
     yield from textwrap.wrap(legend, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
 
 
-def _line(placement: Placement) -> str:
+def _line(placement: ProbedPlacement) -> str:
     effect = placement.effect
     load = "-" if effect.bank_load is None else f"{effect.bank_load:.2f}"
     by = {"measured": "meas.", "free frames": "free", "model": "rule"}[placement.source]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import tomlkit
 from tomlkit.items import Table
 
-from pagelens.host.numa_nodes import Node, read_nodes
+from pagelens.host.numa_nodes import NumaNode, read_nodes
 from pagelens.host.system import System
 from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 from pagelens.machine.detect.memory import Described, describe, read_modules
@@ -134,7 +134,7 @@ def _add_translation(found: Description, processor: Processor, system: System) -
         found.tlbs, found.sections["page_walk"] = arrays, walk
 
 
-def _add_memories(found: Description, system: System, processor: Processor, nodes: list[Node]) -> None:
+def _add_memories(found: Description, system: System, processor: Processor, nodes: list[NumaNode]) -> None:
     """Sections and mode: nodes of this socket are one memory, nodes without processors another."""
     own = (
         [node for node in nodes if node.cpus & processor.cpus]
@@ -161,7 +161,7 @@ def _add_memories(found: Description, system: System, processor: Processor, node
     found.sections["ddr"] = _memory(local, found.base)
 
 
-def _side_cache(own: list[Node], must_be: bool) -> Found | None:
+def _side_cache(own: list[NumaNode], must_be: bool) -> Found | None:
     """The size of the cache on the memory's side, a power of two; None where there is none to model."""
     side, memory = sum(node.side_cache or 0 for node in own), sum(node.size for node in own)
     where = f"{own[0].path}/memory_side_cache"
@@ -176,7 +176,7 @@ def _side_cache(own: list[Node], must_be: bool) -> Found | None:
 
 
 def _add_cache(
-    found: Description, own: list[Node], size: Found, without: list[Node], base: str | None
+    found: Description, own: list[NumaNode], size: Found, without: list[NumaNode], base: str | None
 ) -> None:
     """A cache on the memory's side; nodes without processors are then the rest of the fast memory."""
     direct = all(node.side_cache_direct for node in own if node.side_cache) and size.kind == "source"

@@ -4,7 +4,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass
 
-from pagelens.host.numa_nodes import FOLDER, MOST_BYTES, Node
+from pagelens.host.numa_nodes import FOLDER, MOST_BYTES, NumaNode
 from pagelens.host.system import System
 from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 
@@ -60,7 +60,7 @@ class Described:
     technology: Found | None = None
 
 
-def describe(nodes: list[Node], modules: list[Module], share: int) -> Described:
+def describe(nodes: list[NumaNode], modules: list[Module], share: int) -> Described:
     """Nodes that make up one memory; `modules` are of `share` such memories together."""
     size = min(sum(node.size for node in nodes), MOST_BYTES)
     names = ", ".join(node.path.removeprefix(f"{FOLDER}/") for node in nodes)

@@ -26,7 +26,7 @@ _NAMES = tuple(_core.cache_counter_names())
 
 
 @dataclass(frozen=True)
-class Run:
+class DgemmRun:
     """What was counted, scaled up from the sampled lines: by counter, an entry a core."""
 
     counts: dict[str, NDArray[np.float64]]
@@ -49,7 +49,7 @@ class Dgemm:
         self._parts = [self._blocks.accesses(part, SAMPLED) for part in parts]
         self.pages = 1 + max(int(part.lines.max()) // PAGE_LINES for part in self._parts)
 
-    def run(self, frames: Numbers) -> Run:
+    def run(self, frames: Numbers) -> DgemmRun:
         """`frames`: of each page of 2 MiB, its number in physical memory."""
         caches = caches_below_l1(self._machine)
         for part in self._parts:
@@ -60,10 +60,10 @@ class Dgemm:
         counts = dict(zip(_NAMES, counted.T, strict=True))
         return self._timed(counts)
 
-    def _timed(self, counts: dict[str, NDArray[np.float64]]) -> Run:
+    def _timed(self, counts: dict[str, NDArray[np.float64]]) -> DgemmRun:
         fmas = COUNTED * self._blocks.rows * TILE_COLUMNS * DEPTH / VECTOR_ELEMENTS
         none = np.zeros(self._blocks.cores)
         columns = dict.fromkeys(("dram_time_s", *TRANSLATION_COUNTS), none)
         columns |= {"instructions": none + SLOTS_AN_FMA * fmas}
         times = modelled_times(self._machine, columns | counts, cores_used=1)
-        return Run(counts, times.time_s, times.resources["issue"] + times.resources["latency"])
+        return DgemmRun(counts, times.time_s, times.resources["issue"] + times.resources["latency"])

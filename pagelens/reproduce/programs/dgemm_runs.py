@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.machine import Machine
-from pagelens.reproduce.programs.dgemm import Dgemm, Run
+from pagelens.reproduce.programs.dgemm import Dgemm, DgemmRun
 from pagelens.reproduce.programs.pages import PAGE_BYTES, Numbers, frames_of, random_frames
 
 GIB_PAGES = (1 << 30) // PAGE_BYTES
@@ -50,7 +50,7 @@ class Frames:
 class Runs:
     """Runs with one kind of pages; arrays have an entry a run."""
 
-    runs: Sequence[Run]
+    runs: Sequence[DgemmRun]
 
     def total(self, name: str) -> Floats:
         """A counter of all cores."""

@@ -28,7 +28,7 @@ Translation = Callable[[Lines], Lines]  # virtual lines to physical ones
 
 
 @dataclass(frozen=True)
-class Kernel:
+class StreamLoop:
     """One loop, by the places that its arrays have in memory: 0 is the first of the three."""
 
     name: str
@@ -46,7 +46,7 @@ class Layout:
     """Which array lies where, and what each kernel reads and writes."""
 
     name: str
-    kernels: Mapping[str, Kernel]
+    kernels: Mapping[str, StreamLoop]
 
 
 def _layout(name: str, order: str, kernels: Mapping[str, str]) -> Layout:
@@ -54,7 +54,7 @@ def _layout(name: str, order: str, kernels: Mapping[str, str]) -> Layout:
     found = {}
     for kernel, arrays in kernels.items():
         loads, store = arrays.split()
-        found[kernel] = Kernel(kernel, tuple(order.index(each) for each in loads), order.index(store))
+        found[kernel] = StreamLoop(kernel, tuple(order.index(each) for each in loads), order.index(store))
     return Layout(name, found)
 
 
@@ -118,7 +118,7 @@ class Cost:
 def run(
     machine: Machine,
     stream: Stream,
-    kernel: Kernel,
+    kernel: StreamLoop,
     lines: int,
     warm_up: int = 0,
     translate: Translation = contiguous,
@@ -150,7 +150,7 @@ def run(
     )
 
 
-def l2_hits(machine: Machine, stream: Stream, kernel: Kernel, store: _core.AccessKind) -> float:
+def l2_hits(machine: Machine, stream: Stream, kernel: StreamLoop, store: _core.AccessKind) -> float:
     """Of an element: lines that the kernel pushes out of L1 while it still needs them."""
     caches = _caches(machine)
     for part in (range(ALIASING_ELEMENTS), range(ALIASING_ELEMENTS, 2 * ALIASING_ELEMENTS)):
@@ -165,7 +165,7 @@ def _caches(machine: Machine) -> _core.CacheHierarchy:
     return build_caches(1, machine.l1, machine.l2, inclusion, None, None, Levels(simulate_l1=True), seed=0)
 
 
-def walk(stream: Stream, kernel: Kernel, part: range, step: int = LINE_BYTES) -> Lines:
+def walk(stream: Stream, kernel: StreamLoop, part: range, step: int = LINE_BYTES) -> Lines:
     """[n, arrays]: lines of the n-th access of each array, `step` bytes apart (held by test_twins.py)."""
     index = np.arange(part.start, part.stop, dtype=np.uint64)
     lines = np.empty((len(index), len(kernel.places)), dtype=np.uint64)

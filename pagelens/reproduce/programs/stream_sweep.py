@@ -11,7 +11,7 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.programs.stream import Cost, Kernel, Stream, Translation, contiguous, run
+from pagelens.reproduce.programs.stream import Cost, Stream, StreamLoop, Translation, contiguous, run
 
 ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768
 CONFLICT_BYTES, WINDOW_BYTES = 128 << 10, 16 << 10  # between arrays; the published rule of the dips
@@ -33,7 +33,7 @@ class Sweep:
     """A kernel over the offsets of the study."""
 
     offsets: NDArray[np.int64]
-    kernel: Kernel
+    kernel: StreamLoop
     costs: Sequence[Cost]
 
     @property
@@ -107,9 +107,9 @@ def _stream(offset: int) -> Stream:
     return Stream(ELEMENTS, offset)
 
 
-def kernel_of(places: tuple[int, ...]) -> Kernel:
+def kernel_of(places: tuple[int, ...]) -> StreamLoop:
     """That loads all places but the last, and stores to that."""
-    return Kernel("", places[:-1], places[-1])
+    return StreamLoop("", places[:-1], places[-1])
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Linux:
 
     machine: Machine
     context: StudyContext
-    kernel: Kernel
+    kernel: StreamLoop
 
     def frames(self, history: str, node: int, policy: str = "aged", scale: float = 1.0) -> NDArray[np.uint32]:
         """In the order of first touch, as many as the arrays can need; `scale` is of the history's sizes."""

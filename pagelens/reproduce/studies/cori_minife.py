@@ -12,7 +12,7 @@ from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
+from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
 MACHINE, WORKLOAD = "cori-knl-cache", "minife-solve"
@@ -44,7 +44,7 @@ def run(context: StudyContext) -> Findings:
     machine = load_machine(MACHINE)
     workloads = {size: declared(WORKLOAD, size, machine.cores.count.value) for size, _, _ in cells}
 
-    def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, Run]:
+    def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, PhaseRun]:
         mix, node, cells = part
         state = Node(machine, context.seed, node, history=parse_history(f"boot; age(mix={mix}); run"))
         return {
@@ -53,7 +53,7 @@ def run(context: StudyContext) -> Findings:
             for policy, run in run_policies(policies, machine, workloads[size], state, context).items()
         }
 
-    gathered: dict[_Key, list[Run]] = {}
+    gathered: dict[_Key, list[PhaseRun]] = {}
     for found in context.map(simulate, parts):
         for key, each in found.items():
             gathered.setdefault(key, []).append(each)

@@ -9,7 +9,7 @@ from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
+from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
 BYTES = 16_000_000_000
@@ -21,7 +21,7 @@ def run(context: StudyContext) -> Findings:
     machine = load_machine("cori-knl-cache")
     workload = declared("stream-triad", BYTES, machine.cores.count.value)
 
-    def simulate(part: tuple[str, int]) -> dict[str, Run]:
+    def simulate(part: tuple[str, int]) -> dict[str, PhaseRun]:
         history, node = part
         state = Node(machine, context.seed, node, history=parse_history(history), job_bytes=BYTES)
         return run_policies(("aged", "coloured"), machine, workload, state, context)

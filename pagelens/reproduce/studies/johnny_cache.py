@@ -10,7 +10,7 @@ from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Floats, Run, columns, run_policies
+from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
 FACTOR = 1 / 8  # of the machine and the table: a million slots remain
@@ -33,10 +33,10 @@ def run(context: StudyContext) -> Findings:
             machine, context.seed, node, history=history, scale=FACTOR, job_bytes=table.footprint_bytes
         )
 
-    def simulate(node: int) -> dict[str, Run]:
+    def simulate(node: int) -> dict[str, PhaseRun]:
         return run_policies((LINUX, STATIC, RANDOM), machine, table, aged(node, MIX), context)
 
-    def simulate_other(part: tuple[str, int]) -> Run:
+    def simulate_other(part: tuple[str, int]) -> PhaseRun:
         mix, node = part
         return run_policies((LINUX,), machine, table, aged(node, mix), context)[LINUX]
 

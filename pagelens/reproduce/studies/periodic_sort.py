@@ -11,7 +11,7 @@ from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Floats, Run, run_phases
+from pagelens.reproduce.fleet import Floats, PhaseRun, run_phases
 from pagelens.reproduce.study import Findings, Study
 
 BYTES = 12 << 30  # fits the cache, so that the frames alone decide
@@ -26,7 +26,7 @@ def run(context: StudyContext) -> Findings:
     repeats = context.pick(4, 1)
     programs = {name: declared(name, BYTES, machine.cores.count.value, repeats) for name in CODES}
 
-    def simulate(part: tuple[str, int]) -> Mapping[str, Run]:
+    def simulate(part: tuple[str, int]) -> Mapping[str, PhaseRun]:
         name, node = part
         state = Node(machine, context.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
         placement = policies["aged+intel-zonesort"].place(machine, state)

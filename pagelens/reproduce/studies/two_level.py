@@ -19,7 +19,7 @@ from pagelens.machine import Machine, load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Floats, Run, run_phases, run_policies
+from pagelens.reproduce.fleet import Floats, PhaseRun, run_phases, run_policies
 from pagelens.reproduce.study import Findings, Study
 from pagelens.values.quantities import Positive, Sourced
 
@@ -67,7 +67,7 @@ def run(context: StudyContext) -> Findings:
     machine = _poster_knl()
     program = declared("hydro", BYTES, machine.cores.count.value)
 
-    def simulate(node: int) -> Run:
+    def simulate(node: int) -> PhaseRun:
         state = Node(machine, context.seed, node, history=parse_history(HISTORY), job_bytes=BYTES)
         return run_policies(("aged",), machine, program, state, context)["aged"]
 
@@ -219,7 +219,7 @@ def time_in_fast(share: float, ratio: float) -> float:
     return 1 - share + share / ratio
 
 
-def time_in_cache(share: float, ratio: float, found: Run) -> float:
+def time_in_cache(share: float, ratio: float, found: PhaseRun) -> float:
     """The same with the fast memory as a cache of the slow one: the busier memory bounds that share.
 
     Every line passes the fast memory, a miss is filled into it and a dirty victim read from it; the slow

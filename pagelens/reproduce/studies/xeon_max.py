@@ -9,7 +9,7 @@ from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.fleet import Run, run_on
+from pagelens.reproduce.fleet import PhaseRun, run_on
 from pagelens.reproduce.study import Findings, Study
 
 GIB = 1 << 30
@@ -25,7 +25,7 @@ def run(context: StudyContext) -> Findings:
     state = Node(machine, context.seed, 0, history=parse_history("boot; run"))
     placement = policies["aged"].place(machine, state)
 
-    def simulate(gib: int) -> Run:
+    def simulate(gib: int) -> PhaseRun:
         workload = declared("stream-triad", round(factor * gib * GIB), machine.cores.count.value)
         return run_on(machine, workload, placement, context)
 

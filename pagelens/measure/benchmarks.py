@@ -9,7 +9,7 @@ from pagelens.accesses.declared import declared
 from pagelens.errors import Failure, UsageError
 from pagelens.measure.blas import find_blas
 from pagelens.measure.choices import isa_of, numbers, order_of, some, stores_of, whole
-from pagelens.measure.plan import Model, Plan, Settings
+from pagelens.measure.experiment import Experiment, Model, Settings
 from pagelens.measure.trials import Floats, Point
 from pagelens.units import format_binary_size, parse_size
 
@@ -25,7 +25,7 @@ _GRID, _ITERATIONS = 96, 10  # of the conjugate gradients
 _ORDER = 1536  # of the matrices
 
 
-def stream(s: Settings) -> Plan:
+def stream(s: Settings) -> Experiment:
     """STREAM's kernels at each OFFSET."""
     # In whole pages, as the model wants them; STREAM's own least is 2,000,000.
     n = s.n or max(2_000_896, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
@@ -70,7 +70,7 @@ def stream(s: Settings) -> Plan:
             found.append(Model(workload, name, point.amount, offset))
         return found
 
-    return Plan(
+    return Experiment(
         name="stream",
         title=f"STREAM, {n} doubles an array, {_threads(s)}, {isa.name}, "
         f"{' and '.join(sorted(kinds))} stores",
@@ -89,7 +89,7 @@ def stream(s: Settings) -> Plan:
     )
 
 
-def latency(s: Settings) -> Plan:
+def latency(s: Settings) -> Experiment:
     """A chase of pointers through each footprint."""
     default = ",".join(f"{1 << k}KiB" for k in range(4, 19, 1))
     sizes = numbers(s.footprint or default, "--footprint", lambda text: parse_size(text, "--footprint"))
@@ -110,7 +110,7 @@ def latency(s: Settings) -> Plan:
 
         points.append(Point({"footprint": format_binary_size(size)}, run, float(_LOADS)))
     what = "every line" if stride == _LINE else f"a line of every {format_binary_size(stride)}"
-    return Plan(
+    return Experiment(
         name="latency",
         title=f"a chase through {what}, 1 thread",
         points=points,
@@ -123,7 +123,7 @@ def latency(s: Settings) -> Plan:
     )
 
 
-def gups(s: Settings) -> Plan:
+def gups(s: Settings) -> Experiment:
     """RandomAccess on a table."""
     table = parse_size(s.table, "--table") if s.table else 1 << 30
     if table & (table - 1) or table < _probes.least_gups_table:
@@ -145,7 +145,7 @@ def gups(s: Settings) -> Plan:
             f"{100 * lost:.2g}% of the words (1% is allowed)."
         ]
 
-    return Plan(
+    return Experiment(
         name="gups",
         title=f"RandomAccess, a table of {format_binary_size(table)}, {_threads(s)}",
         points=[Point({"table": format_binary_size(table)}, run, float(updates))],
@@ -160,7 +160,7 @@ def gups(s: Settings) -> Plan:
     )
 
 
-def l2sum(s: Settings) -> Plan:
+def l2sum(s: Settings) -> Experiment:
     """Every core sums a block that fits its L2."""
     block = parse_size(s.block, "--block") if s.block else _L2SUM_BYTES
     if block < _LINE or block % _DOUBLE:
@@ -180,7 +180,7 @@ def l2sum(s: Settings) -> Plan:
         together = block * len(s.cpus)
         return [Model(declared("l2-sum", together, len(s.cpus)), "sum", float(together))]
 
-    return Plan(
+    return Experiment(
         name="l2sum",
         title=f"sums of {block} bytes a core, {_threads(s)}, {isa.name}",
         points=[Point({"block": str(block)}, run, float(block * _L2SUM_SWEEPS * len(s.cpus)))],
@@ -196,7 +196,7 @@ def l2sum(s: Settings) -> Plan:
     )
 
 
-def conflict(s: Settings) -> Plan:
+def conflict(s: Settings) -> Experiment:
     """Two streams at each distance."""
     default = ",".join(f"{1 << k}KiB" for k in range(11, 17))
     distances = numbers(s.distance or default, "--distance", lambda text: parse_size(text, "--distance"))
@@ -213,7 +213,7 @@ def conflict(s: Settings) -> Plan:
             return done.seconds[1:]
 
         points.append(Point({"distance": format_binary_size(distance)}, run, 2.0 * _CONFLICT_BYTES))
-    return Plan(
+    return Experiment(
         name="conflict",
         title=f"two streams of {format_binary_size(_CONFLICT_BYTES)}, line by line in turn, 1 thread",
         points=points,
@@ -226,7 +226,7 @@ def conflict(s: Settings) -> Plan:
     )
 
 
-def dgemm(s: Settings) -> Plan:
+def dgemm(s: Settings) -> Experiment:
     """A product of matrices by the installed BLAS."""
     n = s.n or _ORDER
     if not 16 <= n <= _probes.most_dgemm_order:
@@ -242,7 +242,7 @@ def dgemm(s: Settings) -> Plan:
     def remarks() -> list[str]:
         return [] if all(threads) else [f"{library} was not told how many threads to use: it chose itself."]
 
-    return Plan(
+    return Experiment(
         name="dgemm",
         title=f"a product of matrices of order {n} by {library}, {_threads(s)}",
         points=[Point({"order": n}, run, 2.0 * n**3)],
@@ -256,7 +256,7 @@ def dgemm(s: Settings) -> Plan:
     )
 
 
-def cg(s: Settings) -> Plan:
+def cg(s: Settings) -> Experiment:
     """Conjugate gradients on a 27-point stencil."""
     side = s.n or _GRID
     if not 8 <= side <= _probes.most_cg_side:
@@ -268,7 +268,7 @@ def cg(s: Settings) -> Plan:
         _require(done.ok, "cg", "the residual is not what it should be")
         return done.seconds[1:]
 
-    return Plan(
+    return Experiment(
         name="cg",
         title=f"conjugate gradients on {side} x {side} x {side} points, {_threads(s)}",
         points=[Point({"side": side}, run, float(_probes.cg_bytes(side) * _ITERATIONS))],
@@ -281,7 +281,8 @@ def cg(s: Settings) -> Plan:
     )
 
 
-KERNELS: dict[str, tuple[Callable[[Settings], Plan], frozenset[str]]] = {  # and the settings that each has
+# By name: what makes the experiment, and the settings that it has.
+BENCHMARKS: dict[str, tuple[Callable[[Settings], Experiment], frozenset[str]]] = {
     "stream": (stream, frozenset({"n", "offset", "kernels", "isa", "stores", "order"})),
     "latency": (latency, frozenset({"footprint", "stride"})),
     "gups": (gups, frozenset({"table"})),

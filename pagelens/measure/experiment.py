@@ -40,7 +40,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Experiment:
     """A kernel, ready to be timed."""
 
     name: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelens.errors import UsageError
-from pagelens.lab.emulator import NodeSpeed
+from pagelens.lab.emulator import NumaSpeed
 from pagelens.lab.initramfs import Initramfs
 from pagelens.place.plan import Plan
 from pagelens.run.memory_tiers import Tiers
@@ -29,7 +29,7 @@ PLAN, REPORT, LIBRARY = "/lab/plan", "/lab/report.json", "/lab/libpagelens_run.s
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlanOnNodes:
     """A plan, and the nodes that it is for."""
 
     plan: Plan
@@ -37,8 +37,8 @@ class Placement:
 
 
 def place_on(
-    plan: Plan, speeds: Sequence[NodeSpeed], nodes: int, fast_node: int | None, slow_node: int | None
-) -> Placement:
+    plan: Plan, speeds: Sequence[NumaSpeed], nodes: int, fast_node: int | None, slow_node: int | None
+) -> PlanOnNodes:
     """In a guest all nodes have processors: the fastest is fast, what is not planned lies on the others.
 
     Raises UsageError where nobody says which is the fastest, and for nodes that there are not.
@@ -57,7 +57,7 @@ def place_on(
     if slow_node == fast_node:
         raise UsageError(f"--slow-node {slow_node}: is the fast node, too; name another, or leave it out")
     others = tuple(node for node in range(nodes) if node != fast_node)
-    return Placement(plan, Tiers((fast_node,), others if slow_node is None else (slow_node,), None))
+    return PlanOnNodes(plan, Tiers((fast_node,), others if slow_node is None else (slow_node,), None))
 
 
 def add_planned(
