@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 import pagelens
@@ -15,6 +16,9 @@ from pagelens.interrupts import ending_at_once
 
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
+
+# Ranges are in errors and docs/cli.md; in the help they take the room of the text.
+typer.rich_utils.RANGE_STRING = ""
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 
@@ -58,7 +62,20 @@ class _Commands(TyperGroup):
             module = importlib.import_module(_module(cmd_name))
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        _close_up(command)
         return command
+
+
+def _close_up(command: Any) -> None:
+    """Leaves no empty line between the examples of a command, so that its help fits a screen.
+
+    Indented by four spaces they are a block of code in docs/cli.md, too.
+    """
+    lines = [line for line in (command.epilog or "").splitlines() if line.strip()]
+    indented = [f"    {line.strip()}" if line.startswith(" ") else f"\n{line}\n" for line in lines]
+    command.epilog = "\n".join(indented).strip("\n")
+    for part in getattr(command, "commands", {}).values():
+        _close_up(part)
 
 
 app = typer.Typer(

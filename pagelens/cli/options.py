@@ -21,8 +21,8 @@ MachineName = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="A name from `pagelens machines`, or a .toml file.",
-        show_default="this computer",
+        help="From `pagelens machines`, or a .toml file; by default this computer.",
+        show_default=False,
     ),
 ]
 Output = Annotated[
@@ -31,8 +31,8 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="DIR",
-        help="The folder of the results.",
-        show_default="pagelens-out/NAME",
+        help="The folder of the results; by default pagelens-out/NAME.",
+        show_default=False,
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
@@ -57,23 +57,23 @@ WorkloadName = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Simulate declared loops instead of a program, as stream-triad or cg (docs/declared.md).",
+        help="Simulate declared loops, as stream-triad (docs/declared.md).",
     ),
 ]
 Size = Annotated[
     str | None,
-    Option(metavar="SIZE", help="The memory of --workload on a whole node, as 17.6GB or 16GiB."),
+    Option(metavar="SIZE", help="The memory of --workload on a node, as 17.6GB."),
 ]
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="How many nodes are simulated.")]
 Ranks = Annotated[
     int | None,
-    Option(min=1, metavar="N", help="Copies of the program on a node.", show_default="all cores busy"),
+    Option(min=1, metavar="N", help="Copies on a node; by default all cores are busy.", show_default=False),
 ]
 History = Annotated[
     str,
     Option(
         metavar="STEPS",
-        help="What happened on the nodes before the run (docs/frames.md).",
+        help="What the nodes went through (docs/frames.md).",
         rich_help_panel=RARE,
     ),
 ]
@@ -84,19 +84,19 @@ Accesses = Annotated[
     Option(
         min=0,
         metavar="N",
-        help="Stop tracing after N data accesses; 0 traces all.",
+        help="Stop after N data accesses; 0 traces all.",
         rich_help_panel=TRACING,
     ),
 ]
 Skip = Annotated[
     int,
-    Option(min=0, metavar="N", help="Begin to trace after N data accesses.", rich_help_panel=TRACING),
+    Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=TRACING),
 ]
 FromFunction = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Begin to trace when the program first calls NAME; --skip counts from there.",
+        help="Begin at the first call of NAME; --skip adds to it.",
         rich_help_panel=TRACING,
     ),
 ]
@@ -104,7 +104,7 @@ Region = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Trace only between the markers of region NAME (hooks/pagelens.h).",
+        help="Trace only region NAME (hooks/pagelens.h).",
         rich_help_panel=TRACING,
     ),
 ]
@@ -112,7 +112,7 @@ FollowExec = Annotated[
     bool,
     Option(
         "--follow-exec",
-        help="Trace child processes too, as wrapper scripts need it.",
+        help="Trace child processes too, for wrapper scripts.",
         rich_help_panel=TRACING,
     ),
 ]

@@ -28,17 +28,17 @@ app = typer.Typer(add_completion=False)
 def conflicts(
     machine: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Machine such as skx-8160, or a .toml file."),
+        typer.Option(metavar="NAME", help="The machine, such as skx-8160, or a .toml file."),
     ],
     frames: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="List of pages: one per line, or JSON.")
+        Path | None, typer.Option(metavar="FILE", help="A list of pages: one per line, or JSON.")
     ] = None,
     pid: Annotated[
         int | None, typer.Option(metavar="PID", min=1, help="Use a process's live pages; needs root.")
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Pages to swap for; 'free' is free memory."),
+        typer.Option(metavar="FILE", help="The pages that may replace some; 'free' is free memory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     page_size: Annotated[
@@ -54,11 +54,14 @@ def conflicts(
     held: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Bytes each L2 holds at a time. [default: all]", rich_help_panel=_RARE
+            metavar="SIZE", help="Bytes that each L2 holds at a time. [default: all]", rich_help_panel=_RARE
         ),
     ] = None,
     swaps: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1000, help="Most swaps to find.", rich_help_panel=_RARE)
+        int,
+        typer.Option(
+            metavar="N", min=0, max=1000, help="Find at most this many swaps.", rich_help_panel=_RARE
+        ),
     ] = 8,
     lines: Annotated[
         bool, typer.Option("--lines", help="Add lines in crowded sets to JSON.", rich_help_panel=_RARE)

@@ -37,7 +37,7 @@ from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.remedies import choose_policies
-from pagelens.frames import DEFAULT_HISTORY, parse_history, policies
+from pagelens.frames import DEFAULT_HISTORY, parse_history
 from pagelens.machine import Machine
 from pagelens.machine.chosen import choose_machine
 
@@ -45,11 +45,7 @@ EXAMPLES = """Examples:
 
   pagelens explain -- ./app args
 
-  pagelens explain --from-function solve -- ./app args
-
   pagelens explain --apply -- ./app args
-
-  pagelens explain app.trace --nodes 256
 
   pagelens explain --machine cori-knl-cache --workload stream-triad --size 17.6GB
 
@@ -63,15 +59,15 @@ PolicyNames = Annotated[
     Option(
         "--policies",
         metavar="A,B,...",
-        help=f"Page placements to compare on the same nodes: {', '.join(policies)} (docs/remedies.md).",
-        show_default="those that can differ",
+        help="Placements to compare, as aged,2m (docs/remedies.md); by default those that can differ.",
+        show_default=False,
     ),
 ]
 Ways = Annotated[
     int | None,
     Option(
         metavar="N",
-        help="Give the memory-side cache so many ways: 1, 2, 4, 8 or 16.",
+        help="The ways of the memory-side cache: 1, 2, 4, 8, 16.",
         rich_help_panel=RARE,
     ),
 ]
@@ -79,7 +75,7 @@ FullSize = Annotated[
     str | None,
     Option(
         metavar="SIZE",
-        help="Shrink the machine to the traced footprint, where it cannot be filled with copies.",
+        help="Shrink the machine until copies fill it as SIZE would.",
         rich_help_panel=RARE,
     ),
 ]
@@ -95,7 +91,7 @@ Apply = Annotated[
     bool,
     Option(
         "--apply",
-        help="Afterwards run the program with the best remedy that you can apply here (docs/run.md).",
+        help="Then run the program with the best remedy that you can apply here (docs/run.md).",
     ),
 ]
 

@@ -27,16 +27,18 @@ app = typer.Typer(
 )
 
 _Cache = Annotated[
-    str, typer.Option(help="Size of the direct-mapped cache in front of the memory, e.g. 16GiB.")
+    str, typer.Option(help="The size of the direct-mapped cache in front of the memory, as 16GiB.")
 ]
-_Node = Annotated[int, typer.Option(min=0, max=1023, help="NUMA node to work on.")]
-_Virtual = Annotated[bool, typer.Option("--virtual", help="Allow it in a virtual machine.")]
+_Node = Annotated[int, typer.Option(min=0, max=1023, help="The NUMA node to work on.")]
+_Virtual = Annotated[
+    bool, typer.Option("--virtual", help="Work in a virtual machine too, whose frames are not the memory's.")
+]
 
 
 @app.command(epilog="  pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
 def hugepages(
     cache: _Cache,
-    page: Annotated[str, typer.Option(help="Page size of the pool: 2MiB or 1GiB.")] = "2MiB",
+    page: Annotated[str, typer.Option(help="The page size of the pool: 2MiB or 1GiB.")] = "2MiB",
     node: _Node = 0,
     virtual: _Virtual = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`pagelens lab`: Programs in guests of a real kernel with a history."""
+"""`pagelens lab`: Run programs on real kernels, in guests whose memory has a history."""
 
 from __future__ import annotations
 
@@ -40,28 +40,34 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     epilog=EXAMPLES,
-    help="Programs in guests of a real kernel with a history.",
+    help="Run programs on real kernels, in guests whose memory has a history.",
 )
 
 _MACHINE = "cori-knl-cache"
 _VARIANTS = {variant.key: variant for variant in VARIANTS}
 
-Memory = Annotated[str, typer.Option(metavar="SIZE", help="The guest's memory, as 4GiB.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="How much memory the guest has, as 4GiB.")]
 Cache = Annotated[
-    str, typer.Option(metavar="SIZE", help="The memory-side cache, of all nodes together. 0B: none.")
+    str, typer.Option(metavar="SIZE", help="The size of the memory-side cache over all nodes; 0B is none.")
 ]
 KernelName = Annotated[
-    str, typer.Option("--kernel", metavar="NAME", help="Debian's 6.1 or 6.12 (fetched once), or a bzImage.")
+    str,
+    typer.Option(
+        "--kernel",
+        metavar="NAME",
+        help="The kernel: Debian's 6.1 or 6.12, which are fetched once, or a bzImage file.",
+    ),
 ]
 MachineName = Annotated[
-    str, typer.Option("--machine", metavar="NAME", help="Whose private caches and bandwidths are taken.")
+    str,
+    typer.Option(
+        "--machine", metavar="NAME", help="The machine whose private caches and bandwidths are used."
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
 Limit = Annotated[
     float,
-    typer.Option(
-        min=1, metavar="SECONDS", help="Processor time after which a run counts as one without end."
-    ),
+    typer.Option(min=1, metavar="SECONDS", help="Stop a run that has taken this much processor time."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -72,47 +78,67 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
     epilog='  pagelens lab run --history "age(jobs=3); run; zonesort; run" -- ./app args',
 )
 def run_command(
-    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="The program to run.")
+    ],
     memory: Memory = "2GiB",
     cache: Cache = "256MiB",
     history: Annotated[
-        str, typer.Option(metavar="STEPS", help="docs/frames.md; `run` is the program.")
+        str,
+        typer.Option(
+            metavar="STEPS", help="What happens in the guest; `run` runs the program (docs/frames.md)."
+        ),
     ] = "run",
     kernel: KernelName = DEFAULT_KERNEL,
     machine: MachineName = _MACHINE,
-    ways: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Of the memory-side cache.")] = 1,
+    ways: Annotated[
+        int, typer.Option(min=1, max=16, metavar="N", help="The ways of the memory-side cache.")
+    ] = 1,
     numa: Annotated[
         str,
         typer.Option(
             metavar="NODES",
-            help="Their number, or what the firmware says of each: 400GB/s:100ns,80GB/s:150ns.",
+            help="How many NUMA nodes, or the speed that the firmware states of each, as "
+            "400GB/s:100ns,80GB/s:150ns.",
         ),
     ] = "1",
     cpus: Annotated[
-        int, typer.Option(min=1, max=16, metavar="N", help="Processors; at least one a node.")
+        int, typer.Option(min=1, max=16, metavar="N", help="How many processors, at least one for each node.")
     ] = 1,
     pages: Annotated[
-        str, typer.Option(metavar="SIZE", help=f"The program's pages: {', '.join(PAGES)}.")
+        str, typer.Option(metavar="SIZE", help=f"The page size of the program: {', '.join(PAGES)}.")
     ] = "4KiB",
     pool: Annotated[
         str,
         typer.Option(
-            metavar="SIZE", help="Of 2MiB or 1GiB pages set aside at boot; for 1GiB half of memory."
+            metavar="SIZE",
+            help="How much memory is set aside at boot for pages of 2MiB or 1GiB; half of memory for 1GiB.",
         ),
     ] = "0B",
     file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Put beside the program, in /app; may be repeated."),
+        typer.Option(metavar="FILE", help="Copy this file to /app, beside the program; can be repeated."),
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Its objects on the nodes as `pagelens place` has planned it."),
+        typer.Option(
+            metavar="FILE",
+            help="Put the program's objects on the nodes that this plan of `pagelens place` names.",
+        ),
     ] = None,
     fast_node: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else the fastest of --numa.")
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="The node that is fast memory for --plan; by default the fastest of --numa.",
+        ),
     ] = None,
     slow_node: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Of --plan, else all others.")
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="The node that is slow memory for --plan; by default all others."
+        ),
     ] = None,
     seed: Seed = 1,
     limit: Limit = LIMIT_S,
@@ -171,10 +197,13 @@ def validate_command(
     memory: Memory = "2GiB",
     cache: Cache = "256MiB",
     size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of the program that runs after each step.")
+        str, typer.Option(metavar="SIZE", help="The memory of the program that runs after each step.")
     ] = "102MiB",
     history: Annotated[
-        list[str] | None, typer.Option(metavar="STEPS", help="Instead of the default ones; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="STEPS", help="Check this history instead of the default ones; can be repeated."
+        ),
     ] = None,
     kernel: KernelName = DEFAULT_KERNEL,
     machine: MachineName = _MACHINE,
@@ -212,26 +241,33 @@ def validate_command(
     epilog="  pagelens lab compare --output compare.md -- ./app args",
 )
 def compare_command(
-    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="The program to run.")
+    ],
     memory: Memory = "2GiB",
     ratio: Annotated[
         list[float] | None,
         typer.Option(
-            min=0.05, max=4.0, metavar="R", help="Footprint over cache; repeatable. 0.25, 0.5, 1, 1.1."
+            min=0.05,
+            max=4.0,
+            metavar="R",
+            help="Ratio of footprint to cache; can be repeated. By default 0.25, 0.5, 1 and 1.1.",
         ),
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option(metavar="V", help=f"Of {', '.join(_VARIANTS)}; repeatable. All of them."),
+        typer.Option(
+            metavar="V", help=f"Compare only this variant of {', '.join(_VARIANTS)}; can be repeated."
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One ratio, 1.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="That age a node.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare at one ratio only, 1.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many jobs age a node.")] = 3,
     kernel: KernelName = DEFAULT_KERNEL,
     machine: MachineName = _MACHINE,
     seed: Seed = 1,
     limit: Limit = LIMIT_S,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the tables there, as Markdown.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the tables to this file, as Markdown.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -303,7 +339,9 @@ def _placement(
     if plan is None:
         for option, node in (("--fast-node", fast_node), ("--slow-node", slow_node)):
             if node is not None:
-                raise UsageError(f"{option} {node}: is of --plan, which is not given; add it or leave it out")
+                raise UsageError(
+                    f"{option} {node}: belongs to --plan, which is not given; add --plan or leave this out"
+                )
         return None
     return place_on(read_plan(plan), speeds, nodes, fast_node, slow_node)
 

@@ -52,7 +52,9 @@ def list_command(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command("show")
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of `pagelens machines`, or a .toml file.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A name that `pagelens machines` lists, or a .toml file.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Draw a machine, and list what is stated of it, with units and sources."""
@@ -66,7 +68,7 @@ def show_command(
 
 @app.command("check")
 def check_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A machine file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The machine file to check.")],
     as_json: Json = False,
 ) -> None:
     """Read a machine file: exit status 0 if it is sound, else one line that names file, line and key."""
@@ -85,7 +87,9 @@ def check_command(
 def detect_command(
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of printing."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the machine file there instead of printing it."
+        ),
     ] = None,
     root: Annotated[
         Path, typer.Option(metavar="DIR", help="Read a captured tree of /proc and /sys instead.")

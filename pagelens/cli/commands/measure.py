@@ -26,31 +26,46 @@ _RARE = "Rarely needed"
 # The settings that benchmarks have of their own; measure/benchmarks.py says which has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
-        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="Doubles of an array.")),
-        "offset": (str, Option(metavar="DOUBLES", help="Between arrays: 512, or FIRST:LAST:STEP.")),
-        "kernels": (str, Option(metavar="A,B", help="Some of copy, scale, add, triad.")),
+        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="How many doubles each array has.")),
+        "offset": (
+            str,
+            Option(metavar="DOUBLES", help="The offset between arrays: 512, or FIRST:LAST:STEP."),
+        ),
+        "kernels": (str, Option(metavar="A,B", help="Which of copy, scale, add, triad to run.")),
     },
     "latency": {
-        "footprint": (str, Option(metavar="SIZES", help="Memory that is walked: 64KiB,1MiB,...")),
-        "stride": (str, Option(metavar="SIZE", help="One line of each; 4KiB shows translation.")),
+        "footprint": (str, Option(metavar="SIZES", help="The sizes of memory to walk: 64KiB,1MiB,...")),
+        "stride": (str, Option(metavar="SIZE", help="The step from load to load; 4KiB shows translation.")),
     },
-    "gups": {"table": (str, Option(metavar="SIZE", help="A power of two."))},
-    "l2sum": {"block": (str, Option(metavar="SIZE", help="What each core sums again and again."))},
+    "gups": {"table": (str, Option(metavar="SIZE", help="The size of the table, a power of two."))},
+    "l2sum": {"block": (str, Option(metavar="SIZE", help="The block that each core sums again and again."))},
     "dgemm": {
-        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="Order of the matrices.")),
-        "blas": (str, Option(metavar="LIBRARY", help="A name or path; without it, the system's.")),
+        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="The order of the matrices.")),
+        "blas": (str, Option(metavar="LIBRARY", help="A BLAS by name or path; by default the system's.")),
     },
-    "cg": {"n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="Points a side of the grid."))},
-    "conflict": {"distance": (str, Option(metavar="SIZES", help="Between the streams."))},
+    "cg": {
+        "n": (
+            int,
+            Option("--n", min=1, max=1 << 40, metavar="N", help="How many points each side of the grid has."),
+        )
+    },
+    "conflict": {"distance": (str, Option(metavar="SIZES", help="The distance between the streams."))},
 }
 _SHARED_SETTINGS: Mapping[str, Any] = {
-    "isa": (str, Option(metavar="NAME", help="sse2, avx2, avx512 or auto.", rich_help_panel=_RARE)),
-    "stores": (str, Option(metavar="KIND", help="plain, nontemporal or auto.", rich_help_panel=_RARE)),
+    "isa": (
+        str,
+        Option(metavar="NAME", help="The instructions: sse2, avx2, avx512 or auto.", rich_help_panel=_RARE),
+    ),
+    "stores": (
+        str,
+        Option(metavar="KIND", help="The stores: plain, nontemporal or auto.", rich_help_panel=_RARE),
+    ),
     "order": (
         str,
         Option(
             metavar="KIND",
-            help="Of the arrays: in-turn, as STREAM walks them, spread over each thread's share, or auto.",
+            help="The order in which the arrays are walked: in-turn as STREAM does, "
+            "spread over each thread's share, or auto.",
             rich_help_panel=_RARE,
         ),
     ),
@@ -79,26 +94,39 @@ app.command(epilog="Example: pagelens measure tiers --array 4GiB")(tiers)
 
 def _common(
     trials: Annotated[
-        int, Option(min=1, max=10_000, metavar="N", help="Page maps, each visited twice.")
+        int,
+        Option(min=1, max=10_000, metavar="N", help="How many page maps to measure; each is visited twice."),
     ] = 20,
-    page_size: Annotated[str, Option(metavar="A,B", help="4k, thp, 2m, 1g; several take turns.")] = "4k",
+    page_size: Annotated[
+        str, Option(metavar="A,B", help="The page sizes: 4k, thp, 2m, 1g; several take turns.")
+    ] = "4k",
     cpus: Annotated[
-        str | None, Option(metavar="LIST", help="Processors to run on, as 0-3,8; without it, all.")
+        str | None, Option(metavar="LIST", help="The processors to run on, as 0-3,8; by default all.")
     ] = None,
     machine: Annotated[
-        str | None, Option(metavar="NAME", help="For prediction and counters; without it, this one.")
+        str | None,
+        Option(metavar="NAME", help="The machine for predictions and counters; by default this one."),
     ] = None,
     output: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="DIR", help="Without it, pagelens-out/measure-BENCHMARK."),
+        Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The folder of the results; by default pagelens-out/measure-BENCHMARK.",
+        ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")
-    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")] = False,
     repeats: Annotated[
         int,
-        Option(min=1, max=1000, metavar="N", help="Runs in a visit; the best counts.", rich_help_panel=_RARE),
+        Option(
+            min=1,
+            max=1000,
+            metavar="N",
+            help="How many runs a visit has; the best one counts.",
+            rich_help_panel=_RARE,
+        ),
     ] = 3,
     predict: Annotated[
         bool | None,
@@ -124,7 +152,8 @@ def _common(
             min=0,
             max=0.9,
             metavar="SHARE",
-            help="Share of the stirred memory that is held while a trial's is mapped: higher is older.",
+            help="The share of the reordered memory that is held while a trial's memory "
+            "is mapped; more is like an older node.",
             rich_help_panel=_RARE,
         ),
     ] = 0.5,
@@ -134,13 +163,15 @@ def _common(
             min=0,
             max=100,
             metavar="N",
-            help="Of a visit that others' work disturbs.",
+            help="How often a visit is repeated that other work disturbs.",
             rich_help_panel=_RARE,
         ),
     ] = 3,
     seed: Annotated[
         int,
-        Option(min=0, max=2**31 - 1, metavar="N", help="Decides every random draw.", rich_help_panel=_RARE),
+        Option(
+            min=0, max=2**31 - 1, metavar="N", help="The seed of every random draw.", rich_help_panel=_RARE
+        ),
     ] = 1,
 ) -> None:
     """Options of every benchmark."""

@@ -26,17 +26,28 @@ _LEFT_FREE = 0.1  # of either memory
 
 def tiers(
     array: Annotated[
-        str | None, Option(metavar="SIZE", help="Each array, of four in either memory; without it, 1GiB.")
+        str | None,
+        Option(
+            metavar="SIZE", help="The size of each array; there are four in each memory. By default 1GiB."
+        ),
     ] = None,
-    trials: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Rounds.")] = 20,
+    trials: Annotated[
+        int, Option(min=1, max=10_000, metavar="N", help="How often everything is measured.")
+    ] = 20,
     output: Annotated[
-        Path | None, Option("--output", "-o", metavar="DIR", help="Without it, pagelens-out/measure-tiers.")
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The folder of the results; by default pagelens-out/measure-tiers.",
+        ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Write the files, print nothing but errors.")
-    ] = False,
-    seed: Annotated[int, Option(min=0, max=2**31 - 1, metavar="N", help="Decides every random draw.")] = 1,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")] = False,
+    seed: Annotated[
+        int, Option(min=0, max=2**31 - 1, metavar="N", help="The seed of every random draw.")
+    ] = 1,
 ) -> None:
     """A GPU's own memory and its host's: STREAM's loops and a chase of pointers."""
     device = find_device()

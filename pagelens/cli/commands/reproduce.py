@@ -26,17 +26,15 @@ EXAMPLES = """Examples:
 
 Names = Annotated[
     list[str] | None,
-    Argument(metavar="NAME", help=f"Studies to run. Default: all, which are {', '.join(study_names())}."),
+    Argument(metavar="NAME", help=f"The studies to run; by default all: {', '.join(study_names())}."),
 ]
 Quick = Annotated[bool, Option("--quick", help="Check the same claims on fewer nodes and points.")]
-Seed = Annotated[
-    int, Option(min=0, max=2**63 - 1, metavar="N", help="Seed of every random draw: same seed, same result.")
-]
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
 Output = Annotated[
-    Path, Option("--output", "-o", metavar="DIR", help=f"Where {PAGE}, {DATA} and {FIGURES}/ go.")
+    Path, Option("--output", "-o", metavar="DIR", help=f"The folder for {PAGE}, {DATA} and {FIGURES}/.")
 ]
 Json = Annotated[bool, Option("--json", help="Print the claims as JSON (docs/reproduce.md).")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files and print nothing but errors.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")]
 
 app = Typer(add_completion=False)
 

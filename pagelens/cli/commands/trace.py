@@ -26,11 +26,17 @@ app = typer.Typer(add_completion=False)
 
 @app.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
 def trace(
-    command: Annotated[list[str], typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="What to run.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="-- PROGRAM [ARGUMENT]...", help="The program to trace, and its arguments."),
+    ],
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The trace; %r is the MPI rank, %p the process id."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The trace to write; %r stands for the MPI rank, %p for the process id.",
         ),
     ] = "",
     accesses: Accesses = DEFAULT_BUDGET,

@@ -27,33 +27,41 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def trace_export(
-    file: Annotated[Path, typer.Argument(help="A trace file, from `pagelens trace -o FILE`.")],
+    file: Annotated[Path, typer.Argument(help="A trace file that `pagelens trace -o FILE` wrote.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The text file to write.")],
     form: Annotated[
         Literal["dramsim3", "ramulator"],
         typer.Option(
             "--format",
-            help="dramsim3: `0x40 READ 0`, for its -t; ramulator: `LD 0x40`, for its LoadStoreTrace.",
+            help="dramsim3 writes lines as `0x40 READ 0`, ramulator as `LD 0x40`.",
         ),
     ] = "dramsim3",
     machine: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose private caches the lines pass; a name or a .toml file.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The machine whose private caches filter the lines: a name or a .toml file."
+        ),
     ] = "cori-knl-flat",
     policy: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help=f"Which frames the pages get: {', '.join(policies)}; +{' or +'.join(MODIFIERS)} after it.",
+            help=f"The policy that gives the pages their frames: {', '.join(policies)}, "
+            f"with +{' or +'.join(MODIFIERS)} behind it.",
         ),
     ] = "contiguous",
     history: Annotated[
-        str, typer.Option(metavar="STEPS", help="What the node went through before (docs/frames.md).")
+        str, typer.Option(metavar="STEPS", help="What happened on the node before the run (docs/frames.md).")
     ] = DEFAULT_HISTORY,
-    node: Annotated[int, typer.Option(min=0, max=99_999, metavar="N", help="Which node of the fleet.")] = 0,
+    node: Annotated[
+        int, typer.Option(min=0, max=99_999, metavar="N", help="The number of the node in its fleet.")
+    ] = 0,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Decides every random draw.")
+        int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")
     ] = 1,
-    lines: Annotated[int, typer.Option(min=0, metavar="N", help="At most so many lines; 0: all.")] = 0,
+    lines: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Write at most this many lines; 0 writes all.")
+    ] = 0,
 ) -> None:
     """Write the physical lines of a trace as text for DRAMsim3 or Ramulator.
 

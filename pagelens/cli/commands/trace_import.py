@@ -39,7 +39,9 @@ def trace_import(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace to write.")],
     program: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What the program is called.", show_default="as the file"),
+        typer.Option(
+            metavar="NAME", help="The name that reports give the program.", show_default="as the file"
+        ),
     ] = None,
     any_tlb: Annotated[
         bool,

@@ -31,10 +31,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def trace_info(
-    file: Annotated[Path, typer.Argument(help="A trace file, from `pagelens trace -o FILE`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+    file: Annotated[Path, typer.Argument(help="A trace file that `pagelens trace -o FILE` wrote.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     pages: Annotated[
-        bool, typer.Option("--pages", help="Also the pages in the order of first write.")
+        bool, typer.Option("--pages", help="Also list the pages in the order of their first write.")
     ] = False,
 ) -> None:
     """Show what a trace holds: footprint, lines, objects, pages."""
