@@ -10,9 +10,18 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from pagelens import _core
+from pagelens._core import Program
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
-from pagelens.accesses.workload import ALL_SETS, Cut, ObjectInfo, SampledLines, Timeline, Workload
+from pagelens.accesses.workload import (
+    ALL_SETS,
+    Cut,
+    FirstProgram,
+    ObjectInfo,
+    SampledLines,
+    Timeline,
+    Workload,
+)
 from pagelens.address.units import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.private_caches import PrivateCache
@@ -40,18 +49,20 @@ def is_trace(path: Path) -> bool:
 CutOf = Callable[["TraceWorkload"], Cut]
 
 
-def open_trace(path: str | Path, cut_of: CutOf | None = None) -> TraceWorkload:
+def open_trace(
+    path: str | Path, cut_of: CutOf | None = None, first: FirstProgram | None = None
+) -> TraceWorkload:
     """The workload of a trace file. A file that is cut short is used with a warning.
 
-    Who will ask for a timeline says of which cut: it is made in the same walk through the trace as the
-    survey, if the tracer said how long the run was. Raises Failure if the file cannot be used, and what
-    `cut_of` raises.
+    The trace is surveyed in one walk. Say what will be asked for next, and the same walk makes it: the
+    timeline of a cut (if the tracer said how long the run was), or the first program. Raises Failure if the
+    file cannot be used, UsageError if it is not exact for that machine, and what `cut_of` raises.
     """
     try:
         trace = _core.Trace(str(path))
     except _core.TraceError as error:
         raise Failure(f"trace {path}: {error}") from None
-    return TraceWorkload(Path(path), trace, cut_of)
+    return TraceWorkload(Path(path), trace, cut_of, first)
 
 
 class TraceWorkload(Workload):
@@ -59,10 +70,17 @@ class TraceWorkload(Workload):
 
     source = "trace"
 
-    def __init__(self, path: Path, trace: _core.Trace, cut_of: CutOf | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        trace: _core.Trace,
+        cut_of: CutOf | None = None,
+        first: FirstProgram | None = None,
+    ) -> None:
         super().__init__()
         self._cancel = _core.CancelFlag()  # of walks through the trace
         self._cuts: dict[tuple[tuple[PrivateCache, ...], int, int], _core.CompiledTrace] = {}
+        self._in_order: dict[PrivateCache, Program] = {}  # made before it was asked for, by L1
         self.path = path
         self.trace = trace
         self.warnings = [*trace.warnings]
@@ -75,7 +93,7 @@ class TraceWorkload(Workload):
             trace.set_variables([(known.address, known.size) for known in variables])
             with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
                 try:
-                    walk = pool.submit(self._survey, cut)
+                    walk = pool.submit(self._survey, cut, first)
                     names = _Names(trace, modules, symbols, variables, self.warnings.append)
                     self.digest = _digest(path, variables)
                     self.survey = walk.result()
@@ -108,13 +126,32 @@ class TraceWorkload(Workload):
             _sampled_lines(program, cut.sets) if cut.sets != ALL_SETS else None,
         )
 
-    def _survey(self, cut: Cut | None) -> _core.Survey:
-        """And the cut beside it, if the tracer said how long the run was."""
+    def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
+        """As every workload's; what the survey's walk has made is given once, since it is large."""
+        with self._lock:
+            made = self._in_order.pop(machine.l1, None) if not offset_bytes else None
+        return super().lines_in_order(machine, offset_bytes) if made is None else made
+
+    def _survey(self, cut: Cut | None, first: FirstProgram | None) -> _core.Survey:
+        """And what is made in the same walk."""
         moment, summary = _instructions_of_moment(self.trace), self.trace.summary
-        if cut is None or summary is None:
-            return self.trace.survey(moment, self._cancel)
-        options = self._cut_options(cut, summary.instructions)
-        survey, self._cuts[_key(cut)] = self.trace.survey_and_compile(moment, options, self._cancel)
+        if cut is not None and summary is not None:
+            options = self._cut_options(cut, summary.instructions)
+            survey, self._cuts[_key(cut)] = self.trace.survey_and_compile(moment, options, self._cancel)
+        elif first is not None:
+            l1, caches = first.machine.l1, first.machine.caches_below(FRAME_BITS)
+            options = (
+                self._options(first.machine, (l1,), l1.highest_index_bit + 1, True, self._padding(0))
+                if first.in_order
+                else self._options(first.machine, caches, FRAME_BITS, False, self._padding(0))
+            )
+            survey, program = self.trace.survey_and_compile(moment, options, self._cancel)
+            if first.in_order:
+                self._in_order[l1] = program
+            else:
+                self._programs[caches, 0] = program
+        else:
+            survey = self.trace.survey(moment, self._cancel)
         return survey
 
     def _cut_options(self, cut: Cut, instructions: int) -> _core.CompileOptions:
@@ -140,8 +177,17 @@ class TraceWorkload(Workload):
         in_order: bool,
         padding: _core.Padding,
     ) -> _core.CompiledTrace:
-        options = _core.CompileOptions(self._parts(machine, caches), page_bits, in_order, padding)
-        return self.trace.compile(options, self._cancel)
+        return self.trace.compile(self._options(machine, caches, page_bits, in_order, padding), self._cancel)
+
+    def _options(
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        padding: _core.Padding,
+    ) -> _core.CompileOptions:
+        return _core.CompileOptions(self._parts(machine, caches), page_bits, in_order, padding)
 
     def _parts(self, machine: Machine, caches: tuple[PrivateCache, ...]) -> list[tuple[int, int, int]]:
         """Of each cache what a program has of it. Raises UsageError unless the trace is exact for the L1."""

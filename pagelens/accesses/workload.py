@@ -98,6 +98,14 @@ class Cut:
     sets: int = ALL_SETS  # of the lines of a trace, those at place i of their pages where bit i is set
 
 
+@dataclass(frozen=True)
+class FirstProgram:
+    """What will first be asked of a workload: `compile` for frames of 4 KiB, or `lines_in_order`."""
+
+    machine: Machine
+    in_order: bool
+
+
 class Workload(ABC):
     """A program to be placed and replayed; `compile` turns it into ops for a machine and page size."""
 

@@ -18,6 +18,7 @@ from pagelens.accesses.workload import Workload
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine
 from pagelens.progress import progress_bar
+from pagelens.replay import asked_first
 from pagelens.units import parse_size
 
 
@@ -52,19 +53,22 @@ def workload(name: str, size: str | int) -> Declared:
     return Declared(name, parse_size(size, "size") if isinstance(size, str) else size)
 
 
-def trace(path: str | os.PathLike[str], cut_of: CutOf | None = None) -> TraceWorkload:
+def trace(
+    path: str | os.PathLike[str], cut_of: CutOf | None = None, machine: Machine | None = None
+) -> TraceWorkload:
     """The workload of a trace file that `pagelens trace` or `record` has written.
 
     A trace that was cut short is used, and says so in `.warnings`. `.footprint_bytes` is the most memory
-    that the program had at a time, `.objects` lists its allocations. `cut_of` is for `place`: it names the
-    sample of lines whose course is wanted, which then takes no second walk through the trace.
+    that the program had at a time, `.objects` lists its allocations. A long trace is read once less if you
+    say what it is for: `machine` is the one that `simulate` will get, and `cut_of`, for `place`, names the
+    sample of lines whose course is wanted.
 
     Raises Failure for a file that is no trace or holds no accesses.
 
     >>> trace("tests/data/trace-version-2.bin").threads
     2
     """
-    found = open_trace(Path(path), cut_of)
+    found = open_trace(Path(path), cut_of, asked_first(machine) if machine is not None else None)
     if found.survey.line_events == 0:
         raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
     return found

@@ -103,7 +103,7 @@ def trace_or_open(
     if is_trace(path):
         if len(target) > 1:
             raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
-        program = trace(path, cut_of)
+        program = trace(path, cut_of, machine)
         with claim_directory(output or OUTPUT / program.name) as directory:
             yield _fill(program, machine, ranks, full_size, directory)
         return
@@ -117,7 +117,7 @@ def trace_or_open(
     # Programs may be called what no line of text holds.
     name = "".join(character if character.isprintable() else "_" for character in path.name)
     with claim_directory(output or OUTPUT / name) as directory:
-        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of)
+        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine)
         yield _fill(program, machine, ranks, full_size, directory)
 
 

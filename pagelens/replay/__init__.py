@@ -4,6 +4,16 @@ from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Run, Sampling
-from pagelens.replay.simulation import Simulation
+from pagelens.replay.simulation import Simulation, asked_first
 
-__all__ = ["MECHANISMS", "Attributed", "Mechanism", "Placement", "Run", "Sampling", "Simulation", "left_out"]
+__all__ = [
+    "MECHANISMS",
+    "Attributed",
+    "Mechanism",
+    "Placement",
+    "Run",
+    "Sampling",
+    "Simulation",
+    "asked_first",
+    "left_out",
+]

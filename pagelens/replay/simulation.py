@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from pagelens import _core
-from pagelens.accesses.workload import Workload
+from pagelens.accesses.workload import FirstProgram, Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine
@@ -36,6 +36,11 @@ class Engine(Protocol):
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
         """As `Simulation.attribute`."""
+
+
+def asked_first(machine: Machine) -> FirstProgram:
+    """What a simulation on the machine first asks of its workload, for `open_trace`."""
+    return FirstProgram(machine, in_order=machine.memory_side_cache is None)
 
 
 class Simulation:

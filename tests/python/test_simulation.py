@@ -5,14 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pagelens import _core
 from pagelens.accesses.declared import declared
+from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.address.units import FRAME_BITS
 from pagelens.ensemble import code_digest as digests
 from pagelens.errors import UsageError
 from pagelens.frames import Node, policies
 from pagelens.machine import TRANSLATION_COUNTS, load_machine
-from pagelens.replay import Placement, Simulation
+from pagelens.replay import Placement, Simulation, asked_first
 
 MIB = 1 << 20
+TRACE = Path(__file__).parents[1] / "data/results/cg.bin"
 # In cache mode, without an L3 and with one; banks of DRAM, cores' frequency and page walks; none of them.
 MACHINES = ["cori-knl-cache", "xeon-max-cache", "skx-8160", "cori-knl-flat", "red-storm-xt4"]
 
@@ -86,3 +90,23 @@ def test_results_of_other_code_are_not_reread(monkeypatch: pytest.MonkeyPatch, t
     digests.code_digest.cache_clear()
     assert digests.code_digest() != before
     digests.code_digest.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-8160"])
+def test_opening_a_trace_for_a_machine_walks_it_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The survey's walk makes the program that a simulation asks for first, and it is the same program."""
+    machine = load_machine(name)
+    asked = asked_first(machine)
+    opened = open_trace(TRACE, first=asked)
+    apart = open_trace(TRACE)
+
+    def program(of: TraceWorkload) -> tuple[object, ...]:
+        made = of.lines_in_order(machine) if asked.in_order else of.compile(machine, FRAME_BITS)
+        return made.ops, made.lines, _core.lines_by_phase(made)
+
+    expected = program(apart)
+    with monkeypatch.context() as patched:
+        patched.setattr(TraceWorkload, "_compile", None)  # a second walk
+        assert program(opened) == expected
+    assert opened.digest == apart.digest
+    assert program(opened) == expected  # those in order are made anew
