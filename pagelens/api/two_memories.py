@@ -33,7 +33,8 @@ def place(
 
     Raises UsageError for a machine with one memory, and for more fast memory than the machine has.
 
-    >>> found = place(workload("cg", size="2GiB"), machine("xeon-max-flat"), fast="1GiB", progress=False)
+    >>> w, m = workload("stream-triad", size="600MB"), machine("cori-knl-flat")
+    >>> found = place(w, m, fast="50%", progress=False)
     >>> found.report.all_fast_s < found.report.all_slow_s
     True
     """
