@@ -114,12 +114,13 @@ page-table entries read for each load (solid) and loads that miss level 1 (dotte
 
 ![page-table entries read for each random load, over the memory that they are drawn from](tlb-knees.svg)
 
-## The processors of seed 002's table
+## The processors of the table in McCalpin, What good are Large Pages (2012)
 {seed}
 
-Xeon Phi SE10P, 4 KiB pages: its second level holds page-directory entries (seed 002, note 2). They save no
-walk, so walks begin at 256 KiB, but have one step out to 64 x 2 MiB = 128 MiB. On the others that column
-follows from paging-structure caches of assumed sizes: 32 PDEs (Zen 4: 64, documented), 8 PDPTEs, 4 PML4Es.
+Xeon Phi SE10P, 4 KiB pages: its second level holds page-directory entries (McCalpin, What good are
+Large Pages, 2012, note 2). They save no walk, so walks begin at 256 KiB, but have one step out to
+64 x 2 MiB = 128 MiB. On the others that column follows from paging-structure caches of assumed
+sizes: 32 PDEs (Zen 4: 64, documented), 8 PDPTEs, 4 PML4Es.
 
 ## Others
 {others}
@@ -130,7 +131,7 @@ pages: there the sweep loads once from every piece.
 ## With nothing cached
 Trips to memory of one load when no TLB and no cache has anything: the walk's steps and the load itself.
 
-| pages | seed 002 | obtained |
+| pages | published | obtained |
 |---|---:|---:|
 {trips}
 """

@@ -1,5 +1,5 @@
 // Compiles a trace for one machine and page size: threads merged, objects resolved, the private
-// caches that lie below the page shift run once and for all placements (design decision 1), the
+// caches that lie below the page shift run once and for all placements, the
 // lines that are left merged into page runs.
 #pragma once
 

@@ -1,6 +1,6 @@
 """Two memories on a machine with one kind: the near socket's memory is fast, the far one's slow.
 
-The method of seed 004's document (LLNL, SC16 poster 107): all threads run on one socket, and memory is bound
+The method of LLNL's SC16 poster 107: all threads run on one socket, and memory is bound
 to it, to the other, or as a plan says. What it shows is measured, and of these two sockets' ratio.
 """
 

@@ -1,4 +1,4 @@
-"""Caches and snoop filters as machine files state them, and the test of seed 002 on them."""
+"""Caches and snoop filters as machine files state them, and McCalpin's test of them (SC18)."""
 
 import re
 
@@ -41,7 +41,7 @@ def held(slices: int, pages: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def above_twelve(slices: int, lines: NDArray[np.uint64]) -> int:
-    """Lines above 12 in their slice and set (PA[16:6]): the static count of seed 002."""
+    """Lines above 12 in their slice and set (PA[16:6]): the static count of McCalpin, SC18."""
     its = load_hash(f"skx-{slices}").hash()(lines.ravel() * np.uint64(64)).astype(np.int64)
     sets = (lines.ravel() % np.uint64(2048)).astype(np.int64)
     return int(np.maximum(np.bincount(its * 2048 + sets) - 12, 0).sum())

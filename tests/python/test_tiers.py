@@ -18,7 +18,7 @@ from pagelens.measure.tiers.report import render, to_json
 
 MIB = 1 << 20
 H200 = Facts("NVIDIA H200", False, 132, 1.98e9, 50 * MIB, 150_754_820_096, 150_000_000_000)
-# Table I of seed 004's document (LLNL, SC16 poster 107): GB/s of slow and fast memory, and the ratio.
+# Table I of LLNL's SC16 poster 107: GB/s of slow and fast memory, and the ratio.
 SANDY_BRIDGE = ((10.75, 10.74, 12.21, 12.23), (28.02, 28.13, 31.61, 31.76), 2.60)
 KNL = ((50.78, 50.75, 57.04, 57.09), (206.39, 256.63, 279.09, 295.17), 4.81)
 

@@ -17,7 +17,7 @@ from pagelens.replay.tlb_of_trace import replay_trace
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL, LARGE, HUGE = 4 * KIB, 2 * MIB, GIB
 
-# Entries by page size of the first and second level: McCalpin, What good are Large Pages, 2012 (seed 002).
+# Entries by page size of the first and second level: McCalpin, What good are Large Pages, 2012.
 SEED = {
     "istanbul": ({SMALL: 48, LARGE: 48, HUGE: 48}, {SMALL: 512, LARGE: 128, HUGE: 16}),
     "interlagos": ({SMALL: 32, LARGE: 32, HUGE: 32}, {SMALL: 1024, LARGE: 1024, HUGE: 1024}),

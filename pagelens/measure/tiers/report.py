@@ -1,4 +1,4 @@
-"""What the two memories gave: a table in the form of table I of seed 004's document, and JSON."""
+"""What the two memories gave: a table in the form of table I of LLNL's SC16 poster 107, and JSON."""
 
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -197,7 +197,7 @@ def _half(cases: Sequence[Case]) -> Row:
     )
     return Row(
         "Share of all fast's gain with fast memory for half of the footprint, by the optimum",
-        "seed 004's question",
+        "the poster's question",
         Kind.SHOWN,
         value("not published"),
         value(text, **{f"{program}_{machine}": gain for (program, machine), gain in gains.items()}),
@@ -215,7 +215,7 @@ def _cache(cases: Sequence[Case]) -> Row:
             numbers[f"{case.program}_{case.machine}"] = max(gains)
     return Row(
         "Cache mode beside: share of all fast's gain, the largest cache that is no larger than the program",
-        "seed 004's question",
+        "the poster's question",
         Kind.SHOWN,
         value("not published"),
         value("; ".join(text), **numbers),
