@@ -94,7 +94,10 @@ def _causes(
         if cached and cause.has_shared_caches:
             return ["Beyond its compulsory misses, caches and TLB cost it less than 2% of its time."]
         if cached:
-            return ["The memory-side cache costs it less than 2% of its time; what differs lies before it."]
+            return [
+                "The memory-side cache costs it less than 2% of its time; the difference comes from "
+                "elsewhere, such as translation."
+            ]
         return ["Beyond its compulsory misses, caches, TLB and memory cost it less than 2% of its time."]
     parts = {MECHANISMS[part.mechanism].loss: part.seconds / loss for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
@@ -117,7 +120,7 @@ def advice(remedies: Sequence[Remedy]) -> str:
     """The remedy that gains most in the median, and the best of those that need no root."""
     useful = [r for r in remedies if max(r.gain_median, r.gain_p95) > MATTERS]
     if not useful:
-        return "None of the remedies simulated gains 2%."
+        return "No simulated remedy gains 2%."
     first = useful[0]
     text = f"Best: {_gain(first)}" + (" (needs root)" if first.root else ", and needs no root")
     own = next((r for r in useful if not r.root), None)
@@ -141,7 +144,7 @@ def other_order(remedies: Sequence[Remedy]) -> str:
         )
     if worst.gain_worst > MATTERS * first.gain_worst:
         parts.append(
-            f"the worst node is best helped by '{worst.policy}': {_times(worst.gain_worst)} "
+            f"for the worst node '{worst.policy}' gains most: {_times(worst.gain_worst)} "
             f"against {_times(first.gain_worst)}"
         )
     text = "; ".join(parts)
@@ -162,11 +165,11 @@ def interaction_in_words(a: AttributionRecord) -> str:
     if a.interaction_s > 0:
         return (
             f"Changed together, they save {share} of the time more than the sum of each alone: "
-            "what one saves shows only where the others no longer hold the program up."
+            "a saving shows only when nothing else holds the program up."
         )
     return (
         f"Changed together, they save {share} of the time less than the sum of each alone: "
-        "in part they save the same time, which can be saved but once."
+        "part of what they save is the same time, which can be saved only once."
     )
 
 
@@ -174,9 +177,9 @@ def _where_it_lies(machine: MachineRecord) -> list[str]:
     """Of a machine with two memories, which one the times are of."""
     match machine.served_by:
         case "fast memory":
-            return ["All of the job fits the fast memory, and lies there."]
+            return ["The whole job fits into the fast memory, and lies there."]
         case "DDR" if any(stated.name.startswith("fast_memory.") for stated in machine.inputs):
-            return ["The job does not fit the fast memory: all of it lies in DDR."]
+            return ["The job does not fit into the fast memory, so all of it lies in DDR."]
         case _:
             return []
 
@@ -187,14 +190,14 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
     if not slower:
         return []
     which = ", ".join(f"'{r.policy}' {_times(1 / r.gain_median)}" for r in slower)
-    return [f"Slower than as it is: {which}."]
+    return [f"These would make it slower: {which}."]
 
 
 def _idle(remedies: Sequence[Remedy]) -> list[str]:
     """Those that neither gain nor cost, as an offset does where frames come by first touch."""
     none = {_times(1)}
     idle = [f"'{r.policy}'" for r in remedies if {_times(r.gain_median), _times(r.gain_p95)} == none]
-    return [f"No gain, no loss (1.00x): {', '.join(idle)}."] if idle else []
+    return [f"These make no difference (1.00x): {', '.join(idle)}."] if idle else []
 
 
 def _gain(remedy: Remedy) -> str:

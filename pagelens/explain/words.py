@@ -25,4 +25,6 @@ def large_page_note(d: Distribution) -> str:
     missing = format_share(d.large_pages_missing_mean / wanted)
     if d.large_pages_missing_mean == 0:
         return ""
-    return f"'{d.policy}': {missing} of the {size} pages wanted were not to be had; 4 KiB pages instead."
+    return (
+        f"'{d.policy}': {missing} of the {size} pages wanted were not available; it has 4 KiB pages instead."
+    )

@@ -103,7 +103,7 @@ def test_what_makes_an_indifferent_program_slower_is_said() -> None:
     )
     found = explain(dataclasses.replace(ensemble, tables=tables)).conclusion
     assert not found.placement_matters
-    assert "Slower than as it is: '2m' 9.0x." in found.sentences
+    assert "These would make it slower: '2m' 9.0x." in found.sentences
 
 
 def test_a_phase_is_explained_alone() -> None:
@@ -171,7 +171,7 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
         ),
         (
             {"gain_median": 1.5, "gain_p95": 2.0, "gain_worst": 4.0},
-            "The worst node is best helped by '2m': 4.0x against 2.0x.",
+            "For the worst node '2m' gains most: 4.0x against 2.0x.",
         ),
     ):
         assert other_order([first, second.model_copy(update=update)]) == said

@@ -169,7 +169,7 @@ def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> 
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "before it")]
+    ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "comes from elsewhere")]
 )
 def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simulated(
     explanation: Explanation, mechanism: str, said: str
@@ -253,7 +253,7 @@ def test_outputs_without_room_are_one_failure_and_no_pieces(
     ("given", "missing", "said"),
     [
         (0, 0, "no part of the memory is large enough for 2 MiB pages"),
-        (3, 1, "25% of the 2 MiB pages wanted were not to be had"),
+        (3, 1, "25% of the 2 MiB pages wanted were not available"),
         (3, 0, ""),
     ],
 )
@@ -267,4 +267,4 @@ def test_large_pages_that_fell_back_are_said(given: float, missing: float, said:
     tables = dataclasses.replace(ensemble.tables, placements=placements)
     text = " ".join(render_terminal(explain(dataclasses.replace(ensemble, tables=tables))).split())
     assert said in text
-    assert ("4 KiB pages instead" in text or "all have 4 KiB" in text) == bool(said)
+    assert ("has 4 KiB pages instead" in text or "all have 4 KiB" in text) == bool(said)
