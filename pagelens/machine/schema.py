@@ -224,6 +224,8 @@ class Machine(Table):
                 tables = [name for name, each in sections.items() if isinstance(each, Table)]
                 raise UsageError(f"{key}: {self.name} has no such table; it has {', '.join(tables)}")
             sections[section] = with_value(table, field, value, section)
+        if values:
+            sections["title"] = f"{self.title} (here: {', '.join(values)} changed)"
         if name is not None:
             sections["name"] = name
         try:

@@ -358,6 +358,7 @@ def test_values_are_changed_as_a_file_could_state_them() -> None:
     after = before.with_values({"ddr.bandwidth": "40 GB/s", "memory_side_cache.ways": 4}, name="mine")
     assert (after.name, after.ddr.bandwidth.value, after.ways) == ("mine", 40e9, 4)
     assert after.ddr.bandwidth.label == "assumed"
+    assert after.title == f"{before.title} (here: ddr.bandwidth, memory_side_cache.ways changed)"
     changed = {stated.name for stated in stated_values(before)} - {
         stated.name
         for stated, old in zip(stated_values(after), stated_values(before), strict=True)
