@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from traced_program import GOLDEN
@@ -115,14 +116,14 @@ def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
         assert begun.wait(60)
         raise KeyboardInterrupt
 
-    def survey(workload: TraceWorkload, cut: Cut | None) -> object:
+    def survey(workload: TraceWorkload, *arguments: Any) -> object:
         begun.set()
         for _ in range(10_000):  # until Ctrl-C was noticed
             if workload._cancel:
                 break
             time.sleep(0.001)
         try:
-            return walk(workload, cut)
+            return walk(workload, *arguments)
         except BaseException as error:
             ended.append(error)
             raise

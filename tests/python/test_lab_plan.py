@@ -348,7 +348,7 @@ def test_with_moves_the_fast_nodes_share_in_each_region_is_what_place_predicts(
             ["--numa", "2", "--plan", "plan.toml", "--fast-node", "1", "--slow-node", "1"],
             "--slow-node 1: is the fast node, too",
         ),
-        (["--fast-node", "0"], "--fast-node 0: is of --plan, which is not given"),
+        (["--fast-node", "0"], "--fast-node 0: belongs to --plan, which is not given"),
         (["--plan", "gone.toml"], "--plan: cannot read 'gone.toml'"),
     ],
 )
