@@ -35,10 +35,32 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
     return nb::cast(owned<Table>(std::move(data), {rows.size(), width}));
 }
 
-std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 5>>& values) {
+struct Stretch {
+    std::uint64_t phase;
+    const NodeStretch* counts;
+};
+
+// Those in which something was counted.
+std::vector<Stretch> stretches_of(const NodeCounters& counters) {
+    std::vector<Stretch> found;
+    for (std::uint64_t phase = 0; phase < counters.phases.size(); ++phase)
+        for (const NodeStretch& stretch : counters.phases[phase].stretches)
+            if (stretch.lines != 0 || stretch.cleared != 0)
+                found.push_back({phase, &stretch});
+    return found;
+}
+
+nb::object drams_table(const std::vector<std::vector<DramSums>>& rows, std::size_t drams) {
+    std::vector<DramSums> flat;
+    for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+    const nb::object table = table_of(flat, dram_sum_names.size(), values_of);
+    return table.attr("reshape")(rows.size(), drams, dram_sum_names.size());
+}
+
+std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 4>>& values) {
     std::vector<Excerpt> excerpts;
-    for (const auto& [period, stretch, warm_up, begin, fill] : values)
-        excerpts.push_back({period, stretch, warm_up, begin, fill});
+    for (const auto& [period, stretch, warm_up, begin] : values)
+        excerpts.push_back({period, stretch, warm_up, begin});
     return excerpts;
 }
 
@@ -60,36 +82,52 @@ void register_node_replay(nb::module_& m) {
         .def_prop_ro(
             "lines",
             [](const NodeCounters& c) {
-                return table_of(c.phases, 2,
-                                [](const NodePhase& p) { return std::array{p.lines, p.counted}; });
+                return table_of(c.phases, 4, [](const NodePhase& p) {
+                    return std::array{p.lines, p.cleared, p.cleared_large, p.simulated_large};
+                });
             },
-            "uint64[phase, 2]: lines moved by all ranks; of these, while counting.")
+            "uint64[phase, 4]: lines moved by all ranks, without cleared ones; lines that the "
+            "kernel clears; of these, in large pages; of these, simulated.")
+        .def_prop_ro(
+            "stretches",
+            [](const NodeCounters& c) {
+                return table_of(stretches_of(c), 3, [](const Stretch& s) {
+                    return std::array{s.phase, s.counts->lines, s.counts->cleared};
+                });
+            },
+            "uint64[stretch, 3]: its phase; lines moved while it was counted, without cleared "
+            "ones; lines cleared.")
         .def_prop_ro(
             "caches",
             [](const NodeCounters& c) {
-                return table_of(c.phases, cache_counters,
-                                [](const NodePhase& p) { return p.caches; });
+                return table_of(stretches_of(c), cache_counters,
+                                [](const Stretch& s) { return s.counts->caches; });
             },
-            "uint64[phase, counter]; see cache_counter_names().")
+            "uint64[stretch, counter]; see cache_counter_names().")
         .def_prop_ro(
             "tlb",
             [](const NodeCounters& c) {
-                std::vector<TlbCounters> of_phases;
-                for (const NodePhase& phase : c.phases) of_phases.push_back(phase.tlb);
-                return of_phases;
+                std::vector<TlbCounters> found;
+                for (const Stretch& stretch : stretches_of(c)) found.push_back(stretch.counts->tlb);
+                return found;
             },
-            "[phase]")
+            "[stretch]")
         .def_prop_ro(
             "drams",
             [](const NodeCounters& c) {
-                const std::size_t drams = c.phases.front().drams.size();
-                std::vector<DramSums> rows;
-                for (const NodePhase& phase : c.phases)
-                    rows.insert(rows.end(), phase.drams.begin(), phase.drams.end());
-                const nb::object flat = table_of(rows, dram_sum_names.size(), values_of);
-                return flat.attr("reshape")(c.phases.size(), drams, dram_sum_names.size());
+                std::vector<std::vector<DramSums>> rows;
+                for (const Stretch& stretch : stretches_of(c)) rows.push_back(stretch.counts->drams);
+                return drams_table(rows, c.phases.front().large_drams.size());
             },
-            "uint64[phase, dram, counter]; see dram_sum_names().")
+            "uint64[stretch, dram, counter]; see dram_sum_names().")
+        .def_prop_ro(
+            "large_drams",
+            [](const NodeCounters& c) {
+                std::vector<std::vector<DramSums>> rows;
+                for (const NodePhase& phase : c.phases) rows.push_back(phase.large_drams);
+                return drams_table(rows, c.phases.front().large_drams.size());
+            },
+            "uint64[phase, dram, counter]: while large pages were cleared.")
         .def_prop_ro(
             "object_reads",
             [](const NodeCounters& c) {
@@ -110,15 +148,16 @@ void register_node_replay(nb::module_& m) {
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
         "lines_by_phase",
-        [](const Program& program) {
+        [](const Program& program, bool with_cleared) {
             nb::gil_scoped_release release;
-            return lines_by_phase(program);
+            return lines_by_phase(program, with_cleared);
         },
-        "program"_a, "Of one copy.");
+        "program"_a, nb::kw_only(), "with_cleared"_a,
+        "[phase] lines that one copy moves, with or without those that the kernel clears.");
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 5>>& excerpts) {
+           const std::vector<std::array<std::uint64_t, 4>>& excerpts) {
             nb::gil_scoped_release release;
             return excerpted(program, ranks, excerpts_of(excerpts));
         },
@@ -154,7 +193,7 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
-           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
+           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
            std::uint64_t sets, bool translating, const CancelFlag& cancel) {
             const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating};
             nb::gil_scoped_release release;
@@ -162,7 +201,7 @@ void register_node_replay(nb::module_& m) {
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
         "sets"_a = all_line_sets, "translating"_a = true, "cancel"_a,
-        "excerpts: [period, stretch, warm_up, begin, fill] in lines of all ranks, one a phase; "
+        "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; "
         "none: "
         "everything. sets: bit i has the lines at place i of their pages; the others go through no "
         "caches.");

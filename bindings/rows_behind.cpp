@@ -19,7 +19,7 @@ void register_rows_behind(nb::module_& m) {
                const std::vector<std::array<std::uint64_t, 4>>& excerpts) {
                 std::vector<Excerpt> of_phases;
                 for (const auto& [period, stretch, warm_up, begin] : excerpts)
-                    of_phases.push_back({period, stretch, warm_up, begin, 0});
+                    of_phases.push_back({period, stretch, warm_up, begin});
                 nb::gil_scoped_release release;
                 new (stretches) RowStretches(in_order, of_phases);
             },

@@ -72,15 +72,13 @@ class ExcerptedProgram final : public Program {
     static bool gives_or_takes_pages(const Op& op) {
         return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap;
     }
-    // That a replay counts: pages without a frame move none.
+    // Which advance a replay: pages without a frame move none, and page clearing is counted apart.
     [[nodiscard]] std::uint64_t lines_of(const Op& op) const {
         switch (op.kind()) {
             case OpKind::fetch:
             case OpKind::write_back:
             case OpKind::stream_store:
                 return mapped_[op.page] != 0 ? static_cast<unsigned>(std::popcount(op.lines)) : 0;
-            case OpKind::map_write:
-                return mapped_[op.page] == 0 ? lines_per_page : 0;
             case OpKind::skip:
                 return op.lines;
             default:
@@ -116,12 +114,12 @@ std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
     return std::make_unique<ExcerptedProgram>(program, ranks, excerpts);
 }
 
-std::vector<std::uint64_t> lines_by_phase(const Program& program) {
+std::vector<std::uint64_t> lines_by_phase(const Program& program, bool with_cleared) {
     std::vector<std::uint64_t> lines(program.phases());
     unsigned phase = 0;
     for_each_op(program, [&](const Op& op) {
         if (op.kind() == OpKind::phase) phase = op.page;
-        lines[phase] += most_lines(op);
+        if (with_cleared || op.kind() != OpKind::map_write) lines[phase] += most_lines(op);
     });
     return lines;
 }

@@ -1,9 +1,10 @@
 // Which lines of a long run are simulated: systematic sampling in time. The lines that a phase
-// moves are counted, and at equal distances a stretch of them goes through the machine, its first
+// moves are counted (but not those of pages that the kernel clears: they differ between placements,
+// and every placement is to have the same stretches), and at equal distances a stretch of them goes through the machine, its first
 // part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi, Hoe: SMARTS, ISCA 2003, but
-// without the functional warming between: what a stretch finds in the caches is what the one before
-// left. So the stretches of phases that move the same lines must not begin at the same of them, and
-// a phase first fills the caches with its own.)
+// without the functional warming between: a stretch that begins by fewer lines than the caches hold
+// finds there what the one before left. So the stretches of phases that move the same lines must
+// not begin at the same of them.)
 #pragma once
 
 #include <bit>
@@ -21,16 +22,18 @@ struct Excerpt {
     std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
     std::uint64_t stretch = 0;  // at most period
     std::uint64_t warm_up = 0;  // of the stretch, not counted; less than it
-    std::uint64_t begin = 0;    // of the first stretch after `fill`; at most period - stretch
-    std::uint64_t fill = 0;     // at the beginning of the phase, not counted
+    std::uint64_t begin = 0;    // of the first stretch; at most period - stretch
 
     enum class Part : std::uint8_t { skipped, warm_up, counted };
     // Where the line lies that a phase moves after `lines` others.
     [[nodiscard]] Part part(std::uint64_t lines) const {
         if (period == 0) return Part::counted;
-        if (lines < fill) return Part::warm_up;
-        const std::uint64_t at = (lines - fill + period - begin) % period;
+        const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
+    }
+    // Of the stretch in which that line lies. Precondition: it is counted.
+    [[nodiscard]] std::uint64_t number(std::uint64_t lines) const {
+        return period == 0 ? 0 : (lines - begin) / period;
     }
 };
 
@@ -61,8 +64,8 @@ inline std::uint64_t most_lines(const Op& op) {
     return 0;
 }
 
-// [phase] the lines that one copy of a program moves, page clearing and pages that are only read
-// included: a bound, not a count.
-std::vector<std::uint64_t> lines_by_phase(const Program& program);
+// [phase] the lines that one copy of a program moves; those of pages that are only read included,
+// so a bound and not a count. With or without those that the kernel clears.
+std::vector<std::uint64_t> lines_by_phase(const Program& program, bool with_cleared);
 
 }  // namespace pagelens

@@ -19,6 +19,10 @@ constexpr std::uint16_t page_clearing = 0;  // the kernel's object, of page tabl
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.
 constexpr std::uint64_t batch_lines = 1u << 15;
+// Of a sampled phase, these large pages go through DRAM as they are cleared: the first ones, then
+// one in so many; of each so many frames at most.
+constexpr std::uint64_t first_large = 4, large_distance = 32;
+constexpr std::uint32_t most_large_frames = 512;
 
 // Page tables that a rank needs at most: of 4 KiB pages, and the levels above them.
 std::uint32_t tables_of(const Program& program) {
@@ -49,7 +53,7 @@ class NodeReplay {
           drams_(model.drams),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0} {
         for (NodePhase& phase : counters_.phases) {
-            phase.drams.resize(model.drams.size());
+            phase.large_drams.resize(model.drams.size());
             phase.object_reads.resize(program.objects());
             phase.object_writes.resize(program.objects());
         }
@@ -59,10 +63,12 @@ class NodeReplay {
             tables_.resize(options.ranks);
         }
         if (!drams_.empty()) requests_.resize(cores);
+        large_pages_.resize(program.phases());
         before_ = stock();
     }
 
     NodeCounters run(const std::atomic<bool>& cancel) {
+        enter(0);
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
             for (const Op& op : ops) {
@@ -117,15 +123,25 @@ class NodeReplay {
 
     // All ranks move `lines` more; says whether they are simulated.
     bool enter(std::uint64_t lines) {
-        const Part part = options_.excerpts.empty() ? Part::counted
-                                                    : options_.excerpts[phase_].part(phase().lines);
+        const Excerpt excerpt = all_of_phase() ? Excerpt() : options_.excerpts[phase_];
+        const Part part = excerpt.part(phase().lines);
         if (part != part_) {
             flush();
             part_ = part;
         }
+        if (part == Part::counted) number_ = excerpt.number(phase().lines);
         phase().lines += lines;
-        if (part_ == Part::counted) phase().counted += lines;
+        if (part_ == Part::counted) stretch().lines += lines;
         return part_ != Part::skipped;
+    }
+    // The one that is counted.
+    NodeStretch& stretch() {
+        auto& stretches = phase().stretches;
+        while (stretches.size() <= number_) stretches.emplace_back().drams.resize(drams_.size());
+        return stretches[number_];
+    }
+    [[nodiscard]] bool all_of_phase() const {
+        return options_.excerpts.empty() || options_.excerpts[phase_].period == 0;
     }
 
     void move_lines(const Op& op, AccessKind kind) {
@@ -168,13 +184,19 @@ class NodeReplay {
 
     void map(const Op& op) {
         if (pages_.mapped(op.page)) return;
-        const bool simulated = enter(std::uint64_t{lines_per_page} * options_.ranks);
-        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
-            hand_out(frame);
+        const bool simulated = enter(0);
+        const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
+        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t first,
+                                      std::uint32_t frames) {
+            for (std::uint32_t i = 0; i < frames; ++i) hand_out(first + i);
+            phase().cleared += std::uint64_t{lines} * frames;
+            if (frames > 1) return large_.push_back({first, frames, core_of(rank, op)});
             if (!simulated) return;
-            caches_.push(options_.sets, frame, core_of(rank, op), AccessKind::stream_store);
-            cleared_.push_back(frame);
+            caches_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
+            if (part_ == Part::counted) stretch().cleared += lines;
+            cleared_.push_back(first);
         });
+        if (!large_.empty()) clear_large();
         if (tables_.empty()) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
@@ -184,6 +206,31 @@ class NodeReplay {
                 return frame;
             });
         }
+    }
+
+    // The large pages that ranks were given for one first touch, side by side.
+    void clear_large() {
+        const std::uint64_t number = large_pages_[phase_]++;
+        const auto of_frame = static_cast<std::uint64_t>(std::popcount(options_.sets));
+        for (const LargePage& page : large_) phase().cleared_large += of_frame * page.frames;
+        const bool some = number < first_large || number % large_distance == 0;
+        if (all_of_phase() || (some && !drams_.empty())) {
+            flush();
+            const Part part = std::exchange(part_, Part::counted);
+            clearing_large_ = true;
+            const std::uint32_t most = all_of_phase() ? ~0u : most_large_frames;
+            for (std::uint32_t i = 0; i < std::min(large_.front().frames, most); ++i) {
+                for (const LargePage& page : large_)
+                    caches_.push(options_.sets, page.first + i, page.core,
+                                 AccessKind::stream_store);
+                phase().simulated_large += of_frame * large_.size();
+                if (caches_.pending() >= batch_lines) flush();
+            }
+            flush();
+            clearing_large_ = false;
+            part_ = part;
+        }
+        large_.clear();
     }
 
     // Of a node's frames a job may have few: who owned all of them would be most of a short replay.
@@ -247,9 +294,14 @@ class NodeReplay {
         return now;
     }
 
-    // Adds what happened since the last stock to the phase.
+    // Adds what happened since the last stock to what is counted.
     void count(const Stock& now) {
-        NodePhase& sums = phase();
+        if (clearing_large_) {
+            for (std::size_t i = 0; i < drams_.size(); ++i)
+                phase().large_drams[i].add(before_.drams[i], now.drams[i]);
+            return;
+        }
+        NodeStretch& sums = stretch();
         for (std::size_t i = 0; i < cache_counters; ++i)
             sums.caches[i] += now.caches[i] - before_.caches[i];
         sums.tlb += tlb_counters_;
@@ -257,13 +309,11 @@ class NodeReplay {
             sums.drams[i].add(before_.drams[i], now.drams[i]);
         for (const MemoryAccess& access : traffic_) {
             const std::uint16_t object = owners_[access.line() / lines_per_page];
-            ++(access.write() ? sums.object_writes : sums.object_reads)[object];
+            ++(access.write() ? phase().object_writes : phase().object_reads)[object];
         }
-        for (const std::uint32_t frame : cleared_) {  // its owner may be another by now
-            const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
-            sums.object_writes[owners_[frame]] -= lines;
-            sums.object_writes[page_clearing] += lines;
-        }
+        for (const std::uint32_t frame : cleared_)  // its owner may be another by now
+            phase().object_writes[owners_[frame]] -=
+                static_cast<unsigned>(std::popcount(options_.sets));
     }
 
     const Program& program_;
@@ -277,10 +327,18 @@ class NodeReplay {
     HugeVector<std::uint16_t> owners_;
     NodeCounters counters_;
 
+    struct LargePage {
+        std::uint32_t first, frames, core;
+    };
+
     unsigned phase_ = 0;
+    std::uint64_t number_ = 0;  // of the stretch in its phase
+    bool clearing_large_ = false;
+    std::vector<LargePage> large_;            // of the page that is mapped
+    std::vector<std::uint64_t> large_pages_;  // [phase] that one rank was given
     Part part_ = Part::counted;
     MemoryTraffic traffic_;
-    std::vector<std::uint32_t> cleared_;                // frames, since the last flush
+    std::vector<std::uint32_t> cleared_;                // small frames, since the last flush
     std::vector<std::vector<std::uint64_t>> requests_;  // [core]
     std::vector<std::span<const std::uint64_t>> spans_;
     Stock before_;

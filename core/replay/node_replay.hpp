@@ -45,14 +45,27 @@ struct NodeReplayOptions {
         true;  // else TLBs look nothing up; page tables have their frames all the same
 };
 
-// What a phase did in the parts that were counted.
-struct NodePhase {
-    std::uint64_t lines = 0;                             // moved by all ranks in the whole phase
-    std::uint64_t counted = 0;                           // of these, in the parts that were counted
+// What was counted while one stretch of a phase went through the machine.
+struct NodeStretch {
+    std::uint64_t lines = 0;    // moved by all ranks
+    std::uint64_t cleared = 0;  // by the kernel, among them: pages of 4 KiB
     std::array<std::uint64_t, cache_counters> caches{};  // of all cores
     TlbCounters tlb;
     std::vector<DramSums> drams;
-    std::vector<std::uint64_t> object_reads, object_writes;  // [object] lines of memory
+};
+
+// Page clearing is rare and comes in bursts, which stretches meet or miss by chance. So its lines
+// are counted in the whole phase; each is a line written to memory. What DRAM takes for them is
+// counted with a stretch's other lines, but for large pages: some of these are simulated apart.
+struct NodePhase {
+    std::uint64_t lines = 0;            // moved by all ranks, without cleared ones
+    std::uint64_t cleared = 0;          // by the kernel; of sampled sets where sets are sampled
+    std::uint64_t cleared_large = 0;    // of these, in large pages
+    std::uint64_t simulated_large = 0;  // of these, through DRAM: `large_drams`
+    std::vector<DramSums> large_drams;
+    std::vector<NodeStretch> stretches;  // one where all of the phase is simulated
+    // [object] lines of memory while stretches were counted, without cleared ones
+    std::vector<std::uint64_t> object_reads, object_writes;
 };
 
 struct NodeCounters {

@@ -40,10 +40,10 @@ void PhysicalLines::step(const Op& op) {
                                });
             return;
         case OpKind::map_write:
-            pages_.map_write(op.page, [this](std::uint32_t, std::uint32_t frame) {
-                for (unsigned line = 0; line < lines_per_page; ++line) {
-                    emit(std::uint64_t{frame} * lines_per_page + line, true);
-                }
+            pages_.map_write(op.page, [this](std::uint32_t, std::uint32_t first, std::uint32_t frames) {
+                const std::uint64_t line = std::uint64_t{first} * lines_per_page;
+                for (std::uint64_t i = 0; i < std::uint64_t{frames} * lines_per_page; ++i)
+                    emit(line + i, true);
             });
             return;
         case OpKind::unmap:

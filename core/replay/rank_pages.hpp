@@ -27,8 +27,8 @@ class RankPages {
     // Which frames are listed: those in the sample, or all of the sampled colours (for an L2).
     enum class Listed : std::uint8_t { covered, coloured };
 
-    // `cleared(rank, frame)` below is called for each frame that the kernel hands out, and so
-    // clears. Of a rank the kernel takes at most `kernel_frames` for itself.
+    // `cleared(rank, first frame, frames)` below is called for each page that the kernel hands out,
+    // and so clears. Of a rank the kernel takes at most `kernel_frames` for itself.
     RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
               const Sampling& sampling, Listed listed, SlotPopulation population,
               std::uint32_t kernel_frames = 0);
@@ -147,7 +147,7 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
         if (!given) out_of_memory();
         frame = given->raw();
         population_.add(frame);
-        cleared(rank, frame);
+        cleared(rank, frame, 1u);
     }
     list_sampled(page);
 }
@@ -164,10 +164,8 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
         }
         ++huge_pages_;
         large_[std::size_t{block} * ranks_ + rank] = given->raw();
-        for (std::uint32_t i = 0; i < 1u << order_; ++i) {
-            population_.add(given->raw() + i);
-            cleared(rank, given->raw() + i);
-        }
+        for (std::uint32_t i = 0; i < 1u << order_; ++i) population_.add(given->raw() + i);
+        cleared(rank, given->raw(), 1u << order_);
         for (const std::uint32_t page : pages)
             frame_of(page, rank) = given->raw() + offset_of_[page];
     }

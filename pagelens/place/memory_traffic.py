@@ -17,7 +17,8 @@ from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import ALL_SETS, KERNEL, SampledLines, Timeline, Workload
 from pagelens.machine import Machine
 from pagelens.machine.time import TRANSLATION_COUNTS
-from pagelens.replay.whole_node import Counts, NodeCounts, Parts, node_model, replay_node, simulated_parts
+from pagelens.replay.stretches import Counts
+from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_node, simulated_parts
 from pagelens.values.quantities import Positive, Sourced
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
 from pagelens.machine import Machine
 from pagelens.place.memory_traffic import sampled_sets, traffic
-from pagelens.replay.whole_node import Counts
+from pagelens.replay.stretches import Counts
 
 Floats = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ capacity: what memory moves beyond what it would move below infinite caches (com
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import Workload
@@ -17,7 +18,7 @@ from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
 from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
 from pagelens.replay.placement import Placement
-from pagelens.replay.run import Attributed, Floats, Removed, Run, Sampling, instructions
+from pagelens.replay.run import Attributed, Floats, LeftOut, Removed, Run, Sampling, instructions
 from pagelens.replay.whole_node import (
     NodeCounts,
     NodePrograms,
@@ -77,7 +78,7 @@ class NodeEngine:
         removed = tuple(name for name in self._by_replay if name in without)
         rows = (ROW_CONFLICTS not in without,) if self._has_banks else ()
         found = placed.replay(removed, rows)
-        counts = found.with_row(0)
+        counts = found.whole.with_row(0)
         of_time = placed.compulsory() if CACHE_CAPACITY in without else counts
         return placed.run(found, counts, placed.times(of_time, FREQUENCY in without))
 
@@ -93,10 +94,10 @@ class NodeEngine:
             found = placed.replay(removed, both) if removed else as_it_is
             for row, rows in enumerate(of_rows):
                 for spread in of_cores:
-                    times = placed.times(found.with_row(row), FREQUENCY in spread)
+                    times = placed.times(found.whole.with_row(row), FREQUENCY in spread)
                     seconds[*removed, *rows, *spread] = times.time_s
         seconds[self.mechanisms] = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms).time_s
-        counts = as_it_is.with_row(0)
+        counts = as_it_is.whole.with_row(0)
         return Attributed(placed.run(as_it_is, counts, placed.times(counts)), seconds, {})
 
 
@@ -123,10 +124,13 @@ class _Placed:
             cancel=self._cancel,
         )
 
-    def times(self, counts: Counts, of_median_node: bool = False) -> Times:
-        """Seconds at this node's core frequency, or at the median node's."""
+    def times(
+        self, counts: Counts, of_median_node: bool = False, phase: NDArray[np.int64] | None = None
+    ) -> Times:
+        """Seconds at this node's core frequency, or at the median node's; of rows, each of a `phase`."""
         factor = 1.0 if of_median_node else self._factor
-        columns = {**counts, **self._instructions}
+        rows = slice(None) if phase is None else phase
+        columns = {**counts, **{name: values[rows] for name, values in self._instructions.items()}}
         engine = self._engine
         return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor)
 
@@ -161,4 +165,7 @@ class _Placed:
             object_accesses=lines,
             object_misses=np.zeros_like(lines),
             object_conflict_evictions=np.zeros_like(lines),
+            left_out=LeftOut(
+                found.left_out.phase, self.times(found.left_out.with_row(0), phase=found.left_out.phase)
+            ),
         )

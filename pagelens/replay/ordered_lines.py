@@ -41,11 +41,12 @@ class InOrder:
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
-                lines = _core.lines_by_phase(whole)
                 rows = None
                 if rows_are_timed(self._machine):
-                    rows = _core.RowStretches(whole, stretches(lines, self._ranks))
-                translation = simulated_parts(whole, self._machine, 1, lines=lines)
+                    rows = _core.RowStretches(
+                        whole, stretches(_core.lines_by_phase(whole, with_cleared=True), self._ranks)
+                    )
+                translation = simulated_parts(whole, self._machine, 1)
                 self._made[offset_bytes] = InOrderParts(translation, rows)
             return self._made[offset_bytes]
 

@@ -21,6 +21,17 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Seconds of a phase, estimated without one of the stretches of the run that were simulated.
+
+    All placements of a simulation have the same stretches in the same order.
+    """
+
+    phase: NDArray[np.int64]  # [r]
+    times: Times  # [r]
+
+
+@dataclass(frozen=True)
 class Run:
     """A workload on one placement. All counts are of the whole node, scaled up from what was simulated.
 
@@ -34,6 +45,7 @@ class Run:
     object_conflict_evictions: Floats  # [p, o] lines that the object pushed out of it
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
     pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
+    left_out: LeftOut | None = None  # None: nothing is sampled in time
 
 
 @dataclass(frozen=True)

@@ -5,37 +5,34 @@ For machines without a memory-side cache; docs/node-replay.md states the model.
 
 import math
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.workload import ALL_SETS, Workload
+from pagelens.accesses.workload import ALL_SETS, KERNEL, Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
+from pagelens.replay.stretches import Counts, Estimates, estimates
 
-Counts = Mapping[str, NDArray[np.float64]]
-Excerpts = Sequence[
-    tuple[int, int, int, int, int]
-]  # a phase each, in lines of all ranks (core/replay/excerpt.hpp)
+Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all ranks (excerpt.hpp)
 
-# Of a long phase, stretches at many places of it are simulated. Each warms the L2s up by a quarter of their
-# lines, within limits, and counts half as many. Before the first the phase fills the caches with its own, up
-# to a limit. A phase below `SMALL_SHARE` of the run has fewer stretches, and finds what the others left.
-STRETCHES, STRETCHES_OF_SMALL = 16, 4
-FEWEST_WARM_UP, MOST_WARM_UP = 1 << 16, 1 << 17
-FILLS, MOST_FILLED = 1.25, 1 << 21  # as many lines as the caches hold, at most
-SMALL_SHARE = 0.1
+# Of a long phase, stretches at some places of it are simulated. Each first replaces all that the caches hold:
+# what an earlier stretch left there would otherwise be found, though the run has long pushed it out. A fifth
+# of a stretch is counted. The run has some `STRETCHES`, fewer where caches are large, by the phases' lines.
+# A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
+STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
+FILLS, FEWEST_WARM_UP, MOST_WARM_UP = 1.25, 1 << 16, 1 << 21
+FEWEST_OF_PHASE, STRETCHES_OF_SMALL, MOST_WARM_UP_OF_SMALL = 3, 4, 1 << 17
+SMALL_SHARE = 0.02
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
 
-_CACHES = tuple(_core.cache_counter_names())
-_DRAM = tuple(_core.dram_sum_names())
 _TWINS = {L2_CONFLICTS: "l2", L3_CONFLICTS: "l3", SNOOP_FILTER: "snoop_filter"}  # of Levels.ideal
 
 
@@ -98,36 +95,40 @@ def caches_below_l1(
     )
 
 
-def cached_lines(machine: Machine) -> tuple[int, int]:
-    """Lines that all L2s of the node hold, and all L3s."""
-    cores = machine.cores.count.value
+def cached_lines(machine: Machine, cores: int) -> tuple[int, int]:
+    """Lines that the L2s of so many cores hold, and their L3s."""
     second = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
     third = 0
     if machine.l3 is not None:
-        sharing = machine.l3.shared_by.value if machine.l3.shared_by is not None else cores
-        third = machine.l3.size.value * -(-cores // sharing)
+        sharing = machine.l3.shared_by or machine.cores.count
+        third = machine.l3.size.value * -(-cores // sharing.value)
     return second // LINE_BYTES, third // LINE_BYTES
 
 
 def excerpts(
-    machine: Machine, lines: Sequence[int], stretches_of_small: int = STRETCHES_OF_SMALL
+    machine: Machine, lines: Sequence[int], cores: int, stretches_of_interval: int | None = None
 ) -> Excerpts:
-    """Which parts of each phase are simulated, where 0 is everything; `lines`: that it moves, of all ranks.
+    """Which parts of each phase are simulated, where 0 is everything.
+
+    `lines`: that the phases move on all of the `cores` used. With `stretches_of_interval`, phases are
+    intervals of one run, which find in the caches what the ones before left: each has so many short ones.
 
     Stretches keep irrational distances: those of a loop lie at different places of it, and those of phases
-    that move the same lines at different lines. What one leaves in the caches would be there for the next,
-    else.
+    that move the same lines at different lines.
     """
-    second, third = cached_lines(machine)
-    warm_up = min(max(second // 4, FEWEST_WARM_UP), MOST_WARM_UP)
-    stretch = warm_up + warm_up // 2
+    second, third = cached_lines(machine, cores)
+    short = min(max(second // 4, FEWEST_WARM_UP), MOST_WARM_UP_OF_SMALL)
+    long = min(max(int(FILLS * (second + third)), FEWEST_WARM_UP), MOST_WARM_UP)
+    in_all = min(max(MOST_SIMULATED // long, FEWEST_STRETCHES), STRETCHES)
     found = []
     for number, of_phase in enumerate(lines, start=1):
-        small = of_phase < SMALL_SHARE * sum(lines)
-        fill = 0 if small else min(int(FILLS * (second + third)), MOST_FILLED)
-        count = stretches_of_small if small else STRETCHES
-        period, begin = spaced(number, of_phase - fill, count, stretch)
-        found.append((period, stretch, warm_up, begin, fill) if period else (0, 0, 0, 0, 0))
+        share = of_phase / max(1, sum(lines))
+        if stretches_of_interval is not None or share < SMALL_SHARE:
+            count, warm_up, counted = stretches_of_interval or STRETCHES_OF_SMALL, short, short // 2
+        else:
+            count, warm_up, counted = max(FEWEST_OF_PHASE, math.ceil(in_all * share)), long, long // 4
+        period, begin = spaced(number, of_phase, count, warm_up + counted)
+        found.append((period, warm_up + counted, warm_up, begin) if period else (0, 0, 0, 0))
     return found
 
 
@@ -158,14 +159,11 @@ def simulated_parts(
     whole: _core.Program,
     machine: Machine,
     ranks: int,
-    stretches_of_small: int = STRETCHES_OF_SMALL,
-    lines: Sequence[int] | None = None,
+    stretches_of_interval: int | None = None,
 ) -> Parts:
-    """The parts of `ranks` copies of a program, given with all its lines in order; `lines`: how many of one
-    copy, by phase, if that is known.
-    """
-    moved = [ranks * of_phase for of_phase in lines or _core.lines_by_phase(whole)]
-    chosen = excerpts(machine, moved, stretches_of_small)
+    """The parts of `ranks` copies of a program, given with all its lines in order."""
+    moved = [ranks * of_phase for of_phase in _core.lines_by_phase(whole, with_cleared=False)]
+    chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval)
     if not any(period for period, *_ in chosen):
         return Parts(whole, chosen)
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
@@ -199,15 +197,10 @@ class NodePrograms:
 
 @dataclass(frozen=True)
 class NodeCounts:
-    """What one replay counted, scaled up to the whole run: float64[phase] by name.
+    """What one replay counted, scaled up to the whole run: float64[phase] by name."""
 
-    Of the caches the counters of `_core.cache_counter_names()`; of the TLBs stlb_hits, walks and walker_loads
-    (entries of page tables that walks read); of DRAM, for each of `rows`, those of `_core.dram_sum_names()`,
-    times in seconds as dram_time_s and read_latency_s.
-    """
-
-    counts: Counts
-    rows: Sequence[Counts]
+    whole: Estimates
+    left_out: Estimates  # of each phase without each of its stretches
     object_reads: NDArray[np.float64]  # [phase, object] lines of memory
     object_writes: NDArray[np.float64]
     simulated: float  # share of the run's lines
@@ -215,13 +208,14 @@ class NodeCounts:
     small_fallbacks: int
 
     @property
+    def counts(self) -> Counts:
+        """Of caches and TLBs."""
+        return self.whole.counts
+
+    @property
     def object_lines(self) -> NDArray[np.float64]:
         """[phase, object] lines of memory read and written."""
         return self.object_reads + self.object_writes
-
-    def with_row(self, number: int) -> Counts:
-        """All counts, DRAM's of the given twin."""
-        return {**self.counts, **(self.rows[number] if self.rows else {})}
 
 
 def replay_node(
@@ -253,28 +247,19 @@ def replay_node(
         )
     except _core.OutOfMemory as error:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
-    lines = np.asarray(found.lines, dtype=np.float64)
-    scale = np.divide(lines[:, 0], lines[:, 1], out=np.ones(len(lines)), where=lines[:, 1] > 0)
-
-    def columns(table: object, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        return dict(zip(names, np.asarray(table, dtype=np.float64).T * scale, strict=True))
-
-    counts = columns(found.caches, _CACHES)
-    of_tlb = [(sum(t.stlb_hits), sum(t.walks_completed), sum(t.walker_loads)) for t in found.tlb]
-    counts |= columns(of_tlb, ("stlb_hits", "walks", "walker_loads"))
-    drams = np.asarray(found.drams, dtype=np.float64)
-    rows = []
-    for number in range(drams.shape[1]):
-        row = columns(drams[:, number], _DRAM)
-        row["dram_time_s"] = 1e-12 * row.pop("time_ps")
-        row["read_latency_s"] = 1e-12 * row.pop("read_latency_ps")
-        rows.append(row)
+    lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
+    stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
+    counted = np.bincount(stretches[:, 0].astype(int), stretches[:, 1], len(lines))
+    scale = np.divide(lines, counted, out=np.ones(len(lines)), where=counted > 0)[:, None]
+    writes = np.asarray(found.object_writes, dtype=np.float64) * scale
+    writes[:, KERNEL] += cleared
+    whole, left_out = estimates(found)
     return NodeCounts(
-        counts=counts,
-        rows=rows,
-        object_reads=np.asarray(found.object_reads, dtype=np.float64) * scale[:, None],
-        object_writes=np.asarray(found.object_writes, dtype=np.float64) * scale[:, None],
-        simulated=float(lines[:, 1].sum() / max(1.0, lines[:, 0].sum())),
+        whole=whole,
+        left_out=left_out,
+        object_reads=np.asarray(found.object_reads, dtype=np.float64) * scale,
+        object_writes=writes,
+        simulated=float(counted.sum() / max(1.0, lines.sum())) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,
     )

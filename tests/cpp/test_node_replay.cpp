@@ -82,7 +82,8 @@ class PlainNode {
         source_ = place_by_kernel(bare(), small_order)->open({ranks, 0, 0});
         phases_.resize(program.phases());
         for (NodePhase& phase : phases_) {
-            phase.drams.resize(model.drams.size());
+            phase.stretches.emplace_back().drams.resize(model.drams.size());
+            phase.large_drams.resize(model.drams.size());
             phase.object_reads.resize(program.objects());
             phase.object_writes.resize(program.objects());
         }
@@ -117,7 +118,8 @@ class PlainNode {
                     cleared_.push_back(frame);
                     for (unsigned line = 0; line < 64; ++line)
                         use(frame, line, core(rank), AccessKind::stream_store);
-                    phase.lines += 64;
+                    phase.cleared += 64;
+                    phase.stretches[0].cleared += 64;
                 }
                 if (tlbs_.empty()) break;
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank)
@@ -163,13 +165,14 @@ class PlainNode {
             case OpKind::skip:
                 break;
         }
-        phase.counted = phase.lines;
+        phase.stretches[0].lines = phase.lines;
     }
     void translate(std::uint32_t core, std::uint32_t rank, VirtualAddress address, unsigned times) {
         for (unsigned i = 0; i < times; ++i) {
             const std::uint64_t addresses[] = {address.raw()};
             const PageSize sizes[] = {PageSize::small};
-            tlbs_[core].translate(addresses, sizes, tables_[rank], phases_[now_].tlb, reads_);
+            tlbs_[core].translate(addresses, sizes, tables_[rank], phases_[now_].stretches[0].tlb,
+                                  reads_);
             for (const std::uint64_t entry : reads_.entries)
                 use(static_cast<std::uint32_t>(entry / page_bytes), entry / 64 % 64, core,
                     AccessKind::read);
@@ -184,7 +187,7 @@ class PlainNode {
         for (const LineAccess& line : lines_) caches_.access(std::span(&line, 1), traffic);
         lines_.clear();
         for (std::size_t i = 0; i < cache_counters; ++i)
-            phase.caches[i] += caches_.total(static_cast<CacheCounter>(i));
+            phase.stretches[0].caches[i] += caches_.total(static_cast<CacheCounter>(i));
         caches_.reset_counts();
         std::vector<std::vector<std::uint64_t>> requests(caches_.cores());
         for (const MemoryAccess& access : traffic) {
@@ -192,10 +195,7 @@ class PlainNode {
             requests[access.core()].push_back(line * 64 | (access.write() ? Dram::write_bit : 0));
             ++(access.write() ? phase.object_writes : phase.object_reads)[owners_[line / 64]];
         }
-        for (const std::uint32_t frame : cleared_) {  // the kernel's, whoever used the page later
-            phase.object_writes[owners_[frame]] -= 64;
-            phase.object_writes[0] += 64;
-        }
+        for (const std::uint32_t frame : cleared_) phase.object_writes[owners_[frame]] -= 64;
         cleared_.clear();
         for (std::size_t i = 0; i < drams_.size() && !traffic.empty(); ++i) {
             const auto before = drams_[i].counts();
@@ -203,7 +203,7 @@ class PlainNode {
             const std::vector<std::span<const std::uint64_t>> spans(requests.begin(),
                                                                     requests.end());
             drams_[i].run(spans);
-            DramSums& sums = phase.drams[i];
+            DramSums& sums = phase.stretches[0].drams[i];
             const auto after = drams_[i].counts();
             for (std::size_t bank = 0; bank < after.size(); ++bank) {
                 sums.reads += after[bank].reads - before[bank].reads;
@@ -234,17 +234,51 @@ class PlainNode {
     unsigned now_ = 0;
 };
 
+// The stretches in which anything happened.
+std::vector<NodeStretch> used(const NodePhase& phase) {
+    std::vector<NodeStretch> found = phase.stretches;
+    std::erase_if(found, [](const NodeStretch& of) { return of.lines + of.cleared == 0; });
+    return found;
+}
+
+// All that was counted in the phase.
+NodeStretch counted(const NodePhase& phase, std::size_t drams) {
+    NodeStretch sum;
+    sum.drams.resize(drams);
+    for (const NodeStretch& of : phase.stretches) {
+        sum.lines += of.lines;
+        sum.cleared += of.cleared;
+        for (std::size_t i = 0; i < cache_counters; ++i) sum.caches[i] += of.caches[i];
+        sum.tlb += of.tlb;
+        for (std::size_t i = 0; i < drams && !of.drams.empty(); ++i)
+            sum.drams[i].add({}, of.drams[i]);
+    }
+    return sum;
+}
+
+std::uint64_t count(const NodePhase& phase, CacheCounter counter) {
+    return counted(phase, 0).caches[static_cast<std::size_t>(counter)];
+}
+
 void check_equal(const std::vector<NodePhase>& fast, const std::vector<NodePhase>& slow) {
     REQUIRE(fast.size() == slow.size());
     for (std::size_t p = 0; p < fast.size(); ++p) {
         CAPTURE(p);
         CHECK(fast[p].lines == slow[p].lines);
-        CHECK(fast[p].counted == slow[p].counted);
-        CHECK(fast[p].caches == slow[p].caches);
-        CHECK(fast[p].tlb == slow[p].tlb);
+        CHECK(fast[p].cleared == slow[p].cleared);
+        CHECK(fast[p].cleared_large == slow[p].cleared_large);
+        CHECK(fast[p].large_drams == slow[p].large_drams);
+        const std::vector<NodeStretch> some = used(fast[p]), others = used(slow[p]);
+        REQUIRE(some.size() == others.size());
+        for (std::size_t i = 0; i < some.size(); ++i) {
+            CHECK(some[i].lines == others[i].lines);
+            CHECK(some[i].cleared == others[i].cleared);
+            CHECK(some[i].caches == others[i].caches);
+            CHECK(some[i].tlb == others[i].tlb);
+            CHECK(some[i].drams == others[i].drams);
+        }
         CHECK(fast[p].object_reads == slow[p].object_reads);
         CHECK(fast[p].object_writes == slow[p].object_writes);
-        CHECK(fast[p].drams == slow[p].drams);
     }
 }
 
@@ -278,10 +312,11 @@ TEST_CASE("a node's replay equals its components run line by line") {
                 const PlainNode slow(program, model, ranks);
                 check_equal(fast.phases, slow.phases());
                 for (const NodePhase& phase : fast.phases) {
-                    evictions += phase.caches[static_cast<std::size_t>(CacheCounter::sf_evictions)];
-                    walks += phase.tlb.walks_completed()[0];
-                    if (everything) conflicts += phase.drams[0].row_conflicts;
-                    if (everything) CHECK(phase.drams[1].row_conflicts == 0);
+                    const NodeStretch all = counted(phase, model.drams.size());
+                    evictions += all.caches[static_cast<std::size_t>(CacheCounter::sf_evictions)];
+                    walks += all.tlb.walks_completed()[0];
+                    if (everything) conflicts += all.drams[0].row_conflicts;
+                    if (everything) CHECK(all.drams[1].row_conflicts == 0);
                 }
             }
         }
@@ -308,8 +343,7 @@ TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches c
         std::uint64_t misses = 0;
         for (unsigned object = 0; object < program.objects(); ++object)
             misses += other.at(phase, object, Component::l2_misses);
-        CHECK(node.phases[phase].caches[static_cast<std::size_t>(CacheCounter::dram_reads)] ==
-              misses);
+        CHECK(count(node.phases[phase], CacheCounter::dram_reads) == misses);
     }
 }
 
@@ -325,10 +359,10 @@ TEST_CASE("compulsory lines are what memory still does below a cache that holds 
     const std::vector<Compulsory> least = compulsory_by_phase(program);
     std::uint64_t reads = 0;
     for (unsigned phase = 0; phase < program.phases(); ++phase) {
-        const auto& counted = node.phases[phase].caches;
-        CHECK(least[phase].reads == counted[static_cast<std::size_t>(CacheCounter::dram_reads)]);
+        const NodePhase& counted = node.phases[phase];
+        CHECK(least[phase].reads == count(counted, CacheCounter::dram_reads));
         // A non-temporal store to a line that is dirty in a cache is two writes there.
-        CHECK(least[phase].writes <= counted[static_cast<std::size_t>(CacheCounter::dram_writes)]);
+        CHECK(least[phase].writes <= count(counted, CacheCounter::dram_writes));
         reads += least[phase].reads;
     }
     CHECK(reads > 0);
@@ -375,7 +409,7 @@ TEST_CASE("excerpts: a phase begins by filling the caches") {
 }
 
 TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
-    std::uint64_t counted = 0, skipped = 0;
+    std::uint64_t simulated = 0, skipped = 0;
     for (const std::uint64_t seed : {3u, 4u, 5u, 6u}) {
         const ListedProgram program = some_program(seed, 2, 3000);
         const auto placement = place_by_kernel(bare(), small_order);
@@ -383,7 +417,7 @@ TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
         model.tlb = small_tlb();
         model.drams = {small_dram(RowPolicy::open)};
         const std::vector<Excerpt> excerpts{
-            {3000, 700, 200, 100 * seed, 900}, {}, {5000 + seed, 1000, 1, 0}};
+            {3000, 700, 200, 100 * seed}, {}, {5000 + seed, 1000, 1, 0}};
         const auto part = excerpted(program, 2, excerpts);
         std::size_t ops = 0;
         const auto cursor = part->open();
@@ -393,12 +427,13 @@ TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
         const NodeCounters fast = replay_node(*part, *placement, model, {2, excerpts}, run_on);
         check_equal(fast.phases, whole.phases);
         for (const NodePhase& phase : whole.phases) {
-            counted += phase.counted;
-            skipped += phase.lines - phase.counted;
+            const std::uint64_t lines = counted(phase, 1).lines;
+            simulated += lines;
+            skipped += phase.lines - lines;
         }
     }
-    CHECK(counted > 0);
-    CHECK(skipped > counted);
+    CHECK(simulated > 0);
+    CHECK(skipped > simulated);
 }
 
 TEST_CASE("an excerpt of a steady program misses as often as all of it") {
@@ -406,38 +441,41 @@ TEST_CASE("an excerpt of a steady program misses as often as all of it") {
     const auto placement = place_by_kernel(bare(), small_order);
     NodeModel model = small_node(2);
     model.drams = {small_dram(RowPolicy::open)};
+    struct Sum {
+        std::uint64_t lines = 0, counted = 0, reads = 0, row_conflicts = 0;
+        [[nodiscard]] double share(std::uint64_t some) const {
+            return static_cast<double>(some) / static_cast<double>(counted);
+        }
+    };
     const auto counts = [&](const Excerpt& excerpt) {
-        NodePhase sum;
-        sum.drams.resize(1);
+        Sum sum;
         const NodeReplayOptions options{2, {excerpt, excerpt, excerpt}};
         for (const NodePhase& phase :
              replay_node(program, *placement, model, options, run_on).phases) {
+            const NodeStretch of_phase = counted(phase, 1);
             sum.lines += phase.lines;
-            sum.counted += phase.counted;
-            sum.drams[0].reads += phase.drams[0].reads;
-            sum.drams[0].row_conflicts += phase.drams[0].row_conflicts;
+            sum.counted += of_phase.lines;
+            sum.reads += of_phase.drams[0].reads;
+            sum.row_conflicts += of_phase.drams[0].row_conflicts;
         }
         return sum;
     };
-    const NodePhase all = counts({}), part = counts({20000, 5000, 2000});
+    const Sum all = counts({}), part = counts({20000, 5000, 2000});
     CHECK(all.lines == part.lines);
     CHECK(all.counted == all.lines);
     CHECK(part.counted < part.lines / 5);
     CHECK(part.counted > part.lines / 9);
-    const auto share = [](std::uint64_t some, const NodePhase& of) {
-        return static_cast<double>(some) / static_cast<double>(of.counted);
-    };
-    CHECK(share(part.drams[0].reads, part) ==
-          doctest::Approx(share(all.drams[0].reads, all)).epsilon(0.03));
-    CHECK(share(part.drams[0].row_conflicts, part) ==
-          doctest::Approx(share(all.drams[0].row_conflicts, all)).epsilon(0.05));
+    CHECK(part.share(part.reads) == doctest::Approx(all.share(all.reads)).epsilon(0.03));
+    CHECK(part.share(part.row_conflicts) ==
+          doctest::Approx(all.share(all.row_conflicts)).epsilon(0.05));
 }
 
 TEST_CASE("lines by phase, and what is refused") {
     std::vector<Op> ops{make_op(OpKind::map_write, 0, 0), make_op(OpKind::fetch, 0, 0b101),
                         make_op(OpKind::phase, 1, 0), make_op(OpKind::stream_store, 0, ~0ull)};
     const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
-    CHECK(lines_by_phase(program) == std::vector<std::uint64_t>{66, 64});
+    CHECK(lines_by_phase(program, true) == std::vector<std::uint64_t>{66, 64});
+    CHECK(lines_by_phase(program, false) == std::vector<std::uint64_t>{2, 64});
     const auto placement = place_by_kernel(bare(), small_order);
     const NodeModel model = small_node(1);
     CHECK_THROWS_AS(replay_node(program, *placement, model, {2, {}}, run_on),
@@ -498,5 +536,6 @@ TEST_CASE("node replay: what the kernel clears is its own, whoever uses the page
     caches.l2.geometry = {1u << 10, 16, replacement_by<Lru>, true};
     const NodeCounters node =
         replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
-    CHECK(node.phases[0].object_writes == std::vector<std::uint64_t>{64, 3});
+    CHECK(node.phases[0].object_writes == std::vector<std::uint64_t>{0, 3});
+    CHECK(node.phases[0].cleared == 64);
 }

@@ -161,7 +161,7 @@ Counters replayed(const Drawn& drawn, std::uint32_t ways, const RowModel& rows,
 // The same, and what the plain version has of it.
 std::pair<Counters, PlainRows> replayed_beside_plain(const Drawn& drawn, std::uint32_t ways) {
     const RowStretches stretches(drawn.program, drawn.excerpts);
-    const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
+    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
     return {replayed(drawn, ways, model), PlainRows(drawn.program, *drawn.placement, drawn.ranks,
                                                     ways, drawn.excerpts, drawn.drams)};
 }
@@ -202,7 +202,7 @@ TEST_CASE("sets of several ways lose what LRU loses") {
 TEST_CASE("stretches say the same whatever the sample of slots, and change no other count") {
     const Drawn drawn(3);
     const RowStretches stretches(drawn.program, drawn.excerpts);
-    const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
+    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
     const Counters all = replayed(drawn, 1, model);
     const Counters some = replayed(drawn, 1, model, Sampling::residue(1, 4, 2, 0xff));
     CHECK((all.drams == some.drams));
@@ -236,7 +236,7 @@ TEST_CASE("caches before keep what they hold from the rows, and write each dirty
     const auto placement = place_contiguously(node_frames);
     const auto counted = [&](const CacheHierarchy* before) {
         const RowModel model{
-            &stretches, lines_by_phase(program), before, {small_dram(RowPolicy::open)}};
+            &stretches, lines_by_phase(program, true), before, {small_dram(RowPolicy::open)}};
         return replay(program, *placement, Hierarchy{0, 1, 1, slots, 1}, options_for(1, &model),
                       run_on);
     };
@@ -253,7 +253,7 @@ TEST_CASE("what a page that went has left in its slot is forgotten") {
                                 {VirtualPage(0x400), VirtualPage(0x401)}, 2, 1, 1);
     const RowStretches stretches(program, {Excerpt{}});
     const RowModel model{
-        &stretches, lines_by_phase(program), nullptr, {small_dram(RowPolicy::open)}};
+        &stretches, lines_by_phase(program, true), nullptr, {small_dram(RowPolicy::open)}};
     const auto placement = place_as_given({Frame(5), Frame(5 + slots)}, node_frames, small_order);
     const Counters counters =
         replay(program, *placement, Hierarchy{0, 1, 1, slots, 1}, options_for(1, &model), run_on);
@@ -266,7 +266,7 @@ TEST_CASE("a job that is moved to other frames meets its slots there") {
     const std::vector<Excerpt> everything(3);
     const RowStretches stretches(program, everything);
     const RowModel model{
-        &stretches, lines_by_phase(program), nullptr, {small_dram(RowPolicy::open)}};
+        &stretches, lines_by_phase(program, true), nullptr, {small_dram(RowPolicy::open)}};
     const auto read = [&](double shuffle_above, std::uint64_t& misses) {
         const auto placement =
             place_adaptively(NodeState(bare_layout(node_frames), 1), shuffle_above, 7, 0);
@@ -291,7 +291,7 @@ TEST_CASE("stretches of another program are refused") {
     const Drawn drawn(1);
     const ListedProgram other({}, {VirtualPage(1)}, 2, 3, 1);
     const RowStretches stretches(other, std::vector<Excerpt>(3));
-    const RowModel model{&stretches, lines_by_phase(drawn.program), nullptr, drawn.drams};
+    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
     CHECK_THROWS_WITH_AS(replayed(drawn, 1, model), doctest::Contains("rows"),
                          std::invalid_argument);
 }

@@ -7,6 +7,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
+from pagelens.replay.stretches import estimates
 from pagelens.replay.whole_node import NodePrograms, Parts, node_model, replay_node
 
 CACHES = _core.cache_counter_names()
@@ -43,7 +44,7 @@ def run(
     machine: Machine,
     policy: str,
     node: int,
-    excerpts: list[tuple[int, int, int, int, int]] | None = None,
+    excerpts: list[tuple[int, int, int, int]] | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.NodeCounters:
     """A triad of three arrays of 16 MiB and 9 lines, on one core."""
@@ -67,9 +68,12 @@ def test_counts_agree_between_the_parts(red_storm: Machine) -> None:
     counters = run(red_storm, "random", 0)
     caches = dict(zip(CACHES, counters.caches.sum(axis=0).tolist(), strict=True))
     real, ideal = sums(counters, 0), sums(counters, 1)
-    assert counters.lines[:, 0].tolist() == counters.lines[:, 1].tolist()
+    assert counters.stretches.tolist() == [
+        [p, *of[:2]] for p, of in enumerate(counters.lines) if of[:2].any()
+    ]
     assert real["reads"] == ideal["reads"] == caches["dram_reads"] == counters.object_reads.sum()
-    assert real["writes"] == ideal["writes"] == caches["dram_writes"] == counters.object_writes.sum()
+    assert real["writes"] == ideal["writes"] == caches["dram_writes"]
+    assert real["writes"] == counters.object_writes.sum() + counters.lines[:, 1].sum()  # cleared ones apart
     assert real["row_hits"] + real["row_misses"] + real["row_conflicts"] == real["reads"] + real["writes"]
     assert real["row_conflicts"] > 0 == ideal["row_conflicts"]
     assert real["time_ps"] > ideal["time_ps"]
@@ -86,20 +90,23 @@ def test_rows_of_one_bank_cost_time_where_the_placement_aligns_them(red_storm: M
 
 def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
     whole = run(red_storm, "random", 0)
-    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000, 0)] * whole.lines.shape[0])
-    assert part.lines[:, 0].tolist() == whole.lines[:, 0].tolist()
-    share = part.lines[:, 1].sum() / part.lines[:, 0].sum()
-    assert 0.1 < share < 0.25
+    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000)] * whole.lines.shape[0])
+    assert part.lines.tolist() == whole.lines.tolist()
+    share = part.stretches[:, 1].sum() / part.lines[:, 0].sum()
+    assert 0.1 < share < 0.3
     busiest = int(np.argmax(whole.lines[:, 0]))  # the loop, not the arrays' first writes
-    scaled = part.drams[busiest, 0] * (whole.lines[busiest, 0] / part.lines[busiest, 1])
-    for name in ("reads", "writes", "row_conflicts", "time_ps"):
-        at = DRAM.index(name)
-        assert scaled[at] == pytest.approx(whole.drams[busiest, 0, at], rel=0.05), name
+    (every, none), (some, left_out) = estimates(whole), estimates(part)
+    assert len(none.phase) == 0 < len(left_out.phase)
+    for name in ("reads", "writes", "row_conflicts", "dram_time_s"):
+        counted = some.rows[0][name][busiest]
+        assert counted == pytest.approx(every.rows[0][name][busiest], rel=0.05), name
+        others = left_out.rows[0][name][left_out.phase == busiest]
+        assert others == pytest.approx(counted, rel=0.05), name
 
 
 def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Machine) -> None:
     with pytest.raises(ValueError, match="excerpts: one for each phase"):
-        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0, 0)] * 99)
+        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0)] * 99)
     stopped = _core.CancelFlag()
     stopped.set()
     with pytest.raises(_core.Cancelled):
@@ -108,7 +115,9 @@ def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Mac
 
 def test_lines_by_phase_are_those_of_a_replay(red_storm: Machine) -> None:
     program = declared("stream-triad", 48 * MEBIBYTE, 1).compile(red_storm, 12)
-    assert list(_core.lines_by_phase(program)) == run(red_storm, "random", 0).lines[:, 0].tolist()
+    lines = run(red_storm, "random", 0).lines
+    assert _core.lines_by_phase(program, with_cleared=False) == lines[:, 0].tolist()
+    assert _core.lines_by_phase(program, with_cleared=True) == lines[:, :2].sum(axis=1).tolist()
 
 
 def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None:
@@ -131,7 +140,7 @@ def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None
         for of in (whole, parts)
     )
     assert some.simulated < 0.6 < every.simulated == 1
-    a, b = every.with_row(0), some.with_row(0)
+    a, b = every.whole.with_row(0), some.whole.with_row(0)
     for counter in ("l2_misses", "dram_reads", "dram_writes", "row_conflicts", "dram_time_s"):
         near = 0.15 if counter == "row_conflicts" else 0.1
         assert b[counter][-1] == pytest.approx(a[counter][-1], rel=near), counter

@@ -1,0 +1,85 @@
+"""Runs that are simulated in stretches: rare events are counted, chance is in the intervals."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pagelens as pl
+from pagelens.accesses.trace import open_trace
+from pagelens.frames import Node, policies
+from pagelens.machine import Machine, load_machine
+from pagelens.replay import Simulation, whole_node
+
+MEBIBYTE = 1 << 20
+CLEARED = 32 * MEBIBYTE
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def clearing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that has 32 MiB cleared four times, and between these reads 32 MiB eight times."""
+    path = tmp_path_factory.mktemp("clearing") / "clearing.trace"
+    block, read = 0x4000_0000, 0x7000_0000
+    with pl.TraceRecorder(path, "clearing") as recorder:
+        recorder.allocate(0, read, CLEARED, "read")
+        lines = 64 * np.arange(CLEARED // 64, dtype=np.uint64)
+        recorder.access(0, read + lines, stores=True, instructions=20)
+        for _ in range(ROUNDS):
+            recorder.allocate(0, block, CLEARED, "block")
+            recorder.access(0, block + lines[::64], stores=True, instructions=20)  # a line of each page
+            recorder.unmap(0, block, CLEARED)
+            for _ in range(8):
+                recorder.access(0, read + lines, instructions=20)
+    return path
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    """With small caches, so that stretches of the run are small too, and timed banks."""
+    xt4 = load_machine("red-storm-xt4")
+    return load_machine("westmere-ep").model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
+
+
+def test_cleared_lines_are_counted_in_full_whatever_the_stretches_meet(
+    clearing: Path, machine: Machine
+) -> None:
+    workload = open_trace(clearing)
+    simulation = Simulation(workload, machine, ranks=1)
+    cleared = CLEARED * (ROUNDS + 1) / 64
+    for name in ("contiguous", "2m"):
+        run = simulation.run(simulation.place(policies[name], Node(machine, seed=1, node=0)))
+        assert run.counts["simulated_share"][0] < 0.6  # some of it is left to chance
+        written_back = CLEARED / 64 + ROUNDS * CLEARED / 4096
+        assert run.counts["msc_writes"].sum() == pytest.approx(cleared + written_back, rel=0.06)
+        assert run.object_accesses[:, 0].sum() == pytest.approx(cleared, rel=0.02)  # and page tables
+
+
+def test_all_placements_of_a_simulation_have_the_same_stretches(clearing: Path, machine: Machine) -> None:
+    simulation = Simulation(open_trace(clearing), machine, ranks=1)
+    runs = [
+        simulation.run(simulation.place(policies[name], Node(machine, seed=1, node=0)))
+        for name in ("contiguous", "2m")
+    ]
+    assert runs[0].left_out is not None
+    assert runs[1].left_out is not None
+    assert len(runs[0].left_out.phase) > 4
+    assert runs[0].left_out.phase.tolist() == runs[1].left_out.phase.tolist()
+    assert runs[0].counts["simulated_share"] == runs[1].counts["simulated_share"]
+
+
+@pytest.mark.parametrize("name", ["contiguous", "2m"])
+def test_stretches_take_as_long_as_the_whole_run(
+    clearing: Path, machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a loop over more than the caches hold, though an earlier stretch may have used the same lines."""
+    workload = open_trace(clearing)
+
+    def time_s() -> float:
+        simulation = Simulation(workload, machine, ranks=1)
+        run = simulation.run(simulation.place(policies[name], Node(machine, seed=1, node=0)))
+        return float(run.times.time_s.sum())
+
+    some = time_s()
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0)] * len(lines))
+    assert some == pytest.approx(time_s(), rel=0.05)
