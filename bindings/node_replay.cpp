@@ -45,8 +45,7 @@ std::vector<Stretch> stretches_of(const NodeCounters& counters) {
     std::vector<Stretch> found;
     for (std::uint64_t phase = 0; phase < counters.phases.size(); ++phase)
         for (const NodeStretch& stretch : counters.phases[phase].stretches)
-            if (stretch.lines != 0 || stretch.cleared != 0)
-                found.push_back({phase, &stretch});
+            if (stretch.lines != 0 || stretch.cleared != 0) found.push_back({phase, &stretch});
     return found;
 }
 
@@ -96,7 +95,7 @@ void register_node_replay(nb::module_& m) {
                 });
             },
             "uint64[stretch, 3]: its phase; lines moved while it was counted, without cleared "
-            "ones; lines cleared.")
+            "ones; lines cleared through caches and DRAM among what is counted here.")
         .def_prop_ro(
             "caches",
             [](const NodeCounters& c) {
@@ -116,7 +115,8 @@ void register_node_replay(nb::module_& m) {
             "drams",
             [](const NodeCounters& c) {
                 std::vector<std::vector<DramSums>> rows;
-                for (const Stretch& stretch : stretches_of(c)) rows.push_back(stretch.counts->drams);
+                for (const Stretch& stretch : stretches_of(c))
+                    rows.push_back(stretch.counts->drams);
                 return drams_table(rows, c.phases.front().large_drams.size());
             },
             "uint64[stretch, dram, counter]; see dram_sum_names().")

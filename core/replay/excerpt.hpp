@@ -1,10 +1,10 @@
 // Which lines of a long run are simulated: systematic sampling in time. The lines that a phase
 // moves are counted (but not those of pages that the kernel clears: they differ between placements,
-// and every placement is to have the same stretches), and at equal distances a stretch of them goes through the machine, its first
-// part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi, Hoe: SMARTS, ISCA 2003, but
-// without the functional warming between: a stretch that begins by fewer lines than the caches hold
-// finds there what the one before left. So the stretches of phases that move the same lines must
-// not begin at the same of them.)
+// and every placement is to have the same stretches), and at equal distances a stretch of them goes
+// through the machine, its first part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi,
+// Hoe: SMARTS, ISCA 2003, but without the functional warming between: a stretch that begins by
+// fewer lines than the caches hold finds there what the one before left. So the stretches of phases
+// that move the same lines must not begin at the same of them.)
 #pragma once
 
 #include <bit>

@@ -14,6 +14,7 @@
 namespace pagelens {
 namespace {
 
+constexpr std::uint16_t never_owned = 0xffff;
 constexpr std::uint16_t page_clearing = 0;  // the kernel's object, of page tables too
 // Lines that go through the caches, and what they ask of memory through DRAM, at a time. DRAM
 // begins each time when the lines before are all there, so many; and so few that they stay in the
@@ -186,16 +187,17 @@ class NodeReplay {
         if (pages_.mapped(op.page)) return;
         const bool simulated = enter(0);
         const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
-        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t first,
-                                      std::uint32_t frames) {
-            for (std::uint32_t i = 0; i < frames; ++i) hand_out(first + i);
-            phase().cleared += std::uint64_t{lines} * frames;
-            if (frames > 1) return large_.push_back({first, frames, core_of(rank, op)});
-            if (!simulated) return;
-            caches_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
-            if (part_ == Part::counted) stretch().cleared += lines;
-            cleared_.push_back(first);
-        });
+        pages_.map_write(
+            op.page, [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
+                bool used = false;
+                for (std::uint32_t i = 0; i < frames; ++i) used |= hand_out(first + i);
+                phase().cleared += std::uint64_t{lines} * frames;
+                if (frames > 1) return large_.push_back({first, frames, core_of(rank, op), used});
+                if (!simulated || !reaches_machine(used)) return;
+                if (part_ == Part::counted) stretch().cleared += lines;
+                caches_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
+                cleared_.push_back(first);
+            });
         if (!large_.empty()) clear_large();
         if (tables_.empty()) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
@@ -221,8 +223,9 @@ class NodeReplay {
             const std::uint32_t most = all_of_phase() ? ~0u : most_large_frames;
             for (std::uint32_t i = 0; i < std::min(large_.front().frames, most); ++i) {
                 for (const LargePage& page : large_)
-                    caches_.push(options_.sets, page.first + i, page.core,
-                                 AccessKind::stream_store);
+                    if (reaches_machine(page.used))
+                        caches_.push(options_.sets, page.first + i, page.core,
+                                     AccessKind::stream_store);
                 phase().simulated_large += of_frame * large_.size();
                 if (caches_.pending() >= batch_lines) flush();
             }
@@ -234,11 +237,16 @@ class NodeReplay {
     }
 
     // Of a node's frames a job may have few: who owned all of them would be most of a short replay.
-    void hand_out(std::uint32_t frame) {
+    // Says whether the job had the frame before.
+    bool hand_out(std::uint32_t frame) {
         if (frame >= owners_.size())
-            owners_.resize(std::max(std::size_t{frame} + 1, 2 * owners_.size()));
-        owners_[frame] = page_clearing;
+            owners_.resize(std::max(std::size_t{frame} + 1, 2 * owners_.size()), never_owned);
+        return std::exchange(owners_[frame], page_clearing) != never_owned;
     }
+
+    // Whether clearing a frame changes anything but counts: DRAM's rows, or lines of the frame that
+    // caches still have.
+    [[nodiscard]] bool reaches_machine(bool used) const { return used || !drams_.empty(); }
 
     void unmap(const Op& op) {
         pages_.unmap(op.page, op.lines);
@@ -329,6 +337,7 @@ class NodeReplay {
 
     struct LargePage {
         std::uint32_t first, frames, core;
+        bool used;  // some of its frames, before
     };
 
     unsigned phase_ = 0;

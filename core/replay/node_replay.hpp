@@ -47,8 +47,9 @@ struct NodeReplayOptions {
 
 // What was counted while one stretch of a phase went through the machine.
 struct NodeStretch {
-    std::uint64_t lines = 0;    // moved by all ranks
-    std::uint64_t cleared = 0;  // by the kernel, among them: pages of 4 KiB
+    std::uint64_t lines = 0;  // moved by all ranks, without cleared ones
+    std::uint64_t cleared =
+        0;  // pages of 4 KiB, by the kernel, where that changes more than counts
     std::array<std::uint64_t, cache_counters> caches{};  // of all cores
     TlbCounters tlb;
     std::vector<DramSums> drams;

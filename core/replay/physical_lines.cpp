@@ -40,11 +40,12 @@ void PhysicalLines::step(const Op& op) {
                                });
             return;
         case OpKind::map_write:
-            pages_.map_write(op.page, [this](std::uint32_t, std::uint32_t first, std::uint32_t frames) {
-                const std::uint64_t line = std::uint64_t{first} * lines_per_page;
-                for (std::uint64_t i = 0; i < std::uint64_t{frames} * lines_per_page; ++i)
-                    emit(line + i, true);
-            });
+            pages_.map_write(
+                op.page, [this](std::uint32_t, std::uint32_t first, std::uint32_t frames) {
+                    const std::uint64_t line = std::uint64_t{first} * lines_per_page;
+                    for (std::uint64_t i = 0; i < std::uint64_t{frames} * lines_per_page; ++i)
+                        emit(line + i, true);
+                });
             return;
         case OpKind::unmap:
             pages_.unmap(op.page, op.lines);

@@ -259,11 +259,11 @@ class Replay {
     void map(const Op& op) {
         if (pages_.mapped(op.page)) return;
         if (caches_) caches_->flush(phase_);
-        pages_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t first,
-                                      std::uint32_t frames) {
-            for (std::uint32_t i = 0; i < frames; ++i)
-                clear(first + i, rank * program_.threads() + op.thread);
-        });
+        pages_.map_write(op.page,
+                         [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
+                             for (std::uint32_t i = 0; i < frames; ++i)
+                                 clear(first + i, rank * program_.threads() + op.thread);
+                         });
         if (rows_) rows_->mapped(op.page);
         if (caches_) caches_->flush(phase_);
     }

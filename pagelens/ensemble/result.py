@@ -97,12 +97,25 @@ COUNTERFACTUALS = pl.Schema(
     }
 )
 SEPARATOR = ", "
+# What a phase would take by all stretches of the run that were simulated but one. Without rows where nothing
+# is sampled in time.
+STRETCHES = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "stretch": pl.UInt32,
+        "time_s": pl.Float64,
+        "serial_time_s": pl.Float64,
+    }
+)
 TABLES = {
     "placements": PLACEMENTS,
     "counterfactuals": COUNTERFACTUALS,
     "objects": OBJECTS,
     "collisions": COLLISIONS,
     "slots": SLOTS,
+    "stretches": STRETCHES,
 }
 
 
@@ -115,6 +128,7 @@ class Tables:
     objects: pl.DataFrame
     collisions: pl.DataFrame
     slots: pl.DataFrame
+    stretches: pl.DataFrame
 
     def __post_init__(self) -> None:
         for name, schema in TABLES.items():

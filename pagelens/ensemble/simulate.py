@@ -16,6 +16,7 @@ from pagelens.ensemble.result import (
     RESOURCES,
     SEPARATOR,
     SLOTS,
+    STRETCHES,
     Tables,
     table,
 )
@@ -72,6 +73,7 @@ class NodeSimulation:
             objects=_objects(key, list(workload.phases), names, run),
             collisions=_collisions(key, names, run),
             slots=_slots(key, run),
+            stretches=_stretches(key, list(workload.phases), run),
         )
 
     def _found(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
@@ -130,3 +132,16 @@ def _slots(key: Columns, run: Run) -> pl.DataFrame:
         return SLOTS.to_frame()
     cells = np.arange(len(run.pages_per_slot))
     return table(SLOTS, key | {"cell": cells, "pages_per_slot": run.pages_per_slot})
+
+
+def _stretches(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:
+    if run.left_out is None or not len(run.left_out.phase):
+        return STRETCHES.to_frame()
+    times = run.left_out.times
+    columns = {
+        "phase": [phases[number] for number in run.left_out.phase],
+        "stretch": np.arange(len(run.left_out.phase)),
+        "time_s": times.time_s,
+        "serial_time_s": times.serial_time_s,
+    }
+    return table(STRETCHES, key | columns)

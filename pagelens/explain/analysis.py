@@ -13,6 +13,7 @@ from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs
+from pagelens.explain.intervals import Intervals
 from pagelens.explain.model import (
     AttributionRecord,
     Best,
@@ -30,6 +31,7 @@ from pagelens.explain.model import (
     SampleRecord,
     SlotMap,
 )
+from pagelens.explain.verdict import verdict
 from pagelens.replay import MECHANISMS, left_out
 from pagelens.replay.mechanisms import TWO_WAY
 from pagelens.units import format_share
@@ -51,6 +53,7 @@ CORRELATED = {
     "DDR": _OF_NODE,
 }
 HISTOGRAM_BINS = 24
+AS_FAST = 1e-4  # runs whose times differ by less are as fast
 TOP_COLLISIONS = 12
 
 
@@ -61,12 +64,14 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     best = _best(totals)
     edges = _edges(totals, best)
     counters = CORRELATED[ensemble.served_by]
+    intervals = Intervals(ensemble)
     distributions = [
-        _distribution(ensemble, policy, totals[policy], best, edges, counters) for policy in ensemble.policies
+        _distribution(ensemble, policy, baseline, totals[policy], best, edges, counters, intervals)
+        for policy in ensemble.policies
     ]
     attributions = _attributions(ensemble)
     objects, collisions = _objects(ensemble), _collisions(ensemble)
-    remedies = _remedies(ensemble, totals, baseline)
+    remedies = _remedies(ensemble, totals, baseline, intervals)
     workload = ensemble.workload
     machine = MachineRecord(
         name=ensemble.machine.name,
@@ -134,9 +139,13 @@ def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
 
 
 def _best(totals: Mapping[str, pl.DataFrame]) -> Best:
-    rows = pl.concat(list(totals.values())).sort("time_s", "node", "policy")
-    first = rows.row(0, named=True)
-    return Best(policy=first["policy"], node=first["node"], time_s=first["time_s"])
+    """The fastest; of runs that are as fast as it, one under the first policy that has any."""
+    fastest = min(float(table["time_s"].to_numpy().min()) for table in totals.values())
+    for policy, table in totals.items():
+        row = table.sort("time_s", "node").row(0, named=True)
+        if row["time_s"] <= fastest * (1 + AS_FAST):
+            return Best(policy=policy, node=row["node"], time_s=row["time_s"])
+    raise ValueError("no runs")
 
 
 def _edges(totals: Mapping[str, pl.DataFrame], best: Best) -> Floats:
@@ -148,13 +157,16 @@ def _edges(totals: Mapping[str, pl.DataFrame], best: Best) -> Floats:
 def _distribution(
     ensemble: Ensemble,
     policy: str,
+    baseline: str,
     rows: pl.DataFrame,
     best: Best,
     edges: Floats,
     counters: Sequence[str],
+    intervals: Intervals,
 ) -> Distribution:
     times = rows["time_s"].to_numpy()
     s = statistics.spread(times, ensemble.seed)
+    median, gain = intervals.median(policy), intervals.gain(baseline, policy, 0.5)
     accesses = (rows["msc_reads"] + rows["msc_writes"]).to_numpy()
     misses = rows["msc_misses"].to_numpy()
     rates = np.divide(misses, accesses, out=np.zeros_like(misses), where=accesses > 0)
@@ -163,14 +175,17 @@ def _distribution(
         policy=policy,
         title=ensemble.policies[policy].title,
         median_s=s.median,
-        median_low_s=s.median_low,
-        median_high_s=s.median_high,
+        median_low_s=median.low,
+        median_high_s=median.high,
         p5_s=s.p5,
         p95_s=s.p95,
         best_s=s.best,
         worst_s=s.worst,
         serial_median_s=float(np.median(rows["serial_time_s"].to_numpy())),
         median_slowdown=s.median / best.time_s,
+        gain_median=gain.value,
+        gain_median_low=gain.low,
+        gain_median_high=gain.high,
         slower_10_percent=statistics.share_slower(times, best.time_s, 0.10),
         slower_20_percent=statistics.share_slower(times, best.time_s, 0.20),
         modes=statistics.modes(times, ensemble.seed),
@@ -342,24 +357,30 @@ def _slot_maps(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline:
     return maps
 
 
-def _remedies(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str) -> list[Remedy]:
+def _remedies(
+    ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str, intervals: Intervals
+) -> list[Remedy]:
     before = totals[baseline]["time_s"].to_numpy()
     remedies = []
     for policy, data in ensemble.policies.items():
         if policy == baseline or data.remedy is None:
             continue
         after = totals[policy]["time_s"].to_numpy()
-        gain, low, high = statistics.paired_gain(before, after, 0.5, ensemble.seed)
-        tail, _, _ = statistics.paired_gain(before, after, 0.95, ensemble.seed)
+        median, tail = (intervals.gain(baseline, policy, quantile) for quantile in (0.5, 0.95))
+        serial = [np.median(totals[name]["serial_time_s"].to_numpy()) for name in (baseline, policy)]
         remedies.append(
             Remedy(
                 policy=policy,
                 title=data.title,
-                gain_median=gain,
-                gain_median_low=low,
-                gain_median_high=high,
-                gain_p95=tail,
+                gain_median=median.value,
+                gain_median_low=median.low,
+                gain_median_high=median.high,
+                gain_p95=tail.value,
+                gain_p95_low=tail.low,
+                gain_p95_high=tail.high,
                 gain_worst=float(before.max() / after.max()),
+                gain_serial=float(serial[0] / serial[1]),
+                verdict=verdict(median, tail, float(serial[0] / serial[1])),
                 root=data.costs.root,
                 memory=data.costs.memory,
                 code=data.costs.code,

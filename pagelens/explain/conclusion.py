@@ -11,10 +11,9 @@ from pagelens.explain.model import (
     MachineRecord,
     Remedy,
 )
+from pagelens.explain.verdict import MATTERS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 
-# A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
-MATTERS = 1.02
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
 # A pair of objects is named when it makes up this share of the evictions.
@@ -32,35 +31,54 @@ def conclude(
     """Sentences in the order a reader needs them."""
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
-    # What a user can meet or choose: the baseline's own spread, a fresh node, the remedies.
-    fresh = [d.median_s for d in distributions if d.policy == "contiguous"]
-    effects = [base.p95_s / base.p5_s]
-    effects += [max(base.median_s / median, median / base.median_s) for median in fresh]
-    effects += [gain for r in remedies for gain in (r.gain_median, r.gain_p95)]
-    if max(effects) <= MATTERS:
-        most = max(*effects, 1.001) - 1  # no model is exact to a tenth of a percent
-        sentences = [
-            f"Page placement does not matter for this program on a {where} node: the node's history changes "
-            f"its time, and a remedy shortens it, by no more than {100 * most:.1f}%.",
-            *_where_it_lies(machine),
-            *_harm(remedies),
-            "Look elsewhere for its speed.",
-        ]
-        return Conclusion(placement_matters=False, sentences=sentences)
+    if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
+        return Conclusion(
+            placement_matters=False,
+            sentences=[
+                f"Page placement does not matter for this program on a {where} node: the node's history "
+                f"changes its time, and a remedy shortens it, by no more than {100 * (most - 1):.1f}%.",
+                *_where_it_lies(machine),
+                *_unknown(remedies),
+                *_harm(remedies),
+                "Look elsewhere for its speed.",
+            ],
+        )
     sentences = [_size(where, base, distributions), *_where_it_lies(machine)]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
-    sentences += [advice(remedies), *([order] if order else []), *_harm(remedies), *_idle(remedies)]
+    sentences += [advice(remedies), *([order] if order else [])]
+    sentences += [*_unknown(remedies), *_harm(remedies), *_idle(remedies)]
     return Conclusion(placement_matters=True, sentences=sentences)
+
+
+def _largest_effect(
+    base: Distribution, distributions: Sequence[Distribution], remedies: Sequence[Remedy]
+) -> float:
+    """Of what a user can meet or choose: the baseline's own spread, a fresh node, the remedies.
+
+    Only what is surely there counts: differences that the interval does not explain.
+    """
+    effects = [1.001, base.p95_s / base.p5_s]  # no model is exact to a tenth of a percent
+    fresh = [d.gain_median for d in distributions if d.policy == "contiguous" and _differs(d)]
+    effects += [max(gain, 1 / gain) for gain in fresh]
+    for remedy in remedies:
+        if remedy.verdict in ("gains", "none"):
+            effects += [remedy.gain_median, remedy.gain_p95]
+    return max(effects)
+
+
+def _differs(of: Distribution) -> bool:
+    """Whether its median surely is another than the baseline's."""
+    return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> str:
     """How much slower than it could be, and how many nodes are much slower."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None:
-        ratio = base.median_s / fresh.median_s
+        ratio = fresh.gain_median if _differs(fresh) else 1.0
         text = f"On an aged {where} node this program runs {_slower(ratio)} on contiguous frames"
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
@@ -70,7 +88,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         elif fastest is base:
             text += "runs no slower than under any other policy"
         else:
-            text += f"runs {_slower(base.median_s / fastest.median_s)} under '{fastest.policy}'"
+            ratio = fastest.gain_median if _differs(fastest) else 1.0
+            text += f"runs {_slower(ratio)} under '{fastest.policy}'"
     if base.slower_20_percent >= 0.005:
         best = base.worst_s / base.median_s * base.median_slowdown
         text += (
@@ -99,7 +118,9 @@ def _causes(
                 "elsewhere, such as translation."
             ]
         return ["Beyond its compulsory misses, caches, TLB and memory cost it less than 2% of its time."]
-    parts = {MECHANISMS[part.mechanism].loss: part.seconds / loss for part in cause.parts}
+    # Parts that give time back make the others more than the loss: shares are of all that costs.
+    burden = sum(max(0.0, part.seconds) for part in cause.parts)
+    parts = {MECHANISMS[part.mechanism].loss: part.seconds / burden for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
@@ -118,9 +139,9 @@ def _causes(
 
 def advice(remedies: Sequence[Remedy]) -> str:
     """The remedy that gains most in the median, and the best of those that need no root."""
-    useful = [r for r in remedies if max(r.gain_median, r.gain_p95) > MATTERS]
+    useful = [r for r in remedies if r.verdict == "gains"]
     if not useful:
-        return "No simulated remedy gains 2%."
+        return "No simulated remedy surely gains 2%."
     first = useful[0]
     text = f"Best: {_gain(first)}" + (" (needs root)" if first.root else ", and needs no root")
     own = next((r for r in useful if not r.root), None)
@@ -186,11 +207,33 @@ def _where_it_lies(machine: MachineRecord) -> list[str]:
 
 def _harm(remedies: Sequence[Remedy]) -> list[str]:
     """The policies that make the program slower."""
-    slower = [r for r in remedies if r.gain_median < 1 / MATTERS]
+    slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
         return []
     which = ", ".join(f"'{r.policy}' {_times(1 / r.gain_median)}" for r in slower)
     return [f"These would make it slower: {which}."]
+
+
+def _unknown(remedies: Sequence[Remedy]) -> list[str]:
+    """The policies of which the model cannot tell whether they help."""
+    sentences = []
+    if unsure := [r for r in remedies if r.verdict == "unsure"]:
+        which = ", ".join(
+            f"'{r.policy}' {_times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
+            for r in unsure
+        )
+        sentences.append(f"The simulated part of the run is too small to tell whether these help: {which}.")
+    sentences += [
+        f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
+        f"same time, and {_faster(r.gain_serial)} if they take turns."
+        for r in remedies
+        if r.verdict == "bounds disagree"
+    ]
+    return sentences
+
+
+def _faster(gain: float) -> str:
+    return f"{_times(gain)} faster" if gain >= 1 else f"{_times(1 / gain)} slower"
 
 
 def _idle(remedies: Sequence[Remedy]) -> list[str]:

@@ -9,9 +9,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pagelens.explain.verdict import Verdict
 from pagelens.replay.mechanisms import L3_CONFLICTS, SNOOP_FILTER
 
-SCHEMA_VERSION: Literal[3] = 3
+SCHEMA_VERSION: Literal[4] = 4
 
 
 class _Record(BaseModel):
@@ -108,7 +109,9 @@ class Distribution(_Record):
     policy: str
     title: str
     median_s: float
-    median_low_s: float = Field(description="95% bootstrap interval of the median")
+    median_low_s: float = Field(
+        description="95% interval of the median, by the choice of nodes and of what is simulated of the run"
+    )
     median_high_s: float
     p5_s: float
     p95_s: float
@@ -116,6 +119,9 @@ class Distribution(_Record):
     worst_s: float
     serial_median_s: float = Field(description="the other bound: the median if nothing overlapped")
     median_slowdown: float = Field(description="median over the best of the ensemble")
+    gain_median: float = Field(description="median time of the baseline over this one: 2 is twice as fast")
+    gain_median_low: float = Field(description="95% interval, as of the median")
+    gain_median_high: float
     slower_10_percent: float = Field(
         description="share of nodes more than 10% slower than the best of the ensemble"
     )
@@ -226,13 +232,23 @@ class Remedy(_Record):
     gain_median: float = Field(
         description="median time of the baseline over that of the policy: 2 is twice as fast"
     )
-    gain_median_low: float = Field(description="95% paired bootstrap interval")
+    gain_median_low: float = Field(
+        description="95% interval, paired, by the choice of nodes and of what is simulated of the run"
+    )
     gain_median_high: float
     gain_p95: float = Field(description="the same for the 95th percentile: the slow nodes")
+    gain_p95_low: float
+    gain_p95_high: float
     gain_worst: float = Field(description="the same for the worst node of each")
+    gain_serial: float = Field(description="gain_median if nothing overlapped: the other bound of the time")
     root: str = Field(description="what a system administrator must do; empty: nothing")
     memory: str = Field(description="memory it costs; empty: none")
     code: str = Field(description="change to the program or its start; empty: none")
+    verdict: Verdict = Field(
+        description="'gains' or 'costs': by more than 2%, and its interval agrees. 'none': by less. "
+        "'unsure': by more, but its interval holds 1. 'bounds disagree': by one bound of the time it gains, "
+        "by the other it costs"
+    )
 
 
 class Conclusion(_Record):
@@ -247,7 +263,7 @@ class Conclusion(_Record):
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     conclusion: Conclusion
     program: ProgramRecord
     machine: MachineRecord

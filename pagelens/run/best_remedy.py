@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelens.address.units import GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
-from pagelens.explain.conclusion import MATTERS
 from pagelens.explain.model import Remedy
 from pagelens.frames import find_policy
 from pagelens.frames.policies import Host, Job, RunOptions
@@ -49,7 +48,7 @@ def choose_remedy(remedies: Sequence[Remedy], job: Job, host: Host) -> Choice:
     """
     said = []
     for remedy in remedies:
-        if max(remedy.gain_median, remedy.gain_p95) <= MATTERS:
+        if remedy.verdict != "gains":
             continue
         gain = f"'{remedy.policy}' ({remedy.gain_median:.2f}x)"
         options = _run_options(remedy.policy, job, host)

@@ -136,7 +136,7 @@ struct Drawn {
         for (unsigned phase = 0; phase < 3; ++phase) {
             const std::uint32_t stretch = 500 + random.below(4000), rest = random.below(9000);
             const Excerpt some{stretch + rest, stretch, random.below(stretch),
-                               random.below(rest + 1), 0};
+                               random.below(rest + 1)};
             excerpts.push_back(random.below(4) == 0 ? Excerpt{} : some);
         }
     }

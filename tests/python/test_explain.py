@@ -195,3 +195,19 @@ def test_the_interaction_is_said_in_words(explanation: Explanation) -> None:
     for share, said in ((0.5, "save 50% of the time more than"), (-0.25, "save 25% of the time less than")):
         assert said in interaction_in_words(mean.model_copy(update={"interaction_s": share * mean.time_s}))
     assert interaction_in_words(mean.model_copy(update={"interaction_s": 0.01 * mean.time_s})) == ""
+
+
+def test_of_runs_that_are_as_fast_the_plain_one_is_the_best() -> None:
+    """Not '1g', where no part of the program is large enough for such a page."""
+    ensemble = synthetic.ensemble(nodes=4, policies=("aged", "2m"), placement_matters=False)
+    same = pl.col("time_s").filter(pl.col("policy") == "aged").first().over("node", "phase")
+    tables = dataclasses.replace(
+        ensemble.tables,
+        placements=ensemble.tables.placements.with_columns(
+            pl.when(pl.col("policy") == "2m")
+            .then(same * (1 - 1e-6))
+            .otherwise(pl.col("time_s"))
+            .alias("time_s")
+        ),
+    )
+    assert explain(dataclasses.replace(ensemble, tables=tables)).best.policy == "aged"

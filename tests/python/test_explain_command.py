@@ -52,7 +52,7 @@ def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Pat
     results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
     assert done.stdout.endswith(f"Report: pagelens-out/{results.name}/report.html\n")
     data = json.loads((results / "explanation.json").read_text())
-    assert data["schema_version"] == 3
+    assert data["schema_version"] == 4
     assert data["program"]["phase"] == "triad"
     assert data["sample"]["command"].startswith("pagelens explain --machine small.toml --workload")
     assert pl.read_parquet(results / "placements.parquet")["node"].n_unique() == 3

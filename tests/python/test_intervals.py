@@ -1,0 +1,136 @@
+"""Intervals of an explanation: 95% means 95%, and what lies within them is not claimed."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+import pytest
+import synthetic
+
+from pagelens.ensemble.result import STRETCHES, Ensemble, table
+from pagelens.explain import explain
+from pagelens.explain.conclusion import advice
+from pagelens.explain.intervals import Interval, Intervals
+from pagelens.explain.verdict import Verdict, verdict
+
+NODES, PHASES = 5, ("setup", "solve")
+
+
+def in_stretches(ensemble: Ensemble, seed: int, apart: float, by_chance_right: bool = False) -> Ensemble:
+    """The ensemble, its runs as estimated from 12 stretches of each phase that differ by a twentieth.
+
+    What the stretches do to a run is the same on all nodes and under all policies, but for `apart` of it.
+    """
+    random = np.random.default_rng(seed)
+    rows, left_out = [], []
+    common = {phase: random.normal(0, 0.05, 12) for phase in PHASES}
+    for policy in ensemble.policies:
+        own = {phase: random.normal(0, 0.05 * apart, 12) for phase in PHASES}
+        for row in ensemble.tables.placements.filter(pl.col("policy") == policy).iter_rows(named=True):
+            lines = 1 + common[row["phase"]] + own[row["phase"]]
+            if by_chance_right:
+                lines += 1 - lines.mean()
+            others = (lines.sum() - lines) / (len(lines) - 1)
+            rows.append(row | {"time_s": row["time_s"] * lines.mean()})
+            left_out.append(
+                table(
+                    STRETCHES,
+                    {name: row[name] for name in ("node", "policy", "phase")}
+                    | {
+                        "stretch": np.arange(len(lines)),
+                        "time_s": row["time_s"] * others,
+                        "serial_time_s": row["serial_time_s"] * others,
+                    },
+                )
+            )
+    tables = dataclasses.replace(
+        ensemble.tables,
+        placements=pl.DataFrame(rows, schema=ensemble.tables.placements.schema),
+        stretches=pl.concat(left_out),
+    )
+    return dataclasses.replace(ensemble, tables=tables)
+
+
+def alike() -> Ensemble:
+    """Of nodes that are alike, so that only the choice of stretches is left to chance."""
+    ensemble = synthetic.ensemble(nodes=NODES, policies=("contiguous", "2m"))
+    rows = ensemble.tables.placements.with_columns(pl.col("time_s").first().over("policy", "phase"))
+    return dataclasses.replace(ensemble, tables=dataclasses.replace(ensemble.tables, placements=rows))
+
+
+def test_95_percent_of_the_intervals_hold_the_value_of_the_whole_run() -> None:
+    whole = alike()
+    exact = Intervals(whole)
+    held = {"median": 0, "gain": 0}
+    trials = 200
+    for seed in range(trials):
+        some = Intervals(in_stretches(whole, seed, apart=0.3))
+        for name, of in (
+            ("median", lambda i: i.median("2m")),
+            ("gain", lambda i: i.gain("contiguous", "2m", 0.5)),
+        ):
+            found = of(some)
+            held[name] += found.low <= of(exact).value <= found.high
+    for name, often in held.items():
+        assert 0.9 <= often / trials <= 0.99, name
+
+
+def test_what_policies_have_in_common_is_not_in_the_interval_of_their_gain() -> None:
+    some = Intervals(in_stretches(alike(), 1, apart=0))
+    median, gain = some.median("2m"), some.gain("contiguous", "2m", 0.5)
+    widths = [(of.high - of.low) / of.value for of in (median, gain)]
+    assert widths[0] > 0.02
+    assert widths[1] < widths[0] / 10
+
+
+@pytest.mark.parametrize(
+    ("median", "slow_nodes", "serial", "said"),
+    [
+        ((1.2, 1.1, 1.3), (1.2, 1.1, 1.3), 1.1, "gains"),
+        ((1.0, 1.0, 1.0), (1.5, 1.2, 1.7), 1.0, "gains"),
+        ((1.27, 0.9, 1.6), (1.27, 0.9, 1.6), 1.2, "unsure"),
+        ((1.02, 1.02, 1.02), (1.02, 1.02, 1.02), 0.9, "none"),
+        ((1.05, 1.04, 1.06), (1.05, 1.04, 1.06), 0.9, "bounds disagree"),
+        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), 0.9, "costs"),
+        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), 1.1, "bounds disagree"),
+        ((0.8, 0.5, 1.1), (0.8, 0.5, 1.1), 0.9, "unsure"),
+    ],
+)
+def test_only_what_interval_and_bounds_agree_on_is_claimed(
+    median: tuple[float, ...], slow_nodes: tuple[float, ...], serial: float, said: Verdict
+) -> None:
+    assert verdict(Interval(*median), Interval(*slow_nodes), serial) == said
+
+
+def test_what_is_not_sure_is_not_advised_but_said() -> None:
+    """A gain of 27% in one trace, within the error of what was simulated, and the two bounds of the time."""
+    ensemble = synthetic.ensemble(nodes=4, placement_matters=False)
+    faster = pl.when(pl.col("policy") == "2m").then(pl.col("time_s") / 1.27).otherwise(pl.col("time_s"))
+    ensemble = dataclasses.replace(
+        ensemble,
+        tables=dataclasses.replace(
+            ensemble.tables, placements=ensemble.tables.placements.with_columns(faster.alias("time_s"))
+        ),
+    )
+    assert "'2m'" in advice(explain(ensemble).remedies)
+
+    unsure = explain(in_stretches(ensemble, 1, apart=10, by_chance_right=True))
+    text = " ".join(unsure.conclusion.sentences)
+    assert unsure.remedies[0].verdict == "unsure"
+    assert not unsure.conclusion.placement_matters
+    assert "too small to tell whether these help: '2m'" in text
+
+    serial = pl.when(pl.col("policy") == "2m").then(pl.col("serial_time_s") * 1.11)
+    serial = serial.otherwise(pl.col("serial_time_s")).alias("serial_time_s")
+    disagreeing = explain(
+        dataclasses.replace(
+            ensemble,
+            tables=dataclasses.replace(
+                ensemble.tables, placements=ensemble.tables.placements.with_columns(serial)
+            ),
+        )
+    )
+    text = " ".join(disagreeing.conclusion.sentences)
+    assert not disagreeing.conclusion.placement_matters
+    assert "Nothing is claimed for '2m': it is 1.27x faster if all resources" in text
+    assert "1.11x slower if they take turns" in text
