@@ -40,8 +40,9 @@ def run_ensemble(
 
     Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
     same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
-    memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed without their
-    mechanisms. Raises UsageError where the job does not fit the machine, Interrupted on Ctrl-C.
+    memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed under the
+    baseline without their mechanisms. Raises UsageError where the job does not fit the machine,
+    Interrupted on Ctrl-C.
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)

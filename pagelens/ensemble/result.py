@@ -156,6 +156,12 @@ def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(full, schema=dict(schema), strict=False)
 
 
+def baseline_of(policies: Iterable[str]) -> str:
+    """The policy that others are compared with: what a node has that has run for a while, or the first."""
+    names = list(policies)
+    return "aged" if "aged" in names else names[0]
+
+
 @dataclass(frozen=True)
 class Ensemble:
     """The rows of all nodes, and all that decided them."""
@@ -171,6 +177,11 @@ class Ensemble:
     sampling: Sampling
     phase: str | None = None
     scaled: float | None = None  # factor on the machine's capacities
+
+    @property
+    def baseline(self) -> str:
+        """The policy that the others are compared with."""
+        return baseline_of(self.policies)
 
     @property
     def served_by(self) -> ServedBy:

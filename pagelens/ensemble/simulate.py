@@ -18,6 +18,7 @@ from pagelens.ensemble.result import (
     SLOTS,
     STRETCHES,
     Tables,
+    baseline_of,
     table,
 )
 from pagelens.errors import Failure, UsageError
@@ -36,7 +37,7 @@ class NodeSimulation:
     policies: Mapping[str, Policy]
     history: Sequence[Step]
     scale: float  # of the machine's capacities, and so of the sizes in the history
-    attributed: int  # nodes 0 .. attributed - 1 are attributed where that takes replays
+    attributed: int  # where that takes replays, so many nodes are attributed, under the baseline alone
 
     def rows(self, node: int, cancel: _core.CancelFlag) -> Tables:
         """The rows of one node. Raises UsageError, Failure, _core.Cancelled."""
@@ -54,7 +55,7 @@ class NodeSimulation:
     def _rows(self, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
         simulation = self.simulation
         try:
-            found = self._found(simulation.place(policy, state), cancel)
+            found = self._found(policy, simulation.place(policy, state), cancel)
         except UsageError as error:
             raise UsageError(f"policy '{policy.name}', node {state.node}: {error}") from None
         except MemoryError:
@@ -76,8 +77,9 @@ class NodeSimulation:
             stretches=_stretches(key, list(workload.phases), run),
         )
 
-    def _found(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        if self.simulation.attribution_replays and placement.node >= self.attributed:
+    def _found(self, policy: Policy, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
+        chosen = policy.name == baseline_of(self.policies) and placement.node < self.attributed
+        if self.simulation.attribution_replays and not chosen:
             return Attributed(self.simulation.run(placement, cancel=cancel), {}, {})
         return self.simulation.attribute(placement, cancel)
 

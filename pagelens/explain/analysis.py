@@ -60,7 +60,7 @@ TOP_COLLISIONS = 12
 def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     """The whole explanation; `command` is what reproduces it. Bootstraps draw from the ensemble's seed."""
     totals = _by_node(ensemble)
-    baseline = "aged" if "aged" in ensemble.policies else next(iter(ensemble.policies))
+    baseline = ensemble.baseline
     best = _best(totals)
     edges = _edges(totals, best)
     counters = CORRELATED[ensemble.served_by]

@@ -272,7 +272,8 @@ class Explanation(_Record):
     best: Best
     distributions: list[Distribution]
     attributions: list[AttributionRecord] = Field(
-        description="two a policy: the mean over nodes, and the slowest"
+        description="the mean over nodes, and the slowest: of every policy, or of the baseline alone where "
+        "an attribution takes replays"
     )
     objects: list[ObjectRecord]
     collisions: list[CollisionRecord]

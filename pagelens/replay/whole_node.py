@@ -29,8 +29,8 @@ Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all 
 # A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
 STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
 FILLS, FEWEST_WARM_UP, MOST_WARM_UP = 1.25, 1 << 16, 1 << 21
-FEWEST_OF_PHASE, STRETCHES_OF_SMALL, MOST_WARM_UP_OF_SMALL = 3, 4, 1 << 17
-SMALL_SHARE = 0.02
+FEWEST_OF_PHASE, STRETCHES_OF_SMALL, MOST_WARM_UP_OF_SMALL = 2, 4, 1 << 17
+SMALL_SHARE = 0.05
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
 
 _TWINS = {L2_CONFLICTS: "l2", L3_CONFLICTS: "l3", SNOOP_FILTER: "snoop_filter"}  # of Levels.ideal
