@@ -134,7 +134,7 @@ def _objects(e: Explanation) -> Iterator[str]:
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
         run = " in the whole run" if e.program.phase else ""
-        yield f"  Which object evicts which{run} (counted, as a share of all evictions):"
+        yield f"  Which object evicts which{run} (counted, share of the evictions):"
     for c in collisions[:_TOP]:
         whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
         yield f"  {format_share(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
