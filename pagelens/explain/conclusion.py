@@ -235,7 +235,7 @@ def _unknown(remedies: Sequence[Remedy]) -> list[str]:
             for r in unsure
         )
         sentences.append(
-            f"The simulated part of the run is too small to tell whether these remedies help: {which}."
+            f"The simulation is too small to tell whether these remedies help: {which}."
         )
     sentences += [
         f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
