@@ -22,8 +22,8 @@ def lists(audit: Audit) -> Iterator[Finding]:
         return
     size, share = format_binary_size(cache.size), cache.random_share
     why = (
-        f"On frames in no order {format_share(share)} of the pages of a job as large as the cache ({size}) "
-        "share their slot with another of its pages; after a sort none do."
+        f"On frames in no order, {format_share(share)} of the pages of a job as large as the cache ({size}) "
+        "share their slot with another of its pages. After a sort, none do."
     )
     numa_nodes = [node.number for node in audit.nodes if node.processors != 0]
     module = kernel.zonesort
@@ -39,7 +39,7 @@ def lists(audit: Audit) -> Iterator[Finding]:
             "zonesort is loaded and has not sorted yet."
             if never
             else "zonesort is loaded and sorts on demand.",
-            f"{why} It has to be asked before each job, in the prologue.",
+            f"{why} Ask it to sort before each job, in the prologue.",
             (DROP_CACHES, *sort_nodes(numa_nodes)),
         )
         return
@@ -105,7 +105,7 @@ def intel_module(audit: Audit) -> Iterator[Finding]:
             Severity.note,
             "intel-zonesort",
             "The zonesort module is Intel's of 2017.",
-            "It leaves per-cpu lists and broken blocks as they are and takes every cache for 16 GiB.",
+            "It leaves per-cpu lists and broken blocks as they are, and assumes that every cache has 16 GiB.",
             ("make -C zonesort install && rmmod zonesort_module && modprobe zonesort_module",),
         )
 
@@ -116,9 +116,9 @@ def assumed_cache(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.note,
             "cache-assumed",
-            f"That there is a cache of {format_binary_size(audit.cache.size)} before memory is not read from "
-            "the machine.",
-            f"It is assumed: {audit.cache.assumed}. Correct here.toml where that is wrong.",
+            f"The cache of {format_binary_size(audit.cache.size)} before memory is assumed, because the "
+            "machine does not show it.",
+            f"The assumption is: {audit.cache.assumed}. If it is wrong, correct here.toml.",
             ("pagelens machines detect -o here.toml", "pagelens audit --machine here.toml"),
         )
 
@@ -130,9 +130,9 @@ def snoop_filter(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.warning,
             "snoop-filter",
-            f"This processor's snoop filter cannot hold {100 * share:.1f}% of what full L2s hold of "
-            "contiguous memory, in the mean over where it lies.",
-            "Such lines leave the L2s, too; which pages a program has decides how many they are."
+            f"This processor's snoop filter cannot hold {100 * share:.1f}% of the lines that full L2s hold "
+            "of contiguous memory. This is the mean over the places where the memory can lie.",
+            "Lines that it cannot hold leave the L2s too. The pages of a program decide how many these are."
             + "".join(f" {note}" for note in audit.snoop_filter_notes),
             (
                 "pagelens machines detect -o here.toml",
@@ -148,9 +148,9 @@ def guest(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.note,
             "guest",
-            f"This is a guest of {audit.hypervisor}: the frames that it sees are its own, not the memory's.",
-            "Which slots, banks and slices they fall to is decided by the host's pages under them: to sort "
-            "or choose frames here is of no certain use.",
+            f"This is a guest of {audit.hypervisor}, so the frames that it sees are not those of the memory.",
+            "The host's pages decide which slots, banks and slices they use. Sorting or choosing frames in "
+            "the guest may therefore help nothing.",
             ("pagelens audit  # on the host",),
         )
 
@@ -162,6 +162,6 @@ def rights(audit: Audit) -> Iterator[Finding]:
             Severity.note,
             "no-rights",
             "This user may not see frame numbers (CAP_SYS_ADMIN).",
-            "Which frames are free or under a program, and whether they conflict, is not known without.",
+            "Only root can see which frames are free, which belong to a program, and which conflict.",
             ("sudo pagelens audit",),
         )

@@ -20,7 +20,9 @@ def tiers(audit: Audit) -> Iterator[Finding]:
         if node.processors != 0 or node.size is None or not local:
             continue
         near = max(local, key=lambda other: other.bandwidth or 0)
-        seen = f"Node {node.number} has {format_binary_size(node.size)} and no processors; its memory is "
+        seen = (
+            f"NUMA node {node.number} has {format_binary_size(node.size)} and no processors. Its memory is "
+        )
         if node.faster:
             yield Finding(
                 Severity.note,
@@ -34,9 +36,9 @@ def tiers(audit: Audit) -> Iterator[Finding]:
             yield Finding(
                 Severity.warning,
                 "slow-tier",
-                f"{seen}{near.bandwidth / node.bandwidth:.1f} times slower than node {near.number}'s.",
+                f"{seen}{near.bandwidth / node.bandwidth:.1f} times slower than that of node {near.number}.",
                 f"A job that outgrows its own node goes on there at {format_rate(node.bandwidth)} instead of "
-                f"{format_rate(near.bandwidth)}; bound, it is told so instead.",
+                f"{format_rate(near.bandwidth)}. If it is bound to its node, it fails instead.",
                 (f"numactl --membind={numbers} ./app",),
                 near.bandwidth / node.bandwidth,
             )
@@ -51,7 +53,7 @@ def balancing(audit: Audit) -> Iterator[Finding]:
             Severity.warning if audit.cache is not None else Severity.note,
             "numa-balancing",
             f"NUMA balancing moves pages while jobs run{moved}.",
-            "It takes page faults to find out who uses them, and undoes a choice of frames.",
+            "It causes page faults to find out who uses a page, and undoes a choice of frames.",
             ("echo 0 > /proc/sys/kernel/numa_balancing",),
         )
 
@@ -67,8 +69,8 @@ def page_cache(audit: Audit) -> Iterator[Finding]:
             "page-cache",
             f"{format_share(share)} of memory ({format_binary_size(usage.droppable)}) holds files that could "
             "be dropped.",
-            "A job's frames lie around them, and scattered pages keep free blocks small: sorting and large "
-            f"pages gain less.{dirty}",
+            "These pages are scattered and keep free blocks small, so sorting and large pages gain "
+            f"less.{dirty}",
             PREPARE,
             share,
         )
@@ -81,7 +83,7 @@ def swap(audit: Audit) -> Iterator[Finding]:
             Severity.warning,
             "swap",
             f"{format_binary_size(audit.kernel.swap_used)} of swap are in use.",
-            "Those pages come back one by one, to whatever frames are free then.",
+            "These pages come back one by one, on whatever frames are free at that time.",
             ("swapoff -a && swapon -a",),
             audit.kernel.swap_used,
         )
@@ -96,9 +98,9 @@ def overcommit(audit: Audit) -> Iterator[Finding]:
             yield Finding(
                 Severity.note,
                 "strict-overcommit",
-                f"Only {format_binary_size(left)} may still be promised (overcommit_memory is 2), of "
-                f"{format_binary_size(audit.usage.available)} that are available.",
-                "Programs that map more than they use, and choosing among spare frames, are refused.",
+                f"Of {format_binary_size(audit.usage.available)} available, programs may map only "
+                f"{format_binary_size(left)} more (overcommit_memory is 2).",
+                "The kernel refuses programs that map more than they use, and choosing among spare frames.",
                 ("echo 0 > /proc/sys/vm/overcommit_memory",),
             )
 
@@ -114,7 +116,7 @@ def compaction(audit: Audit) -> Iterator[Finding]:
                 "compaction-fails",
                 f"{format_share(share)} of {format_count(counts.stalls)} compactions that a program waited "
                 "for failed.",
-                "The wait was for nothing: the program got small pages after it.",
+                "The program waited for nothing and got small pages.",
                 PREPARE,
                 share,
             )

@@ -30,14 +30,14 @@ def fragmentation(audit: Audit) -> Iterator[Finding]:
     seen = f"{format_share(share)} of the free memory is in pieces smaller than 2 MiB"
     pool = _pool(audit, LARGE)
     mended = "" if pool is None or pool.more_at_most is None else (
-        f" Without page cache and compacted there would be {pool.more_at_most:,} at most."
+        f" After dropping the page cache and compacting there would be {pool.more_at_most:,} at most."
     )  # fmt: skip
     if share < WHOLE:
         yield Finding(
             Severity.good,
             "whole-memory",
             f"{format_share(1 - share)} of the free memory is in pieces of 2 MiB and more.",
-            f"{large // LARGE:,} pages of 2 MiB could be had now.",
+            f"{large // LARGE:,} pages of 2 MiB are available now.",
             value=1 - share,
         )
     elif share >= BROKEN:
@@ -47,8 +47,8 @@ def fragmentation(audit: Audit) -> Iterator[Finding]:
             Severity.note if little else severity,
             "fragmented",
             f"{seen}.",
-            f"Only {large // LARGE:,} pages of 2 MiB can be had now; beyond them programs get small ones."
-            + mended,
+            f"Only {large // LARGE:,} pages of 2 MiB are available now. Programs that want more get small "
+            f"ones.{mended}",
             PREPARE,
             share,
         )
@@ -64,7 +64,7 @@ def pinned_blocks(audit: Audit) -> Iterator[Finding]:
             Severity.note,
             "unmovable",
             f"{format_share(pinned / blocks)} of memory is in page blocks for what the kernel cannot move.",
-            "Compaction makes no large pages there; only a reboot gives them back for certain.",
+            "Compaction makes no large pages there. Only a reboot surely gives them back.",
             at_boot(f"hugepagesz=2M hugepages={(audit.usage.total or 2 * LARGE) // (2 * LARGE)}"),
             pinned / blocks,
         )
@@ -78,9 +78,8 @@ def large_pages(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.warning,
             "no-large-pages",
-            "Programs get no large pages: transparent ones are off, and none are set aside.",
-            "Every walk of a program with scattered accesses goes through four levels, and frames are chosen "
-            "4 KiB by 4 KiB.",
+            "Programs get no large pages, because transparent ones are off and none are set aside.",
+            "Scattered accesses need page walks through four levels, and frames are given by 4 KiB.",
             (f"echo madvise > {_THP}/enabled",),
         )
     elif thp.enabled == "madvise" and empty:
@@ -88,7 +87,7 @@ def large_pages(audit: Audit) -> Iterator[Finding]:
             Severity.note,
             "large-pages-asked",
             "Programs get 2 MiB pages only where they ask for them (madvise).",
-            "Preloaded, pagelens asks for all of a program's large blocks.",
+            "pagelens run can ask for them in a program's place, for all of its large blocks.",
             ("pagelens run --pages thp -- ./app",),
         )
     wanted = (thp.faults or 0) + (thp.fallbacks or 0)
@@ -120,7 +119,7 @@ def unused_pool(audit: Audit) -> Iterator[Finding]:
                 "unused-pool",
                 f"{format_binary_size(held)} are set aside as pages of {format_binary_size(pool.page_size)}, "
                 "and nobody uses them.",
-                "Only programs that ask for them can; all others have that much less.",
+                "Only programs that ask for them can use them. All others have less memory.",
                 (f"echo 0 > {pool_folder(pool.page_size)}/nr_hugepages",),
                 held,
             )
@@ -136,8 +135,8 @@ def gigantic(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.note,
             "no-gigantic-pages",
-            "No page of 1 GiB can be had as memory is now.",
-            f"They are certain at boot only.{most}",
+            "No page of 1 GiB is available now.",
+            f"Pages of 1 GiB are only sure at boot.{most}",
             at_boot(f"hugepagesz=1G hugepages={(audit.usage.total or 2 * GIGANTIC) // (2 * GIGANTIC)}"),
         )
 

@@ -105,29 +105,29 @@ def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Pr
 
 def _not_to_be_had(titles: list[str]) -> Iterator[str]:
     if titles:
-        yield f"For a job of this size there are no frames by the model: {'; '.join(titles)}."
+        yield f"The model finds no frames for a job of this size with: {'; '.join(titles)}."
 
 
 def _notes(frames: Frames | None, ground: Ground, yardstick: Yardstick) -> Iterator[str]:
     title = ground.machine.title
     if yardstick.decides_nothing:
         yield (
-            f"Of {title} neither a memory-side cache, a DRAM map nor a snoop filter is known: what frames do "
-            "there cannot be told; --machine names another to hold them against."
+            f"The effect of frames on {title} is unknown, because neither a memory-side cache nor a DRAM map "
+            "nor a snoop filter is known. --machine names another machine to compare with."
         )
     if frames is None:
         yield (
-            "This user may not see frame numbers (CAP_SYS_ADMIN), so no memory was taken: all of this is the "
-            f"model's rule, on frames of {title}; sudo shows the real ones."
+            "This user may not see frame numbers (CAP_SYS_ADMIN), so no memory was taken. All rows are from "
+            f"the model's rule, on frames of {title}. sudo shows the real ones."
         )
     elif not ground.supply.real:
-        yield "Frame flags were not read: what remedies would make of it is the model's rule."
+        yield "Frame flags were not read, so the rows of remedies are from the model's rule."
     if frames is not None and ground.foreign:
-        yield f"These are this machine's frames, held against {title}."
+        yield f"These are this machine's frames, judged as if they were frames of {title}."
     if frames is not None and in_virtual_machine():
         yield (
-            "Unverified: the frames are those of a virtual machine. Slots, banks and slices go by the host's "
-            "addresses, which agree with the guest's only below the host's page size."
+            "Unverified: the frames are those of a virtual machine. The host's addresses decide slots, banks "
+            "and slices, and agree with the guest's addresses only below the host's page size."
         )
 
 

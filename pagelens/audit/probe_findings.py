@@ -36,7 +36,7 @@ def _all(probe: Probe) -> Iterator[Finding]:
             "probe-cache",
             f"{format_share(share)} of the pages of a job of {size} share their slot of the memory-side "
             "cache with another of its pages.",
-            f"Used in turn, they push each other out.{why}",
+            f"When these pages are used in turn, they push each other out.{why}",
             remedy,
             share,
         )
@@ -47,8 +47,8 @@ def _all(probe: Probe) -> Iterator[Finding]:
             _severity(probe, filter_share, 1.0, FILTER_SHARE),
             "probe-snoop-filter",
             f"{100 * filter_share:.1f}% of the lines that full L2s hold of such a job do not fit into the "
-            f"snoop filter, {100 * (probed.effect.filter_worst or 0):.1f}% where it is worst.",
-            f"Such lines leave the L2s, too.{why}",
+            f"snoop filter, and {100 * (probed.effect.filter_worst or 0):.1f}% in the worst part of the job.",
+            f"These lines leave the L2s too.{why}",
             remedy,
             filter_share,
         )
@@ -59,8 +59,8 @@ def _all(probe: Probe) -> Iterator[Finding]:
         yield Finding(
             _severity(probe, 1.0, 2.0, 0.5),
             "probe-banks",
-            f"Two streams through the halves of such a job are in one bank and two rows at "
-            f"{format_share(rows)} of their steps; on random frames at {format_share(random)}.",
+            f"Two streams through the halves of such a job are in one bank but in different rows at "
+            f"{format_share(rows)} of their steps. On random frames this is {format_share(random)}.",
             f"Each such step closes the row of the other stream.{why}",
             remedy,
             rows,
@@ -89,5 +89,5 @@ def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -
     near = [pair for pair in tried if pair[0] <= least + ABOUT]
     left, best = min(near, key=lambda pair: _CHEAPEST_FIRST.index(pair[1].name))
     if left > WORTHWHILE * now:
-        return (), " No remedy tried makes it much less."
-    return best.remedy, f" Least would be left with {best.title}: {100 * left:.1f}%."
+        return (), " No remedy that was tried reduces this much."
+    return best.remedy, f" The best remedy is {best.title}, with which {100 * left:.1f}% would be left."

@@ -81,7 +81,7 @@ def _close_up(command: Any) -> None:
 app = typer.Typer(
     name="pagelens",
     cls=_Commands,
-    help="How the physical frames under a program's pages decide its speed.",
+    help="Find out how the physical frames under a program's pages decide its speed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

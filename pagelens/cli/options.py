@@ -21,7 +21,7 @@ MachineName = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="From `pagelens machines`, or a .toml file; by default this computer.",
+        help="A name that `pagelens machines` lists, or a .toml file; by default this computer.",
         show_default=False,
     ),
 ]
@@ -57,23 +57,28 @@ WorkloadName = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Simulate declared loops, as stream-triad (docs/declared.md).",
+        help="Simulate declared loops such as stream-triad (docs/declared.md).",
     ),
 ]
 Size = Annotated[
     str | None,
-    Option(metavar="SIZE", help="The memory of --workload on a node, as 17.6GB."),
+    Option(metavar="SIZE", help="The memory of --workload on a node, such as 17.6GB."),
 ]
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="How many nodes are simulated.")]
 Ranks = Annotated[
     int | None,
-    Option(min=1, metavar="N", help="Copies on a node; by default all cores are busy.", show_default=False),
+    Option(
+        min=1,
+        metavar="N",
+        help="Copies of the program on a node; by default they keep all cores busy.",
+        show_default=False,
+    ),
 ]
 History = Annotated[
     str,
     Option(
         metavar="STEPS",
-        help="What the nodes went through (docs/frames.md).",
+        help="What the nodes went through before (docs/frames.md).",
         rich_help_panel=RARE,
     ),
 ]
@@ -96,7 +101,7 @@ FromFunction = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Begin at the first call of NAME; --skip adds to it.",
+        help="Begin at the first call of NAME; --skip counts from there.",
         rich_help_panel=TRACING,
     ),
 ]

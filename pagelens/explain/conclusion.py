@@ -1,6 +1,6 @@
 """The answer in words, first: how much placement costs, why, and what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pagelens.explain.model import (
     AttributionRecord,
@@ -36,14 +36,14 @@ def conclude(
             placement_matters=False,
             sentences=[
                 f"Page placement does not matter for this program on a {where} node: the node's history "
-                f"changes its time, and a remedy shortens it, by no more than {100 * (most - 1):.1f}%.",
+                f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
                 *_where_it_lies(machine),
                 *_unknown(remedies),
                 *_harm(remedies),
-                "Look elsewhere for its speed.",
+                "To make it faster, look elsewhere.",
             ],
         )
-    sentences = [_size(where, base, distributions), *_where_it_lies(machine)]
+    sentences = [*_size(where, base, distributions), *_where_it_lies(machine)]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
@@ -74,34 +74,39 @@ def _differs(of: Distribution) -> bool:
     return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
-def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> str:
+def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
     """How much slower than it could be, and how many nodes are much slower."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
-        text = f"On an aged {where} node this program runs {_slower(ratio)} on contiguous frames"
+        yield (
+            f"On an aged {where} node, which has run other jobs before, this program runs {_slower(ratio)} "
+            "on contiguous frames."
+        )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
-        text = f"Under '{base.policy}' on a {where} node this program "
         if len(distributions) == 1:
-            text += "is simulated, and under no other policy"
+            yield f"This program was simulated on {where} nodes under '{base.policy}' only."
         elif fastest is base:
-            text += "runs no slower than under any other policy"
+            yield f"On a {where} node this program runs fastest under '{base.policy}'."
         else:
-            ratio = fastest.gain_median if _differs(fastest) else 1.0
-            text += f"runs {_slower(ratio)} under '{fastest.policy}'"
+            slower = _slower(fastest.gain_median if _differs(fastest) else 1.0)
+            yield (
+                f"Under '{base.policy}' on a {where} node this program runs {slower} under "
+                f"'{fastest.policy}'."
+            )
     if base.slower_20_percent >= 0.005:
-        best = base.worst_s / base.median_s * base.median_slowdown
-        text += (
-            f"; {_percent(base.slower_20_percent)} of its nodes are more than 20% slower than the best run, "
+        worst = base.worst_s / base.median_s * base.median_slowdown
+        share = _percent(base.slower_20_percent)
+        yield (
+            f"{share} of the nodes are more than 20% slower than the best run, and the worst takes "
+            f"{_times(worst)} as long as that run."
         )
-        text += f"the worst takes {_times(best)} its time"
     elif base.p95_s / base.p5_s > MATTERS:
         tail = _times(base.p95_s / base.p5_s)
-        text += f"; its slow nodes (95th percentile) take {tail} the time of its fast ones (5th)"
+        yield f"Slow nodes (95th percentile) take {tail} as long as fast nodes (5th percentile)."
     else:
-        text += "; all such nodes are alike"
-    return text + "."
+        yield "The nodes are about equally fast."
 
 
 def _causes(
@@ -111,43 +116,50 @@ def _causes(
     cached = machine.served_by == "memory-side cache"
     if loss <= (MATTERS - 1) * cause.time_s:
         if cached and cause.has_shared_caches:
-            return ["Beyond its compulsory misses, caches and TLB cost it less than 2% of its time."]
+            return ["Beyond compulsory misses, caches and TLB cost the program less than 2% of its time."]
         if cached:
             return [
-                "The memory-side cache costs it less than 2% of its time; the difference comes from "
-                "elsewhere, such as translation."
+                "The memory-side cache costs the program less than 2% of its time. Other parts of the "
+                "machine, such as the TLB, make the difference."
             ]
-        return ["Beyond its compulsory misses, caches, TLB and memory cost it less than 2% of its time."]
+        return ["Beyond compulsory misses, caches, TLB and memory cost the program less than 2% of its time."]
     # Parts that give time back make the others more than the loss: shares are of all that costs.
     burden = sum(max(0.0, part.seconds) for part in cause.parts)
     parts = {MECHANISMS[part.mechanism].loss: part.seconds / burden for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
-    lost = "misses" if cached else "more than compulsory misses"
-    text = f"Of the {_percent(loss / cause.time_s)} of its time lost to {lost}, {_percent(costs[0][0])} are "
-    text += ", ".join([costs[0][1], *(f"{_percent(share)} {name}" for share, name in costs[1:])])
-    gains = [f"{name} give back {_percent(-share)}" for name, share in parts.items() if share <= -0.005]
-    text += "".join(f"; {gain} (against their ideal twins)" for gain in gains)
+    first, *others = costs
+    causes = [f"{_percent(first[0])} is due to {first[1]}"]
+    causes += [f"{_percent(share)} to {name}" for share, name in others]
+    said = [
+        f"Beyond compulsory misses, the program loses {_percent(loss / cause.time_s)} of its time.",
+        f"Of the lost time, {', '.join(causes)}.",
+    ]
+    said += [
+        f"In turn, {_percent(-share)} is saved by {name}, because the ideal twin is slower."
+        for name, share in parts.items()
+        if share <= -0.005
+    ]
     if collisions and collisions[0].share >= _NAMED and cause.part(CONFLICTS).seconds > 0:
         top = collisions[0]
-        other = "itself" if top.name == top.victim else f"`{top.victim}`"
-        most = "mostly" if top.share >= 0.5 else "first of all"
-        text += f"; {most} `{top.name}` against {other} ({_percent(top.share)} of the evictions)"
-    return [text + "."]
+        victim = "itself" if top.name == top.victim else f"`{top.victim}`"
+        said.append(f"In {_percent(top.share)} of the evictions, `{top.name}` evicts {victim}.")
+    return said
 
 
 def advice(remedies: Sequence[Remedy]) -> str:
     """The remedy that gains most in the median, and the best of those that need no root."""
     useful = [r for r in remedies if r.verdict == "gains"]
     if not useful:
-        return "No simulated remedy surely gains 2%."
+        return "No simulated remedy surely makes the program 2% faster."
     first = useful[0]
-    text = f"Best: {_gain(first)}" + (" (needs root)" if first.root else ", and needs no root")
+    need = "needs root" if first.root else "needs no root"
+    text = f"The best remedy is '{first.policy}' ({first.title}), which {need}. {_gain(first)}"
     own = next((r for r in useful if not r.root), None)
     if first.root and own is not None:
-        text += f"; without root: {_gain(own)}"
-    return text + "."
+        text += f" The best remedy without root is '{own.policy}' ({own.title}). {_gain(own)}"
+    return text
 
 
 def other_order(remedies: Sequence[Remedy]) -> str:
@@ -185,12 +197,12 @@ def interaction_in_words(a: AttributionRecord) -> str:
     share = _percent(abs(a.interaction_s) / a.time_s)
     if a.interaction_s > 0:
         return (
-            f"Changed together, they save {share} of the time more than the sum of each alone: "
-            "a saving shows only when nothing else holds the program up."
+            f"All of these changes together save {share} of the time more than the sum of each alone: "
+            "a saving shows only if nothing else takes the time instead."
         )
     return (
-        f"Changed together, they save {share} of the time less than the sum of each alone: "
-        "part of what they save is the same time, which can be saved only once."
+        f"All of these changes together save {share} of the time less than the sum of each alone: "
+        "several changes would save the same time, and it counts only once."
     )
 
 
@@ -210,8 +222,8 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
     slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
         return []
-    which = ", ".join(f"'{r.policy}' {_times(1 / r.gain_median)}" for r in slower)
-    return [f"These would make it slower: {which}."]
+    which = ", ".join(f"'{r.policy}' ({_times(1 / r.gain_median)})" for r in slower)
+    return [f"These remedies would make the program slower: {which}."]
 
 
 def _unknown(remedies: Sequence[Remedy]) -> list[str]:
@@ -222,7 +234,9 @@ def _unknown(remedies: Sequence[Remedy]) -> list[str]:
             f"'{r.policy}' {_times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
             for r in unsure
         )
-        sentences.append(f"The simulated part of the run is too small to tell whether these help: {which}.")
+        sentences.append(
+            f"The simulation is too small to tell whether these remedies help: {which}."
+        )
     sentences += [
         f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
         f"same time, and {_faster(r.gain_serial)} if they take turns."
@@ -240,17 +254,17 @@ def _idle(remedies: Sequence[Remedy]) -> list[str]:
     """Those that neither gain nor cost, as an offset does where frames come by first touch."""
     none = {_times(1)}
     idle = [f"'{r.policy}'" for r in remedies if {_times(r.gain_median), _times(r.gain_p95)} == none]
-    return [f"These make no difference (1.00x): {', '.join(idle)}."] if idle else []
+    return [f"These remedies make no difference (1.00x): {', '.join(idle)}."] if idle else []
 
 
 def _gain(remedy: Remedy) -> str:
-    """What a remedy wins at the median, and on the slow nodes where that is something else."""
-    text = f"'{remedy.policy}' ({remedy.title}) wins {_times(remedy.gain_median)}"
+    """What a remedy gains at the median, and on the slow nodes if that is something else."""
+    text = f"With it the program runs {_times(remedy.gain_median)} as fast"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
-        text += f", {_times(remedy.gain_p95)} on the slow nodes"
+        text += f", and {_times(remedy.gain_p95)} as fast on the slow nodes"
     elif MATTERS * remedy.gain_p95 < remedy.gain_median:
-        text += f", but {_times(remedy.gain_p95)} on the slow nodes (95th percentile)"
-    return text
+        text += f", but only {_times(remedy.gain_p95)} as fast on the slow nodes (95th percentile)"
+    return f"{text}."
 
 
 def _slower(ratio: float) -> str:

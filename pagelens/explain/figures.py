@@ -32,9 +32,10 @@ def _distribution(e: Explanation) -> Drawing:
     return drawing(
         "distribution",
         "Run time over the nodes, by policy",
-        f"Each dot is one of {e.sample.nodes} nodes; the shape is their density, the bar spans the 5th to "
-        "the 95th percentile, the white mark is the median. Time is modelled, relative to the best run of "
-        f"all ({e.best.policy}, node {e.best.node}); the dashed lines are 10% and 20% slower.{_off_scale(e)}",
+        f"Each dot is one of {e.sample.nodes} nodes, and the shape is their density. The bar goes from the "
+        "5th to the 95th percentile, and the white mark is the median. Time is modelled, relative to the "
+        f"best run of all ({e.best.policy}, node {e.best.node}). The dashed lines are 10% and 20% slower."
+        f"{_off_scale(e)}",
         lambda: plots.distribution(e),
     )
 
@@ -52,8 +53,8 @@ def _misses(e: Explanation) -> Drawing:
     return drawing(
         "misses",
         "Misses against performance",
-        "One dot a node and policy. Misses are counted, on modelled frames; performance is modelled: the "
-        f"best time over the node's time.{_left_out(e)}{correlation}",
+        "Each dot is one node under one policy. Misses are counted on modelled frames. Performance is the "
+        f"best modelled time over the node's time.{_left_out(e)}{correlation}",
         lambda: plots.misses(e),
     )
 
@@ -62,10 +63,9 @@ def _attribution(e: Explanation) -> Drawing:
     return drawing(
         "attribution",
         "What the time is made of, by mechanism",
-        f"Mean over {attributed_in_words(e)}; modelled. The parts are exact Shapley values of the time "
-        "model and add up to "
-        "the time (black mark). A hatched part is negative: it is taken off again, from the right."
-        + _off_scale(e),
+        f"Modelled, mean over {attributed_in_words(e)}. The parts are exact Shapley values of the time "
+        "model and add up to the time (black mark). A hatched part is negative and is subtracted on the "
+        "right." + _off_scale(e),
         lambda: plots.attribution(e),
     )
 
@@ -83,10 +83,10 @@ def _objects(e: Explanation) -> Drawing:
     return drawing(
         "objects",
         f"Lines per object at the {e.machine.served_by}",
-        f"Under '{e.baseline}', mean over the nodes; counted, on modelled frames. "
+        f"Under '{e.baseline}': counted on modelled frames, mean over the nodes. "
         "The figure beside each bar is the share of the object's lines that missed."
         if e.machine.served_by == "memory-side cache"
-        else f"Under '{e.baseline}', mean over the nodes; counted.",
+        else f"Under '{e.baseline}': counted, mean over the nodes.",
         lambda: plots.objects(e),
     )
 
@@ -95,10 +95,10 @@ def _slots(e: Explanation) -> Drawing:
     return drawing(
         "slots",
         "How the job fills the slots of the cache",
-        f"Node {e.slot_maps[0].node}, the median of '{e.baseline}'. Each cell is a run of neighbouring slots "
-        "(left to right, then down); its colour is how many pages of the job a slot holds on average: 1 "
-        "everywhere is a full cache without conflicts. Above each map, the share of the job's pages in "
-        "conflict. Counted, on modelled frames.",
+        f"This is node {e.slot_maps[0].node}, the median of '{e.baseline}'. Each cell is a run of "
+        "neighbouring slots (left to right, then down). Its colour is the mean number of the job's pages in "
+        "a slot; 1 everywhere is a full cache without conflicts. The share above each map is that of the "
+        "job's pages in conflict, counted on modelled frames.",
         lambda: plots.slots(e),
     )
 
@@ -107,7 +107,7 @@ def _remedies(e: Explanation) -> Drawing:
     return drawing(
         "remedies",
         "What each remedy gains",
-        f"Time under '{e.baseline}' over the time under the policy, on the same nodes: filled, at the median "
-        "with its 95% bootstrap interval; open, at the 95th percentile. Modelled.",
+        f"Modelled time under '{e.baseline}' over the time with the remedy, on the same nodes. Filled marks "
+        "are medians with their 95% bootstrap intervals, open marks are 95th percentiles.",
         lambda: plots.remedies(e),
     )

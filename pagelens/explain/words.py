@@ -21,10 +21,11 @@ def large_page_note(d: Distribution) -> str:
     size = format_binary_size(d.page_bytes)
     wanted = d.large_pages_mean + d.large_pages_missing_mean
     if wanted == 0:
-        return f"'{d.policy}': no part of the memory is large enough for {size} pages; all have 4 KiB."
+        return (
+            f"'{d.policy}': no part of the memory is large enough for {size} pages; "
+            "all of it is on 4 KiB pages."
+        )
     missing = format_share(d.large_pages_missing_mean / wanted)
     if d.large_pages_missing_mean == 0:
         return ""
-    return (
-        f"'{d.policy}': {missing} of the {size} pages wanted were not available; it has 4 KiB pages instead."
-    )
+    return f"'{d.policy}': {missing} of the {size} pages wanted were not available; 4 KiB pages replace them."

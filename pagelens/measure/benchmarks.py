@@ -26,7 +26,7 @@ _ORDER = 1536  # of the matrices
 
 
 def stream(s: Settings) -> Experiment:
-    """STREAM's kernels at each OFFSET."""
+    """Run STREAM's kernels at each OFFSET between the arrays."""
     # In whole pages, as the model wants them; STREAM's own least is 2,000,000.
     n = s.n or max(2_000_896, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
     if n < 512:
@@ -90,7 +90,7 @@ def stream(s: Settings) -> Experiment:
 
 
 def latency(s: Settings) -> Experiment:
-    """A chase of pointers through each footprint."""
+    """Chase pointers through each footprint."""
     default = ",".join(f"{1 << k}KiB" for k in range(4, 19, 1))
     sizes = numbers(s.footprint or default, "--footprint", lambda text: parse_size(text, "--footprint"))
     stride = parse_size(s.stride, "--stride") if s.stride else _LINE
@@ -124,7 +124,7 @@ def latency(s: Settings) -> Experiment:
 
 
 def gups(s: Settings) -> Experiment:
-    """RandomAccess on a table."""
+    """Run RandomAccess on a table."""
     table = parse_size(s.table, "--table") if s.table else 1 << 30
     if table & (table - 1) or table < _probes.least_gups_table:
         least = format_binary_size(_probes.least_gups_table)
@@ -161,7 +161,7 @@ def gups(s: Settings) -> Experiment:
 
 
 def l2sum(s: Settings) -> Experiment:
-    """Every core sums a block that fits its L2."""
+    """Let every core sum a block that fits its L2."""
     block = parse_size(s.block, "--block") if s.block else _L2SUM_BYTES
     if block < _LINE or block % _DOUBLE:
         raise UsageError(f"--block {block} bytes: a multiple of 8, at least 64")
@@ -197,7 +197,7 @@ def l2sum(s: Settings) -> Experiment:
 
 
 def conflict(s: Settings) -> Experiment:
-    """Two streams at each distance."""
+    """Read two streams at each distance."""
     default = ",".join(f"{1 << k}KiB" for k in range(11, 17))
     distances = numbers(s.distance or default, "--distance", lambda text: parse_size(text, "--distance"))
     wrong = next((each for each in distances if each < _CONFLICT_BYTES or each % _LINE), None)
@@ -227,7 +227,7 @@ def conflict(s: Settings) -> Experiment:
 
 
 def dgemm(s: Settings) -> Experiment:
-    """A product of matrices by the installed BLAS."""
+    """Multiply matrices by the installed BLAS."""
     n = s.n or _ORDER
     if not 16 <= n <= _probes.most_dgemm_order:
         raise UsageError(f"--n {n}: an order from 16 to {_probes.most_dgemm_order}")
@@ -257,7 +257,7 @@ def dgemm(s: Settings) -> Experiment:
 
 
 def cg(s: Settings) -> Experiment:
-    """Conjugate gradients on a 27-point stencil."""
+    """Run conjugate gradients on a 27-point stencil."""
     side = s.n or _GRID
     if not 8 <= side <= _probes.most_cg_side:
         raise UsageError(f"--n {side}: 8 to {_probes.most_cg_side} points a side")

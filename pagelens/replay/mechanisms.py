@@ -34,7 +34,13 @@ CAPACITY, CACHE_CAPACITY = "capacity", "cache capacity"
 MECHANISMS = {
     mechanism.name: mechanism
     for mechanism in (
-        Mechanism(CAPACITY, "capacity of the memory-side cache", "its capacity", None, "#56B4E9"),
+        Mechanism(
+            CAPACITY,
+            "capacity of the memory-side cache",
+            "the capacity of the memory-side cache",
+            None,
+            "#56B4E9",
+        ),
         Mechanism(
             CONFLICTS,
             "conflicts in it",

@@ -77,11 +77,12 @@ def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation)
     text = " ".join(explanation.conclusion.sentences)
     assert explanation.conclusion.placement_matters
     assert text.startswith(
-        "On an aged Cori KNL node this program runs 1.98x slower than on contiguous frames"
+        "On an aged Cori KNL node, which has run other jobs before, this program runs 1.98x slower than on "
+        "contiguous frames."
     )
     for part in (
         "conflicts in the memory-side cache",
-        "`A.values` against itself",
+        "`A.values` evicts itself",
         "'aged+zonesort'",
         "root",
     ):
@@ -92,7 +93,7 @@ def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
-    assert found.sentences[1:] == ["Look elsewhere for its speed."]
+    assert found.sentences[1:] == ["To make it faster, look elsewhere."]
 
 
 def test_what_makes_an_indifferent_program_slower_is_said() -> None:
@@ -103,7 +104,7 @@ def test_what_makes_an_indifferent_program_slower_is_said() -> None:
     )
     found = explain(dataclasses.replace(ensemble, tables=tables)).conclusion
     assert not found.placement_matters
-    assert "These would make it slower: '2m' 9.0x." in found.sentences
+    assert "These remedies would make the program slower: '2m' (9.0x)." in found.sentences
 
 
 def test_a_phase_is_explained_alone() -> None:
@@ -179,7 +180,11 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
 
 def test_a_gain_that_slow_nodes_do_not_have_is_said_so(explanation: Explanation) -> None:
     first = explanation.remedies[0].model_copy(update={"gain_median": 1.3})
-    for slow, said in ((1.05, ", but 1.05x on the slow"), (1.5, ", 1.50x on the slow"), (1.3, "wins 1.30x")):
+    for slow, said in (
+        (1.05, "1.30x as fast, but only 1.05x as fast on the slow"),
+        (1.5, "1.30x as fast, and 1.50x as fast on the slow"),
+        (1.3, "runs 1.30x as fast."),
+    ):
         assert said in advice([first.model_copy(update={"gain_p95": slow})])
     assert "slow nodes" not in advice([first.model_copy(update={"gain_p95": 1.3})])
 

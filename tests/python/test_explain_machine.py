@@ -68,7 +68,7 @@ def test_what_is_stated_and_not_replayed_yet_is_said(
     with pytest.raises(SystemExit):
         main()
     said = " ".join(capfd.readouterr().out.split())
-    assert f"Stated by the machine file, not replayed yet: {', '.join(left)}." in said
+    assert f"These sections of the machine file are not simulated yet: {', '.join(left)}." in said
 
 
 def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
@@ -83,7 +83,7 @@ def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
         main()
     said = capfd.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
-    assert "is simulated, and under no other policy" in " ".join(said.split())
+    assert "was simulated on Xeon Max 9480 nodes under 'aged+intel-zonesort' only." in " ".join(said.split())
     report, data = tmp_path / "out" / "report.html", tmp_path / "out" / "explanation.json"
     mean, slowest = json.loads(data.read_text())["attributions"]
     parts = {part["mechanism"]: part["seconds"] for part in mean["parts"]}
@@ -94,9 +94,9 @@ def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
     assert mean["of_nodes"] == slowest["of_nodes"] == 2
     assert "mean over 2 nodes" in " ".join(said.split())
     text = " ".join(report.read_text().split())
-    assert "Mean over 2 nodes; modelled" in text
+    assert "Modelled, mean over 2 nodes." in text
     assert "Means are over 2 nodes, and the slowest is one of these." in text
-    assert "taken away by a replay of a machine that is ideal there" in text
+    assert "removed by a replay on a machine that is ideal there" in text
 
 
 def test_every_policy_finds_frames_on_a_machine_of_any_size(tmp_path: Path) -> None:

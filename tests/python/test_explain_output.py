@@ -46,7 +46,7 @@ def renamed(e: Explanation, name: str) -> Explanation:
 def test_the_terminal_has_80_columns_and_the_conclusion_first(explanation: Explanation) -> None:
     text = render_terminal(renamed(explanation, LONG_NAME))
     assert max(map(len, text.splitlines())) <= 80
-    assert text.startswith("On an aged Cori KNL node this program runs")
+    assert text.startswith("On an aged Cori KNL node, which has run other jobs before, this program runs")
     for d in explanation.distributions:
         assert re.search(rf"^{re.escape(d.policy)} +{d.median_slowdown:.2f} ", text, re.M)
     for word in ("counted", "modelled", "seed 7", "slots 1 in 64", "lines 2 of 64", "Remedies"):
@@ -169,7 +169,7 @@ def test_negative_parts_and_missing_data_are_drawn(explanation: Explanation) -> 
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "comes from elsewhere")]
+    ("mechanism", "said"), [("L3 conflicts", "caches and TLB"), ("capacity", "Other parts of the machine")]
 )
 def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simulated(
     explanation: Explanation, mechanism: str, said: str
@@ -267,4 +267,4 @@ def test_large_pages_that_fell_back_are_said(given: float, missing: float, said:
     tables = dataclasses.replace(ensemble.tables, placements=placements)
     text = " ".join(render_terminal(explain(dataclasses.replace(ensemble, tables=tables))).split())
     assert said in text
-    assert ("has 4 KiB pages instead" in text or "all have 4 KiB" in text) == bool(said)
+    assert ("4 KiB pages replace them" in text or "is on 4 KiB pages" in text) == bool(said)

@@ -330,12 +330,12 @@ def test_the_answer_comes_first_and_fits_the_screen_however_slow_the_slow_memory
     triad = ("--workload", "stream-triad", "--size", "600MB")
     run = pagelens("place", "--machine", "gpu-host", *triad, "--capacity", "50%", "--moves", "-o", "out")
     assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("The best static placement takes")
+    assert run.stdout.startswith("With the best static placement the program takes")
     rows = re.findall(r"^(.* [\d.]+ [mun]?s +[\d.]+x) +\d+% ", run.stdout, re.MULTILINE)
     assert len({len(row) for row in rows}) == 1
     assert any(re.search(r" \d{3}x$", row) for row in rows)
     assert "DDR" not in run.stdout  # the slow memory is the host's
-    assert "slow memory" in run.stdout.partition("decided by")[2]
+    assert "slow memory" in run.stdout.partition("limited by")[2]
     assert "--moves: moving objects between regions gains nothing.\n" in run.stdout  # there is no plan
 
 

@@ -59,7 +59,7 @@ def audit(
         PageSize.small
     ),
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with status 3 from this severity on.")
+        FailOn, typer.Option("--fail-on", help="Exit with status 3 if a finding is this severe.")
     ] = FailOn.bad,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     machine: Annotated[

@@ -44,17 +44,25 @@ def conflicts(
     page_size: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Size of the pages in files. [default: 2MiB]", rich_help_panel=_RARE
+            metavar="SIZE", help="Size of the pages in files.", show_default="2MiB", rich_help_panel=_RARE
         ),
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Cores that hold lines. [default: a socket]", rich_help_panel=_RARE),
+        typer.Option(
+            metavar="N",
+            help="The number of cores that hold lines.",
+            show_default="all cores of the socket",
+            rich_help_panel=_RARE,
+        ),
     ] = None,
     held: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="Bytes that each L2 holds at a time. [default: all]", rich_help_panel=_RARE
+            metavar="SIZE",
+            help="Bytes that each L2 holds at a time.",
+            show_default="the full L2",
+            rich_help_panel=_RARE,
         ),
     ] = None,
     swaps: Annotated[
@@ -73,8 +81,9 @@ def conflicts(
 ) -> None:
     """Find the lines of a set of pages that conflict in the snoop filter and caches.
 
-    A set holds as many lines as it has ways. The lines beyond that cannot be held at the same time, in
-    whatever order they are accessed. Only physical addresses are needed to count them.
+    A set holds as many lines as it has ways. It cannot hold the lines beyond that
+    at the same time, in whatever order they are accessed. Physical addresses are
+    all that is needed to count them.
     """
     if (frames is None) == (pid is None):
         raise UsageError("conflicts: give either --frames FILE or --pid PID")

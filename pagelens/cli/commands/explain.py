@@ -1,4 +1,4 @@
-"""`pagelens explain`: Say how fast a program runs over page placements, what slows it, and what helps."""
+"""`pagelens explain`: Say how page placement changes a program's speed, what slows it, and what helps."""
 
 import shlex
 import sys
@@ -59,7 +59,7 @@ PolicyNames = Annotated[
     Option(
         "--policies",
         metavar="A,B,...",
-        help="Placements to compare, as aged,2m (docs/remedies.md); by default those that can differ.",
+        help="Policies to compare, such as aged,2m (docs/frames.md); by default those that can differ.",
         show_default=False,
     ),
 ]
@@ -75,7 +75,7 @@ FullSize = Annotated[
     str | None,
     Option(
         metavar="SIZE",
-        help="Shrink the machine until copies fill it as SIZE would.",
+        help="Shrink the machine until the copies fill it as a job of SIZE fills the real one.",
         rich_help_panel=RARE,
     ),
 ]
@@ -91,7 +91,7 @@ Apply = Annotated[
     bool,
     Option(
         "--apply",
-        help="Then run the program with the best remedy that you can apply here (docs/run.md).",
+        help="Run the program afterwards with the best remedy that you can apply here (docs/run.md).",
     ),
 ]
 
@@ -122,7 +122,7 @@ def explain_command(
     region: Region = None,
     apply: Apply = False,
 ) -> None:
-    """Say how fast a program runs over page placements, what slows it, and what helps."""
+    """Say how page placement changes a program's speed, what slows it, and what helps."""
     program = _to_apply(target) if apply else None
     taken = choose_machine(machine)
     taken.machine.require_linux_pages("explain")

@@ -146,8 +146,8 @@ def run_command(
 ) -> None:
     """Run a program in a guest with a history, and count what each of its runs meets.
 
-    Per run: conflict share, hits and write-backs of the memory-side cache, modelled time; and the kernel's
-    buddyinfo.
+    For each run it shows the conflict share, the hits and write-backs of the
+    memory-side cache, the modelled time, and the kernel's buddyinfo.
     """
     if pages not in PAGES:
         raise UsageError(f"--pages {pages}: one of {', '.join(PAGES)}")
@@ -271,11 +271,13 @@ def compare_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare states of a node and ways to place pages for a program: real kernel and model side by side.
+    """Compare a real kernel with the model: states of a node, and ways to place a program's pages.
 
-    Fresh, aged, after dropping caches and compaction, sorted by Intel's rule and by zonesort; with 4 KiB
-    pages, 0.1% of memory held by scattered pages, page_alloc.shuffle=1, 2 MiB and 1 GiB pages; at several
-    sizes of cache. A guest for each, as many at once as there are processors.
+    The states are fresh, aged, after dropping caches and compaction, sorted by
+    Intel's rule, and sorted by zonesort. The ways are 4 KiB pages, 0.1% of memory
+    held by scattered pages, page_alloc.shuffle=1, and pages of 2 MiB and 1 GiB.
+    Each runs at several sizes of the cache, in a guest of its own. As many guests
+    run at once as there are processors.
     """
     if quick and ratio:
         raise UsageError("--quick: is --ratio 1; give one of the two")

@@ -1,4 +1,4 @@
-"""`pagelens machines`: The machines that are modelled: list, show, check, detect."""
+"""`pagelens machines`: List, show, check and detect the machines that are modelled."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ EXAMPLES = """Examples:
 app = typer.Typer(
     add_completion=False,
     epilog=EXAMPLES,
-    help="The machines that are modelled: list, show, check, detect.",
+    help="List, show, check and detect the machines that are modelled.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: sizes in bytes, times in seconds.")]
@@ -95,10 +95,11 @@ def detect_command(
         Path, typer.Option(metavar="DIR", help="Read a captured tree of /proc and /sys instead.")
     ] = Path("/"),
 ) -> None:
-    """Write a machine file for the machine that this runs on: one socket of it.
+    """Write a machine file for one socket of this machine.
 
-    From /proc, /sys, CPUID, hwloc where it is installed, and DMI where root asks; what they do not say is
-    marked as assumed. In a virtual machine, the frames are the guest's.
+    It reads /proc, /sys, CPUID, hwloc if it is installed, and DMI as root. What
+    they do not say is marked as assumed. In a virtual machine, the frames are
+    the guest's.
     """
     found = detect(System(root))
     text = found.to_toml()

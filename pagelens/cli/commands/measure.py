@@ -1,4 +1,4 @@
-"""`pagelens measure`: Measure how fast this machine is, as a distribution over page maps."""
+"""`pagelens measure`: Measure how this machine's speed depends on the frames that a program gets."""
 
 import inspect
 import json
@@ -83,9 +83,9 @@ _EXAMPLES = {
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Measure how fast this machine is, as a distribution over page maps.\n\n"
-    "Each trial has a page map of its own. No rights are needed; root adds the frames, pools of large pages "
-    "and hardware counters.",
+    help="Measure how this machine's speed depends on the frames that a program gets.\n\n"
+    "Each trial gets other frames (another page map). This needs no rights. As root, you also see the frames "
+    "and hardware counters, and can use pools of large pages.",
     epilog="Example: pagelens measure stream --trials 50. docs/measure.md says what each benchmark does, "
     "what its figures count, and how to read them.",
 )

@@ -49,7 +49,7 @@ def tiers(
         int, Option(min=0, max=2**31 - 1, metavar="N", help="The seed of every random draw.")
     ] = 1,
 ) -> None:
-    """A GPU's own memory and its host's: STREAM's loops and a chase of pointers."""
+    """Measure a GPU's own memory and its host's by STREAM's loops and a chase of pointers."""
     device = find_device()
     host_bytes = _probes.available_bytes()
     array_bytes = _array_bytes(array, device.facts, host_bytes)

@@ -57,8 +57,8 @@ Capacity = Annotated[
     str | None,
     Option(
         metavar="SIZE",
-        help="Fast memory of a node that the job may use: 4GiB, or 50% of what the program has. Default: all "
-        "that the machine has.",
+        help="How much fast memory of a node the job may use: 4GiB, or 50% of the program's memory; by "
+        "default all of it.",
     ),
 ]
 List = Annotated[
@@ -66,7 +66,7 @@ List = Annotated[
     Option(
         "--list",
         metavar="FILE",
-        help="Compare with a developer's list: names of objects, one a line, in the order of placement.",
+        help="Compare with a developer's list: one name of an object per line, in the order of placement.",
         rich_help_panel=_COMPARISON,
     ),
 ]

@@ -1,4 +1,4 @@
-"""`pagelens trace`: Trace a program: which lines of memory it moves, by object, thread and phase."""
+"""`pagelens trace`: Record which lines of memory a program moves, by object, thread and phase."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def trace(
     any_tlb: Annotated[
         bool,
         typer.Option(
-            "--any-tlb", help="Keep page uses for fully associative TLBs and large pages too; takes longer."
+            "--any-tlb",
+            help="Also keep page uses that fully associative TLBs and large pages need; takes longer.",
         ),
     ] = False,
 ) -> None:
-    """Trace a program: which lines of memory it moves, by object, thread and phase.
+    """Record which lines of memory a program moves, by object, thread and phase.
 
-    The program's output, exit status and folder are as if it ran alone.
+    The program keeps its output, its exit status and its working directory.
     """
     request = TraceRequest(
         command,

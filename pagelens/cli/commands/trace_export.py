@@ -65,7 +65,8 @@ def trace_export(
 ) -> None:
     """Write the physical lines of a trace as text for DRAMsim3 or Ramulator.
 
-    One copy of the program, its pages on the frames of a policy, below the machine's private caches.
+    It takes one copy of the program, puts its pages on the frames of a policy,
+    and writes the lines that leave the machine's private caches.
     """
     placing = find_policy(policy, "--policy")
     chosen = load_machine(machine)

@@ -52,7 +52,7 @@ def trace_import(
 ) -> None:
     """Turn another tool's trace into a trace of pagelens.
 
-    The file is read to its end. What ends too early is imported up to there, with a warning.
+    A file that ends too early is imported up to its end, with a warning.
     """
     workload = import_trace(form, file, output, program=program, any_tlb=any_tlb)
     for warning in workload.warnings:

@@ -76,8 +76,9 @@ def _free(a: Audit) -> Iterator[str]:
         if zone.free:
             yield _zone(zone)
     yield from textwrap.wrap(
-        "Unusable: share of it in blocks too small. Fragm.: why a page would be refused, 0 lack of memory, 1 "
-        "fragmentation; - it would not. Pinned: page blocks for what cannot move.",
+        "Unusable: the share in blocks too small for such a page. Fragm.: why a page would be refused; 0 is "
+        "lack of memory, 1 is fragmentation, - means that it would not be. Pinned: the share of page blocks "
+        "for memory that cannot move.",
         WIDTH - 2, initial_indent="  ", subsequent_indent="  ",
     )  # fmt: skip
 

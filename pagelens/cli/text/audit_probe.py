@@ -33,10 +33,11 @@ def _table(probe: Probe) -> Iterator[str]:
     for placement in probe.placements:
         yield _line(placement)
     legend = (
-        "In cache conflict: pages whose slot of the memory-side cache holds another of the job's. Bank load: "
-        "lines of the fullest DRAM bank over the mean; row conflicts: steps of two streams, one through each "
-        "half, in one bank and two rows. Snoop filter: lines of full L2s beyond its ways. By: measured, this "
-        "machine's free frames, or the model's rule (all memory free)."
+        "In cache conflict: the share of pages whose slot of the memory-side cache holds another page of the "
+        "job. Bank load: the lines of the fullest DRAM bank over the mean. Row conflicts: how often two "
+        "streams, one through each half of the job, are in one bank but in different rows. Snoop filter: the "
+        "share of lines of full L2s beyond its ways. By: measured, from this machine's free frames, or by "
+        "the model's rule (as if all memory were free)."
     )
     yield from textwrap.wrap(legend, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
 

@@ -37,9 +37,8 @@ def _distributions(e: Explanation) -> Iterator[str]:
     p = e.program
     yield from textwrap.wrap(
         f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}, "
-        f"{_nodes(e)}. Time (modelled) relative to the best run: "
-        f"{e.best.policy}, node {e.best.node}, "
-        f"{format_time(e.best.time_s)}.",
+        f"{_nodes(e)}. Times are modelled, relative to the best run ({e.best.policy} on node "
+        f"{e.best.node}, {format_time(e.best.time_s)}).",
         WIDTH,
     )
     off_scale = e.off_scale()
@@ -57,7 +56,8 @@ def _distributions(e: Explanation) -> Iterator[str]:
             f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {format_share(d.slower_10_percent):>5} "
             f"{format_share(d.slower_20_percent):>5}  {bars}"
         )
-    yield ">10%, >20%: share of nodes that much slower than the best run of all."
+    yield ">10%, >20%: the share of nodes that are this much slower than the best run."
+    yield "The bars show how many nodes take how long."
     for d in e.distributions:
         if note := large_page_note(d):
             yield from textwrap.wrap(note, WIDTH)
@@ -86,31 +86,31 @@ def _attribution(e: Explanation) -> Iterator[str]:
         return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
 
     yield from _heading(
-        f"Where the time goes, '{e.baseline}', mean over {attributed_in_words(e)} (modelled; Shapley parts):"
+        f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
+        "Shapley values):"
     )
-    yield line("compulsory misses only", mean.unburdened_s)
+    yield line("with compulsory misses only", mean.unburdened_s)
     for part in mean.parts:
         yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
     yield line("= time", t)
-    yield "  What if, each alone:"
+    yield "  The time with one change alone:"
     if mean.two_way_s is not None:
         yield line("a 2-way cache", mean.two_way_s)
     for part in mean.parts:
         without = MECHANISMS[part.mechanism].without
         if without is not None and part.without_s is not None:
             yield line(without, part.without_s)
-    yield line("all of these (compulsory misses only)", mean.unburdened_s)
+    yield line("all changes (compulsory misses only)", mean.unburdened_s)
     yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _resources(e: Explanation) -> Iterator[str]:
     d = next(d for d in e.distributions if d.policy == e.baseline)
-    yield from _heading(
-        f"What holds it up, '{e.baseline}', mean over the nodes (modelled; the busiest decides):"
-    )
+    yield from _heading(f"What limits the speed under '{e.baseline}' (modelled, mean over the nodes):")
+    yield f"  {'part of the machine':<44} {'busy':>10} {'limits it for':>16}"
     for r in d.resources:
         busy, bound = format_time(r.busy_s), 100 * r.bound_s / d.mean_s
-        yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} busy, decides {bound:>5.1f}%"
+        yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} {bound:>15.1f}%"
 
 
 def _objects(e: Explanation) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _objects(e: Explanation) -> Iterator[str]:
         return
     cached = e.machine.served_by == "memory-side cache"
     yield from _heading(
-        f"Objects at the {e.machine.served_by}, '{e.baseline}', mean over the nodes (counted):"
+        f"Objects at the {e.machine.served_by} under '{e.baseline}' (counted, mean over the nodes):"
     )
     yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
     for o in objects[:_TOP]:
@@ -134,7 +134,7 @@ def _objects(e: Explanation) -> Iterator[str]:
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
         run = " in the whole run" if e.program.phase else ""
-        yield f"  Who evicts whom{run} (counted, share of the evictions):"
+        yield f"  Which object evicts which{run} (counted, share of the evictions):"
     for c in collisions[:_TOP]:
         whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
         yield f"  {format_share(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
@@ -143,7 +143,10 @@ def _objects(e: Explanation) -> Iterator[str]:
 def _remedies(e: Explanation) -> Iterator[str]:
     if not e.remedies:
         return
-    yield from _heading(f"Remedies, simulated on the same nodes, against '{e.baseline}' (modelled):")
+    yield from _heading(
+        f"Remedies: how much faster the program runs than under '{e.baseline}' on the same nodes (modelled; "
+        "below 1x it is slower):"
+    )
     yield f"  {'policy':<14} {'median':>7} {'95% interval':>13} {'p95':>6} {'worst':>6}  costs"
     for r in e.remedies:
         costs = {"root": r.root, "memory": r.memory, "code": r.code}
@@ -162,14 +165,16 @@ def _footing(e: Explanation) -> Iterator[str]:
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
     slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
     text = (
-        f"Lines are counted ({traced}; simulated: {slots}lines "
-        f"{e.sample.sampled_lines}); frames and times are modelled; seed {e.sample.seed}, "
-        f"{_nodes(e)}."
+        f"Lines are {traced} and counted ({slots}lines {e.sample.sampled_lines}); frames and times are "
+        f"modelled, on {_nodes(e)} with seed {e.sample.seed}."
     )
     if e.sample.scaled is not None:
-        text += f" Capacities scaled by {e.sample.scaled:.3g}: with fewer slots, the spread is too wide."
+        text += (
+            f" Capacities are scaled by {e.sample.scaled:.3g}. There are fewer slots then, so the nodes "
+            "differ more than real ones."
+        )
     if e.machine.left_out:
-        text += f" Stated by the machine file, not replayed yet: {', '.join(e.machine.left_out)}."
+        text += f" These sections of the machine file are not simulated yet: {', '.join(e.machine.left_out)}."
     yield from textwrap.wrap(text, WIDTH)
     for warning in p.warnings:
         yield from textwrap.wrap(f"Warning: {warning}", WIDTH)

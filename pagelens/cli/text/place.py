@@ -23,13 +23,16 @@ def _answer(r: PlaceReport) -> Iterator[str]:
     ours = next(row for row in r.policies if row.policy == OURS)
     fast = next(row for row in r.policies if row.policy == ALL_FAST)
     if r.all_slow_s <= r.all_fast_s:
-        yield from textwrap.wrap("Fast memory gains nothing: other resources decide everywhere.", WIDTH)
+        yield from textwrap.wrap(
+            "Fast memory gains nothing, because other parts of the machine limit the speed everywhere.", WIDTH
+        )
         return
-    gap = f" (the solver leaves at most {r.optimum_gap:.2%})" if r.optimum_gap > 1e-4 else ""
+    gap = f" The best possible time may be up to {r.optimum_gap:.2%} less." if r.optimum_gap > 1e-4 else ""
     yield from textwrap.wrap(
-        f"The best static placement takes {format_time(ours.time_s)}, {_times(ours.speedup)} as fast as all "
-        f"in slow memory: {format_share(ours.gain)} of what all in fast memory gains ({_times(fast.speedup)})"
-        f"{gap}. Modelled.",
+        f"With the best static placement the program takes {format_time(ours.time_s)} (modelled). It runs "
+        f"{_times(ours.speedup)} as fast as with all objects in slow memory. All objects in fast memory "
+        f"would make that {_times(fast.speedup)}; the placement has {format_share(ours.gain)} of this gain."
+        f"{gap}",
         WIDTH,
     )
 
@@ -42,7 +45,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
         f"fast memory for {format_share(min(1.0, share))} of it ({capacity} a rank).",
         WIDTH,
     )
-    yield f"{'policy':<18} {'time':>8} {'speed':>6} {'of gain':>7} {'fast':>9}"
+    yield f"{'policy':<18} {'time':>8} {'speed':>6} {'gain':>7} {'fast':>9}"
     for row in sorted(r.policies, key=lambda row: row.time_s):
         yield _policy(row)
     fitting = [cache for cache in r.cache_mode if cache.bytes <= r.capacity_bytes * r.ranks]
@@ -55,6 +58,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
                 f"{'cache-mode':<18} {format_time(seconds):>8} {_times(r.all_slow_s / seconds):>6} "
                 f"{100 * gain:>6.0f}% {format_binary_size(cache.bytes / r.ranks):>9}  frames {frames}"
             )
+    yield "gain: as a share of what all-fast gains; fast: fast memory that a rank uses."
 
 
 def _policy(row: PolicyRow) -> str:
@@ -79,6 +83,8 @@ def _objects(r: PlaceReport) -> Iterator[str]:
         )
     if len(r.objects) > _MOST:
         yield f"{len(r.objects) - _MOST} objects more in place.json."
+    yield "live: share of the run; in seq: share of its lines close to the lines before;"
+    yield "in fast: share of the object that the plan puts in fast memory."
 
 
 def _fast(known: ObjectRow) -> str:
@@ -94,7 +100,7 @@ def _fast(known: ObjectRow) -> str:
 def _phases(r: PlaceReport) -> Iterator[str]:
     if len(r.phases) < 2:
         return
-    yield f"{'phase':<24} {'all slow':>9} {'all fast':>9} {'optimum':>9}  decided by"
+    yield f"{'phase':<24} {'all slow':>9} {'all fast':>9} {'optimum':>9}  limited by"
     for phase in r.phases:
         yield (
             f"{_cut(phase.phase, 24):<24} {format_time(phase.all_slow_s):>9} "
@@ -112,7 +118,7 @@ def _sweep(r: PlaceReport) -> Iterator[str]:
     if capacities[-1] not in shown:
         shown.append(capacities[-1])
     heads = "".join(f"{format_share(c / r.footprint_bytes):>7}" for c in shown)
-    yield "Share of all-fast's gain, with fast memory for so much of the footprint:"
+    yield "The share of all-fast's gain, if this share of the footprint fits into fast memory:"
     yield f"{'':<18}{heads}"
     for policy in dict.fromkeys(row.policy for row in r.sweep):
         gains = {row.capacity_bytes: row.gain for row in r.sweep if row.policy == policy}
