@@ -53,7 +53,7 @@ def run_ensemble(
         if scaled.factor < 1
         else min(machine.cores.count.value, ranks * workload.threads)
     )
-    simulation = Simulation(workload, machine, ranks, seed=seed, cores_used=cores_used)
+    simulation = Simulation(workload, machine, ranks, seed=seed, cores_used=cores_used, vary_assumed=True)
     of_node = NodeSimulation(simulation, policies, steps, scaled.factor, attributed)
     key = key_of(
         {

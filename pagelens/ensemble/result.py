@@ -109,6 +109,17 @@ STRETCHES = pl.Schema(
         "serial_time_s": pl.Float64,
     }
 )
+# What a phase would take if a value that the machine file assumes were `factor` times as large.
+ASSUMED = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "value": pl.String,
+        "factor": pl.Float64,
+        "time_s": pl.Float64,
+    }
+)
 TABLES = {
     "placements": PLACEMENTS,
     "counterfactuals": COUNTERFACTUALS,
@@ -116,6 +127,7 @@ TABLES = {
     "collisions": COLLISIONS,
     "slots": SLOTS,
     "stretches": STRETCHES,
+    "assumed": ASSUMED,
 }
 
 
@@ -129,6 +141,7 @@ class Tables:
     collisions: pl.DataFrame
     slots: pl.DataFrame
     stretches: pl.DataFrame
+    assumed: pl.DataFrame
 
     def __post_init__(self) -> None:
         for name, schema in TABLES.items():

@@ -9,6 +9,7 @@ import polars as pl
 
 from pagelens import _core
 from pagelens.ensemble.result import (
+    ASSUMED,
     COLLISIONS,
     COUNTERFACTUALS,
     OBJECTS,
@@ -75,6 +76,7 @@ class NodeSimulation:
             collisions=_collisions(key, names, run),
             slots=_slots(key, run),
             stretches=_stretches(key, list(workload.phases), run),
+            assumed=_assumed(key, list(workload.phases), run),
         )
 
     def _found(self, policy: Policy, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
@@ -147,3 +149,15 @@ def _stretches(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:
         "serial_time_s": times.serial_time_s,
     }
     return table(STRETCHES, key | columns)
+
+
+def _assumed(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:
+    if not run.if_assumed:
+        return ASSUMED.to_frame()
+    columns = {
+        "phase": phases * len(run.if_assumed),
+        "value": [name for name, _ in run.if_assumed for _ in phases],
+        "factor": np.repeat([factor for _, factor in run.if_assumed], len(phases)),
+        "time_s": np.concatenate(list(run.if_assumed.values())),
+    }
+    return table(ASSUMED, key | columns)

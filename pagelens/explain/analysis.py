@@ -10,6 +10,7 @@ import pagelens
 from pagelens import statistics
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
+from pagelens.explain.assumptions import assumptions
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs
@@ -72,6 +73,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     attributions = _attributions(ensemble)
     objects, collisions = _objects(ensemble), _collisions(ensemble)
     remedies = _remedies(ensemble, totals, baseline, intervals)
+    assumed = assumptions(ensemble, remedies)
     workload = ensemble.workload
     machine = MachineRecord(
         name=ensemble.machine.name,
@@ -81,7 +83,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         inputs=machine_inputs(ensemble.machine),
     )
     return Explanation(
-        conclusion=conclude(machine, baseline, distributions, attributions, collisions, remedies),
+        conclusion=conclude(machine, baseline, distributions, attributions, collisions, remedies, assumed),
         program=ProgramRecord(
             name=workload.name,
             source=workload.source,
@@ -111,6 +113,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         collisions=collisions,
         slot_maps=_slot_maps(ensemble, totals, baseline),
         remedies=remedies,
+        assumptions=assumed,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pagelens.explain.model import (
+    Assumption,
     AttributionRecord,
     CollisionRecord,
     Conclusion,
@@ -27,6 +28,7 @@ def conclude(
     attributions: Sequence[AttributionRecord],
     collisions: Sequence[CollisionRecord],
     remedies: Sequence[Remedy],
+    assumptions: Sequence[Assumption],
 ) -> Conclusion:
     """Sentences in the order a reader needs them."""
     base = next(d for d in distributions if d.policy == baseline)
@@ -40,6 +42,7 @@ def conclude(
                 *_where_it_lies(machine),
                 *_unknown(remedies),
                 *_harm(remedies),
+                *_assumed(assumptions),
                 "To make it faster, look elsewhere.",
             ],
         )
@@ -50,6 +53,7 @@ def conclude(
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*_unknown(remedies), *_harm(remedies), *_idle(remedies)]
+    sentences += _assumed(assumptions)
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -234,15 +238,29 @@ def _unknown(remedies: Sequence[Remedy]) -> list[str]:
             f"'{r.policy}' {_times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
             for r in unsure
         )
-        sentences.append(
-            f"The simulation is too small to tell whether these remedies help: {which}."
-        )
+        sentences.append(f"The simulation is too small to tell whether these remedies help: {which}.")
     sentences += [
         f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
         f"same time, and {_faster(r.gain_serial)} if they take turns."
         for r in remedies
         if r.verdict == "bounds disagree"
     ]
+    return sentences
+
+
+def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
+    """Which assumed values of the machine could turn the conclusion."""
+    sentences = []
+    for of in assumptions:
+        turns = [f"{side} that {what}" for side, what in (("below", of.below), ("above", of.above)) if what]
+        if turns:
+            sentences.append(
+                f"{of.name} = {of.value} is assumed: this holds from {of.holds_from} to {of.holds_to}, and "
+                f"{'; '.join(turns)}."
+            )
+    if assumptions and not sentences:
+        names = ", ".join(of.name for of in assumptions)
+        sentences.append(f"No assumed value turns this, from a third to three times as much ({names}).")
     return sentences
 
 

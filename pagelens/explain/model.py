@@ -251,6 +251,20 @@ class Remedy(_Record):
     )
 
 
+class Assumption(_Record):
+    """A value that the machine file assumes, and for which others the conclusion is the same: modelled."""
+
+    name: str = Field(description='such as "ddr.bandwidth"')
+    value: str
+    note: str = Field(description="stated: the reason of the assumption")
+    tried_from: str = Field(description="a third of it")
+    tried_to: str = Field(description="three times as much")
+    holds_from: str = Field(description="the conclusion is the same from here")
+    holds_to: str = Field(description="to here")
+    below: str = Field(description="what is so below; empty: the same down to tried_from")
+    above: str = Field(description="what is so above; empty: the same up to tried_to")
+
+
 class Conclusion(_Record):
     """The answer in words."""
 
@@ -280,6 +294,10 @@ class Explanation(_Record):
     slot_maps: list[SlotMap]
     remedies: list[Remedy] = Field(
         description="policies that one can choose, by gain in the median, best first"
+    )
+
+    assumptions: list[Assumption] = Field(
+        description="values of the time model that the machine file assumes, each varied alone"
     )
 
     def distribution(self, policy: str) -> Distribution:

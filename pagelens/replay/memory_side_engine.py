@@ -20,6 +20,7 @@ from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES
 from pagelens.machine import TRANSLATION_COUNTS, Machine, Times, modelled_times
+from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.dram_rows import RowsBehind
 from pagelens.replay.mechanisms import (
     CAPACITY,
@@ -41,7 +42,7 @@ from pagelens.replay.memory_side import (
 )
 from pagelens.replay.ordered_lines import InOrder, rows_are_timed
 from pagelens.replay.placement import Placement
-from pagelens.replay.run import Attributed, Floats, Removed, Run, Sampling, instructions
+from pagelens.replay.run import Attributed, Floats, IfAssumed, Removed, Run, Sampling, instructions
 from pagelens.replay.translation import Translations
 
 Counts = Mapping[str, Floats]
@@ -71,9 +72,11 @@ class MemorySideEngine:
         cores_used: int,
         past_caches: bool,
         only_differences: bool,
+        vary_assumed: bool = False,
     ) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._seed, self._cores_used, self._past_caches = seed, cores_used, past_caches
+        self._vary_assumed = vary_assumed
         self._sampled = sampled_slots(machine, workload.footprint_bytes * ranks // FRAME_BYTES)
         in_order = InOrder(workload, machine, ranks)
         self._translations = Translations(workload, machine, ranks, in_order)
@@ -187,6 +190,15 @@ class _Placed:
             object_conflict_evictions=of["conflict_evictions"],
             collisions=counters.collisions.astype(np.float64),
             pages_per_slot=None if ideal else _pages_per_slot(counters, self.machine),
+            if_assumed=self._if_assumed(counts),
+        )
+
+    def _if_assumed(self, counts: Counts) -> IfAssumed:
+        engine = self._engine
+        if not engine._vary_assumed:
+            return {}
+        return times_if_assumed(
+            self.machine, counts, engine._cores_used, "memory-side cache", self.frequency_factor
         )
 
 

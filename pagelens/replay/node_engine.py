@@ -16,9 +16,10 @@ from pagelens.accesses.workload import Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
+from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
 from pagelens.replay.placement import Placement
-from pagelens.replay.run import Attributed, Floats, LeftOut, Removed, Run, Sampling, instructions
+from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
 from pagelens.replay.whole_node import (
     NodeCounts,
     NodePrograms,
@@ -56,9 +57,10 @@ class NodeEngine:
         ranks: int,
         seed: int,
         cores_used: int,
+        vary_assumed: bool = False,
     ) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
-        self._seed, self._cores_used = seed, cores_used
+        self._seed, self._cores_used, self._vary_assumed = seed, cores_used, vary_assumed
         self._programs = NodePrograms(workload, machine, ranks)
         self._served_by = machine.served_by(workload.footprint_bytes * ranks)
         self._has_banks = machine.dram is not None and self._served_by == "DDR"
@@ -168,4 +170,12 @@ class _Placed:
             left_out=LeftOut(
                 found.left_out.phase, self.times(found.left_out.with_row(0), phase=found.left_out.phase)
             ),
+            if_assumed=self._if_assumed(counts),
         )
+
+    def _if_assumed(self, counts: Counts) -> IfAssumed:
+        engine = self._engine
+        if not engine._vary_assumed:
+            return {}
+        columns = {**counts, **self._instructions}
+        return times_if_assumed(self.machine, columns, engine._cores_used, engine._served_by, self._factor)

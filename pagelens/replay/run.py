@@ -1,7 +1,7 @@
 """What one placement costs a workload: counts and seconds, by phase and by object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from pagelens.machine import Times
 
 Floats = NDArray[np.float64]
+# Seconds [p] by the name of an assumed value and the factor on it (pagelens/replay/assumed.py).
+IfAssumed = Mapping[tuple[str, float], Floats]
 Removed = tuple[str, ...]  # names of mechanisms (pagelens/replay/mechanisms.py), in the order of attribution
 
 
@@ -46,6 +48,7 @@ class Run:
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
     pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
     left_out: LeftOut | None = None  # None: nothing is sampled in time
+    if_assumed: IfAssumed = field(default_factory=dict)  # where the simulation was asked for it
 
 
 @dataclass(frozen=True)

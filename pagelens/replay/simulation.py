@@ -54,6 +54,7 @@ class Simulation:
     are those that its private caches ask of memory, so that these are not simulated. `only_differences`:
     what costs the same on every node (page walks, the rows of DRAM) is taken as free, and nothing is
     attributed; studies of fleets are several times faster so. Both are of machines in cache mode.
+    `vary_assumed`: runs say, too, what they would take by other values than the machine file assumes.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Simulation:
         cores_used: int | None = None,
         past_caches: bool = False,
         only_differences: bool = False,
+        vary_assumed: bool = False,
     ) -> None:
         self.workload, self.machine, self.ranks, self.seed = workload, machine, ranks, seed
         cores = machine.cores.count.value
@@ -73,14 +75,14 @@ class Simulation:
         self._engine: Engine
         if machine.memory_side_cache is not None:
             self._engine = MemorySideEngine(
-                workload, machine, ranks, seed, self.cores_used, past_caches, only_differences
+                workload, machine, ranks, seed, self.cores_used, past_caches, only_differences, vary_assumed
             )
         elif past_caches or only_differences:
             raise ValueError(
                 f"{machine.name}: past_caches and only_differences are of machines in cache mode"
             )
         else:
-            self._engine = NodeEngine(workload, machine, ranks, seed, self.cores_used)
+            self._engine = NodeEngine(workload, machine, ranks, seed, self.cores_used, vary_assumed)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

@@ -227,7 +227,10 @@ def test_without_rights_the_models_rule_answers(tmp_path: Path) -> None:
     assert "CAP_SYS_ADMIN" in probe.notes[0]
     too_large = judge(Job(500 * MIB, "4k"), None, ground, lambda done, total: None)
     assert [placement.name for placement in too_large.placements] == ["half"]
-    assert "no frames for a job of this size with: 4 KiB pages, random frames; 2 MiB pages;" in too_large.notes[-1]
+    assert (
+        "no frames for a job of this size with: 4 KiB pages, random frames; 2 MiB pages;"
+        in too_large.notes[-1]
+    )
     assert not any(finding.code.startswith("probe") for finding in find(audited(system), probe))
 
 
@@ -240,7 +243,9 @@ def test_whose_frames_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (ground.yardstick().node_of is None) == foreign  # two nodes, a cache each
         probe = judge(Job(len(frames) * 4096, "4k"), frames, ground, lambda done, total: None)
         assert (probe.measured, probe.verified) == (True, not foreign)
-    assert probe.notes[1:] == (f"These are this machine's frames, judged as if they were frames of {machine.title}.",)
+    assert probe.notes[1:] == (
+        f"These are this machine's frames, judged as if they were frames of {machine.title}.",
+    )
     shares = {p.name: p.effect.conflict_share for p in probe.placements}
     assert (shares["probed"], shares["half"]) == (1024 / (SLOTS + 512), 0)
     monkeypatch.setattr("pagelens.audit.probe.in_virtual_machine", lambda: True)

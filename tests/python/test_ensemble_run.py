@@ -149,4 +149,4 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_tables_hold_their_schema(tmp_path: Path) -> None:
     good = tables(0)
     with pytest.raises(ValueError, match="table placements"):
-        Tables(good.objects, good.counterfactuals, good.objects, good.collisions, good.slots, good.stretches)
+        Tables(**{name: good[name] for name in TABLES} | {"placements": good.objects})

@@ -1,0 +1,98 @@
+"""Whether the conclusion would be another if a value that the machine file assumes were another."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pagelens.ensemble.result import Ensemble
+from pagelens.explain.model import Assumption, Remedy
+from pagelens.explain.verdict import MATTERS
+from pagelens.replay.assumed import FACTORS, assumed_values, scaled
+from pagelens.values.quantities import Sourced
+
+Gains = Mapping[str, float]  # in the median, by remedy
+
+
+def assumptions(ensemble: Ensemble, remedies: Sequence[Remedy]) -> list[Assumption]:
+    """One an assumed value of the time model, in the order of the machine file."""
+    rows = ensemble.tables.assumed
+    if ensemble.phase is not None:
+        rows = rows.filter(pl.col("phase") == ensemble.phase)
+    sums = rows.group_by("value", "factor", "policy", "node").agg(pl.col("time_s").sum())
+    medians = {
+        (value, factor, policy): seconds
+        for value, factor, policy, seconds in sums.group_by("value", "factor", "policy")
+        .agg(pl.col("time_s").median())
+        .iter_rows()
+    }
+    as_it_is = {remedy.policy: remedy.gain_median for remedy in remedies}
+
+    def gains(value: str, factor: float) -> Gains:
+        if factor == 1:
+            return as_it_is
+        before = medians[value, factor, ensemble.baseline]
+        return {name: before / medians[value, factor, name] for name in as_it_is}
+
+    return [
+        _assumption(
+            name, sourced, {factor: gains(name, factor) for factor in sorted((*FACTORS, 1.0))}, remedies
+        )
+        for name, sourced in assumed_values(ensemble.machine).items()
+        if (name, FACTORS[0], ensemble.baseline) in medians
+    ]
+
+
+def _assumption(
+    name: str, sourced: Sourced[float], gains: Mapping[float, Gains], remedies: Sequence[Remedy]
+) -> Assumption:
+    advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
+    factors = np.array(list(gains))
+    policies = [advised] if advised else [r.policy for r in remedies if r.verdict == "none"]
+    best = np.array([max((of[name] for name in policies), default=1.0) for of in gains.values()])
+    which = [max(policies, key=of.__getitem__, default="") for of in gains.values()]
+    holds = best > MATTERS if advised else best <= MATTERS
+    low, high = _around(factors, best, holds)
+    turns = {
+        side: f"'{which[at]}' gains {'less' if advised else 'more'} than 2%"
+        for side, at in (("below", 0), ("above", -1))
+        if not holds[at]
+    }
+
+    def shown(factor: float) -> str:
+        value = scaled(sourced, factor)
+        rounded = value if isinstance(value, int) else float(f"{value:.2g}")
+        return sourced.model_copy(update={"value": rounded}).shown
+
+    return Assumption(
+        name=name,
+        value=sourced.shown,
+        note=sourced.origin,
+        tried_from=shown(factors[0]),
+        tried_to=shown(factors[-1]),
+        holds_from=shown(low),
+        holds_to=shown(high),
+        below=turns.get("below", ""),
+        above=turns.get("above", ""),
+    )
+
+
+def _around(
+    factors: NDArray[np.float64], gains: NDArray[np.float64], holds: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Between which factors the conclusion holds around 1; where the gain crosses 2% is interpolated."""
+    at = int(np.flatnonzero(factors == 1)[0])
+    logs = np.log(factors)
+    ends = []
+    for step, last in ((-1, 0), (1, len(factors) - 1)):
+        here = at
+        while here != last and holds[here + step]:
+            here += step
+        if here == last:
+            ends.append(float(factors[last]))
+            continue
+        there = here + step
+        share = (MATTERS - gains[here]) / (gains[there] - gains[here])
+        ends.append(float(np.exp(logs[here] + share * (logs[there] - logs[here]))))
+    return ends[0], ends[1]

@@ -1,0 +1,56 @@
+"""What a run would take if a value that the machine file only assumes were another one.
+
+Only values of the time model are tried: rates, latencies and widths that turn counts into seconds. They
+change no count, so trying them takes no replay. (How many lines a core keeps outstanding also decides in
+which order DRAM serves them; that is left as it is.)
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pagelens.machine import Machine, modelled_times
+from pagelens.machine.schema import ServedBy
+from pagelens.machine.time import Columns
+from pagelens.machine.values import stated_values
+from pagelens.replay.run import IfAssumed
+from pagelens.values.quantities import Sourced
+
+FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of the assumed value
+_OF_TIME_MODEL = frozenset(
+    {"bandwidth", "latency", "miss_latency", "frequency", "instructions_per_cycle", "outstanding_lines"}
+    | {"walkers", "walk_cycles", "stlb_hit_cycles"}
+)
+
+
+def assumed_values(machine: Machine) -> Mapping[str, Sourced[float]]:
+    """Those of the time model that are `assumed`, by their names, as "ddr.bandwidth"."""
+    return {
+        stated.name: stated.value
+        for stated in stated_values(machine)
+        if stated.value.label == "assumed" and stated.key in _OF_TIME_MODEL
+    }
+
+
+def times_if_assumed(
+    machine: Machine, counts: Columns, cores_used: int, served_by: ServedBy, frequency_factor: float
+) -> IfAssumed:
+    """Seconds [p] by value and factor, from the counts of one run."""
+    return {
+        (name, factor): modelled_times(changed, counts, cores_used, served_by, frequency_factor).time_s
+        for name, factor, changed in _changed(machine)
+    }
+
+
+def _changed(machine: Machine) -> Iterator[tuple[str, float, Machine]]:
+    for name, sourced in assumed_values(machine).items():
+        section, key = name.rsplit(".", 1)
+        table = getattr(machine, section)
+        for factor in FACTORS:
+            value = scaled(sourced, factor)
+            of_table = table.model_copy(update={key: sourced.model_copy(update={"value": value})})
+            yield name, factor, machine.model_copy(update={section: of_table})
+
+
+def scaled(sourced: Sourced[float], factor: float) -> float:
+    """The value times the factor; counts stay whole numbers from 1 on."""
+    value = factor * sourced.value
+    return max(1, round(value)) if isinstance(sourced.value, int) else value
