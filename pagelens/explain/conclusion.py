@@ -141,7 +141,7 @@ def _causes(
         f"Of the lost time, {', '.join(causes)}.",
     ]
     said += [
-        f"In turn, {_percent(-share)} is saved by {name}, because the ideal twin is slower."
+        f"In return, {_percent(-share)} is saved by {name}: the ideal twin is slower."
         for name, share in parts.items()
         if share <= -0.005
     ]
@@ -287,7 +287,7 @@ def _gain(remedy: Remedy) -> str:
 
 def _slower(ratio: float) -> str:
     if abs(ratio - 1) < 0.005:
-        return "as fast as"
+        return "about as fast as"
     return f"{_times(1 / ratio)} faster than" if ratio < 1 else f"{_times(ratio)} slower than"
 
 

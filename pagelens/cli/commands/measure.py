@@ -95,7 +95,7 @@ app.command(epilog="Example: pagelens measure tiers --array 4GiB")(tiers)
 def _common(
     trials: Annotated[
         int,
-        Option(min=1, max=10_000, metavar="N", help="How many page maps to measure; each is visited twice."),
+        Option(min=1, max=10_000, metavar="N", help="How many page maps to measure, each in two visits."),
     ] = 20,
     page_size: Annotated[
         str, Option(metavar="A,B", help="The page sizes: 4k, thp, 2m, 1g; several take turns.")
@@ -124,7 +124,7 @@ def _common(
             min=1,
             max=1000,
             metavar="N",
-            help="How many runs a visit has; the best one counts.",
+            help="How many runs each visit has; the best one counts.",
             rich_help_panel=_RARE,
         ),
     ] = 3,
@@ -163,7 +163,7 @@ def _common(
             min=0,
             max=100,
             metavar="N",
-            help="How often a visit is repeated that other work disturbs.",
+            help="How often a visit is repeated if other work disturbs it.",
             rich_help_panel=_RARE,
         ),
     ] = 3,

@@ -118,7 +118,7 @@ def _sweep(r: PlaceReport) -> Iterator[str]:
     if capacities[-1] not in shown:
         shown.append(capacities[-1])
     heads = "".join(f"{format_share(c / r.footprint_bytes):>7}" for c in shown)
-    yield "The share of all-fast's gain, if this share of the footprint fits into fast memory:"
+    yield "Share of all-fast's gain, if fast memory holds this share of the footprint:"
     yield f"{'':<18}{heads}"
     for policy in dict.fromkeys(row.policy for row in r.sweep):
         gains = {row.capacity_bytes: row.gain for row in r.sweep if row.policy == policy}
