@@ -242,8 +242,8 @@ def test_explain_ranks_them_by_what_they_gain(tmp_path: Path) -> None:
     assert times["aged+offset-64k"] == pytest.approx(times["aged"], rel=1e-3)  # page tables differ
     found = {remedy.policy: remedy for remedy in explain(ensemble).remedies}
     assert found["aged+offset-64k"].gain_median == pytest.approx(1, rel=1e-3)
-    said = explain(ensemble).conclusion.sentences
-    assert "These remedies make no difference (1.00x): 'aged+offset-64k'." in said
+    (idle,) = (s for s in explain(ensemble).conclusion.sentences if "no difference" in s)
+    assert "'aged+offset-64k'" in idle
 
 
 def test_what_cannot_be_applied_is_refused_before_anything_runs(tmp_path: Path) -> None:
