@@ -2,8 +2,7 @@
 
 import os
 
-from pagelens.machine import Machine, list_machines
-from pagelens.machine.chosen import choose_machine
+from pagelens.machine import Machine, choose_machine, list_machines
 
 
 def machine(name_or_path: str | os.PathLike[str] | None = None) -> Machine:

@@ -5,8 +5,7 @@ from typing import Any
 
 from pagelens.audit import audit
 from pagelens.conflicts import conflicts
-from pagelens.machine import Machine
-from pagelens.machine.chosen import choose_machine
+from pagelens.machine import Machine, choose_machine
 from pagelens.measure.session import Measurement, Request, measure_benchmark
 from pagelens.progress import progress_bar
 

@@ -38,8 +38,7 @@ from pagelens.errors import UsageError
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history
-from pagelens.machine import Machine
-from pagelens.machine.chosen import choose_machine
+from pagelens.machine import Machine, choose_machine
 
 EXAMPLES = """Examples:
 

@@ -7,12 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
-from pagelens.machine.detect import System, detect
+from pagelens.machine import measured_file
+from pagelens.machine.detect import Description, System, detect
 from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.reader import list_machines, load_machine, parse_machine, read_machine_file
 from pagelens.machine.schema import Machine
 from pagelens.machine.values import stated_values
+from pagelens.progress import progress_bar
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
 
@@ -25,6 +28,8 @@ EXAMPLES = """Examples:
   pagelens machines check mine.toml
 
   pagelens machines detect -o here.toml
+
+  pagelens machines detect --measure
 """
 
 app = typer.Typer(
@@ -94,6 +99,12 @@ def detect_command(
     root: Annotated[
         Path, typer.Option(metavar="DIR", help="Read a captured tree of /proc and /sys instead.")
     ] = Path("/"),
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Also measure bandwidth and latencies, and keep the file for `explain`."
+        ),
+    ] = False,
 ) -> None:
     """Write a machine file for one socket of this machine.
 
@@ -102,6 +113,9 @@ def detect_command(
     the guest's.
     """
     found = detect(System(root))
+    if measure:
+        output = output or measured_file()
+        _measure(found, root, output)
     text = found.to_toml()
     machine = parse_machine(text.encode(), str(output or "machine"))
     if output is None:
@@ -116,6 +130,27 @@ def detect_command(
             f"This is a guest of {machine.hypervisor}: its frames are the guest's, not those of the memory.",
             err=True,
         )
+
+
+def _measure(found: Description, root: Path, output: Path) -> None:
+    """Puts what can be measured here in the place of what was read or assumed."""
+    if root != Path("/"):
+        raise UsageError(f"--measure: --root {root} is a captured tree, which has no speed; leave one out")
+    machine = parse_machine(found.to_toml().encode(), "this machine")
+    if machine.fast_memory is not None:
+        raise UsageError(
+            "--measure: this machine has two memories, and which one a benchmark meets is not known; "
+            "leave it out, and state the values of `pagelens measure` in the file"
+        )
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"--output: cannot make {output.parent} ({error.strerror}); name another") from None
+    from pagelens.measure.of_machine import measured_sections  # no other command here needs it
+
+    measured = measured_sections(machine, lambda what: progress_bar(not what, what))
+    for section, values in measured.items():
+        found.sections.setdefault(section, {}).update(values)
 
 
 def _summary(machine: Machine) -> dict[str, Any]:

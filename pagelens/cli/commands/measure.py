@@ -14,7 +14,7 @@ from pagelens.cli.commands.measure_tiers import tiers
 from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
 from pagelens.errors import Interrupted
-from pagelens.machine.chosen import choose_machine
+from pagelens.machine import choose_machine
 from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.outputs import to_json, write_outputs
 from pagelens.measure.session import MOST_PREDICTED, Report, Request, measure_benchmark

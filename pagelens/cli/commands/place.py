@@ -30,7 +30,7 @@ from pagelens.cli.source import choose_source
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Interrupted, UsageError
 from pagelens.files import write_whole
-from pagelens.machine.chosen import choose_machine
+from pagelens.machine import choose_machine
 from pagelens.machine.detect import System
 from pagelens.place.assignment import Assignment
 from pagelens.place.capacity import check_two_memories, parse_capacity
