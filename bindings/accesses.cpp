@@ -1,6 +1,7 @@
 // nanobind of core/accesses: programs, traces and their compilation.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -239,12 +240,14 @@ void register_recorder(nb::module_& m) {
         "for what cannot be recorded, TraceError where nothing can be written.")
         .def(
             "__init__",
-            [](TraceRecorder* recorder, std::string path, std::string producer, std::string program,
-               std::vector<std::string> arguments, bool any_tlb) {
+            [](TraceRecorder* recorder, const std::filesystem::path& path, std::string producer,
+               std::string program, std::vector<std::string> arguments, bool any_tlb) {
                 new (recorder) TraceRecorder(
-                    std::move(path),
+                    path.string(),
                     {std::move(producer), std::move(program), std::move(arguments), any_tlb});
             },
+            nb::sig("def __init__(self, path: str | os.PathLike[str], producer: str, program: str, "
+                    "arguments: Sequence[str], any_tlb: bool) -> None"),
             "path"_a, "producer"_a, "program"_a, "arguments"_a, "any_tlb"_a)
         .def(
             "access",
@@ -290,7 +293,13 @@ void register_accesses(nb::module_& m) {
     register_recorder(m);
 
     nb::class_<TraceReader>(m, "Trace", "An open trace file; see docs/trace-format.md.")
-        .def(nb::init<const std::string&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "__init__",
+            [](TraceReader* reader, const std::filesystem::path& path) {
+                new (reader) TraceReader(path.string());
+            },
+            nb::sig("def __init__(self, path: str | os.PathLike[str]) -> None"), "path"_a,
+            nb::call_guard<nb::gil_scoped_release>())
         .def_prop_ro("producer", [](const TraceReader& t) { return t.header().producer; })
         .def_prop_ro("program", [](const TraceReader& t) { return t.header().program; })
         .def_prop_ro("arguments", [](const TraceReader& t) { return t.header().arguments; })

@@ -65,14 +65,21 @@ def _lock(path: Path, made: list[Path]) -> TextIO | None:
     if not _is_at(lock, path / LOCK):
         lock.close()
         return None
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
+    try:
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+    except OSError as error:  # a file system that is full; the lock itself is held
+        with suppress(OSError):
+            lock.close()
+        raise _cannot_create(path, error) from error
     return lock
 
 
 def _cannot_create(path: Path, error: OSError) -> Failure:
-    return Failure(f"--output: cannot create {path} ({error.strerror}); name a writable directory")
+    return Failure(
+        f"--output: cannot write to {path} ({error.strerror}); name a directory that is writable and has room"
+    )
 
 
 def _is_at(file: TextIO, path: Path) -> bool:

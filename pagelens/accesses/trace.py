@@ -26,6 +26,7 @@ from pagelens.address.units import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.schema import Machine
+from pagelens.spelling import printable
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
 
@@ -59,9 +60,9 @@ def open_trace(
     file cannot be used, UsageError if it is not exact for that machine, and what `cut_of` raises.
     """
     try:
-        trace = _core.Trace(str(path))
+        trace = _core.Trace(path)
     except _core.TraceError as error:
-        raise Failure(f"trace {path}: {error}") from None
+        raise Failure(f"trace {printable(path)}: {error}") from None
     return TraceWorkload(Path(path), trace, cut_of, first)
 
 
@@ -100,7 +101,7 @@ class TraceWorkload(Workload):
                 except BaseException:  # Ctrl-C, which other threads do not see
                     self._cancel.set()
                     raise
-        self.name = PurePosixPath(trace.program).name or path.stem
+        self.name = PurePosixPath(trace.program).name or printable(path.stem)
         self.large_blocks = self.survey.large_blocks[:, 0].tolist()
         self.phases = [region_text(name) for name in self.survey.phases]
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
@@ -108,7 +109,7 @@ class TraceWorkload(Workload):
         self.warnings += self.survey.warnings
         if (damage := trace.damage) is not None:
             self.warnings.append(
-                f"{path} is not complete: {damage.what} (byte {damage.position}); used up to there"
+                f"{printable(path)} is not complete: {damage.what} (byte {damage.position}); used up to there"
             )
         self.objects = names.objects(self.survey)
 

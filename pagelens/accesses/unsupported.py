@@ -42,7 +42,7 @@ class Unsupported:
         from pagelens.accesses.symbols import LoadedModule, Symbolizer  # half a second of imports
 
         try:
-            loaded = _core.Trace(str(self.trace)).modules if self.trace is not None else []
+            loaded = _core.Trace(self.trace).modules if self.trace is not None else []
         except _core.TraceError:
             loaded = []
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in loaded]

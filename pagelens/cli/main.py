@@ -1,6 +1,8 @@
 """The command line: routes to the commands, and turns our errors into one line and an exit status."""
 
 import importlib
+import io
+import logging
 import re
 import sys
 from pathlib import Path
@@ -85,6 +87,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -114,6 +117,11 @@ def _given(error: typer.TyperException) -> str:
 
 def main() -> None:
     """Runs the command that the command line names, and exits with its status."""
+    for stream in (sys.stdout, sys.stderr):  # a file's name may be no text at all
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # Where no folder is writable, Matplotlib warns of its font cache: no business of our users.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         status = app(standalone_mode=False)
     except PagelensError as error:
@@ -124,7 +132,9 @@ def main() -> None:
     except typer.TyperException as error:  # the command line itself is wrong
         message = error.format_message().rstrip(".")  # empty where the help has been shown instead
         if message:
-            print(f"pagelens: {message}{_given(error)}; see pagelens --help", file=sys.stderr)
+            context = getattr(error, "ctx", None)
+            where = context.command_path if context else "pagelens"
+            print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
     except MemoryError:  # where no narrower remedy is known than that of pagelens.ensemble.simulate
         print(

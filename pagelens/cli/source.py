@@ -172,7 +172,7 @@ def _busiest(paths: Sequence[Path]) -> Path:
 def _opened(path: Path) -> _core.Trace | None:
     """The trace; none if its process was killed before anything was written."""
     try:
-        return _core.Trace(str(path))
+        return _core.Trace(path)
     except _core.TraceError:
         return None
 

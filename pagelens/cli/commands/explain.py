@@ -39,6 +39,7 @@ from pagelens.explain.outputs import write_outputs
 from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history
 from pagelens.machine import Machine, choose_machine
+from pagelens.spelling import printable
 
 EXAMPLES = """Examples:
 
@@ -152,7 +153,7 @@ def explain_command(
             progress=not quiet,
         )
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
-        explanation = explain(ensemble, shlex.join(command))
+        explanation = explain(ensemble, printable(shlex.join(command)))
         report = write_outputs(explanation, ensemble, source.directory)
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)

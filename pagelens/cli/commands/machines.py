@@ -44,8 +44,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON: sizes in bytes, 
 @app.callback(invoke_without_command=True)
 def list_command(context: typer.Context, as_json: Json = False) -> None:
     """List the machines that come with pagelens."""
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        _list(as_json)
+
+
+@app.command("list")
+def list_named_command(as_json: Json = False) -> None:
+    """List the machines that come with pagelens, as `pagelens machines` alone does."""
+    _list(as_json)
+
+
+def _list(as_json: bool) -> None:
     machines = {name: load_machine(name) for name in list_machines()}
     if as_json:
         _print_json({"machines": [_summary(machine) for machine in machines.values()]})

@@ -41,6 +41,7 @@ from pagelens.place.report import PlaceReport
 from pagelens.run.emulate import emulate as emulate_on
 from pagelens.run.emulate import find_sockets
 from pagelens.run.emulate import lines as emulated_lines
+from pagelens.spelling import printable
 
 EXAMPLES = """Examples:
 
@@ -138,7 +139,7 @@ def place_command(
             source.scaled.ranks,
             developer=names,
             moves=moves,
-            command=shlex.join(["pagelens", *sys.argv[1:]]),
+            command=printable(shlex.join(["pagelens", *sys.argv[1:]])),
             progress=not quiet,
         )
         shown = _write(assignment, source.directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 import typer
 
@@ -28,7 +28,10 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=EXAMPLES)
 def trace_export(
     file: Annotated[Path, typer.Argument(help="A trace file that `pagelens trace -o FILE` wrote.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The text file to write.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The text file to write; - is standard output."),
+    ],
     form: Annotated[
         Literal["dramsim3", "ramulator"],
         typer.Option(
@@ -75,13 +78,20 @@ def trace_export(
     placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
     written = 0
 
-    def write(partial: Path) -> None:
+    def write(text: TextIO) -> None:
         nonlocal written
-        with partial.open("w", encoding="ascii") as text:
-            batches = physical_lines(workload, chosen, placing, placed_on)
-            written = write_text(batches, FORMATS[form], lines, text)
+        batches = physical_lines(workload, chosen, placing, placed_on)
+        written = write_text(batches, FORMATS[form], lines, text)
 
-    write_whole(output, write)
+    def write_file(partial: Path) -> None:
+        with partial.open("w", encoding="ascii") as text:
+            write(text)
+
+    if output == Path("-"):
+        write(sys.stdout)
+    else:
+        write_whole(output, write_file)
     for warning in workload.warnings:
         print(f"pagelens: warning: {warning}", file=sys.stderr)
-    print(f"pagelens: wrote {output}: {format_count(written)} lines for {form}", file=sys.stderr)
+    place = "standard output" if output == Path("-") else output
+    print(f"pagelens: wrote {place}: {format_count(written)} lines for {form}", file=sys.stderr)

@@ -12,6 +12,7 @@ from rich.text import Text
 from pagelens.accesses.trace import TraceWorkload, describe_family, open_trace
 from pagelens.accesses.workload import ObjectInfo
 from pagelens.address.units import FRAME_BYTES
+from pagelens.spelling import printable
 from pagelens.units import format_count, format_size
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
@@ -51,7 +52,7 @@ def to_json(workload: TraceWorkload, pages: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "schema": "pagelens trace-info",
         "version": SCHEMA_VERSION,
-        "file": str(workload.path),
+        "file": printable(workload.path),
         "file_bytes": trace.file_bytes,
         "complete": trace.damage is None,
         "producer": trace.producer,

@@ -1,0 +1,95 @@
+"""What every command has in common: its help, its usage errors, and where it writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from traced_program import GOLDEN
+
+from pagelens.errors import Failure
+from pagelens.output_directory import LOCK, claim_directory
+
+
+def pagelens(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["pagelens", *map(str, words)], capture_output=True, text=True, check=False, cwd=os.sep
+    )
+
+
+@pytest.mark.parametrize("command", [(), ("explain",), ("machines", "detect"), ("measure", "stream")])
+def test_h_shows_the_help(command: tuple[str, ...]) -> None:
+    short, long = (pagelens(*command, option) for option in ("-h", "--help"))
+    assert short.returncode == 0
+    assert short.stdout == long.stdout != ""
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["explain", "--nope"], "pagelens explain --help"),
+        (["measure", "stream", "--trials", "many"], "pagelens measure stream --help"),
+        (["machines", "shw"], "pagelens machines --help"),
+    ],
+)
+def test_a_usage_error_names_the_help_of_its_command(words: list[str], named: str) -> None:
+    done = pagelens(*words)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(f"see {named}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_machines_list_is_what_machines_alone_prints() -> None:
+    for options in ((), ("--json",)):
+        alone, named = pagelens("machines", *options), pagelens("machines", "list", *options)
+        assert alone.returncode == named.returncode == 0
+        assert alone.stdout == named.stdout != ""
+
+
+def test_an_export_to_minus_is_on_standard_output(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    words = ("trace-export", GOLDEN, "--lines", 500, "-o")
+    in_file, printed = pagelens(*words, file), pagelens(*words, "-")
+    assert in_file.returncode == printed.returncode == 0
+    assert printed.stdout == file.read_text() != ""
+    assert "standard output" in printed.stderr
+
+
+def test_a_full_file_system_at_the_lock_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / LOCK).symlink_to("/dev/full")
+    with pytest.raises(Failure, match=r"--output: cannot write to .*has room"), claim_directory(tmp_path):
+        pass
+
+
+def test_matplotlibs_cache_is_no_warning_of_ours() -> None:
+    program = """
+import sys
+from pagelens.cli.main import main
+sys.argv = ["pagelens", "--version"]
+try:
+    main()
+except SystemExit:
+    import matplotlib.font_manager
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "HOME": "/proc/none", "MPLCONFIGDIR": "/proc/none"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "atplotlib" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("trace-info",), ("trace-info", "--json"), ("explain", "--nodes", "1")])
+def test_a_trace_may_have_a_name_that_is_no_text(words: tuple[str, ...], tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/odd\xff.trace"
+    Path(os.fsdecode(odd)).write_bytes(GOLDEN.read_bytes())
+    own = ["--machine", "westmere-ep", "--policies", "aged", "-o", tmp_path] if words[0] == "explain" else []
+    done = subprocess.run(["pagelens", words[0], odd, *words[1:], *own], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if words[0] == "explain":
+        assert "odd\\xff" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    else:
+        assert b"Traceback" not in done.stderr
