@@ -281,7 +281,7 @@ def test_children_that_are_killed_leave_whole_files(
 
 
 def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
-    """As many lines, in the same order, as the same accesses one by one: it is an instruction all the same."""
+    """As many lines, in the same order, as the same accesses one by one, and one instruction."""
     machine = load_machine("cori-knl-flat")
     summaries, lines = [], []
     for way in ("rep", "loop"):
@@ -291,8 +291,8 @@ def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Pat
         lines.append(np.concatenate(list(exported)))
     rep, loop = summaries
     field = 1 << 20
-    made = field + 2 * field // 8
-    assert loop.accesses - rep.accesses == pytest.approx(made - 3 * field // 64, abs=field // 64 + 64)
+    made = field + 2 * field // 8 + field // 64  # a load of the copy may lie in two lines
+    assert loop.accesses - rep.accesses == pytest.approx(made - 3 * field // 64, abs=64)
     assert loop.instructions - rep.instructions == pytest.approx(4 * field + 6 * field // 8, abs=64)
     assert np.array_equal(*lines)
 
