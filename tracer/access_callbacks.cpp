@@ -88,6 +88,29 @@ void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t addres
     tracer->stream_store(vcpu, address, as_number(data));
 }
 
+void on_string(unsigned index, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    const std::uint64_t since_look = vcpu.string.since_look;
+    vcpu.string = {.instruction = data, .executed = vcpu.instructions(), .since_look = since_look};
+}
+
+void on_string_alone(unsigned index, void* data) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    if (vcpu.string.instruction == data && vcpu.string.executed == vcpu.instructions()) [[likely]]
+        return;
+    if (count_instructions(vcpu, {.instructions = 1, .accesses = 0})) [[unlikely]]
+        tracer->look(vcpu);
+    on_string(index, data);
+}
+
+void on_string_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+    Vcpu& vcpu = tracer->vcpu(index);
+    const std::uint64_t before = vcpu.strip.accesses();
+    uncertain_access(vcpu, address, info);
+    tracer->string_access(vcpu, address, is_store(info), size_of(info),
+                          vcpu.strip.accesses() - before);
+}
+
 void on_block(unsigned index, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (count_instructions(vcpu, unpack(data))) [[unlikely]]

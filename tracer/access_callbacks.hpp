@@ -56,6 +56,12 @@ void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64
                          void* data);
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);
 
+// A repeated string instruction: where an element begins, and an access of it. `data`: the address
+// of the instruction. `alone`: its block holds nothing else and has not counted it.
+void on_string(unsigned index, void* data);
+void on_string_alone(unsigned index, void* data);
+void on_string_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*);
+
 // A block that makes no certain access. `data`: its packed BlockCount.
 void on_block(unsigned index, void* data);
 

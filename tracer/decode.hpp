@@ -19,6 +19,8 @@ struct Instruction {
     // It reads `size` bytes, 4 or 8, where QEMU 7.2 reads 16: that is two callbacks.
     bool half_read = false;
     bool non_temporal_store = false;
+    // A string instruction with a rep prefix: QEMU executes it anew for each of its elements.
+    bool repeated_string = false;
     bool avx512 = false;  // no QEMU up to 8.2 executes it
 };
 
@@ -108,6 +110,11 @@ constexpr bool operand_only_0f(std::uint8_t opcode) {
 
 // clang-format on
 
+// movs, cmps, stos, lods and scas.
+constexpr bool is_string(std::uint8_t opcode) {
+    return (opcode >= 0xa4 && opcode <= 0xa7) || (opcode >= 0xaa && opcode <= 0xaf);
+}
+
 // Branches to a constant, and lea.
 constexpr bool touches_nothing(std::uint8_t opcode) {
     return (opcode >= 0x70 && opcode <= 0x7f) || opcode == 0xe9 || opcode == 0xeb || opcode == 0x8d;
@@ -187,6 +194,7 @@ inline Instruction decode(std::span<const std::uint8_t> bytes) {
         result.size = repeat != 0 ? size_0f_scalar(opcode, wide, repeat == 0xf3)
                                   : size_0f_integer(opcode, wide);
     } else {
+        result.repeated_string = repeat != 0 && is_string(at(i));
         result.no_access =
             touches_nothing(at(i)) || (!in_memory(i + 1) && operand_only_primary(at(i)));
         const bool stack = is_push(at(i)) || is_pop_or_ret(at(i));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "tracer/meminfo.hpp"
 #include "tracer/status.hpp"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t instructions_per_stamp = 4096;
 constexpr std::uint64_t instructions_per_look = 1 << 16;  // at the budget
+constexpr std::uint64_t lines_per_look = 256;             // of a string operation
 
 }  // namespace
 
@@ -83,7 +85,7 @@ void Tracer::end_thread(unsigned index) {
     }
     const std::lock_guard lock(mutex_);
     threads_.fetch_sub(1);
-    ended_accesses_ += vcpu.strip.accesses();
+    ended_accesses_ += vcpu.accesses();
     ended_instructions_ += vcpu.instructions();
     delete vcpu.thread;
     vcpu.thread = nullptr;
@@ -164,6 +166,26 @@ void Tracer::look(Vcpu& vcpu) {
     vcpu.look_in(static_cast<std::int64_t>(next));
 }
 
+// Each element passes through the strip, so that the records are those of a loop over the elements.
+void Tracer::string_access(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                           std::uint64_t made) {
+    auto& string = vcpu.string;
+    const auto is_new = [&](std::uint64_t at) {
+        const std::uint64_t line = at / line_bytes << 1 | std::uint64_t{store};
+        if (line == string.lines[0] || line == string.lines[1]) return false;
+        string.lines[0] = std::exchange(string.lines[1], line);
+        return true;
+    };
+    std::uint64_t lines = is_new(address);
+    lines += is_new(address + size - 1);
+    vcpu.same_line += made - lines;
+    string.since_look += lines;
+    if (string.since_look < lines_per_look) return;
+    string.since_look = 0;
+    vcpu.budget_at = vcpu.instructions();  // one instruction made all these accesses
+    look(vcpu);
+}
+
 // The instruction count, if there are records since the last one.
 void Tracer::stamp(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return;
@@ -178,7 +200,7 @@ std::uint64_t Tracer::budget_left() {
     const std::lock_guard lock(mutex_);
     std::uint64_t seen = ended_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
-        if (table_.vcpus[i].thread != nullptr) seen += table_.vcpus[i].strip.accesses();
+        if (table_.vcpus[i].thread != nullptr) seen += table_.vcpus[i].accesses();
     }
     return options_.accesses - std::min(seen, options_.accesses);
 }
@@ -203,7 +225,7 @@ void Tracer::finish(std::int32_t exit_status) {
     for (unsigned i = 0; i < used_; ++i) {
         if (table_.vcpus[i].thread == nullptr) continue;
         summary.instructions += table_.vcpus[i].instructions();
-        summary.accesses += table_.vcpus[i].strip.accesses();
+        summary.accesses += table_.vcpus[i].accesses();
     }
     summary.total_instructions = summary.instructions + untraced_instructions;
     summary.exit_status = exit_status;

@@ -48,6 +48,9 @@ class Tracer {
     template <bool store>
     void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info, std::uint64_t later);
     void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
+    // An element of a string operation, for which the strip counted `made` accesses.
+    void string_access(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
+                       std::uint64_t made);
     // Its instruction count has come to `look_at`: the count is recorded, and from time to time it
     // is seen whether the program's budget is used up.
     void look(Vcpu& vcpu);

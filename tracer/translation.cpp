@@ -41,6 +41,12 @@ void watch_call(qemu_plugin_insn* instruction) {
     on_memory(instruction, on_tested_call, return_address);
 }
 
+// From the second element of a string operation on, QEMU executes a block of this one instruction.
+bool is_repeated_string_alone(const qemu_plugin_tb* block) {
+    return qemu_plugin_tb_n_insns(block) == 1 &&
+           decode(bytes_of(qemu_plugin_tb_get_insn(block, 0))).repeated_string;
+}
+
 // The accesses of a block while tracing. Its instructions are counted, and time passes for the
 // accesses that it is certain to make, at the first of these, or without one where it begins.
 class BlockAccesses {
@@ -57,12 +63,17 @@ class BlockAccesses {
             const bool counted = count_.accesses > 0 && is_half_read(decoded);
             count_.accesses += certain || counted;
         }
-        if (count_.accesses > 0) return;
+        if (count_.accesses > 0 || is_repeated_string_alone(block)) return;
         qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(count_));
     }
 
     void watch(qemu_plugin_insn* instruction, const Instruction& decoded) {
-        if (decoded.non_temporal_store) {
+        if (decoded.repeated_string) {
+            // `later` is 0: such an instruction ends its block.
+            on_execution(instruction, count_.instructions == 1 ? on_string_alone : on_string,
+                         as_data(qemu_plugin_insn_vaddr(instruction)));
+            on_memory(instruction, on_string_access);
+        } else if (decoded.non_temporal_store) {
             on_memory(instruction, on_stream_store, as_data(later_));
         } else if (is_half_read(decoded)) {
             later_ -= counted_;
@@ -99,7 +110,8 @@ void watch_avx512_alone(qemu_plugin_tb* block) {
 
 void add_callbacks(qemu_plugin_tb* block) {
     const Stage now = stage;
-    if (now != Stage::tracing) {
+    // A string operation is counted with the block that it ends.
+    if (now != Stage::tracing && !is_repeated_string_alone(block)) {
         qemu_plugin_register_vcpu_tb_exec_inline(block, QEMU_PLUGIN_INLINE_ADD_U64,
                                                  &tracer->untraced_instructions,
                                                  qemu_plugin_tb_n_insns(block));

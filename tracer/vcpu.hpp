@@ -48,6 +48,22 @@ struct alignas(8192) Vcpu {
     void* cpu = nullptr;       // QEMU's
     std::uint64_t unread = 0;  // address of what QEMU is about to read and the program does not
 
+    // The string operation under way. QEMU executes a repeated string instruction once an element,
+    // and once more at its end. It is the same operation as long as nothing else was executed.
+    struct StringOperation {
+        static constexpr std::uint64_t no_line = ~std::uint64_t{0};
+
+        const void* instruction = nullptr;
+        std::uint64_t executed = 0;  // the instruction count when an element was last executed
+        std::uint64_t lines[2] = {no_line, no_line};  // the latest two, as Tracer::string_access
+        std::uint64_t since_look = 0;                 // lines
+    } string;
+    // Accesses that the strip counted, but which stay in a line of their string operation.
+    std::uint64_t same_line = 0;
+
+    // Made so far. A string operation makes one for each line that it comes to.
+    [[nodiscard]] std::uint64_t accesses() const { return strip.accesses() - same_line; }
+
     // Executed so far.
     [[nodiscard]] std::uint64_t instructions() const {
         return look_at - static_cast<std::uint64_t>(left);

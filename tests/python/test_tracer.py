@@ -9,15 +9,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceResult, _read_status, _SignalsHandedOn
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
-from pagelens.frames import age_node, policies
+from pagelens.frames import Node, age_node, policies
 from pagelens.machine import load_machine
 from pagelens.replay.memory_side import replay
+from pagelens.replay.physical_trace import physical_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
@@ -276,6 +278,32 @@ def test_children_that_are_killed_leave_whole_files(
     assert done.returncode == 3
     assert not list(tmp_path.glob("*.partial"))
     assert "signals_gcc" in {open_trace(file).name for file in tmp_path.glob("*.trace")}
+
+
+def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    """As many lines, in the same order, as the same accesses one by one, and one instruction."""
+    machine = load_machine("cori-knl-flat")
+    summaries, lines = [], []
+    for way in ("rep", "loop"):
+        workload = traced(pagelens, tmp_path, built("strings"), way)
+        summaries.append(workload.trace.summary)
+        exported = physical_lines(workload, machine, policies["contiguous"], Node(machine, 1, 0))
+        lines.append(np.concatenate(list(exported)))
+    rep, loop = summaries
+    field = 1 << 20
+    made = field + 2 * field // 8 + field // 64  # a load of the copy may lie in two lines
+    assert loop.accesses - rep.accesses == pytest.approx(made - 3 * field // 64, abs=64)
+    assert loop.instructions - rep.instructions == pytest.approx(4 * field + 6 * field // 8, abs=64)
+    assert np.array_equal(*lines)
+
+
+def test_the_budget_is_kept_within_a_string_operation(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    workload = traced(pagelens, tmp_path, built("strings"), "rep")
+    budget = workload.trace.summary.accesses - 20_000
+    cut = traced(pagelens, tmp_path, built("strings"), "rep", options=("--accesses", str(budget)))
+    assert cut.trace.summary.accesses == pytest.approx(budget, abs=2000)
 
 
 def test_the_budget_ends_the_trace_not_the_program(
