@@ -178,6 +178,7 @@ void register_survey(nb::module_& m) {
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("lines_fetched", &Survey::lines_fetched)
+        .def_ro("lines_without_frame", &Survey::lines_without_frame)
         .def_ro("lines_stored", &Survey::lines_stored)
         .def_ro("line_events", &Survey::line_events)
         .def_ro("warnings", &Survey::warnings)

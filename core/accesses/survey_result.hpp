@@ -36,6 +36,9 @@ struct Survey {
     std::vector<std::uint64_t> instructions;  // of each thread
     std::uint64_t peak_pages = 0;             // written, mapped at one time
     std::uint64_t lines_fetched = 0;
+    // Of these, of pages that the program had not written then: of files, and the zero page. No
+    // replay gives them frames.
+    std::uint64_t lines_without_frame = 0;
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;
     std::vector<std::string> warnings;  // of the events; the reader has its own

@@ -55,6 +55,8 @@ class Surveyor {
         const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
                             kind == EventKind::stream_store;
         its.lines_fetched += fetched;
+        if (fetched && walk_.pages()[page].state != PageState::written)
+            ++result_.lines_without_frame;
         its.lines_stored += stored;
     }
 

@@ -121,6 +121,7 @@ class Workload(ABC):
     threads: int
     footprint_bytes: int  # peak resident, of one rank
     share_seen: float | None  # of the program's instructions; None where it is not known
+    share_without_frame: float = 0.0  # of the lines fetched: of pages that were never written until then
     warnings: list[str]
 
     def __init__(self) -> None:

@@ -82,19 +82,23 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         left_out=left_out(ensemble.machine),
         inputs=machine_inputs(ensemble.machine),
     )
+    program = ProgramRecord(
+        name=workload.name,
+        source=workload.source,
+        footprint_bytes=workload.footprint_bytes,
+        threads=workload.threads,
+        ranks=ensemble.ranks,
+        phase=ensemble.phase,
+        phases=list(workload.phases),
+        share_seen=workload.share_seen,
+        share_without_frame=workload.share_without_frame,
+        warnings=list(workload.warnings),
+    )
     return Explanation(
-        conclusion=conclude(machine, baseline, distributions, attributions, collisions, remedies, assumed),
-        program=ProgramRecord(
-            name=workload.name,
-            source=workload.source,
-            footprint_bytes=workload.footprint_bytes,
-            threads=workload.threads,
-            ranks=ensemble.ranks,
-            phase=ensemble.phase,
-            phases=list(workload.phases),
-            share_seen=workload.share_seen,
-            warnings=list(workload.warnings),
+        conclusion=conclude(
+            program, machine, baseline, distributions, attributions, collisions, remedies, assumed
         ),
+        program=program,
         machine=machine,
         sample=SampleRecord(
             nodes=ensemble.nodes,

@@ -10,6 +10,7 @@ from pagelens.explain.model import (
     Distribution,
     Explanation,
     MachineRecord,
+    ProgramRecord,
     Remedy,
 )
 from pagelens.explain.verdict import MATTERS
@@ -17,11 +18,14 @@ from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
+# A run of which less is simulated is said to be, first of all.
+_COVERED = 0.9
 # A pair of objects is named when it makes up this share of the evictions.
 _NAMED = 0.15
 
 
 def conclude(
+    program: ProgramRecord,
     machine: MachineRecord,
     baseline: str,
     distributions: Sequence[Distribution],
@@ -37,6 +41,7 @@ def conclude(
         return Conclusion(
             placement_matters=False,
             sentences=[
+                *_coverage(program),
                 f"Page placement does not matter for this program on a {where} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
                 *_where_it_lies(machine),
@@ -46,7 +51,7 @@ def conclude(
                 "To make it faster, look elsewhere.",
             ],
         )
-    sentences = [*_size(where, base, distributions), *_where_it_lies(machine)]
+    sentences = [*_coverage(program), *_size(where, base, distributions), *_where_it_lies(machine)]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
@@ -261,6 +266,22 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
     if assumptions and not sentences:
         names = ", ".join(of.name for of in assumptions)
         sentences.append(f"No assumed value turns this, from a third to three times as much ({names}).")
+    return sentences
+
+
+def _coverage(program: ProgramRecord) -> list[str]:
+    """How much of the run the rest is about, where that is not all of it."""
+    sentences = []
+    if program.share_seen is not None and program.share_seen < _COVERED:
+        sentences.append(
+            f"Only {_percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
+            "follows is about that part."
+        )
+    if program.share_without_frame > 1 - _COVERED:
+        sentences.append(
+            f"{_percent(program.share_without_frame)} of the lines that the program reads are of pages that "
+            "it never wrote, such as those of files. They are not simulated: what follows is about the rest."
+        )
     return sentences
 
 

@@ -32,6 +32,10 @@ class ProgramRecord(_Record):
     share_seen: float | None = Field(
         description="counted: share of the run that was traced; null when declared"
     )
+    share_without_frame: float = Field(
+        description="counted: share of the lines that are of pages which were only read (of files, or of "
+        "zeros); they get no frames and are not simulated"
+    )
     warnings: list[str]
 
 

@@ -457,6 +457,19 @@ TEST_CASE("survey: what an allocator touches just before a block is born is the 
     CHECK(found.lines_fetched == 6);
 }
 
+TEST_CASE("survey: lines of pages that nobody has written yet have no frame") {
+    const TemporaryFile file;
+    const auto line = [&](EventKind kind, std::uint64_t page, std::uint64_t i) {
+        return Stamped{0, {kind, page * 64 + i, 0, 0}};
+    };
+    write(file.path, {{line(EventKind::read, 5000, 0), line(EventKind::read, 5000, 1),
+                       line(EventKind::write, 5000, 2), line(EventKind::read, 5000, 3),
+                       line(EventKind::write, 6000, 0)}});
+    const Survey found = survey(TraceReader(file.path));
+    CHECK(found.lines_fetched == 5);
+    CHECK(found.lines_without_frame == 2);
+}
+
 TEST_CASE("survey: blocks of one site are one object, reused addresses go to the new one") {
     const TemporaryFile file;
     const std::uint64_t block = 5000 * 4096 + 16;
