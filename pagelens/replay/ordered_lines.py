@@ -18,6 +18,7 @@ from pagelens.replay.whole_node import SMALL_SHARE, Parts, simulated_parts, spac
 # after others that warm up the caches before it (and take the replay's page runs out of its beginning).
 STRETCHES, STRETCHES_OF_SMALL = 4, 2
 WARM_UP, COUNTED = 1 << 15, 1 << 14
+STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class InOrder:
                     rows = _core.RowStretches(
                         whole, stretches(_core.lines_by_phase(whole, with_cleared=True), self._ranks)
                     )
-                translation = simulated_parts(whole, self._machine, 1)
+                translation = simulated_parts(whole, self._machine, 1, STRETCHES_OF_TLB)
                 self._made[offset_bytes] = InOrderParts(translation, rows)
             return self._made[offset_bytes]
 
