@@ -15,18 +15,19 @@ One JSON object; `explanation.json` in the output directory is the same. This pa
 **Version.** `schema_version` is {SCHEMA_VERSION}. Fields may be added within a version; it grows when a
 field changes its meaning or goes away.
 
-**Units and kinds.** Names end in their units (`_s`: seconds, `_bytes`); counts of lines are of 64 bytes, of
-the whole node. A figure is *counted* (the program's lines through the stated caches, on modelled frames),
-*modelled* (times) or *stated* (an input). Shares are from 0 to 1. Equal commands give equal objects,
-whatever the number of cores.
+**Units and kinds.** Names end in their units (`_s`: seconds, `_bytes`); counts of lines are of 64
+bytes, of the whole node. A figure is *counted* (the program's lines through the stated caches, on
+modelled frames), *modelled* (times) or *stated* (an input). Shares are from 0 to 1. Equal commands
+give equal objects, whatever the number of cores.
 
 **What each version changed**
 
 - **4.** Intervals hold the choice of what is simulated of the run, beside the choice of nodes.
-  `attributions` are of the baseline alone where each takes replays. New: `verdict`, `gain_serial` and the
-  interval of `gain_p95` of a remedy; `gain_median` of a distribution; `assumptions`; `share_without_frame`.
-- **3.** Machines without a memory-side cache: `sampled_lines` may be a share of the run, `without_s` may be
-  null, and an attribution says `of_nodes` how many it is the mean.
+  `attributions` are of the baseline alone where each takes replays. New: `verdict`, `gain_serial`
+  and the interval of `gain_p95` of a remedy; `gain_median` of a distribution; `assumptions`;
+  `share_without_frame`.
+- **3.** Machines without a memory-side cache: `sampled_lines` may be a share of the run,
+  `without_s` may be null, and an attribution says `of_nodes` how many it is the mean.
 - **2.** `parts` of an attribution is a list, because machines differ in their mechanisms.
 """
 
