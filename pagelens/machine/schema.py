@@ -17,6 +17,7 @@ from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
+from pagelens.machine.possible import check_possible
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
 from pagelens.units import format_binary_size
@@ -75,6 +76,7 @@ class Machine(Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        check_possible(self)
         self._memories_fit_the_mode()
         if self.ideal and self.mode != "cache":
             raise ValueError('ideal = true needs mode = "cache"')

@@ -37,7 +37,7 @@ def test_the_command_takes_it_and_can_be_repeated_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = lay_out(read_tree("knl-flat"), tmp_path / "root")
-    monkeypatch.setattr("pagelens.machine.chosen.System", lambda: here)
+    monkeypatch.setattr("pagelens.host.system.System", lambda: here)
     monkeypatch.chdir(tmp_path)
 
     def explained(words: list[str]) -> tuple[dict[str, object], str]:

@@ -1,0 +1,44 @@
+"""What no machine can be: values that are a slip of the unit or of the keyboard.
+
+The ranges are wide on purpose. They hold whatever was built since the first processors with caches (1 MHz,
+microseconds) and leave two orders of magnitude above today's fastest parts.
+"""
+
+from typing import TYPE_CHECKING
+
+from pagelens.machine.values import stated_values
+
+if TYPE_CHECKING:
+    from pagelens.machine.schema import Machine
+
+# By key of a section, in SI units; `cores.` before a key: of that section alone.
+RANGES = {
+    "cores.count": (1, 1 << 16),
+    "frequency": (1e6, 1e11),
+    "instructions_per_cycle": (1e-2, 1e3),  # a GPU's multiprocessor counts as a core
+    "outstanding_lines": (1, 1 << 16),
+    "bandwidth": (1e6, 1e16),
+    "latency": (1e-11, 1e-3),
+    "miss_latency": (1e-11, 1e-3),
+    "walkers": (1, 1 << 10),
+}
+
+
+def check_possible(machine: "Machine") -> None:
+    """Raises ValueError for a value that no machine has, and for an L1 that is larger than its L2."""
+    for stated in stated_values(machine):
+        limits = RANGES.get(stated.name) or RANGES.get(stated.key)
+        if limits is None or limits[0] <= stated.value.value <= limits[1]:
+            continue
+        low, high = (stated.value.model_copy(update={"value": limit}).shown for limit in limits)
+        raise ValueError(
+            f"{stated.name} = {stated.value.shown}: no machine has that; from {low} to {high} is possible, "
+            "so check the number and its unit"
+        )
+    first, second = machine.l1.size, machine.l2.size
+    # A GPU's multiprocessor has no second cache: its file states one through which lines pass.
+    if machine.device is None and first.value > second.value:
+        raise ValueError(
+            f"l1.size = {first.shown} is more than l2.size = {second.shown}; an L2 is at least as large, so "
+            "check which is which"
+        )
