@@ -49,7 +49,10 @@ def test_the_command_takes_it_and_can_be_repeated_elsewhere(
         return json.loads(captured.out), captured.err
 
     first, said = explained(["pagelens", "explain", *WORKLOAD, "--json"])
-    assert said == "machine: this one, Intel Xeon Phi 7250 (68 cores); --machine chooses another\n"
+    assert said == (
+        "machine: this one, Intel Xeon Phi 7250 (68 cores); --machine chooses another; "
+        "`pagelens machines detect --measure` measures what is assumed of it\n"
+    )
     command = shlex.split(first["sample"]["command"])
     assert command[2] == "--machine"
     again, said = explained(command)
