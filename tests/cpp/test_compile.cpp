@@ -462,9 +462,14 @@ TEST_CASE("survey: lines of pages that nobody has written yet have no frame") {
     const auto line = [&](EventKind kind, std::uint64_t page, std::uint64_t i) {
         return Stamped{0, {kind, page * 64 + i, 0, 0}};
     };
-    write(file.path, {{line(EventKind::read, 5000, 0), line(EventKind::read, 5000, 1),
-                       line(EventKind::write, 5000, 2), line(EventKind::read, 5000, 3),
-                       line(EventKind::write, 6000, 0)}});
+    const auto first = [](EventKind kind, std::uint64_t page) {
+        return Stamped{0, {kind, page, 0, 0}};
+    };
+    write(file.path,
+          {{first(EventKind::page_read, 5000), line(EventKind::read, 5000, 0),
+            line(EventKind::read, 5000, 1), first(EventKind::page_write, 5000),
+            line(EventKind::write, 5000, 2), line(EventKind::read, 5000, 3),
+            line(EventKind::write, 6000, 0)}});  // page 6000 was there before the trace began
     const Survey found = survey(TraceReader(file.path));
     CHECK(found.lines_fetched == 5);
     CHECK(found.lines_without_frame == 2);
