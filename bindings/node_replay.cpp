@@ -148,12 +148,21 @@ void register_node_replay(nb::module_& m) {
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
         "lines_by_phase",
-        [](const Program& program, bool with_cleared) {
+        [](const Program& program, std::uint32_t ranks) {
             nb::gil_scoped_release release;
-            return lines_by_phase(program, with_cleared);
+            return lines_by_phase(program, ranks);
         },
-        "program"_a, nb::kw_only(), "with_cleared"_a,
-        "[phase] lines that one copy moves, with or without those that the kernel clears.");
+        "program"_a, "ranks"_a,
+        "[phase] lines that so many copies move in a replay, without those that the kernel "
+        "clears.");
+    m.def(
+        "most_lines_by_phase",
+        [](const Program& program) {
+            nb::gil_scoped_release release;
+            return most_lines_by_phase(program);
+        },
+        "program"_a,
+        "[phase] lines that one copy moves at most, with those that the kernel clears.");
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
@@ -165,15 +174,15 @@ void register_node_replay(nb::module_& m) {
         "The program without the lines that its replay with these excerpts skips.");
     m.def(
         "compulsory_by_phase",
-        [](const Program& program) {
+        [](const Program& program, std::uint32_t ranks) {
             nb::gil_scoped_release release;
             std::vector<std::pair<std::uint64_t, std::uint64_t>> phases;
-            for (const Compulsory& of : compulsory_by_phase(program))
+            for (const Compulsory& of : compulsory_by_phase(program, ranks))
                 phases.emplace_back(of.reads, of.writes);
             return phases;
         },
-        "program"_a,
-        "[phase] lines that memory reads and writes for one copy below infinite caches.");
+        "program"_a, "ranks"_a,
+        "[phase] lines that memory reads and writes for all copies below infinite caches.");
     m.def(
         "lines_by_object",
         [](const Program& program, bool touched) {

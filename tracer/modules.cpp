@@ -1,39 +1,15 @@
 #include "tracer/modules.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "hooks/runtime_libraries.h"
 #include "tracer/elf_image.hpp"
+#include "tracer/mappings.hpp"
 
 namespace pagelens {
-
-namespace {
-
-// One line of /proc/PID/maps that shows a file: "begin-end perms offset dev inode   path".
-struct FileMapping {
-    std::uint64_t begin, end, offset;
-    std::string path;
-};
-
-std::optional<FileMapping> parse_mapping(const std::string& text) {
-    if (text.find('/') == std::string::npos) return std::nullopt;
-    std::istringstream in(text);
-    FileMapping mapping{};
-    char dash = 0;
-    std::string perms, dev, inode;
-    in >> std::hex >> mapping.begin >> dash >> mapping.end >> perms >> mapping.offset >> dev >>
-        inode >> std::ws;
-    if (!in || dash != '-') return std::nullopt;
-    std::getline(in, mapping.path);
-    return mapping;
-}
-
-}  // namespace
 
 ModuleRole role_of(const std::string& path) {
     const std::string_view whole = path;
@@ -81,25 +57,23 @@ Modules::Module* Modules::live_module_at(std::uint64_t address) {
 }
 
 void Modules::read_maps() {
-    std::ifstream in(maps_);
     std::map<std::string, std::optional<ElfImage>> images;  // of this reading
     for (Module& module : modules_) module.live = false;
-    for (std::string text; std::getline(in, text);) {
-        const auto mapping = parse_mapping(text);
-        if (!mapping || mapping->begin < guest_base_) continue;
-        const auto [entry, is_new] = images.try_emplace(mapping->path);
-        if (is_new) entry->second = read_elf(mapping->path);
+    for (const FileMapping& mapping : read_mappings(maps_)) {
+        if (mapping.begin < guest_base_) continue;
+        const auto [entry, is_new] = images.try_emplace(mapping.path);
+        if (is_new) entry->second = read_elf(mapping.path);
         const auto& image = entry->second;
         // A file's lowest mapping is its first segment. What follows within its span is part of
         // it, also where it shows the same page of the file (small files' data).
-        if (!image || mapping->offset != image->file_offset) continue;
-        const std::uint64_t start = mapping->begin - guest_base_;
+        if (!image || mapping.offset != image->file_offset) continue;
+        const std::uint64_t start = mapping.begin - guest_base_;
         const Module* around = live_module_at(start);
-        if (around != nullptr && around->definition.path == mapping->path) continue;
+        if (around != nullptr && around->definition.path == mapping.path) continue;
 
         const std::uint64_t base = start - image->begin;
-        ModuleDefinition definition{mapping->path, image->build_id,           base,
-                                    start,         image->end - image->begin, {}};
+        ModuleDefinition definition{mapping.path, image->build_id,           base,
+                                    start,        image->end - image->begin, {}};
         for (const auto& [begin, end] : image->file_backed)
             definition.file_backed.push_back({base + begin, end - begin});
         const auto known = std::find_if(modules_.begin(), modules_.end(), [&](const Module& m) {
@@ -109,7 +83,7 @@ void Modules::read_maps() {
         if (known != modules_.end())
             known->live = true;
         else
-            modules_.push_back({std::move(definition), role_of(mapping->path), true, std::nullopt});
+            modules_.push_back({std::move(definition), role_of(mapping.path), true, std::nullopt});
     }
 }
 

@@ -33,23 +33,37 @@ void vectors(const iovec* buffers, std::uint64_t count, std::uint64_t bytes,
 
 }  // namespace
 
-void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& program_break,
-                 std::uint64_t guest_base, const std::function<void(const Event&)>& emit) {
+void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings,
+                   const std::function<void(const Event&)>& emit) {
+    for (const FileMapping& mapping : mappings) {
+        if (mapping.begin < space.guest_base) continue;
+        if (const auto first = space.page_cache.of_path(mapping.path, mapping.offset))
+            emit(pages(EventKind::map_file, mapping.begin - space.guest_base,
+                       mapping.end - mapping.begin, *first));
+    }
+}
+
+void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,
+                 const std::function<void(const Event&)>& emit) {
     if (result < 0 && result > -4096) return;  // an errno
     const auto& argument = call.argument;
     const auto value = static_cast<std::uint64_t>(result);
     switch (call.number) {
         case nr::mmap:
             if (argument[3] & MAP_FIXED) emit(pages(EventKind::unmap, value, argument[1]));
+            if (argument[3] & MAP_ANONYMOUS) break;
+            if (const auto first =
+                    space.page_cache.of_descriptor(static_cast<int>(argument[4]), argument[5]))
+                emit(pages(EventKind::map_file, value, argument[1], *first));
             break;
         case nr::munmap:
             emit(pages(EventKind::unmap, argument[0], argument[1]));
             break;
         case nr::brk: {
-            const std::uint64_t old_end = (program_break + page_bytes - 1) / page_bytes;
+            const std::uint64_t old_end = (space.program_break + page_bytes - 1) / page_bytes;
             const std::uint64_t new_end = (value + page_bytes - 1) / page_bytes;
             if (new_end < old_end) emit(Event{EventKind::unmap, new_end, old_end - new_end});
-            program_break = value;
+            space.program_break = value;
             break;
         }
         case nr::mremap: {
@@ -76,13 +90,13 @@ void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& pro
         case nr::readv:
         case nr::preadv:
         case nr::preadv2:
-            vectors(reinterpret_cast<const iovec*>(guest_base + argument[1]), argument[2], value,
-                    emit);
+            vectors(reinterpret_cast<const iovec*>(space.guest_base + argument[1]), argument[2],
+                    value, emit);
             break;
         case nr::recvmsg: {
-            const auto* message = reinterpret_cast<const msghdr*>(guest_base + argument[1]);
+            const auto* message = reinterpret_cast<const msghdr*>(space.guest_base + argument[1]);
             vectors(reinterpret_cast<const iovec*>(
-                        guest_base + reinterpret_cast<std::uint64_t>(message->msg_iov)),
+                        space.guest_base + reinterpret_cast<std::uint64_t>(message->msg_iov)),
                     message->msg_iovlen, value, emit);
             break;
         }

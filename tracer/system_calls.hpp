@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "core/accesses/event.hpp"
+#include "tracer/mappings.hpp"
 
 namespace pagelens {
 
@@ -24,9 +26,19 @@ enum : std::int64_t {
 }
 // clang-format on
 
-// Calls `emit` for each event, in their order. `program_break` is the kernel's, kept from call to
-// call (0: not known yet); guest memory begins at host address `guest_base`.
-void page_events(const SystemCall& call, std::int64_t result, std::uint64_t& program_break,
-                 std::uint64_t guest_base, const std::function<void(const Event&)>& emit);
+// What lasts from call to call.
+struct AddressSpace {
+    std::uint64_t guest_base;         // guest memory begins at this host address
+    std::uint64_t program_break = 0;  // the kernel's; 0: not known yet
+    PageCacheNumbers page_cache{};
+};
+
+// Calls `emit` for each event, in their order.
+void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,
+                 const std::function<void(const Event&)>& emit);
+
+// Likewise for the files that memory shows already.
+void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings,
+                   const std::function<void(const Event&)>& emit);
 
 }  // namespace pagelens

@@ -26,8 +26,8 @@ Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t 
                void (*budget_used)())
     : options_(std::move(options)),
       command_(std::move(command)),
-      guest_base_(guest_base),
-      budget_used_(budget_used) {
+      budget_used_(budget_used),
+      space_{.guest_base = guest_base} {
     open_session();
 }
 
@@ -44,7 +44,7 @@ void Tracer::open_session() {
     const std::string path = with_process_id(name, options_.program);
     report(options_.status, "begun " + path);  // before the file, so that none is unknown
     session_ = std::make_unique<Session>(path, header);
-    modules_ = std::make_unique<Modules>(guest_base_, [this](const ModuleDefinition& module) {
+    modules_ = std::make_unique<Modules>(space_.guest_base, [this](const ModuleDefinition& module) {
         if (module.path == options_.function_file) {
             begin_address_ = module.base + options_.function_address;
         }
@@ -73,6 +73,7 @@ void Tracer::begin_thread(unsigned index) {
     if (finished_) return;
     vcpu.thread = new Thread(session_->begin_thread(), *sites_, *modules_);
     vcpu.write_to(session_->take(vcpu.thread->number));
+    if (!std::exchange(files_known_, true)) know_files(vcpu);
     sync(vcpu);
 }
 
@@ -257,6 +258,7 @@ void Tracer::begin_in_child(unsigned index) {
     met_ = false;
     phases_.clear();
     heap_known_ = 0;
+    files_known_ = false;
     finished_ = false;
     open_session();
     begin_thread(index);

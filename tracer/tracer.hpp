@@ -87,6 +87,7 @@ class Tracer {
     void given_back(Vcpu& vcpu, const Event& event);
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
+    void know_files(Vcpu& vcpu);
     std::uint64_t budget_left();
     std::uint64_t phase_id(const std::string& name);
 
@@ -99,8 +100,9 @@ class Tracer {
 
     Options options_;
     const std::vector<std::string> command_;
-    const std::uint64_t guest_base_;
     void (*const budget_used_)();
+    AddressSpace space_;
+    bool files_known_ = false;  // in this session: those that memory showed when it began
     // Hidden: where it is declared only, that is not so by itself, and costs a load an access.
     [[gnu::visibility("hidden")]] static VcpuTable table_;
     std::atomic<std::uint64_t> begin_address_{0};
@@ -119,7 +121,7 @@ class Tracer {
     std::vector<Range> given_back_;  // while there are threads to tell
     std::atomic<std::size_t> given_back_size_{0};
     std::map<std::string, std::uint64_t> phases_;
-    std::uint64_t program_break_ = 0, heap_start_ = 0, heap_known_ = 0;
+    std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};
     bool finished_ = false;
 };

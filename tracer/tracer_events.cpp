@@ -58,12 +58,12 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
             vcpu.push(Event{EventKind::death, record.address});
             break;
         case PAGELENS_REGION_BEGIN:
-            phases.push_back(phase_id(region_name(guest_base_, record)));
+            phases.push_back(phase_id(region_name(space_.guest_base, record)));
             vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(), phases.back()});
             break;
         case PAGELENS_REGION_END: {
             const auto open = std::find(phases.rbegin(), phases.rend(),
-                                        phase_id(region_name(guest_base_, record)));
+                                        phase_id(region_name(space_.guest_base, record)));
             if (open != phases.rend()) phases.erase(std::next(open).base(), phases.end());
             vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(),
                             phases.empty() ? 0 : phases.back()});
@@ -83,10 +83,10 @@ std::uint64_t Tracer::phase_id(const std::string& name) {
 
 void Tracer::know_stack(Vcpu& vcpu, std::uint64_t address) {
     vcpu.thread->stack_known = true;
-    const auto [start, end] = mapping_at(guest_base_ + address);
+    const auto [start, end] = mapping_at(space_.guest_base + address);
     if (vcpu.block == nullptr || start == end) return;
     session_->writer().define(
-        RegionDefinition{RegionKind::stack, start - guest_base_, end - start});
+        RegionDefinition{RegionKind::stack, start - space_.guest_base, end - start});
 }
 
 // Defined anew whenever it has outgrown what was stated, which doubles each time.
@@ -95,6 +95,13 @@ void Tracer::know_heap(std::uint64_t program_break) {
     if (program_break <= heap_start_ + heap_known_) return;
     heap_known_ = std::max(std::bit_ceil(program_break - heap_start_), std::uint64_t{1} << 20);
     session_->writer().define(RegionDefinition{RegionKind::heap, heap_start_, heap_known_});
+}
+
+void Tracer::know_files(Vcpu& vcpu) {
+    present_files(space_, read_mappings("/proc/self/maps"), [&](const Event& event) {
+        make_room(vcpu, event_words);
+        vcpu.push(event);
+    });
 }
 
 void Tracer::sync(Vcpu& vcpu) {
@@ -125,16 +132,13 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
     const SystemCall& call = vcpu.thread->call;
     if (call.number == nr::futex && met_ && !wakes(call.argument[1])) sync(vcpu);
     const std::unique_lock lock(mutex_, std::defer_lock);
-    page_events(call, result, program_break_, guest_base_, [&](const Event& event) {
-        const bool gone = event.kind != EventKind::page_write;
-        if (gone) {
-            given_back(vcpu, event);
-        } else {
-            make_room(vcpu, event_words);
-            vcpu.push(event);
-        }
+    page_events(call, result, space_, [&](const Event& event) {
+        if (event.kind != EventKind::page_write && event.kind != EventKind::map_file)
+            return given_back(vcpu, event);
+        make_room(vcpu, event_words);
+        vcpu.push(event);
     });
-    if (call.number == nr::brk) know_heap(program_break_);
+    if (call.number == nr::brk) know_heap(space_.program_break);
     if (call.number == nr::mmap || call.number == nr::munmap || call.number == nr::mremap) {
         const std::uint64_t begin =
             call.number == nr::munmap ? call.argument[0] : static_cast<std::uint64_t>(result);

@@ -95,7 +95,7 @@ class Compiler {
 
     void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned thread) {
         const auto kind = state == PageState::written ? OpKind::map_write : OpKind::map_read;
-        runs_.barrier(make_op(kind, page, 0, object, thread));
+        runs_.barrier(make_op(kind, page, walk_.pages()[page].cached, object, thread));
     }
 
     void unmap(std::span<const std::uint32_t> pages, unsigned thread) {

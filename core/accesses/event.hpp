@@ -28,6 +28,8 @@ enum class EventKind : std::uint8_t {
     // order
     phase,  // region `extra` begins (0: none), the thread's instruction count is `count`
     sync,   // global order number `extra` reached at the thread's instruction count `count`
+    // pages, as above
+    map_file,  // pages [address, +count) show a file: page-cache pages `extra`, `extra` + 1, ...
 };
 
 // Sets of lines by address bits 6 to 11, which every cache's index contains: bit i has the lines

@@ -160,7 +160,7 @@ class ChunkDecoder {
 
     Event other_event(unsigned kind) {
         Event event{static_cast<EventKind>(kind), 0, 0, 0};
-        if (kind > static_cast<unsigned>(EventKind::sync)) ok_ = false;
+        if (kind > static_cast<unsigned>(EventKind::map_file)) ok_ = false;
         if (!ok_) return event;
         switch (event.kind) {
             case EventKind::page_read:
@@ -178,6 +178,12 @@ class ChunkDecoder {
                 event.count = pages(event.address, codes_.varint());
                 event.extra = event.address + codes_.signed_varint();
                 pages(event.extra, event.count);
+                break;
+            case EventKind::map_file:
+                event.address = difference(last_page_);
+                event.count = pages(event.address, codes_.varint());
+                event.extra = codes_.varint();
+                if (event.count > ~event.extra) ok_ = false;
                 break;
             case EventKind::birth:
                 event.address = difference(last_block_);

@@ -210,6 +210,11 @@ class ChunkEncoder {
                 unsigned_value(event.count);
                 unsigned_value(zigzag(event.extra - event.address));
                 break;
+            case EventKind::map_file:
+                difference(event.address, last_page_);
+                unsigned_value(event.count);
+                unsigned_value(event.extra);
+                break;
             case EventKind::birth:
                 difference(event.address, last_block_);
                 unsigned_value(event.count);

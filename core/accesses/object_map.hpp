@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/accesses/intervals.hpp"
 #include "core/accesses/page_map.hpp"
 #include "core/accesses/trace_format.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -31,51 +32,6 @@ struct ObjectOrigin {
     enum class Kind : std::uint8_t { kernel, heap, stack, mapping, module, variable, call_site };
     Kind kind;
     std::uint64_t id;  // module, variable: its index; call_site: its id
-};
-
-// Intervals of lines with a value each; a later assignment wins.
-class LineIntervals {
-  public:
-    struct Piece {
-        std::uint64_t end;
-        ObjectIndex object;  // 0: none
-    };
-
-    void assign(std::uint64_t begin, std::uint64_t end, ObjectIndex object) {
-        if (begin >= end) return;
-        split(begin);
-        split(end);
-        pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
-        if (object != 0) pieces_.emplace(begin, Piece{end, object});
-    }
-
-    // The object of `line`, and whether all of [begin, end) around it has the same one.
-    struct Found {
-        ObjectIndex object;
-        bool whole;
-    };
-    [[nodiscard]] Found find(std::uint64_t line, std::uint64_t begin, std::uint64_t end) const {
-        const auto next = pieces_.upper_bound(line);
-        if (next != pieces_.begin()) {
-            const auto piece = std::prev(next);
-            if (piece->second.end > line)
-                return {piece->second.object, piece->first <= begin && piece->second.end >= end};
-        }
-        const bool before = next != pieces_.begin() && std::prev(next)->second.end > begin;
-        return {0, !before && (next == pieces_.end() || next->first >= end)};
-    }
-
-  private:
-    void split(std::uint64_t at) {
-        const auto next = pieces_.lower_bound(at);
-        if (next == pieces_.begin()) return;
-        const auto piece = std::prev(next);
-        if (piece->second.end <= at) return;
-        pieces_.emplace(at, piece->second);
-        piece->second.end = at;
-    }
-
-    std::map<std::uint64_t, Piece> pieces_;  // by first line
 };
 
 class ObjectMap {
@@ -202,7 +158,7 @@ class ObjectMap {
         return before == heap || (before == mapping && address % page_bytes != 0);
     }
 
-    static void paint(LineIntervals& map, std::uint64_t start, std::uint64_t bytes,
+    static void paint(Intervals<ObjectIndex>& map, std::uint64_t start, std::uint64_t bytes,
                       ObjectIndex object) {
         if (bytes == 0) return;
         const std::uint64_t last = start + std::min(bytes - 1, ~start);
@@ -220,15 +176,15 @@ class ObjectMap {
         const std::uint64_t begin = page.number * lines_per_page;
         const std::uint64_t end = begin + lines_per_page;
         auto found = blocks_.find(line, begin, end);
-        if (found.object == 0) {
+        if (found.value == 0) {
             const auto region = regions_.find(line, begin, end);
-            found = {region.object == 0 ? mapping : region.object, found.whole && region.whole};
+            found = {region.value == 0 ? mapping : region.value, found.whole && region.whole};
         }
         if (found.whole) {
-            page.object = found.object;
+            page.object = found.value;
             page.epoch = epoch_;
         }
-        return found.object;
+        return found.value;
     }
 
     void paint_line(std::uint64_t line, ObjectIndex object) {
@@ -264,10 +220,10 @@ class ObjectMap {
     std::vector<ObjectOrigin> origins_;
     bool overflowed_ = false;
     std::unordered_map<std::uint64_t, ObjectIndex> sites_;
-    LineIntervals regions_;    // fixed
-    LineIntervals blocks_;     // large blocks
-    std::uint64_t epoch_ = 1;  // grows with every change of blocks_
-    PageMap places_;           // page number -> its place in pages_
+    Intervals<ObjectIndex> regions_;  // fixed
+    Intervals<ObjectIndex> blocks_;   // large blocks
+    std::uint64_t epoch_ = 1;         // grows with every change of blocks_
+    PageMap places_;                  // page number -> its place in pages_
     std::vector<Page> pages_;
     std::vector<std::array<ObjectIndex, lines_per_page>> painted_;  // small blocks; 0: not painted
 };

@@ -15,11 +15,12 @@ enum class OpKind : std::uint8_t {
     write_back,  // dirty lines leaving the private filter
     stream_store,  // non-temporal stores: full lines that bypass the private caches
     touch,         // no data moves; the page was used (TLBs only)
-    map_read,      // first read of a page: anonymous memory maps the shared zero page, no frame
+    map_read,      // first read of a page: `lines` is 1 + the index of the page-cache page that all
+                   // copies of the program share; 0: anonymous memory, the kernel's one zero page
     map_write,     // first write of a page: it needs a frame, which the kernel clears
     unmap,  // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
     phase,  // `page` is the index of the phase that begins
-    skip,   // lines that are left out (core/replay/excerpt.hpp): `lines` is a count
+    skip,   // lines that are left out (core/replay/excerpt.hpp): `lines` is a count, of all ranks
 };
 
 struct Op {

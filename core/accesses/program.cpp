@@ -2,14 +2,15 @@
 
 namespace pagelens {
 
-std::span<const std::uint8_t> Program::written() const {
-    std::call_once(written_known_, [this] {
-        written_.resize(pages().size());
+std::span<const Program::PageUse> Program::page_uses() const {
+    std::call_once(uses_known_, [this] {
+        uses_.resize(pages().size());
         for_each_op(*this, [this](const Op& op) {
-            if (op.kind() == OpKind::map_write) written_[op.page] = 1;
+            if (op.kind() == OpKind::map_write) uses_[op.page].written = true;
+            if (op.kind() == OpKind::map_read && op.lines != 0) uses_[op.page].shows_file = true;
         });
     });
-    return written_;
+    return uses_;
 }
 
 }  // namespace pagelens

@@ -39,12 +39,16 @@ class Program {
     // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
     [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;
 
-    // [page] 1 if the program ever writes it; found once, by a pass over the ops.
-    [[nodiscard]] std::span<const std::uint8_t> written() const;
+    struct PageUse {
+        bool written = false;     // ever
+        bool shows_file = false;  // at some time, while it is only read
+    };
+    // [page] found once, by a pass over the ops.
+    [[nodiscard]] std::span<const PageUse> page_uses() const;
 
   private:
-    mutable std::once_flag written_known_;
-    mutable std::vector<std::uint8_t> written_;
+    mutable std::once_flag uses_known_;
+    mutable std::vector<PageUse> uses_;
 };
 
 // visit(op) for each op of the program, in its order.

@@ -35,10 +35,11 @@ struct Survey {
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread
     std::uint64_t peak_pages = 0;             // written, mapped at one time
+    std::uint64_t file_pages = 0;             // of the page cache, read through mappings of files
     std::uint64_t lines_fetched = 0;
-    // Of these, of pages that the program had not written then: of files, and the zero page. No
-    // replay gives them frames.
-    std::uint64_t lines_without_frame = 0;
+    // Of these, of anonymous pages that the program had not written then: the kernel shows its one
+    // zero page for all of them, whose lines stay in L1. No replay has them.
+    std::uint64_t lines_of_zero_page = 0;
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;
     std::vector<std::string> warnings;  // of the events; the reader has its own

@@ -55,8 +55,9 @@ class Surveyor {
         const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
                             kind == EventKind::stream_store;
         its.lines_fetched += fetched;
-        if (fetched && walk_.pages()[page].state != PageState::written)
-            ++result_.lines_without_frame;
+        const TracedPage& its_page = walk_.pages()[page];
+        if (fetched && its_page.state != PageState::written && its_page.cached == 0)
+            ++result_.lines_of_zero_page;
         its.lines_stored += stored;
     }
 
@@ -66,6 +67,8 @@ class Surveyor {
             owners_[page] = object;
             grow(object, page_bytes);
         }
+        result_.file_pages =
+            std::max(result_.file_pages, std::uint64_t{walk_.pages()[page].cached});
         if (state != PageState::written) return;
         result_.peak_pages = std::max(result_.peak_pages, ++resident_);
         const std::uint64_t number = walk_.pages()[page].number;

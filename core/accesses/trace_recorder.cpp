@@ -204,6 +204,24 @@ void TraceRecorder::unmap(std::uint32_t id, std::uint64_t address, std::uint64_t
     thread.put(Event{EventKind::unmap, first, end - first});
 }
 
+void TraceRecorder::map_file(std::uint32_t id, std::uint64_t address, std::uint64_t bytes,
+                             std::string_view name, std::uint64_t offset) {
+    check_block(address, bytes, address_limit, "map_file: memory at");
+    check_length(name);
+    if (offset % page_bytes != 0 || offset >= address_limit)
+        throw std::invalid_argument("offset: " + std::to_string(offset) +
+                                    " is not a multiple of 4096 below 2^57");
+    const std::uint64_t first = address / page_bytes;
+    const std::uint64_t end = (address + bytes + page_bytes - 1) / page_bytes;
+    const auto locked = lock();
+    Thread& thread = this->thread(id);
+    const std::uint64_t file =
+        files_.try_emplace(std::string(name), files_.size() + 1).first->second;
+    constexpr std::uint64_t most_pages = address_limit / page_bytes;
+    thread.put(
+        Event{EventKind::map_file, first, end - first, file * most_pages + offset / page_bytes});
+}
+
 void TraceRecorder::phase(std::uint32_t id, std::string_view name) {
     check_length(name);
     const auto locked = lock();

@@ -59,6 +59,10 @@ class TraceRecorder {
     void free(std::uint32_t thread, std::uint64_t address);
     // The pages that lie wholly in this memory lose their frames.
     void unmap(std::uint32_t thread, std::uint64_t address, std::uint64_t bytes);
+    // The pages that this memory touches show a file of this name from byte `offset` on, which is
+    // at the beginning of a page.
+    void map_file(std::uint32_t thread, std::uint64_t address, std::uint64_t bytes,
+                  std::string_view name, std::uint64_t offset);
 
     // The thread enters a phase of this name; an empty name ends the last one.
     void phase(std::uint32_t thread, std::string_view name);
@@ -93,6 +97,7 @@ class TraceRecorder {
     std::optional<TraceWriter> writer_;  // none: closed or discarded
     std::map<std::uint32_t, std::unique_ptr<Thread>> threads_;
     Numbers sites_;
+    Numbers files_;
     Numbers phases_;
     std::uint64_t syncs_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/accesses/file_mappings.hpp"
 #include "core/accesses/merge_ahead.hpp"
 #include "core/accesses/object_map.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -28,6 +29,9 @@ struct TracedPage {
     std::uint64_t first_number;  // virtual page number when first touched
     std::uint64_t number;        // and now: mremap moves a page with its frame
     PageState state;
+    // Of a file that the page shows since it was first read: 1 + the index of its page in the
+    // page cache. 0: none, so that it is the zero page until it is written.
+    std::uint32_t cached = 0;
 };
 
 // A Visitor has:
@@ -155,7 +159,11 @@ class TraceWalk {
                 break;
             case EventKind::unmap:
                 unmap(visitor, event.address, event.count, thread);
+                files_.unmap(event.address, event.count);
                 blocks_gone(visitor, event.address, event.count);
+                break;
+            case EventKind::map_file:
+                files_.map(event.address, event.count, event.extra);
                 break;
             case EventKind::discard:
                 unmap(visitor, event.address, event.count, thread);
@@ -210,6 +218,7 @@ class TraceWalk {
     void map(Visitor& visitor, std::uint32_t page, PageState state, unsigned thread) {
         if (pages_[page].state >= state) return;
         pages_[page].state = state;
+        pages_[page].cached = state == PageState::read ? files_.index_at(pages_[page].number) : 0;
         visitor.map(state, page, objects_.at(pages_[page].number * lines_per_page), thread);
     }
 
@@ -253,6 +262,7 @@ class TraceWalk {
             pages_[page].number = number;
             put(page, objects_.place(number));
         }
+        files_.remap(from, count, to);
         blocks_gone(visitor, from, count);
         blocks_gone(visitor, to, count);
     }
@@ -271,6 +281,7 @@ class TraceWalk {
     const TraceReader& reader_;
     MergedAhead merged_;
     ObjectMap objects_;
+    FileMappings files_;
     std::vector<TracedPage> pages_;
     // [place of the virtual page, as objects_ has them] index into pages_ of the page that is there
     // now, or absent.

@@ -17,7 +17,7 @@ struct Compulsory {
     friend bool operator==(const Compulsory&, const Compulsory&) = default;
 };
 
-// [phase], lines of one copy.
-std::vector<Compulsory> compulsory_by_phase(const Program& program);
+// [phase], lines of all `ranks` copies; those of files, which the copies share, once.
+std::vector<Compulsory> compulsory_by_phase(const Program& program, std::uint32_t ranks);
 
 }  // namespace pagelens

@@ -5,8 +5,26 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/replay/page_copies.hpp"
+
 namespace pagelens {
 namespace {
+
+// That an op moves, on all ranks: those of a page that they share once, none of the zero page's,
+// and not those that the kernel clears.
+std::uint64_t lines_of(const Op& op, const PageCopies& copies) {
+    switch (op.kind()) {
+        case OpKind::fetch:
+        case OpKind::write_back:
+        case OpKind::stream_store:
+            return std::uint64_t{copies.of(op.page)} *
+                   static_cast<unsigned>(std::popcount(op.lines));
+        case OpKind::skip:
+            return op.lines;
+        default:
+            return 0;
+    }
+}
 
 class ExcerptedProgram final : public Program {
   public:
@@ -17,16 +35,17 @@ class ExcerptedProgram final : public Program {
           instructions_(whole.instructions().begin(), whole.instructions().end()),
           objects_(whole.objects()),
           phases_(whole.phases()),
-          threads_(whole.threads()),
-          mapped_(pages_.size()) {
-        std::vector<std::uint64_t> moved(phases_);  // [phase] of all ranks
+          threads_(whole.threads()) {
+        PageCopies copies(pages_.size(), ranks);
+        std::vector<std::uint64_t> moved(phases_);
         unsigned phase = 0;
         Excerpt::Part part = Excerpt::Part::counted;
-        std::uint64_t skipped = 0;  // of one copy, since the last op that was kept
+        std::uint64_t skipped = 0;  // since the last op that was kept
         for_each_op(whole, [&](const Op& op) {
-            const std::uint64_t lines = lines_of(op);
+            copies.step(op);
+            const std::uint64_t lines = lines_of(op, copies);
             if (lines != 0) part = excerpts[phase].part(moved[phase]);
-            moved[phase] += lines * ranks;
+            moved[phase] += lines;
             if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
                 op.kind() != OpKind::phase) {
                 skipped += lines;
@@ -39,9 +58,6 @@ class ExcerptedProgram final : public Program {
                 phase = op.page;
                 part = excerpts[phase].part(moved[phase]);
             }
-            if (op.kind() == OpKind::map_write) mapped_[op.page] = 1;
-            if (op.kind() == OpKind::unmap)
-                std::fill_n(mapped_.begin() + op.page, op.lines, std::uint8_t{0});
         });
         if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
         ops_.shrink_to_fit();
@@ -70,27 +86,13 @@ class ExcerptedProgram final : public Program {
     };
 
     static bool gives_or_takes_pages(const Op& op) {
-        return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap;
+        return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap || shows_file(op);
     }
-    // Which advance a replay: pages without a frame move none, and page clearing is counted apart.
-    [[nodiscard]] std::uint64_t lines_of(const Op& op) const {
-        switch (op.kind()) {
-            case OpKind::fetch:
-            case OpKind::write_back:
-            case OpKind::stream_store:
-                return mapped_[op.page] != 0 ? static_cast<unsigned>(std::popcount(op.lines)) : 0;
-            case OpKind::skip:
-                return op.lines;
-            default:
-                return 0;
-        }
-    }
-
+    static bool shows_file(const Op& op) { return op.kind() == OpKind::map_read && op.lines != 0; }
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
     std::vector<std::uint64_t> instructions_;
     unsigned objects_, phases_, threads_;
-    std::vector<std::uint8_t> mapped_;  // [page] while the ops are chosen
     std::vector<Op> ops_;
 };
 
@@ -114,12 +116,24 @@ std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
     return std::make_unique<ExcerptedProgram>(program, ranks, excerpts);
 }
 
-std::vector<std::uint64_t> lines_by_phase(const Program& program, bool with_cleared) {
+std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks) {
+    std::vector<std::uint64_t> lines(program.phases());
+    PageCopies copies(program.pages().size(), ranks);
+    unsigned phase = 0;
+    for_each_op(program, [&](const Op& op) {
+        copies.step(op);
+        if (op.kind() == OpKind::phase) phase = op.page;
+        lines[phase] += lines_of(op, copies);
+    });
+    return lines;
+}
+
+std::vector<std::uint64_t> most_lines_by_phase(const Program& program) {
     std::vector<std::uint64_t> lines(program.phases());
     unsigned phase = 0;
     for_each_op(program, [&](const Op& op) {
         if (op.kind() == OpKind::phase) phase = op.page;
-        if (with_cleared || op.kind() != OpKind::map_write) lines[phase] += most_lines(op);
+        lines[phase] += most_lines(op);
     });
     return lines;
 }

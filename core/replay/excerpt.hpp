@@ -17,7 +17,8 @@
 
 namespace pagelens {
 
-// Lines of all ranks. Everything: `period` 0.
+// Lines of all ranks, those of pages that the ranks share once: a stretch has so many different
+// lines, whoever moves them. Everything: `period` 0.
 struct Excerpt {
     std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
     std::uint64_t stretch = 0;  // at most period
@@ -64,8 +65,10 @@ inline std::uint64_t most_lines(const Op& op) {
     return 0;
 }
 
-// [phase] the lines that one copy of a program moves; those of pages that are only read included,
-// so a bound and not a count. With or without those that the kernel clears.
-std::vector<std::uint64_t> lines_by_phase(const Program& program, bool with_cleared);
+// [phase] the lines that `ranks` copies of a program move in a replay; those of files, which the
+// copies share, once. Without those that the kernel clears.
+std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks);
+// [phase] that one copy moves at most, as most_lines() has it.
+std::vector<std::uint64_t> most_lines_by_phase(const Program& program);
 
 }  // namespace pagelens

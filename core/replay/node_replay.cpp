@@ -109,10 +109,10 @@ class NodeReplay {
                 enter(0);
                 return;
             case OpKind::skip:
-                enter(op.lines * options_.ranks);
+                enter(op.lines);
                 return;
-            case OpKind::map_read:  // the shared zero page: no frame
-                return;
+            case OpKind::map_read:
+                return read_file(op);
         }
     }
 
@@ -148,7 +148,8 @@ class NodeReplay {
     void move_lines(const Op& op, AccessKind kind) {
         if (!pages_.mapped(op.page)) return;  // the zero page
         const auto lines = static_cast<unsigned>(std::popcount(op.lines));
-        if (!enter(std::uint64_t{lines} * options_.ranks)) return;
+        const std::uint32_t copies = pages_.writable(op.page) ? options_.ranks : 1;
+        if (!enter(std::uint64_t{lines} * copies)) return;
         // A line that leaves L1 was translated when it was fetched.
         if (kind != AccessKind::write_back && !samples()) translate(op, lines);
         const std::uint64_t simulated = op.lines & options_.sets;
@@ -184,7 +185,8 @@ class NodeReplay {
     }
 
     void map(const Op& op) {
-        if (pages_.mapped(op.page)) return;
+        if (pages_.writable(op.page)) return;
+        if (pages_.mapped(op.page)) unmap(make_op(OpKind::unmap, op.page, 1));
         const bool simulated = enter(0);
         const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
         pages_.map_write(
@@ -199,6 +201,19 @@ class NodeReplay {
                 cleared_.push_back(first);
             });
         if (!large_.empty()) clear_large();
+        map_in_tables(op);
+    }
+
+    // What the page cache has was read from the disk long since: nothing is cleared.
+    void read_file(const Op& op) {
+        if (op.lines == 0 || pages_.mapped(op.page)) return;
+        pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+        const std::uint32_t frame = pages_.frame(op.page, 0);
+        if (frame >= owners_.size() || owners_[frame] == never_owned) hand_out(frame);
+        map_in_tables(op);
+    }
+
+    void map_in_tables(const Op& op) {
         if (tables_.empty()) return;
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {

@@ -50,9 +50,11 @@ void PhysicalLines::step(const Op& op) {
         case OpKind::unmap:
             pages_.unmap(op.page, op.lines);
             return;
-        case OpKind::touch:     // no data moves
-        case OpKind::skip:      // not in whole programs
-        case OpKind::map_read:  // the shared zero page: no frame
+        case OpKind::map_read:
+            if (op.lines != 0) pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+            return;
+        case OpKind::touch:  // no data moves
+        case OpKind::skip:   // not in whole programs
         case OpKind::phase:
             return;
     }

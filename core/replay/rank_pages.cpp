@@ -19,6 +19,7 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
       population_(std::move(population)),
       frames_(program.pages().size() * ranks, none),
       states_(program.pages().size()),
+      shared_(program.pages().size()),
       lists_(program.pages().size(), none),
       rooms_(program.pages().size()) {
     if (order_ > small_order) find_blocks(program);
@@ -38,7 +39,7 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
 // one. A large page lies in anonymous memory as a whole: none where a file is shown.
 void RankPages::find_blocks(const Program& program) {
     const std::span<const VirtualPage> pages = program.pages();
-    const std::span<const std::uint8_t> written = program.written();
+    const std::span<const Program::PageUse> uses = program.page_uses();
     const auto count = static_cast<std::uint32_t>(pages.size());
     std::vector<std::uint32_t> by_address(count);
     std::iota(by_address.begin(), by_address.end(), 0u);
@@ -56,10 +57,13 @@ void RankPages::find_blocks(const Program& program) {
     for (std::uint32_t begin = 0; begin < by_address.size();) {
         const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
         std::uint32_t end = begin, stored_to = 0;
+        bool file = shows_file(virtual_block);
         for (; end < by_address.size() && pages[by_address[end]].raw() >> order_ == virtual_block;
-             ++end)
-            stored_to += written[by_address[end]];
-        if (stored_to * least_share >= 1u << order_ && !shows_file(virtual_block)) {
+             ++end) {
+            stored_to += uses[by_address[end]].written;
+            file |= uses[by_address[end]].shows_file;
+        }
+        if (stored_to * least_share >= 1u << order_ && !file) {
             const auto first = static_cast<std::uint32_t>(block_pages_.size());
             for (std::uint32_t i = begin; i < end; ++i) {
                 const std::uint32_t page = by_address[i];
@@ -74,10 +78,29 @@ void RankPages::find_blocks(const Program& program) {
     }
 }
 
+void RankPages::map_read(std::uint32_t page, std::uint32_t cached) {
+    if (mapped(page)) return;
+    if (cached >= cache_.size()) cache_.resize(std::size_t{cached} + 1, none);
+    if (cache_[cached] == none) {
+        const auto given = source_->alloc({.page = page});
+        if (!given) out_of_memory();
+        cache_[cached] = given->raw();
+        population_.add(cache_[cached]);
+    }
+    std::fill_n(&frame_of(page, 0), ranks_, cache_[cached]);
+    shared_[page] = true;
+    list_sampled(page);
+}
+
 void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page) {
         if (states_[page] == State::unmapped) continue;
         states_[page] = State::unmapped;
+        if (shared_[page]) {
+            shared_[page] = false;
+            std::fill_n(&frame_of(page, 0), ranks_, none);
+            continue;
+        }
         const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             if (in_large_page(block, rank)) continue;

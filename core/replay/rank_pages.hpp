@@ -37,15 +37,24 @@ class RankPages {
     // pages, the first touch in one takes it whole. Throws OutOfMemory.
     template <class Cleared>
     void map_write(std::uint32_t page, Cleared&& cleared);
+    // The first read of a page that shows page `cached` of the page cache: all ranks have its one
+    // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
+    void map_read(std::uint32_t page, std::uint32_t cached);
     // The pages' frames go back; a large page goes when the last of its pages does.
     void unmap(std::uint32_t first, std::uint64_t count);
 
-    // Moves every small page of every rank to another frame of a source that shuffles from now on,
-    // as far as there are any; moved(from, to) for each.
+    // Moves every small page that a rank has of its own to another frame of a source that shuffles
+    // from now on, as far as there are any; moved(from, to) for each.
     template <class Moved>
     void shuffle(Moved&& moved);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
+    // Whether its frames are the ranks' own, as a write needs them.
+    [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
+    // Which rank stands for all that have the same frame as this one.
+    [[nodiscard]] std::uint32_t holder(std::uint32_t page, std::uint32_t rank) const {
+        return shared_[page] ? 0 : rank;
+    }
     // Precondition: it is mapped.
     [[nodiscard]] std::uint32_t frame(std::uint32_t page, std::uint32_t rank) const {
         return frames_[std::size_t{page} * ranks_ + rank];
@@ -118,6 +127,8 @@ class RankPages {
     SlotPopulation population_;
     HugeVector<std::uint32_t> frames_;  // [page][rank]
     HugeVector<State> states_;          // [page]
+    std::vector<bool> shared_;          // [page] its frame is the page cache's
+    std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
     HugeVector<std::uint32_t>
         lists_;  // [page] where in pool_ its list begins; none: it never had one
     // [page] entries of pool_ that are its own. They double where they are too few: a page that is
@@ -137,7 +148,8 @@ class RankPages {
 
 template <class Cleared>
 void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
-    if (states_[page] != State::unmapped) return;
+    if (writable(page)) return;
+    if (mapped(page)) unmap(page, 1);
     const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
     if (block != none && blocks_[block].mapped++ == 0) open_block(block, cleared);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -175,7 +187,7 @@ template <class Moved>
 void RankPages::shuffle(Moved&& moved) {
     source_->shuffle();
     for (std::uint32_t page = 0; page < states_.size(); ++page) {
-        if (!mapped(page)) continue;
+        if (!writable(page)) continue;
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             std::uint32_t& frame = frame_of(page, rank);
             const auto given = source_->alloc({rank, small_order});

@@ -137,9 +137,10 @@ class Replay {
                 phase_ = op.page;
                 if (rows_) rows_->enter(phase_);
                 return;
-            case OpKind::touch:     // no data moves
-            case OpKind::skip:      // not in whole programs
-            case OpKind::map_read:  // the shared zero page: no frame
+            case OpKind::map_read:
+                return read_file(op);
+            case OpKind::touch:  // no data moves
+            case OpKind::skip:   // not in whole programs
                 return;
         }
     }
@@ -257,7 +258,8 @@ class Replay {
     // What used the frames before has its lines through the caches before they change hands, and
     // the kernel's are its own.
     void map(const Op& op) {
-        if (pages_.mapped(op.page)) return;
+        if (pages_.writable(op.page)) return;
+        if (rows_) rows_->unmapping(op.page, 1);
         if (caches_) caches_->flush(phase_);
         pages_.map_write(op.page,
                          [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
@@ -266,6 +268,13 @@ class Replay {
                          });
         if (rows_) rows_->mapped(op.page);
         if (caches_) caches_->flush(phase_);
+    }
+
+    // What the page cache has was read from the disk long since: nothing is cleared.
+    void read_file(const Op& op) {
+        if (op.lines == 0 || pages_.mapped(op.page)) return;
+        pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+        if (rows_) rows_->shows_file(op.page);
     }
 
     // The kernel clears a page before it hands it out.

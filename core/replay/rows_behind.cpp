@@ -130,12 +130,13 @@ void RowsBehind::run(const Op& op, bool counted) {
 // A line of the op's page comes to the memory-side cache.
 void RowsBehind::meet(const Op& op, std::uint32_t rank, unsigned line, bool write, bool counted) {
     if (counted) {
-        const auto found = tenants_.look(pages_, op.page, rank, line, reached_.data(), write);
+        const auto found = tenants_.look(pages_, op.page, pages_.holder(op.page, rank), line,
+                                         reached_.data(), write);
         const std::uint32_t core = rank * threads_ + op.thread;
         if (found.missed) request(core, pages_.frame(op.page, rank), line, false);
         if (found.dirty_victim != SlotTenants::none) request(core, found.dirty_victim, line, true);
     }
-    reached_[rank] |= 1ull << line;
+    reached_[pages_.holder(op.page, rank)] |= 1ull << line;
 }
 
 void RowsBehind::request(std::uint32_t core, std::uint32_t frame, unsigned line, bool write) {

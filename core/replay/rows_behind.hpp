@@ -41,12 +41,13 @@ class RowsBehind {
                std::uint32_t ranks, std::uint32_t threads, std::uint32_t sets, std::uint32_t ways,
                Counters& counters);
 
-    // What the replay does, op by op: a page has got its frames, is about to lose them; an op has
-    // been done; a phase begins; it is over.
+    // What the replay does, op by op: a page has got frames that were cleared, has got that of a
+    // file, is about to lose them; an op has been done; a phase begins; it is over.
     void mapped(std::uint32_t page) {
         tenants_.come(pages_, page);
         if (!active_) tenants_.cleared(page);
     }
+    void shows_file(std::uint32_t page) { tenants_.come(pages_, page); }
     void unmapping(std::uint32_t first, std::uint64_t count);
     void done(const Op& op) {
         if (!active_ && op.kind() != OpKind::map_write && pages_.mapped(op.page))

@@ -5,10 +5,11 @@
 namespace pagelens {
 
 void SlotTenants::join(const RankPages& pages, std::uint32_t page) {
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+    const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
         __builtin_prefetch(&first_[pages.frame(page, rank) & set_mask_], 1);
     std::uint32_t tenant = page * ranks_;
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         std::uint32_t& first = first_[pages.frame(page, rank) & set_mask_];
         next_[tenant] = first;
         first = ++tenant;
@@ -16,7 +17,8 @@ void SlotTenants::join(const RankPages& pages, std::uint32_t page) {
 }
 
 void SlotTenants::leave(const RankPages& pages, std::uint32_t page) {
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const std::uint32_t tenant = page * ranks_ + rank + 1;
         std::uint32_t* link = &first_[pages.frame(page, rank) & set_mask_];
         while (*link != tenant) link = &next_[*link - 1];
@@ -64,6 +66,7 @@ SlotTenants::Found SlotTenants::look(const RankPages& pages, std::uint32_t page,
     if (known < ways_) return {true, none};
     // The one that goes came back after it was written, if as many as the ways were used between.
     const Tenant& victim = latest[ways_ - 1];
+    if (victim.written == 0) return {true, none};  // of a file
     std::uint32_t between = own > victim.written && own < victim.used ? 1 : 0;
     for (std::uint32_t at = first_[frame & set_mask_]; at != 0; at = next_[at - 1]) {
         const std::uint32_t number = at - 1;

@@ -57,6 +57,7 @@ class PageReplay {
             case EventKind::birth:
             case EventKind::death:
             case EventKind::sync:
+            case EventKind::map_file:
                 break;
         }
     }

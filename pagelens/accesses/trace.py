@@ -105,7 +105,8 @@ class TraceWorkload(Workload):
         self.large_blocks = self.survey.large_blocks[:, 0].tolist()
         self.phases = [region_text(name) for name in self.survey.phases]
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
-        self.share_without_frame = self.survey.lines_without_frame / max(1, self.survey.lines_fetched)
+        self.shared_bytes = self.survey.file_pages * FRAME_BYTES
+        self.share_of_zero_page = self.survey.lines_of_zero_page / max(1, self.survey.lines_fetched)
         self.share_seen = _share_seen(trace.summary)
         self.warnings += self.survey.warnings
         if (damage := trace.damage) is not None:

@@ -103,6 +103,20 @@ class TraceRecorder:
                 _number("thread", thread, 32), _number("address", address, 64), _number("size", size, 64)
             )
 
+    def map_file(self, thread: int, address: int, size: int, name: str, offset: int = 0) -> None:
+        """These bytes show the file `name` from byte `offset` on, which is a multiple of 4096.
+
+        Pages that the program only reads there are those of the kernel's page cache: all ranks share them.
+        """
+        with _pagelens_errors():
+            self._recorder.map_file(
+                _number("thread", thread, 32),
+                _number("address", address, 64),
+                _number("size", size, 64),
+                name,
+                _number("offset", offset, 64),
+            )
+
     def phase(self, thread: int, name: str | None) -> None:
         """The thread enters the phase `name`; None ends the phase that it is in."""
         with _pagelens_errors():

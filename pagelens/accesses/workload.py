@@ -121,12 +121,17 @@ class Workload(ABC):
     threads: int
     footprint_bytes: int  # peak resident, of one rank
     share_seen: float | None  # of the program's instructions; None where it is not known
-    share_without_frame: float = 0.0  # of the lines fetched: of pages that were never written until then
+    shared_bytes: int = 0  # of files that it reads through mappings; all ranks share them
+    share_of_zero_page: float = 0.0  # of the lines fetched: of anonymous memory never written until then
     warnings: list[str]
 
     def __init__(self) -> None:
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}
         self._lock = threading.Lock()
+
+    def job_bytes(self, ranks: int) -> int:
+        """Memory that so many ranks need: a footprint each, and once the files that they read."""
+        return self.footprint_bytes * ranks + self.shared_bytes
 
     def compile(self, machine: Machine, page_bits: int, offset_bytes: int = 0) -> Program:
         """The ops below the private caches whose index bits lie under `page_bits`; made once each.

@@ -99,7 +99,7 @@ def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str
 def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
     """Raises UsageError unless `ranks` copies of the workload fit the machine's memory."""
     memory, each = machine.frames * FRAME_BYTES, workload.footprint_bytes
-    if each * ranks <= memory:
+    if workload.job_bytes(ranks) <= memory:
         return
     room = f"is more than the {format_size(memory)} of {machine.name}"
     if workload.source == "declared":  # its size is that of all ranks together
@@ -107,6 +107,6 @@ def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
             f"--size: {format_size(each * ranks)} {room}; name at most {format_binary_size(memory, 6)}, or "
             "a machine with more (pagelens machines)"
         )
-    most = memory // each
+    most = max(0, memory - workload.shared_bytes) // each
     remedy = f"use --ranks {most} or fewer, or a smaller problem" if most else "use a smaller problem"
     raise UsageError(f"--ranks: {ranks} x {format_size(each)} {room}; {remedy}")

@@ -199,4 +199,4 @@ class Ensemble:
     @property
     def served_by(self) -> ServedBy:
         """What serves the lines that the job's caches miss."""
-        return self.machine.served_by(self.workload.footprint_bytes * self.ranks)
+        return self.machine.served_by(self.workload.job_bytes(self.ranks))

@@ -49,7 +49,7 @@ class NodeSimulation:
             node,
             history=self.history,
             scale=self.scale,
-            job_bytes=simulation.workload.footprint_bytes * simulation.ranks,
+            job_bytes=simulation.workload.job_bytes(simulation.ranks),
         )
         return Tables.concatenate(self._rows(policy, state, cancel) for policy in self.policies.values())
 

@@ -91,7 +91,8 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
-        share_without_frame=workload.share_without_frame,
+        shared_bytes=workload.shared_bytes,
+        share_of_zero_page=workload.share_of_zero_page,
         warnings=list(workload.warnings),
     )
     return Explanation(

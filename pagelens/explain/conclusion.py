@@ -277,10 +277,11 @@ def _coverage(program: ProgramRecord) -> list[str]:
             f"Only {_percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
             "follows is about that part."
         )
-    if program.share_without_frame > 1 - _COVERED:
+    if program.share_of_zero_page > 1 - _COVERED:
         sentences.append(
-            f"{_percent(program.share_without_frame)} of the lines that the program reads are of pages that "
-            "it never wrote, such as those of files. They are not simulated: what follows is about the rest."
+            f"{_percent(program.share_of_zero_page)} of the lines that the program reads are of memory that "
+            "it has not written. The kernel shows one page of zeros for all of it, which stays in L1: these "
+            "lines are not simulated."
         )
     return sentences
 

@@ -32,9 +32,12 @@ class ProgramRecord(_Record):
     share_seen: float | None = Field(
         description="counted: share of the run that was traced; null when declared"
     )
-    share_without_frame: float = Field(
-        description="counted: share of the lines that are of pages which were only read (of files, or of "
-        "zeros); they get no frames and are not simulated"
+    shared_bytes: int = Field(
+        description="counted: bytes of files that the program reads through mappings; the ranks share them"
+    )
+    share_of_zero_page: float = Field(
+        description="counted: share of the lines that are of anonymous memory which was never written until "
+        "then; the kernel shows its one page of zeros for it, and these lines are not simulated"
     )
     warnings: list[str]
 

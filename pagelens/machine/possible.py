@@ -24,6 +24,12 @@ RANGES = {
 }
 
 
+def is_possible(name: str, value: float) -> bool:
+    """Whether any machine has this value, in SI units, of a key of a section."""
+    low, high = RANGES[name]
+    return low <= value <= high
+
+
 def check_possible(machine: "Machine") -> None:
     """Raises ValueError for a value that no machine has, and for an L1 that is larger than its L2."""
     for stated in stated_values(machine):

@@ -54,7 +54,7 @@ class RowsBehind:
             if key not in self._models:
                 self._models[key] = _core.RowModel(
                     stretches=rows,
-                    lines=_core.lines_by_phase(program, with_cleared=True),
+                    lines=_core.most_lines_by_phase(program),
                     caches=caches_below_l1(machine, (SNOOP_FILTER,), writes_at_once=True),
                     drams=[
                         machine.dram.core(outstanding=outstanding, ideal=ideal) for ideal in (False, True)

@@ -62,7 +62,7 @@ class NodeEngine:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._seed, self._cores_used, self._vary_assumed = seed, cores_used, vary_assumed
         self._programs = NodePrograms(workload, machine, ranks)
-        self._served_by = machine.served_by(workload.footprint_bytes * ranks)
+        self._served_by = machine.served_by(workload.job_bytes(ranks))
         self._has_banks = machine.dram is not None and self._served_by == "DDR"
         self._by_replay = mechanisms_by_replay(machine)
         rows = (ROW_CONFLICTS,) if self._has_banks else ()

@@ -44,9 +44,7 @@ class InOrder:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 rows = None
                 if rows_are_timed(self._machine):
-                    rows = _core.RowStretches(
-                        whole, stretches(_core.lines_by_phase(whole, with_cleared=True), self._ranks)
-                    )
+                    rows = _core.RowStretches(whole, stretches(_core.most_lines_by_phase(whole), self._ranks))
                 translation = simulated_parts(whole, self._machine, 1, STRETCHES_OF_TLB)
                 self._made[offset_bytes] = InOrderParts(translation, rows)
             return self._made[offset_bytes]

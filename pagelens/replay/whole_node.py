@@ -162,7 +162,7 @@ def simulated_parts(
     stretches_of_interval: int | None = None,
 ) -> Parts:
     """The parts of `ranks` copies of a program, given with all its lines in order."""
-    moved = [ranks * of_phase for of_phase in _core.lines_by_phase(whole, with_cleared=False)]
+    moved = _core.lines_by_phase(whole, ranks)
     chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval)
     if not any(period for period, *_ in chosen):
         return Parts(whole, chosen)
@@ -190,8 +190,8 @@ class NodePrograms:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 parts = simulated_parts(whole, self._machine, self._ranks)
-                least = np.asarray(_core.compulsory_by_phase(whole), dtype=np.float64)
-                self._made[offset_bytes] = (parts, self._ranks * least)
+                least = np.asarray(_core.compulsory_by_phase(whole, self._ranks), dtype=np.float64)
+                self._made[offset_bytes] = (parts, least)
             return self._made[offset_bytes]
 
 

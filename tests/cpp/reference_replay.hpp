@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,57 @@ class ListedProgram : public Program {
     unsigned objects_, phases_, threads_;
 };
 
+// The frames of a job's pages, as its ops give and take them.
+class JobFrames {
+  public:
+    JobFrames(std::unique_ptr<FrameSource> source, std::uint32_t ranks)
+        : source_(std::move(source)), ranks_(ranks) {}
+    [[nodiscard]] FrameSource& source() { return *source_; }
+
+    // Nothing if it has none: the zero page.
+    [[nodiscard]] std::optional<std::uint32_t> find(std::uint32_t page, std::uint32_t rank) const {
+        if (const auto shown = shown_.find(page); shown != shown_.end())
+            return cache_.at(shown->second);
+        const auto own = own_.find({page, rank});
+        return own == own_.end() ? std::nullopt : std::optional(own->second);
+    }
+    // Whether all ranks have the same frame.
+    [[nodiscard]] bool shared(std::uint32_t page) const { return shown_.contains(page); }
+    // For a write; cleared(rank, frame) where a rank is given a new one.
+    template <class Cleared>
+    void map_write(std::uint32_t page, Cleared&& cleared) {
+        shown_.erase(page);
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            if (own_.contains({page, rank})) continue;
+            const std::uint32_t frame = source_->alloc({.cpu = rank, .page = page})->raw();
+            own_[{page, rank}] = frame;
+            cleared(rank, frame);
+        }
+    }
+    // For a read of a page that shows page `cached` - 1 of the page cache; 0: of zeros.
+    void map_read(std::uint32_t page, std::uint64_t cached) {
+        if (cached == 0 || find(page, 0)) return;
+        if (!cache_.contains(cached)) cache_[cached] = source_->alloc({.page = page})->raw();
+        shown_[page] = cached;
+    }
+    void unmap(std::uint32_t page) {
+        shown_.erase(page);
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            const auto found = own_.find({page, rank});
+            if (found == own_.end()) continue;
+            source_->free({.cpu = rank, .page = page}, Frame(found->second));
+            own_.erase(found);
+        }
+    }
+
+  private:
+    std::unique_ptr<FrameSource> source_;
+    std::uint32_t ranks_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> own_;  // (page, rank)
+    std::map<std::uint64_t, std::uint32_t> cache_;  // page of the page cache -> frame
+    std::map<std::uint32_t, std::uint64_t> shown_;  // page -> that of the page cache
+};
+
 class SlowReplay {
   public:
     // `caches`: of one group of cores with an L3, instead of the L2s of `h`.
@@ -67,7 +119,8 @@ class SlowReplay {
         : program_(program),
           h_(h),
           ranks_(ranks),
-          source_(placement.open({ranks, static_cast<std::uint32_t>(program.pages().size()), 0})),
+          frames_(placement.open({ranks, static_cast<std::uint32_t>(program.pages().size()), 0}),
+                  ranks),
           counters_(program.phases(), program.objects()),
           main_(std::uint64_t{h.slots} / h.ways * 64, h.ways),
           two_way_(std::uint64_t{h.slots} / 2 * 64, 2) {
@@ -83,10 +136,9 @@ class SlowReplay {
   private:
     void step(const Op& op) {
         if (op.kind() == OpKind::phase) phase_ = op.page;
-        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-            if (op.kind() == OpKind::map_write && !frames_.contains({op.page, rank})) {
-                const std::uint64_t frame = source_->alloc({rank, small_order})->raw();
-                frames_[{op.page, rank}] = frame;
+        if (op.kind() == OpKind::map_read) frames_.map_read(op.page, op.lines);
+        if (op.kind() == OpKind::map_write) {
+            frames_.map_write(op.page, [&](std::uint32_t rank, std::uint64_t frame) {
                 for (std::uint64_t line = 0; line < 64; ++line) {
                     owner_[frame] = 0;
                     if (groups_.empty())
@@ -94,18 +146,11 @@ class SlowReplay {
                     else
                         through(op, rank, frame * 64 + line, AccessKind::stream_store);
                 }
-            }
+            });
         }
         if (op.kind() == OpKind::unmap) {
-            for (std::uint32_t page = op.page; page < op.page + op.lines; ++page) {
-                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-                    const auto found = frames_.find({page, rank});
-                    if (found == frames_.end()) continue;
-                    source_->free({rank, small_order},
-                                  Frame(static_cast<std::uint32_t>(found->second)));
-                    frames_.erase(found);
-                }
-            }
+            for (std::uint32_t page = op.page; page < op.page + op.lines; ++page)
+                frames_.unmap(page);
         }
         if (op.kind() != OpKind::fetch && op.kind() != OpKind::write_back &&
             op.kind() != OpKind::stream_store) {
@@ -114,14 +159,13 @@ class SlowReplay {
         // Where groups of cores have caches of their own, one may still hold lines of a frame that
         // another one was given since: they are its new owner's.
         for (std::uint32_t rank = 0; rank < ranks_ && !groups_.empty() && op.lines != 0; ++rank) {
-            const auto found = frames_.find({op.page, rank});
-            if (found != frames_.end()) owner_[found->second] = op.object;
+            if (const auto frame = frames_.find(op.page, rank)) owner_[*frame] = op.object;
         }
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             for (std::uint64_t line = 0; line < 64; ++line) {
-                const auto found = frames_.find({op.page, rank});
-                if (found == frames_.end() || (op.lines >> line & 1) == 0) continue;
-                access(op, rank, found->second * 64 + line);
+                const auto frame = frames_.find(op.page, rank);
+                if (!frame || (op.lines >> line & 1) == 0) continue;
+                access(op, rank, std::uint64_t{*frame} * 64 + line);
             }
         }
     }
@@ -200,12 +244,11 @@ class SlowReplay {
     pagelens::Hierarchy h_;
     std::vector<Hierarchy> groups_;
     std::uint32_t ranks_;
-    std::unique_ptr<FrameSource> source_;
+    JobFrames frames_;
     Counters counters_;
     LruCache main_, two_way_;
     std::vector<LruCache> l2_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> frames_;  // (page, rank)
-    std::map<std::uint64_t, std::uint16_t> owner_;                             // frame -> object
+    std::map<std::uint64_t, std::uint16_t> owner_;  // frame -> object
     unsigned phase_ = 0;
 };
 

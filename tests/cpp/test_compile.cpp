@@ -472,7 +472,7 @@ TEST_CASE("survey: lines of pages that nobody has written yet have no frame") {
             line(EventKind::write, 6000, 0)}});  // page 6000 was there before the trace began
     const Survey found = survey(TraceReader(file.path));
     CHECK(found.lines_fetched == 5);
-    CHECK(found.lines_without_frame == 2);
+    CHECK(found.lines_of_zero_page == 2);
 }
 
 TEST_CASE("survey: blocks of one site are one object, reused addresses go to the new one") {

@@ -56,6 +56,9 @@ ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
         const unsigned kind = random.below(12);
         if (kind == 0) {
             ops.push_back(make_op(OpKind::unmap, page, std::min(2u, pages - page)));
+        } else if (kind == 1 && random.below(2) == 0) {
+            const std::uint64_t of_cache = random.below(4) == 0 ? 0 : 8 * object + random.below(8);
+            ops.push_back(make_op(OpKind::map_read, page, of_cache, object, thread));
         } else if (kind == 1) {
             ops.push_back(make_op(OpKind::touch, page, 0, object, thread));
         } else if (kind == 2 && random.below(30) == 0) {
@@ -78,8 +81,10 @@ ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
 class PlainNode {
   public:
     PlainNode(const ListedProgram& program, const NodeModel& model, std::uint32_t ranks)
-        : program_(program), ranks_(ranks), caches_(model.caches) {
-        source_ = place_by_kernel(bare(), small_order)->open({ranks, 0, 0});
+        : program_(program),
+          ranks_(ranks),
+          frames_(place_by_kernel(bare(), small_order)->open({ranks, 0, 0}), ranks),
+          caches_(model.caches) {
         phases_.resize(program.phases());
         for (NodePhase& phase : phases_) {
             phase.stretches.emplace_back().drams.resize(model.drams.size());
@@ -96,55 +101,53 @@ class PlainNode {
     [[nodiscard]] const std::vector<NodePhase>& phases() const { return phases_; }
 
   private:
-    Frame take(std::uint32_t rank, MigrateType type) {
-        return *source_->alloc({rank, small_order, type});
+    void map_in_tables(VirtualAddress address) {
+        if (tlbs_.empty()) return;
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+            tables_[rank].map(address, PageSize::small, [&] {
+                return *frames_.source().alloc({rank, small_order, MigrateType::unmovable});
+            });
+        }
+    }
+    void forget(std::uint32_t page) {
+        for (Tlb& tlb : tlbs_) tlb.invalidate(program_.pages()[page], 1);
     }
     void step(const Op& op) {
         NodePhase& phase = phases_[now_];
         const auto core = [&](std::uint32_t rank) { return rank * program_.threads() + op.thread; };
         const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
-        const bool mapped = frames_.contains({op.page, 0});
+        const auto before = frames_.find(op.page, 0);
         switch (op.kind()) {
             case OpKind::phase:
                 end_phase();
                 now_ = op.page;
                 break;
             case OpKind::map_write:
-                if (mapped) break;
-                for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-                    const std::uint32_t frame = take(rank, MigrateType::movable).raw();
-                    frames_[{op.page, rank}] = frame;
+                frames_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
                     phase.cleared += 64;
                     // Into frames that are in no cache, where DRAM is not looked at: only counted.
                     const bool fresh = !owners_.contains(frame);
                     owners_[frame] = 0;
-                    if (fresh && drams_.empty()) continue;
+                    if (fresh && drams_.empty()) return;
                     phase.stretches[0].cleared += 64;
                     cleared_.push_back(frame);
                     for (unsigned line = 0; line < 64; ++line)
                         use(frame, line, core(rank), AccessKind::stream_store);
-                }
-                if (tlbs_.empty()) break;
-                for (std::uint32_t rank = 0; rank < ranks_; ++rank)
-                    tables_[rank].map(address, PageSize::small,
-                                      [&] { return take(rank, MigrateType::unmovable); });
+                });
+                if (before && frames_.find(op.page, 0) != before) forget(op.page);
+                map_in_tables(address);
                 break;
             case OpKind::unmap:
                 for (std::uint32_t page = op.page; page < op.page + op.lines; ++page) {
-                    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-                        const auto at = frames_.find({page, rank});
-                        if (at == frames_.end()) continue;
-                        source_->free({rank, small_order}, Frame(at->second));
-                        frames_.erase(at);
-                    }
-                    for (Tlb& tlb : tlbs_) tlb.invalidate(program_.pages()[page], 1);
+                    frames_.unmap(page);
+                    forget(page);
                 }
                 break;
             case OpKind::touch:
             case OpKind::fetch:
             case OpKind::write_back:
             case OpKind::stream_store:
-                if (!mapped) break;
+                if (!before) break;
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
                     if (op.kind() != OpKind::write_back && !tlbs_.empty())
                         translate(core(rank), rank, address,
@@ -152,7 +155,7 @@ class PlainNode {
                 }
                 if (op.kind() == OpKind::touch) break;
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-                    const std::uint32_t frame = frames_[{op.page, rank}];
+                    const std::uint32_t frame = *frames_.find(op.page, rank);
                     owners_[frame] = op.object;
                     for (unsigned line = 0; line < 64; ++line) {
                         if ((op.lines >> line & 1) == 0) continue;
@@ -160,11 +163,16 @@ class PlainNode {
                             op.kind() == OpKind::fetch        ? AccessKind::read
                             : op.kind() == OpKind::write_back ? AccessKind::write_back
                                                               : AccessKind::stream_store);
-                        ++phase.lines;
+                        if (rank == 0 || !frames_.shared(op.page)) ++phase.lines;
                     }
                 }
                 break;
             case OpKind::map_read:
+                if (op.lines == 0 || before) break;
+                frames_.map_read(op.page, op.lines);
+                owners_.try_emplace(*frames_.find(op.page, 0), 0);
+                map_in_tables(address);
+                break;
             case OpKind::skip:
                 break;
         }
@@ -223,7 +231,7 @@ class PlainNode {
 
     const ListedProgram& program_;
     std::uint32_t ranks_;
-    std::unique_ptr<FrameSource> source_;
+    reference::JobFrames frames_;
     CacheHierarchy caches_;
     std::vector<Tlb> tlbs_;
     std::vector<PageTables> tables_;
@@ -231,7 +239,6 @@ class PlainNode {
     std::vector<NodePhase> phases_;
     std::vector<LineAccess> lines_;
     std::vector<std::uint32_t> cleared_;  // frames, in this phase
-    std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> frames_;
     std::map<std::uint64_t, std::uint16_t> owners_;
     WalkReads reads_;
     unsigned now_ = 0;
@@ -285,9 +292,10 @@ void check_equal(const std::vector<NodePhase>& fast, const std::vector<NodePhase
     }
 }
 
-ListedProgram without_unmaps(const ListedProgram& program) {
+ListedProgram without(const ListedProgram& program, std::initializer_list<OpKind> kinds) {
     std::vector<Op> ops = program.ops();
-    std::erase_if(ops, [](const Op& op) { return op.kind() == OpKind::unmap; });
+    std::erase_if(ops,
+                  [&](const Op& op) { return std::ranges::find(kinds, op.kind()) != kinds.end(); });
     const auto pages = program.pages();
     return {
         ops, {pages.begin(), pages.end()}, program.objects(), program.phases(), program.threads()};
@@ -330,8 +338,10 @@ TEST_CASE("a node's replay equals its components run line by line") {
 }
 
 TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches counts") {
-    // Without frames that come back: there, page clearing leaves stale lines in L2.
-    const ListedProgram program = without_unmaps(some_program(5, 1, 2000));
+    // Without frames that come back: there, page clearing leaves stale lines in L2. And without
+    // files, whose frames cores share: here a write takes a line from the others.
+    const ListedProgram program =
+        without(some_program(5, 1, 2000), {OpKind::unmap, OpKind::map_read});
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 3;
@@ -352,14 +362,14 @@ TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches c
 
 TEST_CASE("compulsory lines are what memory still does below a cache that holds everything") {
     // Without frames that come back: their lines would still be there.
-    const ListedProgram program = without_unmaps(some_program(6, 1, 2000));
+    const ListedProgram program = without(some_program(6, 1, 2000), {OpKind::unmap});
     const auto placement = place_by_kernel(bare(), small_order);
     HierarchyModel caches;
     caches.cores = 1;
     caches.l2.geometry = {1u << 14, 16, replacement_by<RandomVictim>, true};
     const NodeCounters node =
         replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
-    const std::vector<Compulsory> least = compulsory_by_phase(program);
+    const std::vector<Compulsory> least = compulsory_by_phase(program, 1);
     std::uint64_t reads = 0;
     for (unsigned phase = 0; phase < program.phases(); ++phase) {
         const NodePhase& found = node.phases[phase];
@@ -379,7 +389,7 @@ TEST_CASE("compulsory lines: a page that is handed out again begins anew") {
                               make_op(OpKind::phase, 1, 0),        make_op(OpKind::fetch, 0, 0b1),
                               make_op(OpKind::stream_store, 0, 1), make_op(OpKind::fetch, 0, 0b1)};
     const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
-    CHECK(compulsory_by_phase(program) == std::vector<Compulsory>{{3, 128}, {2, 1}});
+    CHECK(compulsory_by_phase(program, 1) == std::vector<Compulsory>{{3, 128}, {2, 1}});
 }
 
 TEST_CASE("excerpts: parts of a phase by its lines") {
@@ -501,8 +511,16 @@ TEST_CASE("lines by phase, and what is refused") {
     std::vector<Op> ops{make_op(OpKind::map_write, 0, 0), make_op(OpKind::fetch, 0, 0b101),
                         make_op(OpKind::phase, 1, 0), make_op(OpKind::stream_store, 0, ~0ull)};
     const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
-    CHECK(lines_by_phase(program, true) == std::vector<std::uint64_t>{66, 64});
-    CHECK(lines_by_phase(program, false) == std::vector<std::uint64_t>{2, 64});
+    CHECK(most_lines_by_phase(program) == std::vector<std::uint64_t>{66, 64});
+    CHECK(lines_by_phase(program, 3) == std::vector<std::uint64_t>{6, 192});
+    ops = {make_op(OpKind::fetch, 0, 0b1),     make_op(OpKind::map_read, 0, 7),
+           make_op(OpKind::fetch, 0, 0b11111), make_op(OpKind::map_write, 0, 0),
+           make_op(OpKind::phase, 1, 0),       make_op(OpKind::fetch, 0, 0b11)};
+    // The zero page's none, the file's once.
+    CHECK(lines_by_phase(ListedProgram(ops, {VirtualPage(1)}, 1, 2, 1), 3) ==
+          std::vector<std::uint64_t>{5, 6});
+    CHECK(compulsory_by_phase(ListedProgram(ops, {VirtualPage(1)}, 1, 2, 1), 3) ==
+          std::vector<Compulsory>{{5, 192}, {6, 0}});
     const auto placement = place_by_kernel(bare(), small_order);
     const NodeModel model = small_node(1);
     CHECK_THROWS_AS(replay_node(program, *placement, model, {2, {}}, run_on),

@@ -17,6 +17,11 @@ constexpr std::uint32_t node_frames = 8192;
 // L2 of 128 sets: one frame bit in its index. 1024 slots, so eight frames share one.
 constexpr Hierarchy small_machine{128, 4, 2, 1024, 1};
 
+// Of the page cache, which several pages of an object may show; 0: none.
+std::uint64_t file_page(Random& random, unsigned object) {
+    return random.below(4) == 0 ? 0 : 1 + 8 * object + random.below(8);
+}
+
 // Pages come, are read and written by several objects, and go, in three phases.
 ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned threads, int length) {
     Random random(seed, 0, 0, Stream::history);
@@ -33,7 +38,8 @@ ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned thr
                     make_op(OpKind::unmap, page, std::min(1 + random.below(3), pages - page)));
                 break;
             case 1:
-                ops.push_back(make_op(OpKind::map_read, page, 0, object, thread));
+                ops.push_back(
+                    make_op(OpKind::map_read, page, file_page(random, object), object, thread));
                 break;
             case 2:
                 if (random.below(20) == 0)

@@ -35,8 +35,11 @@ ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
                              : kind < 5 ? OpKind::write_back
                                         : OpKind::fetch;
         if (random.below(50) == 0) ops.push_back(make_op(OpKind::phase, random.below(3), 0));
-        if (random.below(3) == 0) ops.push_back(make_op(OpKind::map_write, page, 0, 1, thread));
-        ops.push_back(make_op(moves, page, lines_of[page], 1, thread));
+        const bool of_file = page % 4 == 0;  // and only read
+        if (random.below(3) == 0)
+            ops.push_back(of_file ? make_op(OpKind::map_read, page, 1 + page, 1, thread)
+                                  : make_op(OpKind::map_write, page, 0, 1, thread));
+        ops.push_back(make_op(of_file ? OpKind::fetch : moves, page, lines_of[page], 1, thread));
     }
     std::vector<VirtualPage> addresses;
     for (std::uint32_t p = 0; p < pages; ++p) addresses.emplace_back(0x400 + p);
@@ -53,26 +56,32 @@ class PlainRows {
           drams_(std::move(drams)),
           requests_(std::size_t{ranks} * threads_),
           sums_(program.phases() * drams_.size()) {
-        const auto source = placement.open(
-            {ranks, static_cast<std::uint32_t>(program.pages().size()), 0, program.pages()});
-        std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> frames;
+        reference::JobFrames frames(
+            placement.open(
+                {ranks, static_cast<std::uint32_t>(program.pages().size()), 0, program.pages()}),
+            ranks);
         std::vector<std::uint64_t> place(program.phases());
         for (const Op& op : program.ops()) {
             if (op.kind() == OpKind::phase) phase_ = op.page;
             counted_ = excerpts[phase_].part(place[phase_]) == Excerpt::Part::counted;
             place[phase_] += most_lines(op);
-            for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-                const bool maps =
-                    op.kind() == OpKind::map_write && !frames.contains({op.page, rank});
-                if (maps)
-                    frames[{op.page, rank}] = source->alloc({.cpu = rank, .page = op.page})->raw();
-                if (!frames.contains({op.page, rank}) || op.kind() == OpKind::phase) continue;
-                if (op.kind() == OpKind::map_write && !maps) continue;
+            const auto move = [&](std::uint32_t rank, std::uint64_t frame, std::uint64_t lines) {
                 for (std::uint64_t line = 0; line < 64; ++line) {
-                    if (maps || (op.lines >> line & 1) != 0)
-                        access(frames[{op.page, rank}] * 64 + line, rank * threads_ + op.thread,
+                    if ((lines >> line & 1) != 0)
+                        access(frame * 64 + line, rank * threads_ + op.thread,
                                op.kind() != OpKind::fetch);
                 }
+            };
+            if (op.kind() == OpKind::phase) continue;
+            if (op.kind() == OpKind::map_read) {
+                frames.map_read(op.page, op.lines);
+            } else if (op.kind() == OpKind::map_write) {
+                frames.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
+                    move(rank, frame, ~0ull);
+                });
+            } else if (frames.find(op.page, 0)) {
+                for (std::uint32_t rank = 0; rank < ranks; ++rank)
+                    move(rank, *frames.find(op.page, rank), op.lines);
             }
         }
         to_dram();
@@ -161,7 +170,7 @@ Counters replayed(const Drawn& drawn, std::uint32_t ways, const RowModel& rows,
 // The same, and what the plain version has of it.
 std::pair<Counters, PlainRows> replayed_beside_plain(const Drawn& drawn, std::uint32_t ways) {
     const RowStretches stretches(drawn.program, drawn.excerpts);
-    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
+    const RowModel model{&stretches, most_lines_by_phase(drawn.program), nullptr, drawn.drams};
     return {replayed(drawn, ways, model), PlainRows(drawn.program, *drawn.placement, drawn.ranks,
                                                     ways, drawn.excerpts, drawn.drams)};
 }
@@ -202,7 +211,7 @@ TEST_CASE("sets of several ways lose what LRU loses") {
 TEST_CASE("stretches say the same whatever the sample of slots, and change no other count") {
     const Drawn drawn(3);
     const RowStretches stretches(drawn.program, drawn.excerpts);
-    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
+    const RowModel model{&stretches, most_lines_by_phase(drawn.program), nullptr, drawn.drams};
     const Counters all = replayed(drawn, 1, model);
     const Counters some = replayed(drawn, 1, model, Sampling::residue(1, 4, 2, 0xff));
     CHECK((all.drams == some.drams));
@@ -236,7 +245,7 @@ TEST_CASE("caches before keep what they hold from the rows, and write each dirty
     const auto placement = place_contiguously(node_frames);
     const auto counted = [&](const CacheHierarchy* before) {
         const RowModel model{
-            &stretches, lines_by_phase(program, true), before, {small_dram(RowPolicy::open)}};
+            &stretches, most_lines_by_phase(program), before, {small_dram(RowPolicy::open)}};
         return replay(program, *placement, Hierarchy{0, 1, 1, slots, 1}, options_for(1, &model),
                       run_on);
     };
@@ -253,7 +262,7 @@ TEST_CASE("what a page that went has left in its slot is forgotten") {
                                 {VirtualPage(0x400), VirtualPage(0x401)}, 2, 1, 1);
     const RowStretches stretches(program, {Excerpt{}});
     const RowModel model{
-        &stretches, lines_by_phase(program, true), nullptr, {small_dram(RowPolicy::open)}};
+        &stretches, most_lines_by_phase(program), nullptr, {small_dram(RowPolicy::open)}};
     const auto placement = place_as_given({Frame(5), Frame(5 + slots)}, node_frames, small_order);
     const Counters counters =
         replay(program, *placement, Hierarchy{0, 1, 1, slots, 1}, options_for(1, &model), run_on);
@@ -266,7 +275,7 @@ TEST_CASE("a job that is moved to other frames meets its slots there") {
     const std::vector<Excerpt> everything(3);
     const RowStretches stretches(program, everything);
     const RowModel model{
-        &stretches, lines_by_phase(program, true), nullptr, {small_dram(RowPolicy::open)}};
+        &stretches, most_lines_by_phase(program), nullptr, {small_dram(RowPolicy::open)}};
     const auto read = [&](double shuffle_above, std::uint64_t& misses) {
         const auto placement =
             place_adaptively(NodeState(bare_layout(node_frames), 1), shuffle_above, 7, 0);
@@ -291,7 +300,7 @@ TEST_CASE("stretches of another program are refused") {
     const Drawn drawn(1);
     const ListedProgram other({}, {VirtualPage(1)}, 2, 3, 1);
     const RowStretches stretches(other, std::vector<Excerpt>(3));
-    const RowModel model{&stretches, lines_by_phase(drawn.program, true), nullptr, drawn.drams};
+    const RowModel model{&stretches, most_lines_by_phase(drawn.program), nullptr, drawn.drams};
     CHECK_THROWS_WITH_AS(replayed(drawn, 1, model), doctest::Contains("rows"),
                          std::invalid_argument);
 }

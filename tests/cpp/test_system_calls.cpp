@@ -1,15 +1,19 @@
 // What system calls do to pages, as events.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
 #include <initializer_list>
 #include <vector>
 
+#include "tests/cpp/temporary_file.hpp"
 #include "tracer/system_calls.hpp"
 
 using namespace pagelens;
@@ -25,14 +29,14 @@ struct Seen {
 };
 
 struct Kernel {
-    std::uint64_t program_break = 0, guest_base = 0;
+    AddressSpace space{.guest_base = 0};
 
     std::vector<Seen> returned(std::int64_t number, std::initializer_list<std::uint64_t> arguments,
                                std::int64_t result) {
         SystemCall call{number, {}};
         std::copy(arguments.begin(), arguments.end(), call.argument);
         std::vector<Seen> seen;
-        page_events(call, result, program_break, guest_base, [&](const Event& event) {
+        page_events(call, result, space, [&](const Event& event) {
             seen.push_back({event.kind, event.address, event.count, event.extra});
         });
         return seen;
@@ -75,9 +79,35 @@ TEST_CASE("a call that failed did nothing") {
 
 TEST_CASE("a mapping at a fixed place ends what was there, another one nothing") {
     Kernel kernel;
-    CHECK(kernel.returned(nr::mmap, {7 * page, 3 * page, 3, MAP_PRIVATE | MAP_FIXED}, 7 * page) ==
+    constexpr std::uint64_t anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+    CHECK(kernel.returned(nr::mmap, {7 * page, 3 * page, 3, anonymous | MAP_FIXED}, 7 * page) ==
           Events{{EventKind::unmap, 7, 3, 0}});
-    CHECK(kernel.returned(nr::mmap, {0, 3 * page, 3, MAP_PRIVATE}, 7 * page).empty());
+    CHECK(kernel.returned(nr::mmap, {0, 3 * page, 3, anonymous}, 7 * page).empty());
+}
+
+TEST_CASE("a mapping of a file shows the same pages of the page cache by every name") {
+    const TemporaryFile file;
+    std::ofstream(file.path) << "some";
+    const int first = open(file.path.c_str(), O_RDONLY), second = open(file.path.c_str(), O_RDWR);
+    const auto shown = [&](Kernel& kernel, int descriptor, std::uint64_t offset) {
+        const auto of = static_cast<std::uint64_t>(descriptor);
+        return kernel.returned(nr::mmap, {0, 3 * page, 1, MAP_PRIVATE, of, offset}, 7 * page);
+    };
+    Kernel kernel;
+    const std::uint64_t begin = shown(kernel, first, 0).at(0).extra;
+    CHECK(shown(kernel, second, 2 * page) == Events{{EventKind::map_file, 7, 3, begin + 2}});
+    Events present;
+    present_files(kernel.space, {{9 * page, 11 * page, page, file.path}, {0, page, 0, "/dev/null"}},
+                  [&](const Event& event) {
+                      present.push_back({event.kind, event.address, event.count, event.extra});
+                  });
+    CHECK(present == Events{{EventKind::map_file, 9, 2, begin + 1}});
+    const TemporaryFile other;
+    std::ofstream(other.path) << "more";
+    const int third = open(other.path.c_str(), O_RDONLY);
+    CHECK(shown(kernel, third, 0).at(0).extra != begin);
+    for (const int descriptor : {first, second, third}) close(descriptor);
+    CHECK(shown(kernel, third, 0).empty());  // it was closed since
 }
 
 TEST_CASE("the program break gives pages back when it falls") {
@@ -86,7 +116,7 @@ TEST_CASE("the program break gives pages back when it falls") {
     CHECK(kernel.returned(nr::brk, {110 * page}, 110 * page).empty());
     CHECK(kernel.returned(nr::brk, {103 * page + 1}, 103 * page + 1) ==
           Events{{EventKind::unmap, 104, 6, 0}});  // the page that it is in stays
-    CHECK(kernel.program_break == 103 * page + 1);
+    CHECK(kernel.space.program_break == 103 * page + 1);
 }
 
 TEST_CASE("mremap cuts, moves, or both") {
@@ -122,8 +152,8 @@ TEST_CASE("buffers of readv and recvmsg are filled in their order, found in gues
     const auto at = [](std::uint64_t address) { return reinterpret_cast<void*>(address); };
     iovec buffers[] = {{at(3 * page), 2 * page}, {at(90 * page), 0}, {at(20 * page), 4 * page}};
     Kernel kernel;
-    kernel.guest_base = 1 << 20;  // the arrays lie where the guest sees them 1 MiB lower
-    const std::uint64_t array = guest(buffers) - kernel.guest_base;
+    kernel.space.guest_base = 1 << 20;  // the arrays lie where the guest sees them 1 MiB lower
+    const std::uint64_t array = guest(buffers) - kernel.space.guest_base;
     const Events both{{EventKind::page_write, 3, 2, 0}, {EventKind::page_write, 20, 1, 0}};
     CHECK(kernel.returned(nr::readv, {0, array, 3}, 2 * page + 5) == both);
     CHECK(kernel.returned(nr::readv, {0, array, 3}, page) ==
@@ -132,8 +162,8 @@ TEST_CASE("buffers of readv and recvmsg are filled in their order, found in gues
     msghdr message{};
     message.msg_iov = reinterpret_cast<iovec*>(array);
     message.msg_iovlen = 3;
-    CHECK(kernel.returned(nr::recvmsg, {0, guest(&message) - kernel.guest_base}, 2 * page + 5) ==
-          both);
+    CHECK(kernel.returned(nr::recvmsg, {0, guest(&message) - kernel.space.guest_base},
+                          2 * page + 5) == both);
 }
 
 TEST_CASE("a call that moves no pages") {

@@ -10,8 +10,10 @@ from machine_trees import NAMES, TREES, damaged_trees, lay_out, read_tree
 
 from pagelens import _core
 from pagelens.cli.main import main
+from pagelens.host.numa_nodes import NumaNode
 from pagelens.machine import Machine, parse_machine, read_machine_file
 from pagelens.machine.detect import System, detect
+from pagelens.machine.detect.memory import describe
 from pagelens.machine.values import stated_values
 
 
@@ -71,6 +73,12 @@ def test_what_the_firmware_says_of_memories_is_taken(tmp_path: Path) -> None:
     assert machine.memory_side_cache.ways.label == "source"
     assert (machine.ddr.bandwidth.value, machine.ddr.bandwidth.label) == (235e9, "source")
     assert machine.ddr.latency.value == pytest.approx(118e-9)
+
+
+def test_what_no_memory_has_is_not_taken_from_the_firmware() -> None:
+    node = NumaNode("node0", 1 << 34, frozenset({0}), 10**17, 1_000_001, None, False)
+    found = describe([node], [], 1)
+    assert (found.bandwidth, found.latency) == (None, None)
 
 
 def test_memory_without_processors_that_is_slower_is_the_lower_tier(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Mac
 def test_lines_by_phase_are_those_of_a_replay(red_storm: Machine) -> None:
     program = declared("stream-triad", 48 * MEBIBYTE, 1).compile(red_storm, 12)
     lines = run(red_storm, "random", 0).lines
-    assert _core.lines_by_phase(program, with_cleared=False) == lines[:, 0].tolist()
-    assert _core.lines_by_phase(program, with_cleared=True) == lines[:, :2].sum(axis=1).tolist()
+    assert _core.lines_by_phase(program, 1) == lines[:, 0].tolist()
+    assert _core.most_lines_by_phase(program) == lines[:, :2].sum(axis=1).tolist()
 
 
 def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None:

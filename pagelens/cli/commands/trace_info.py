@@ -124,6 +124,8 @@ def _totals(workload: TraceWorkload) -> Table:
     rows["threads"] = str(trace.threads)
     rows["phases"] = ", ".join(workload.phases[1:]) or "no regions marked"
     rows["footprint"] = f"{format_size(workload.footprint_bytes)} resident at most, by first write"
+    if workload.shared_bytes:
+        rows["files"] = f"{format_size(workload.shared_bytes)} read through mappings, which all ranks share"
     moved = format_size(survey.lines_fetched * 64)
     rows["lines"] = (
         f"{format_count(survey.lines_fetched)} fetched ({moved}), {format_count(survey.lines_stored)} stored"

@@ -35,8 +35,9 @@ def _conclusion(e: Explanation) -> Iterator[str]:
 
 def _distributions(e: Explanation) -> Iterator[str]:
     p = e.program
+    shared = f" and {format_size(p.shared_bytes)} of files" if p.shared_bytes else ""
     yield from textwrap.wrap(
-        f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}, "
+        f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}{shared}, "
         f"{_nodes(e)}. Times are modelled, relative to the best run ({e.best.policy} on node "
         f"{e.best.node}, {format_time(e.best.time_s)}).",
         WIDTH,

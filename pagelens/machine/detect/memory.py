@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pagelens.host.numa_nodes import FOLDER, MOST_BYTES, NumaNode
 from pagelens.host.system import System
 from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
+from pagelens.machine.possible import is_possible
 
 _DMI = "/sys/firmware/dmi/entries"
 # SMBIOS 3.7, 7.18.2: kinds of memory modules
@@ -65,16 +66,16 @@ def describe(nodes: list[NumaNode], modules: list[Module], share: int) -> Descri
     size = min(sum(node.size for node in nodes), MOST_BYTES)
     names = ", ".join(node.path.removeprefix(f"{FOLDER}/") for node in nodes)
     bandwidth, latency, technology = None, None, None
-    rates, delays = [node.bandwidth for node in nodes], [node.latency_ns for node in nodes]
-    if all(rates):
-        rate = sum(rate or 0 for rate in rates)
+    rate = sum(node.bandwidth or 0 for node in nodes)
+    delay = round(sum(node.latency_ns or 0 for node in nodes) / len(nodes))
+    # Firmware writes these tables by hand: what no memory has is not taken.
+    if all(node.bandwidth for node in nodes) and is_possible("bandwidth", rate):
         bandwidth = read(
             f"{rate / 1e9:.3f}".rstrip("0").rstrip(".") + " GB/s",
             f"{FOLDER} ({names}): read_bandwidth, of HMAT",
         )
-    if all(delays):
-        mean = sum(delay or 0 for delay in delays) / len(delays)
-        latency = read(f"{round(mean)} ns", f"{FOLDER} ({names}): read_latency, of HMAT")
+    if all(node.latency_ns for node in nodes) and is_possible("latency", delay * 1e-9):
+        latency = read(f"{delay} ns", f"{FOLDER} ({names}): read_latency, of HMAT")
     if modules:
         kind, speed = Counter((module.kind, module.speed) for module in modules).most_common(1)[0][0]
         count = max(1, len(modules) // share)
