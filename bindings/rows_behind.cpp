@@ -39,7 +39,8 @@ void register_rows_behind(nb::module_& m) {
             },
             nb::kw_only(), "stretches"_a, "lines"_a, "caches"_a.none(), "drams"_a,
             nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>(),
-            "lines: most_lines_by_phase() of the program that is replayed; caches: of a group of cores, "
+            "lines: most_lines_by_phase() of the program that is replayed; caches: of a group of "
+            "cores, "
             "before the memory-side cache; drams: each is fed the same.");
 }
 
