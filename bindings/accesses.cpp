@@ -141,6 +141,23 @@ void register_definitions(nb::module_& m) {
         .def_ro("id", &CallSiteDefinition::id)
         .def_ro("return_addresses", &CallSiteDefinition::return_addresses, "Innermost first.")
         .def_ro("name", &CallSiteDefinition::name, "Of imported traces; otherwise empty.");
+    nb::class_<CodeBlockDefinition>(m, "CodeBlock")
+        .def_ro("id", &CodeBlockDefinition::id)
+        .def_ro("address", &CodeBlockDefinition::address)
+        .def_prop_ro("bytes", [](const CodeBlockDefinition& block) {
+            return nb::bytes(block.bytes.data(), block.bytes.size());
+        });
+    nb::class_<SampledAccess>(m, "SampledAccess")
+        .def_ro("block", &SampledAccess::block, "Index in InstructionSample.blocks.")
+        .def_ro("instruction", &SampledAccess::instruction, "Index in that block.")
+        .def_ro("store", &SampledAccess::store)
+        .def_ro("line", &SampledAccess::line);
+    nb::class_<InstructionSample>(m, "InstructionSample")
+        .def_ro("thread", &InstructionSample::thread)
+        .def_ro("first_instruction", &InstructionSample::first_instruction)
+        .def_ro("phase", &InstructionSample::phase)
+        .def_ro("blocks", &InstructionSample::blocks, "Ids of blocks; 0: not known.")
+        .def_ro("accesses", &InstructionSample::accesses, "Those that the first filter passed on.");
     nb::class_<TraceSummary>(m, "TraceSummary")
         .def_ro("instructions", &TraceSummary::instructions)
         .def_ro("accesses", &TraceSummary::accesses)
@@ -321,6 +338,16 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("summary", &TraceReader::summary)
         .def_prop_ro("modules", &TraceReader::modules)
         .def_prop_ro("call_sites", &TraceReader::call_sites)
+        .def_prop_ro(
+            "phase_ids",
+            [](const TraceReader& t) {
+                std::vector<std::uint64_t> ids;
+                for (const PhaseDefinition& phase : t.phases()) ids.push_back(phase.id);
+                return ids;
+            },
+            "In the order of Survey.phases, which has what lies outside of all phases before them.")
+        .def_prop_ro("code_blocks", &TraceReader::code_blocks)
+        .def_prop_ro("samples", &TraceReader::samples)
         .def_prop_ro("warnings", &TraceReader::warnings)
         .def_prop_ro("damage", &TraceReader::damage, "Where a damaged file stops being whole.")
         .def_prop_ro("file_bytes", &TraceReader::file_bytes)

@@ -7,34 +7,33 @@ namespace {
 
 template <bool store, unsigned size>
 void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
-    access<store>(tracer->vcpu(index), address, size, info, as_number(data));
+    access<store>(tracer->vcpu(index), address, size, info, unpack(data));
 }
 
 // True: the tracer is to look at the thread. That is so at blocks, not at records, as a loop may
 // run for ever without one.
-[[gnu::always_inline]] inline bool count_instructions(Vcpu& vcpu, BlockCount count) {
-    vcpu.left -= count.instructions;
+[[gnu::always_inline]] inline bool count_instructions(Vcpu& vcpu, std::uint64_t instructions) {
+    vcpu.left -= static_cast<std::int64_t>(instructions);
     return vcpu.left < 0;
 }
 
 // Apart from the callback, which saves no registers as long as it calls nothing but at its end.
 template <bool store, unsigned size>
 [[gnu::noinline]] void look_and_access(Vcpu& vcpu, qemu_plugin_meminfo_t info,
-                                       std::uint64_t address, std::uint64_t later) {
-    tracer->look(vcpu);
-    access<store>(vcpu, address, size, info, later);
+                                       std::uint64_t address, AccessPlace place) {
+    tracer->look(vcpu, place.block());
+    access<store>(vcpu, address, size, info, place);
 }
 
 template <bool store, unsigned size>
 void on_counting_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                         void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
-    const BlockCount count = unpack(data);
-    const std::uint64_t later = count.accesses - 1;
-    vcpu.strip.advance(count.accesses);
-    if (count_instructions(vcpu, count)) [[unlikely]]
-        return look_and_access<store, size>(vcpu, info, address, later);
-    access<store>(vcpu, address, size, info, later);
+    const AccessPlace place = unpack(data);
+    vcpu.strip.advance(place.later() + 1);
+    if (count_instructions(vcpu, place.instructions())) [[unlikely]]
+        return look_and_access<store, size>(vcpu, info, address, place);
+    access<store>(vcpu, address, size, info, place);
 }
 
 template <bool counts, bool store>
@@ -57,7 +56,7 @@ void on_half_read(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, 
         return;
     }
     if (!counted) vcpu.strip.advance(1);
-    access<false>(vcpu, address, size, load_of(size), as_number(data));
+    access<false>(vcpu, address, size, load_of(size), unpack(data));
 }
 
 template <bool counts>
@@ -79,13 +78,13 @@ qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction, boo
 
 void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                          void* data) {
-    uncertain_access(tracer->vcpu(index), address, info, as_number(data));
+    uncertain_access(tracer->vcpu(index), address, info, unpack(data));
 }
 
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     vcpu.strip.advance(1);
-    tracer->stream_store(vcpu, address, as_number(data));
+    tracer->stream_store(vcpu, address, unpack(data).later());
 }
 
 void on_string(unsigned index, void* data) {
@@ -98,23 +97,25 @@ void on_string_alone(unsigned index, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     if (vcpu.string.instruction == data && vcpu.string.executed == vcpu.instructions()) [[likely]]
         return;
-    if (count_instructions(vcpu, {.instructions = 1, .accesses = 0})) [[unlikely]]
+    if (count_instructions(vcpu, 1)) [[unlikely]]
         tracer->look(vcpu);
     on_string(index, data);
 }
 
-void on_string_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+void on_string_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
+                      void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     const std::uint64_t before = vcpu.strip.accesses();
-    uncertain_access(vcpu, address, info);
+    uncertain_access(vcpu, address, info, unpack(data));
     tracer->string_access(vcpu, address, is_store(info), size_of(info),
                           vcpu.strip.accesses() - before);
 }
 
 void on_block(unsigned index, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
-    if (count_instructions(vcpu, unpack(data))) [[unlikely]]
-        tracer->look(vcpu);
+    const AccessPlace place = unpack(data);
+    if (count_instructions(vcpu, place.instructions())) [[unlikely]]
+        tracer->look(vcpu, place.block());
 }
 
 }  // namespace pagelens

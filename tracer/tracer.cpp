@@ -80,6 +80,7 @@ void Tracer::begin_thread(unsigned index) {
 void Tracer::end_thread(unsigned index) {
     Vcpu& vcpu = table_.vcpus[index];
     if (vcpu.thread == nullptr) return;
+    end_sample(vcpu);
     if (vcpu.block != nullptr) {
         sync(vcpu);
         session_->end_thread(vcpu.take_block());
@@ -117,28 +118,30 @@ bool Tracer::prepare(Vcpu& vcpu) {
 // What is mostly so is a function that calls none, so that no registers are saved.
 template <bool store>
 void Tracer::pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
-                  std::uint64_t later) {
+                  AccessPlace place) {
     if (address % line_bytes > line_bytes - 8) [[unlikely]]  // no access is larger
-        return crossing(vcpu, address, store, size_of(info), later);
+        return crossing(vcpu, address, store, size_of(info), place);
     const unsigned slot = vcpu.strip.slot_of(address >> page_bits);
-    if (!ready(vcpu) || slot == Strip::no_slot) [[unlikely]]
-        return pass_line(vcpu, address, store, later);
-    vcpu.at = vcpu.strip.pass_in<store>(slot, address, later, vcpu.at);
+    if (!ready(vcpu) || slot == Strip::no_slot || vcpu.sampling != nullptr) [[unlikely]]
+        return pass_line(vcpu, address, store, place);
+    vcpu.at = vcpu.strip.pass_in<store>(slot, address, place.later(), vcpu.at);
 }
 
-template void Tracer::pass<false>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, std::uint64_t);
-template void Tracer::pass<true>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, std::uint64_t);
+template void Tracer::pass<false>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, AccessPlace);
+template void Tracer::pass<true>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, AccessPlace);
 
-void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, std::uint64_t later) {
-    if (ready(vcpu) || prepare(vcpu)) vcpu.at = vcpu.strip.pass(address, store, later, vcpu.at);
+void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place) {
+    if (vcpu.sampling != nullptr) vcpu.sampling->access(place, address >> line_bits, store);
+    if (ready(vcpu) || prepare(vcpu))
+        vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
 }
 
 // Perhaps: the strip did not hide the access as it might have crossed, had it been of 8 bytes.
 void Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
-                      std::uint64_t later) {
+                      AccessPlace place) {
     const auto part = [&](std::uint64_t at) {
-        const bool hidden = vcpu.strip.hides(at, store, line_bytes - 1, later);
-        if (!hidden) pass_line(vcpu, at, store, later);
+        const bool hidden = vcpu.strip.hides(at, store, line_bytes - 1, place.later());
+        if (!hidden) pass_line(vcpu, at, store, place);
     };
     part(address);
     if (address % line_bytes + size > line_bytes) {
@@ -151,7 +154,14 @@ void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later
     if (ready(vcpu) || prepare(vcpu)) vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
 }
 
-void Tracer::look(Vcpu& vcpu) {
+void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
+    if (vcpu.sampling != nullptr) {
+        if (block != 0 && vcpu.instructions() <= vcpu.thread->look_due) {
+            vcpu.sampling->block(block);
+            return vcpu.look_in(0);
+        }
+        end_sample(vcpu);
+    }
     if (vcpu.at != vcpu.stamped) stamp(vcpu);
     std::uint64_t next = instructions_per_stamp;
     if (options_.accesses != 0) {
@@ -165,6 +175,32 @@ void Tracer::look(Vcpu& vcpu) {
         next = std::min(next, vcpu.budget_at - vcpu.instructions());
     }
     vcpu.look_in(static_cast<std::int64_t>(next));
+    if (block == 0 || vcpu.block == nullptr || !vcpu.thread->sampler.due(vcpu.instructions()))
+        return;
+    vcpu.sampling = &vcpu.thread->sampler;
+    vcpu.sampling->begin(vcpu.thread->number, vcpu.instructions());
+    vcpu.sampling->block(block);
+    vcpu.thread->look_due = vcpu.look_at;
+    vcpu.look_in(0);
+}
+
+// What was taken of a sample is written, and the tracer looks at the thread when it would have
+// without it.
+void Tracer::end_sample(Vcpu& vcpu) {
+    if (vcpu.sampling == nullptr) return;
+    const InstructionSample sample = std::exchange(vcpu.sampling, nullptr)->end();
+    code_.define_new(sample.blocks, [this](const CodeBlockDefinition& block) {
+        session_->writer().define(block);
+    });
+    session_->writer().define(sample);
+    const std::uint64_t due = vcpu.thread->look_due;
+    vcpu.look_in(static_cast<std::int64_t>(due) - static_cast<std::int64_t>(vcpu.instructions()));
+}
+
+void Tracer::enter_phase(Vcpu& vcpu) {
+    end_sample(vcpu);
+    const std::vector<std::uint64_t>& open = vcpu.thread->phases;
+    vcpu.thread->sampler.enter_phase(open.empty() ? 0 : open.back(), vcpu.instructions());
 }
 
 // Each element passes through the strip, so that the records are those of a loop over the elements.
@@ -210,6 +246,7 @@ void Tracer::stop_recording() {
     for (unsigned i = 0; i < used_; ++i) {
         Vcpu& vcpu = table_.vcpus[i];
         if (vcpu.block == nullptr) continue;
+        end_sample(vcpu);
         make_room(vcpu, 1);
         vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
         session_->put(vcpu.take_block());
@@ -252,6 +289,7 @@ void Tracer::begin_in_child(unsigned index) {
     session_.release();
     sites_.release();
     modules_.release();
+    code_.forget_definitions();
     for (unsigned i = 0; i < used_; ++i) std::construct_at(&table_.vcpus[i]);
     ended_accesses_ = ended_instructions_ = untraced_instructions = 0;
     threads_ = 0;

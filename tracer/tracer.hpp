@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "hooks/pagelens.h"
+#include "tracer/access_place.hpp"
+#include "tracer/code_blocks.hpp"
 #include "tracer/options.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/session.hpp"
@@ -32,6 +34,7 @@ class Tracer {
     unsigned vcpus_used() const { return used_; }
     const std::string& program() const { return command_.front(); }
     Modules& modules() { return *modules_; }
+    CodeBlocks& code() { return code_; }
     // Of the function of --from-function; 0 until its file is mapped and runs.
     std::uint64_t begin_address() const { return begin_address_; }
     // Of the strips' page filters.
@@ -43,17 +46,17 @@ class Tracer {
 
     // The rest is called by the thread itself.
 
-    // An access that the strip did not hide (`later`: as the strip has it); it may cross into the
-    // next line.
+    // An access that the strip did not hide; it may cross into the next line.
     template <bool store>
-    void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info, std::uint64_t later);
+    void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info, AccessPlace place);
     void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
     // An element of a string operation, for which the strip counted `made` accesses.
     void string_access(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
                        std::uint64_t made);
-    // Its instruction count has come to `look_at`: the count is recorded, and from time to time it
-    // is seen whether the program's budget is used up.
-    void look(Vcpu& vcpu);
+    // Its instruction count has come to `look_at`, in this block (0: not known): the count is
+    // recorded, and from time to time it is seen whether the program's budget is used up. While a
+    // sample of instructions is taken, that is so in each block.
+    void look(Vcpu& vcpu, std::uint32_t block = 0);
     void doorbell(Vcpu& vcpu, const pagelens_record& record);
     // The thread pushed its return address to `address`: somewhere in its stack.
     void know_stack(Vcpu& vcpu, std::uint64_t address);
@@ -75,12 +78,14 @@ class Tracer {
   private:
     void open_session();
     [[gnu::noinline]] void crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
-                                    std::uint64_t later);
+                                    AccessPlace place);
     [[gnu::noinline]] void pass_line(Vcpu& vcpu, std::uint64_t address, bool store,
-                                     std::uint64_t later);
+                                     AccessPlace place);
     bool ready(const Vcpu& vcpu) const;
     [[gnu::noinline]] bool prepare(Vcpu& vcpu);
     void stamp(Vcpu& vcpu);
+    void end_sample(Vcpu& vcpu);
+    void enter_phase(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
     void sync(Vcpu& vcpu);
@@ -106,6 +111,7 @@ class Tracer {
     // Hidden: where it is declared only, that is not so by itself, and costs a load an access.
     [[gnu::visibility("hidden")]] static VcpuTable table_;
     std::atomic<std::uint64_t> begin_address_{0};
+    CodeBlocks code_;
     std::unique_ptr<Session> session_;
     std::unique_ptr<Modules> modules_;
     std::unique_ptr<CallSites> sites_;

@@ -60,6 +60,7 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
         case PAGELENS_REGION_BEGIN:
             phases.push_back(phase_id(region_name(space_.guest_base, record)));
             vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(), phases.back()});
+            enter_phase(vcpu);
             break;
         case PAGELENS_REGION_END: {
             const auto open = std::find(phases.rbegin(), phases.rend(),
@@ -67,6 +68,7 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
             if (open != phases.rend()) phases.erase(std::next(open).base(), phases.end());
             vcpu.push(Event{EventKind::phase, 0, vcpu.instructions(),
                             phases.empty() ? 0 : phases.back()});
+            enter_phase(vcpu);
             break;
         }
         default:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "tracer/access_callbacks.hpp"
 #include "tracer/control_callbacks.hpp"
@@ -52,40 +53,53 @@ bool is_repeated_string_alone(const qemu_plugin_tb* block) {
 class BlockAccesses {
   public:
     explicit BlockAccesses(qemu_plugin_tb* block) {
-        count_.instructions = static_cast<std::uint32_t>(qemu_plugin_tb_n_insns(block));
-        for (std::size_t i = 0; i < count_.instructions; ++i) {
+        instructions_ = qemu_plugin_tb_n_insns(block);
+        std::string code;
+        for (std::size_t i = 0; i < instructions_; ++i) {
             const auto bytes = bytes_of(qemu_plugin_tb_get_insn(block, i));
+            code.append(bytes.begin(), bytes.end());
             const Instruction decoded = decode(bytes);
             // Calls, returns and doorbells make one access, but have callbacks of their own.
             const bool certain = decoded.one_access && !is_doorbell(bytes.data(), bytes.size()) &&
                                  classify_branch(bytes.data(), bytes.size()) == Branch::none;
             // Half reads are certain too, but do not count for others.
-            const bool counted = count_.accesses > 0 && is_half_read(decoded);
-            count_.accesses += certain || counted;
+            const bool counted = certain_ > 0 && is_half_read(decoded);
+            certain_ += certain || counted;
         }
-        if (count_.accesses > 0 || is_repeated_string_alone(block)) return;
-        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(count_));
+        const std::uint64_t address =
+            qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0));
+        place_ = AccessPlace(tracer->code().number(address, std::move(code)), instructions_);
+        if (certain_ > 0 || is_repeated_string_alone(block)) return;
+        qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(place_));
     }
 
-    void watch(qemu_plugin_insn* instruction, const Instruction& decoded) {
+    // `number`: the instruction's, in the block.
+    void watch(qemu_plugin_insn* instruction, std::size_t number, const Instruction& decoded) {
+        const bool early = certain_ > 0 && !counted_;
+        const auto place = [&] {
+            const AccessPlace here = place_.at(number).with_later(later_);
+            return pack(early ? here.as_early() : here);
+        };
         if (decoded.repeated_string) {
             // `later` is 0: such an instruction ends its block.
-            on_execution(instruction, count_.instructions == 1 ? on_string_alone : on_string,
+            on_execution(instruction, instructions_ == 1 ? on_string_alone : on_string,
                          as_data(qemu_plugin_insn_vaddr(instruction)));
-            on_memory(instruction, on_string_access);
+            on_memory(instruction, on_string_access, pack(place_.at(number).as_string()));
         } else if (decoded.non_temporal_store) {
-            on_memory(instruction, on_stream_store, as_data(later_));
+            on_memory(instruction, on_stream_store, place());
         } else if (is_half_read(decoded)) {
             later_ -= counted_;
-            on_memory(instruction, half_read_callback(decoded, counted_), as_data(later_));
+            on_memory(instruction, half_read_callback(decoded, counted_), place());
         } else if (!decoded.one_access) {
-            on_memory(instruction, on_uncertain_access, as_data(later_));
+            on_memory(instruction, on_uncertain_access, place());
         } else if (!counted_) {
             counted_ = true;
-            later_ = count_.accesses - 1;
-            on_memory(instruction, certain_access_callback(decoded, true), pack(count_));
+            later_ = certain_ - 1;
+            on_memory(instruction, certain_access_callback(decoded, true),
+                      pack(place_.at(number).with_later(later_)));
         } else {
-            on_memory(instruction, certain_access_callback(decoded, false), as_data(--later_));
+            --later_;
+            on_memory(instruction, certain_access_callback(decoded, false), place());
         }
     }
 
@@ -94,9 +108,11 @@ class BlockAccesses {
         return decoded.half_read && options.wide_reads != 0;
     }
 
-    BlockCount count_{};
+    AccessPlace place_;
+    std::size_t instructions_ = 0;
+    std::uint64_t certain_ = 0;  // accesses
     bool counted_ = false;
-    std::uint32_t later_ = 0;  // certain accesses that are counted and come later
+    std::uint64_t later_ = 0;  // certain accesses that are counted and come later
 };
 
 void watch_avx512_alone(qemu_plugin_tb* block) {
@@ -140,7 +156,7 @@ void add_callbacks(qemu_plugin_tb* block) {
         } else if (branch == Branch::ret) {
             on_memory(instruction, on_return);
         } else if (accesses && !decoded.no_access) {
-            accesses->watch(instruction, decoded);
+            accesses->watch(instruction, i, decoded);
         } else if (now == Stage::skipping && !ours && !decoded.no_access) {
             on_memory(instruction, on_skipped_access);
         }

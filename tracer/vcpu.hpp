@@ -10,6 +10,7 @@
 #include "core/accesses/strip.hpp"
 #include "tracer/block_queue.hpp"
 #include "tracer/call_sites.hpp"
+#include "tracer/instruction_sampler.hpp"
 #include "tracer/session.hpp"
 #include "tracer/shadow_stack.hpp"
 #include "tracer/system_calls.hpp"
@@ -26,6 +27,8 @@ struct Thread {
     CallSiteCache site_cache;
     SystemCall call;  // the one under way: its return callback lacks the arguments
     std::vector<std::uint64_t> phases;  // open regions, innermost last
+    InstructionSampler sampler;
+    std::uint64_t look_due = 0;  // while a sample is taken: `look_at` without it
     bool stack_known = false;           // its stack's region is in the file
 };
 
@@ -43,6 +46,7 @@ struct alignas(8192) Vcpu {
     std::uint64_t look_at = 0;    // the instruction count when `left` is 0
     std::uint64_t budget_at = 0;  // and when the budget is looked at next
     const Record* stamped = nullptr;  // `at` after the last stamp
+    InstructionSampler* sampling = nullptr;  // while a sample is taken
     std::size_t forgotten = 0;        // of the tracer's list of pages given back
     Thread* thread = nullptr;
     void* cpu = nullptr;       // QEMU's

@@ -78,6 +78,31 @@ struct RegionDefinition {
     std::uint64_t size = 0;
 };
 
+// Instructions that the program executes one after the other, at most up to a branch.
+struct CodeBlockDefinition {
+    std::uint64_t id = 0;  // not 0
+    std::uint64_t address = 0;
+    std::string bytes;  // of all its instructions
+};
+
+// An access of a sample that a small cache (the tracer's first filter) did not have.
+struct SampledAccess {
+    std::uint64_t block = 0;        // index in `InstructionSample::blocks`
+    std::uint64_t instruction = 0;  // index in that block
+    bool store = false;
+    std::uint64_t line = 0;
+    friend bool operator==(const SampledAccess&, const SampledAccess&) = default;
+};
+
+// What a thread executed for a while.
+struct InstructionSample {
+    std::uint64_t thread = 0;
+    std::uint64_t first_instruction = 0;  // the thread's count where it begins
+    std::uint64_t phase = 0;              // 0: before any marker
+    std::vector<std::uint64_t> blocks;    // ids, in the order of execution; 0: unknown
+    std::vector<SampledAccess> accesses;  // in the order of `block`
+};
+
 // --- chunks ---------------------------------------------------------------------------------
 enum class ChunkType : std::uint8_t {
     header = 1,
@@ -133,6 +158,8 @@ enum class Tag : std::uint8_t {
     accesses,
     total_instructions,
     exit_status,  // summary
+    code_block,
+    instruction_sample,  // definitions
 };
 
 }  // namespace pagelens

@@ -179,6 +179,29 @@ CacheShape shape(ByteReader& from) {
             static_cast<std::uint32_t>(std::min(ways, limit))};
 }
 
+// Accesses of blocks that the sample does not have are left out.
+InstructionSample sample(ByteReader& from) {
+    InstructionSample read;
+    read.thread = from.varint();
+    read.first_instruction = from.varint();
+    read.phase = from.varint();
+    const std::uint64_t blocks = from.varint();
+    const std::uint64_t accesses = from.varint();
+    std::uint64_t id = 0, place = 0, line = 0;
+    for (std::uint64_t i = 0; i < blocks && from.ok(); ++i) {
+        id += static_cast<std::uint64_t>(from.signed_varint());
+        read.blocks.push_back(id);
+    }
+    for (std::uint64_t i = 0; i < accesses && from.ok(); ++i) {
+        place += from.varint();
+        const std::uint64_t code = from.varint();
+        line += static_cast<std::uint64_t>(from.signed_varint());
+        if (place < read.blocks.size())
+            read.accesses.push_back({place, code >> 1, (code & 1) != 0, line});
+    }
+    return read;
+}
+
 }  // namespace
 
 ThreadStream::ThreadStream(std::shared_ptr<const detail::TraceFile> file,
@@ -271,8 +294,10 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::exit_status)) return true;
-    if (static_cast<Tag>(tag) >= Tag::instructions && !summary_) return false;
+    if (tag > static_cast<std::uint64_t>(Tag::instruction_sample)) return true;
+    const bool of_summary = static_cast<Tag>(tag) >= Tag::instructions &&
+                            static_cast<Tag>(tag) <= Tag::exit_status;
+    if (of_summary && !summary_) return false;
     ByteReader from(body);
     switch (static_cast<Tag>(tag)) {
         case Tag::producer:
@@ -327,6 +352,16 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
                 regions_.push_back({static_cast<RegionKind>(kind), start, size});
             break;
         }
+        case Tag::code_block: {
+            CodeBlockDefinition& block = code_blocks_.emplace_back();
+            block.id = from.varint();
+            block.address = from.varint();
+            block.bytes = text(from);
+            break;
+        }
+        case Tag::instruction_sample:
+            samples_.push_back(sample(from));
+            break;
         case Tag::warning:
             warnings_.push_back(text(body));
             break;

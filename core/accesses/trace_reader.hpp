@@ -86,6 +86,11 @@ class TraceReader {
     [[nodiscard]] const std::vector<CallSiteDefinition>& call_sites() const { return call_sites_; }
     [[nodiscard]] const std::vector<PhaseDefinition>& phases() const { return phases_; }
     [[nodiscard]] const std::vector<RegionDefinition>& regions() const { return regions_; }
+    // Empty if the tracer took no samples.
+    [[nodiscard]] const std::vector<CodeBlockDefinition>& code_blocks() const {
+        return code_blocks_;
+    }
+    [[nodiscard]] const std::vector<InstructionSample>& samples() const { return samples_; }
     [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
     [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
     [[nodiscard]] std::uint64_t event_bytes() const { return event_bytes_; }  // uncompressed
@@ -113,6 +118,8 @@ class TraceReader {
     std::vector<CallSiteDefinition> call_sites_;
     std::vector<PhaseDefinition> phases_;
     std::vector<RegionDefinition> regions_;
+    std::vector<CodeBlockDefinition> code_blocks_;
+    std::vector<InstructionSample> samples_;
     std::vector<StaticVariable> variables_;
     std::vector<std::string> warnings_;
     std::optional<TraceFault> damage_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
 #include "core/accesses/crc32c.hpp"
 #include "core/accesses/event_encoder.hpp"
@@ -175,6 +176,26 @@ void TraceWriter::define(const PhaseDefinition& phase) {
 void TraceWriter::define(const RegionDefinition& region) {
     add_definition(Tag::region, varint_body({static_cast<std::uint64_t>(region.kind), region.start,
                                              region.size}));
+}
+
+void TraceWriter::define(const CodeBlockDefinition& block) {
+    Bytes body = varint_body({block.id, block.address});
+    append_text(body, block.bytes);
+    add_definition(Tag::code_block, body);
+}
+
+void TraceWriter::define(const InstructionSample& sample) {
+    Bytes body = varint_body({sample.thread, sample.first_instruction, sample.phase,
+                              sample.blocks.size(), sample.accesses.size()});
+    std::uint64_t id = 0, place = 0, line = 0;
+    for (const std::uint64_t block : sample.blocks)
+        append_varint(body, zigzag(block - std::exchange(id, block)));
+    for (const SampledAccess& access : sample.accesses) {
+        append_varint(body, access.block - std::exchange(place, access.block));
+        append_varint(body, access.instruction << 1 | std::uint64_t{access.store});
+        append_varint(body, zigzag(access.line - std::exchange(line, access.line)));
+    }
+    add_definition(Tag::instruction_sample, body);
 }
 
 void TraceWriter::warn(std::string_view text) { add_definition(Tag::warning, text_body(text)); }

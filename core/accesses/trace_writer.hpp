@@ -74,6 +74,8 @@ class TraceWriter {
     void define(const CallSiteDefinition& site);
     void define(const PhaseDefinition& phase);
     void define(const RegionDefinition& region);
+    void define(const CodeBlockDefinition& block);
+    void define(const InstructionSample& sample);
     void warn(std::string_view text);
 
     // Flushes every encoder, writes the summary and closes. No encoder may be in use.

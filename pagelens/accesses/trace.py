@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
+from pagelens.accesses.instructions import SampledCode, decode_samples
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
 from pagelens.accesses.workload import (
@@ -114,6 +116,12 @@ class TraceWorkload(Workload):
                 f"{printable(path)} is not complete: {damage.what} (byte {damage.position}); used up to there"
             )
         self.objects = names.objects(self.survey)
+
+    @cached_property
+    def samples(self) -> SampledCode | None:  # type: ignore[override]
+        """Decoded when they are first asked for."""
+        index = {phase: number for number, phase in reversed(list(enumerate(self.trace.phase_ids, start=1)))}
+        return decode_samples(self.trace, index, np.asarray(self.survey.large_blocks))
 
     def timeline(self, cut: Cut) -> Timeline:
         """Cut by instructions, and where marked phases begin; the program is not made again."""

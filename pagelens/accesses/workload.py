@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens._core import Padding, Program
+from pagelens.accesses.instructions import SampledCode
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
@@ -124,6 +125,7 @@ class Workload(ABC):
     shared_bytes: int = 0  # of files that it reads through mappings; all ranks share them
     share_of_zero_page: float = 0.0  # of the lines fetched: of anonymous memory never written until then
     warnings: list[str]
+    samples: SampledCode | None = None  # what a traced program executes, now and then
 
     def __init__(self) -> None:
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}

@@ -1,6 +1,7 @@
 """Machines: files with units and sources, and the time model on top of counts."""
 
 from pagelens.machine.chosen import choose_machine, measured_file
+from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.private_caches import PrivateCache
@@ -22,7 +23,7 @@ from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
 __all__ = [
-    "TRANSLATION_COUNTS", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
+    "TRANSLATION_COUNTS", "CoreTimes", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced", "Times",
     "choose_machine", "list_machines", "load_machine", "machine_directory", "measured_file", "modelled_times",
     "parse_machine", "read_machine_file", "stated_values", "tiered_times",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
+from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.possible import check_possible
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
@@ -60,6 +61,7 @@ class Machine(Table):
     )
     ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
     cores: Cores
+    pipeline: Pipeline | None = None
     l1: PrivateCache
     l2: PrivateCache
     l3: L3 | None = None

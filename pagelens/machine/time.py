@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
+from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.schema import Machine, ServedBy
 
 Floats = NDArray[np.float64]
@@ -46,22 +47,28 @@ def modelled_times(
     cores_used: int,
     served_by: ServedBy | None = None,
     frequency_factor: Floats | float = 1.0,
+    core: CoreTimes | None = None,
 ) -> Times:
     """Seconds of a job whose lines `served_by` serves, by default the machine's own cache, or its DDR.
 
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
     translations. Their frequency is the machine's times `frequency_factor`, one for all rows or one a row
-    (`Cores.frequency_factor`). Which columns are read depends on what serves the lines:
+    (`Cores.frequency_factor`). `core`, of the same rows, says what a core takes for the program's own
+    instructions; without it they are issued at the full width of the machine, and all lines overlap. Which columns are read depends on what serves the lines:
     `_times_behind_cache` and `_times_of_memory` name them.
     """
     served_by = served_by or machine.served_by(sys.maxsize)
     if served_by == "memory-side cache":
-        return _times_behind_cache(machine, counts, cores_used, frequency_factor)
-    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor)
+        return _times_behind_cache(machine, counts, cores_used, frequency_factor, core)
+    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core)
 
 
 def _times_behind_cache(
-    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    frequency_factor: Floats | float,
+    core: CoreTimes | None,
 ) -> Times:
     """Times of a machine whose fast memory caches DDR.
 
@@ -78,7 +85,8 @@ def _times_behind_cache(
     waiting = (_column(counts, "msc_reads") - read_misses) * machine.fast_memory.latency.value
     waiting = waiting + read_misses * machine.memory_side_cache.miss_latency.value
     walking = _walk_time(machine, counts)
-    waiting = waiting + walking + _second_level_time(machine, counts)
+    of_memory = waiting + walking + _second_level_time(machine, counts)
+    waiting = of_memory
     if "l3_hits" in counts:
         waiting = waiting + _l3_time(machine, counts)
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
@@ -87,15 +95,16 @@ def _times_behind_cache(
     ddr_s = LINE_BYTES * (ddr_reads + ddr_writes) / machine.ddr.bandwidth.value
     if "row_s" in counts:
         ddr_s = ddr_s + (ddr_reads + ddr_writes) * _column(counts, "row_s")
-    issue = _issue_time(machine, counts, cores_used) / frequency_factor
+    issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
+    stalls = _stalls(machine, counts, cores_used, core, _column(counts, "msc_reads"), of_memory)
     resources = {
         "issue": issue,
-        "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
+        "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
         "fast memory": fast_bytes / fast,
         "DDR": ddr_s,
         **_walkers(machine, walking, cores_used),
     }
-    return _times(resources, issue + LINE_BYTES * hits / fast + ddr_s)
+    return _times(resources, issue + stalls, issue + LINE_BYTES * hits / fast + ddr_s)
 
 
 def _times_of_memory(
@@ -104,6 +113,7 @@ def _times_of_memory(
     cores_used: int,
     served_by: ServedBy,
     frequency_factor: Floats | float,
+    core: CoreTimes | None,
 ) -> Times:
     """Times when all of a job's memory lies in one memory, behind the machine's caches.
 
@@ -122,9 +132,8 @@ def _times_of_memory(
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
     transfers: dict[str, Floats] = {served_by: transfer}
-    return _beyond_caches(
-        machine, counts, cores_used, frequency_factor, reads * chosen.latency.value, transfers
-    )
+    waiting = reads * chosen.latency.value
+    return _beyond_caches(machine, counts, cores_used, frequency_factor, waiting, transfers, reads, core)
 
 
 def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
@@ -151,22 +160,25 @@ def _beyond_caches(
     frequency_factor: Floats | float,
     waiting: Floats,
     transfers: Mapping[str, Floats],
+    reads: Floats | None = None,
+    core: CoreTimes | None = None,
 ) -> Times:
     """Of cores that wait for lines of memory (`waiting` seconds of one line at a time), of L3 and for
     translations, while memories take `transfers` seconds.
     """
-    issue = _issue_time(machine, counts, cores_used) / frequency_factor
+    issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
     walking = _walk_time(machine, counts)
-    waiting = waiting + walking + _second_level_time(machine, counts)
-    waiting = waiting + _l3_time(machine, counts)
+    of_memory = waiting + walking + _second_level_time(machine, counts)
+    waiting = of_memory + _l3_time(machine, counts)
+    stalls = _stalls(machine, counts, cores_used, core, reads, of_memory)
     resources = {
         "issue": issue,
-        "latency": waiting / (machine.cores.outstanding_lines.value * cores_used),
+        "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
         **transfers,
         **_walkers(machine, walking, cores_used),
         **_l2(machine, counts, cores_used),
     }
-    return _times(resources, issue + np.add.reduce(list(transfers.values())))
+    return _times(resources, issue + stalls, issue + np.add.reduce(list(transfers.values())))
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:
@@ -212,15 +224,39 @@ def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]
     return {"L2": LINE_BYTES * hits / rate}
 
 
-def _issue_time(machine: Machine, counts: Columns, cores_used: int) -> Floats:
+def _issue_time(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None) -> Floats:
     cores = machine.cores
-    rate = cores.frequency.value * cores.instructions_per_cycle.value * cores_used
-    return _column(counts, "instructions") / rate
+    cycles = 1 / cores.instructions_per_cycle.value if core is None else core.cycles
+    return np.asarray(_column(counts, "instructions") * cycles / (cores.frequency.value * cores_used))
+
+
+def _stalls(
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    core: CoreTimes | None,
+    reads: Floats | None,
+    of_memory: Floats,
+) -> Floats:
+    """Seconds that a core stands still for loads that nothing foresees; `reads` lines come from memory."""
+    instructions = _column(counts, "instructions")
+    if core is None or reads is None:
+        return np.zeros_like(instructions)
+    lines, waiting = {"memory": reads}, {"memory": of_memory}
+    if machine.l3 is not None and "l3_hits" in counts:
+        lines["l3"] = _column(counts, "l3_hits") + _column(counts, "core_forwards")
+        waiting["l3"] = _l3_time(machine, counts)
+    asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
+    if asked is not None and machine.l2.latency is not None:
+        lines["l2"] = np.maximum(_column(counts, asked) - _column(counts, "l2_misses"), 0)
+        waiting["l2"] = lines["l2"] * machine.l2.latency.value
+    return core.stalls(instructions, lines, waiting) / cores_used
 
 
 def _column(counts: Columns, name: str) -> Floats:
     return np.asarray(counts[name], dtype=np.float64)
 
 
-def _times(resources: dict[str, Floats], serial: Floats) -> Times:
-    return Times(np.maximum.reduce(list(resources.values())), serial, resources)
+def _times(resources: dict[str, Floats], of_core: Floats, serial: Floats) -> Times:
+    """`of_core`: what a core takes by itself, which issues nothing while it stands still."""
+    return Times(np.maximum.reduce([of_core, *resources.values()]), serial, resources)

@@ -41,28 +41,40 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
     sizes = _footprints(machine)
     # On large pages, so that walks of page tables are not in it where the kernel has them.
-    latencies = measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in sizes.values()))
+    chases = measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in sizes.values()))
+    latencies = dict(zip(sizes, chases, strict=True))
+    first = latencies.pop("l1", None)
     found = {
         section: {"latency": read(format_time(1e-9 * ns, 3), _chase(sizes[section]))}
-        for section, ns in zip(sizes, latencies, strict=True)
+        for section, ns in latencies.items()
     }
     found["ddr"]["bandwidth"] = read(
         format_rate(1e9 * all_cores, 3), "measured here: STREAM's copy on all cores, all bytes moved"
     )
-    outstanding = one_core * latencies[-1] / 2 / LINE_BYTES
+    outstanding = one_core * latencies["ddr"] / 2 / LINE_BYTES
     found["cores"] = {
         "outstanding_lines": read(
             max(1, round(outstanding)),
             "measured here, by Little's law: what a copy on one core reads, times the latency of memory",
         )
     }
+    if first is not None and machine.pipeline is not None:
+        cycles = machine.pipeline.load_cycles.value
+        found["cores"]["frequency"] = read(
+            f"{cycles / first:.3g} GHz",
+            f"{_chase(sizes['l1'])}, in which a load takes {cycles} cycles",
+        )
     return found
 
 
 def _footprints(machine: Machine) -> dict[str, int]:
-    """Bytes of the chase whose loads are served by each level, the memory last."""
+    """Bytes of the chase whose loads are served by each level, the memory last.
+
+    L1 is among them where the machine file says how many cycles it takes.
+    """
     second = machine.l2.size.value
-    sizes = {"l2": second // 2}
+    sizes = {"l1": machine.l1.size.value // 2} if machine.pipeline is not None else {}
+    sizes["l2"] = second // 2
     last = second
     if machine.l3 is not None:
         last = machine.l3.size.value

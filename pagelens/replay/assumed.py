@@ -8,9 +8,11 @@ which order DRAM serves them; that is left as it is.)
 from collections.abc import Iterator, Mapping
 
 from pagelens.machine import Machine, modelled_times
+from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.schema import ServedBy
 from pagelens.machine.time import Columns
 from pagelens.machine.values import stated_values
+from pagelens.replay.core_model import CoreModel
 from pagelens.replay.run import IfAssumed
 from pagelens.values.quantities import Sourced
 
@@ -18,6 +20,7 @@ FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of the assumed value
 _OF_TIME_MODEL = frozenset(
     {"bandwidth", "latency", "miss_latency", "frequency", "instructions_per_cycle", "outstanding_lines"}
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
+    | set(Pipeline.model_fields)
 )
 
 
@@ -31,11 +34,23 @@ def assumed_values(machine: Machine) -> Mapping[str, Sourced[float]]:
 
 
 def times_if_assumed(
-    machine: Machine, counts: Columns, cores_used: int, served_by: ServedBy, frequency_factor: float
+    machine: Machine,
+    counts: Columns,
+    cores_used: int,
+    served_by: ServedBy,
+    frequency_factor: float,
+    core: CoreModel | None = None,
 ) -> IfAssumed:
     """Seconds [p] by value and factor, from the counts of one run."""
     return {
-        (name, factor): modelled_times(changed, counts, cores_used, served_by, frequency_factor).time_s
+        (name, factor): modelled_times(
+            changed,
+            counts,
+            cores_used,
+            served_by,
+            frequency_factor,
+            core.on(changed) if core is not None else None,
+        ).time_s
         for name, factor, changed in _changed(machine)
     }
 

@@ -19,8 +19,9 @@ import numpy as np
 from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES
-from pagelens.machine import TRANSLATION_COUNTS, Machine, Times, modelled_times
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
 from pagelens.replay.assumed import times_if_assumed
+from pagelens.replay.core_model import core_model
 from pagelens.replay.dram_rows import RowsBehind
 from pagelens.replay.mechanisms import (
     CAPACITY,
@@ -81,6 +82,8 @@ class MemorySideEngine:
         in_order = InOrder(workload, machine, ranks)
         self._translations = Translations(workload, machine, ranks, in_order)
         self._rows = RowsBehind(in_order, machine)
+        model = None if past_caches else core_model(workload.samples, len(workload.phases), machine)
+        self._core_model, self._core = model, model.times if model is not None else None
         self._only_differences = only_differences
         self._of_caches = () if past_caches or only_differences else mechanisms_of_caches(machine)
         self._arithmetic = () if only_differences else mechanisms(machine)
@@ -111,7 +114,7 @@ class MemorySideEngine:
             if of_caches:
                 found = placed.counts(placed.replay(of_caches, rows=False)) | {"row_s": counts["row_s"]}
             for removed, of_phases in counterfactuals(
-                placed.machine, found, self._cores_used, placed.frequency_factor
+                placed.machine, found, self._cores_used, placed.frequency_factor, self._core
             ):
                 seconds[*of_caches, *removed] = of_phases
         two_way = placed.times({**counts, **of_twin(counts, "two_way")}).time_s
@@ -170,7 +173,10 @@ class _Placed:
     def times(self, counts: Counts, of_median_node: bool = False) -> Times:
         """Seconds at this node's core frequency, or at the median node's."""
         factor = 1.0 if of_median_node else self.frequency_factor
-        return modelled_times(self.machine, counts, self._engine._cores_used, "memory-side cache", factor)
+        engine = self._engine
+        return modelled_times(
+            self.machine, counts, engine._cores_used, "memory-side cache", factor, engine._core
+        )
 
     def run(self, counters: _core.Counters, counts: Counts, times: Times) -> Run:
         """The result of one replay."""
@@ -198,7 +204,12 @@ class _Placed:
         if not engine._vary_assumed:
             return {}
         return times_if_assumed(
-            self.machine, counts, engine._cores_used, "memory-side cache", self.frequency_factor
+            self.machine,
+            counts,
+            engine._cores_used,
+            "memory-side cache",
+            self.frequency_factor,
+            engine._core_model,
         )
 
 
@@ -212,14 +223,19 @@ def _pages_per_slot(counters: _core.Counters, machine: Machine) -> Floats | None
 
 
 def counterfactuals(
-    machine: Machine, counts: Counts, cores_used: int, frequency_factor: float
+    machine: Machine,
+    counts: Counts,
+    cores_used: int,
+    frequency_factor: float,
+    core: CoreTimes | None = None,
 ) -> Iterator[tuple[Removed, Floats]]:
     """Seconds [p] without each set of `mechanisms`, from the counts of one replay."""
     everything = mechanisms(machine)
     for removed in subsets(everything):
         left = remaining(frozenset(everything) - set(removed), counts)
         factor = 1.0 if FREQUENCY in removed else frequency_factor
-        yield removed, modelled_times(machine, left, cores_used, "memory-side cache", factor).time_s
+        times = modelled_times(machine, left, cores_used, "memory-side cache", factor, core)
+        yield removed, times.time_s
 
 
 def mechanisms(machine: Machine) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
 from pagelens.replay.assumed import times_if_assumed
+from pagelens.replay.core_model import core_model
 from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
@@ -63,6 +64,7 @@ class NodeEngine:
         self._seed, self._cores_used, self._vary_assumed = seed, cores_used, vary_assumed
         self._programs = NodePrograms(workload, machine, ranks)
         self._served_by = machine.served_by(workload.job_bytes(ranks))
+        self._core = core_model(workload.samples, len(workload.phases), machine)
         self._has_banks = machine.dram is not None and self._served_by == "DDR"
         self._by_replay = mechanisms_by_replay(machine)
         rows = (ROW_CONFLICTS,) if self._has_banks else ()
@@ -134,7 +136,10 @@ class _Placed:
         rows = slice(None) if phase is None else phase
         columns = {**counts, **{name: values[rows] for name, values in self._instructions.items()}}
         engine = self._engine
-        return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor)
+        core = engine._core.times if engine._core is not None else None
+        if core is not None and phase is not None:
+            core = core.of_rows(phase)
+        return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor, core)
 
     def compulsory(self) -> Counts:
         """[p] what is left below infinite caches; DRAM moves it at its peak bandwidth."""
@@ -178,4 +183,6 @@ class _Placed:
         if not engine._vary_assumed:
             return {}
         columns = {**counts, **self._instructions}
-        return times_if_assumed(self.machine, columns, engine._cores_used, engine._served_by, self._factor)
+        return times_if_assumed(
+            self.machine, columns, engine._cores_used, engine._served_by, self._factor, engine._core
+        )

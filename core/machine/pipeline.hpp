@@ -1,0 +1,92 @@
+// How long the pipeline of one core takes for instructions that were executed one after the other.
+//
+// Instructions are dispatched in order, `width` of them a cycle, into a window of `window`. Each
+// waits for what it reads and for a pipe of its kind, whichever comes first, and leaves the window
+// in order. So a chain of loads, each with its address from the one before, takes the sum of their
+// latencies, and loads that do not depend on each other overlap as far as the window reaches and
+// `outstanding` misses allow. After a branch that was not foreseen nothing is dispatched until it
+// has been executed and `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA, with
+// samples of a run in place of one loop: Abel, Reineke: uiCA, ICS 2022.)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pagelens {
+
+inline constexpr unsigned code_registers = 128;  // of the program, numbered by who decodes it; 0: none
+
+// What an instruction does beside its load and its store, if it has any.
+enum class Operation : std::uint8_t {
+    none,  // nothing, or a copy of a register
+    integer,
+    multiply,
+    divide,
+    branch,
+    fp_add,
+    fp_multiply,
+    fp_divide,
+    vector,
+    shuffle,
+    slow,  // what takes microcode
+    count
+};
+inline constexpr std::size_t operations = static_cast<std::size_t>(Operation::count);
+
+enum class BranchKind : std::uint8_t { none, conditional, indirect, other };
+
+// As it was decoded.
+struct CodeInstruction {
+    Operation operation = Operation::none;
+    std::uint8_t slots = 1;  // of the dispatch; 0: fused with the next
+    bool load = false, store = false;
+    BranchKind branch = BranchKind::none;
+    std::array<std::uint8_t, 2> address{};  // registers that its address is made of
+    std::array<std::uint8_t, 4> sources{};  // others that it reads
+    std::array<std::uint8_t, 3> results{};
+    // results[0] is this register + `constant`, if it is not 0.
+    std::uint8_t origin = 0;
+    std::int64_t constant = 0;
+    std::int64_t displacement = 0;
+    std::uint8_t scale = 0;
+};
+
+// Blocks of instructions, each [begin[b], begin[b + 1]) of `instructions`.
+struct Code {
+    std::vector<CodeInstruction> instructions;
+    std::vector<std::size_t> begin;
+    std::vector<std::uint64_t> address, bytes;  // of each block
+
+    [[nodiscard]] std::span<const CodeInstruction> block(std::size_t b) const {
+        return std::span(instructions).subspan(begin[b], begin[b + 1] - begin[b]);
+    }
+};
+
+// An access of a sample, as SampledAccess, that takes longer than a hit of L1.
+struct SlowAccess {
+    std::uint64_t block = 0, instruction = 0;  // index in the sample's blocks, in that block
+    std::uint32_t cycles = 0;                  // beyond those of a hit
+};
+
+struct PipelineShape {
+    unsigned width = 4;    // instructions dispatched and retired in a cycle
+    unsigned window = 224;  // instructions in flight
+    unsigned load_pipes = 2, store_pipes = 1, load_cycles = 4;
+    unsigned mispredict_cycles = 15;
+    unsigned outstanding = 16;  // slow accesses in flight
+    std::array<std::uint8_t, operations> pipes{};   // of each operation; 0: it needs none
+    std::array<std::uint8_t, operations> cycles{};  // its latency
+    std::array<std::uint8_t, operations> busy{};    // cycles that its pipe takes nothing else
+};
+
+// Cycles that the blocks [b] take in this order. `foreseen`[i] is 0 where the branch at the end of
+// the i-th block was mispredicted. `slow` is in the order of the blocks. The first eighth of the
+// instructions fills the pipeline, and what it takes is scaled from the others.
+double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
+                       std::span<const std::uint8_t> foreseen, std::span<const SlowAccess> slow,
+                       const PipelineShape& shape);
+
+}  // namespace pagelens

@@ -1,0 +1,350 @@
+"""What the instructions of a trace's samples do: decoded once each, for the model of a core's pipeline.
+
+Kinds of operations and which registers an instruction reads and writes are x86-64's; how long each kind
+takes is the machine's (`pagelens.machine.pipeline`). Kinds follow the tables of Fog (Instruction tables,
+agner.org/optimize) and uops.info (Abel, Reineke, ASPLOS 2019), where most instructions of a kind agree on all
+processors of the last ten years.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+
+# In the order of core/machine/pipeline.hpp's Operation.
+NONE, INTEGER, MULTIPLY, DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FP_DIVIDE, VECTOR, SHUFFLE, SLOW = range(11)
+_NOT, _CONDITIONAL, _INDIRECT, _OTHER = range(4)  # BranchKind
+
+_GENERAL = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
+_FLAGS, _STACK = 33, 8  # numbers of registers: rax..rsp 1..8, r8..r15 9..16, vectors 17..32
+_X87 = 34  # and MMX: up to 41
+_COPIES = frozenset(
+    "mov movabs movaps movups movapd movupd movdqa movdqu movq movd movss movsd lddqu movzx movsx movsxd "
+    "movntps movntpd movntdq movnti movhps movhpd movlps movlpd movbe movdqa32".split()
+)
+_MERGING = frozenset("movhps movhpd movlps movlpd".split())
+_NAMES: Mapping[int, str] = {
+    MULTIPLY: "imul mul mulx crc32 pdep pext",
+    DIVIDE: "div idiv",
+    FP_ADD: "addss addsd addps addpd subss subsd subps subpd minss minsd minps minpd maxss maxsd maxps maxpd "
+    "addsubps addsubpd cmpss cmpsd cmpps cmppd comiss comisd ucomiss ucomisd roundss roundsd roundps roundpd "
+    "haddpd haddps fadd faddp fsub fsubp fsubr fsubrp fcom fcomi fcomip fucomi fucomip fchs fabs",
+    FP_MULTIPLY: "mulss mulsd mulps mulpd fmul fmulp pmulld pmullw pmulhw pmulhuw pmuludq pmuldq pmaddwd "
+    "pmaddubsw psadbw aesenc aesenclast aesdec aesdeclast pclmulqdq dpps dppd",
+    FP_DIVIDE: "divss divsd divps divpd sqrtss sqrtsd sqrtps sqrtpd fdiv fdivp fdivr fdivrp fsqrt",
+    SHUFFLE: "vpermq permq permpd permd permps perm2f128 perm2i128 extractf128 extracti128 insertf128 "
+    "inserti128 movmskps movmskpd pmovmskb pextrb pextrw pextrd pextrq pinsrb pinsrw pinsrd pinsrq "
+    "cvtsi2sd cvtsi2ss cvttsd2si cvttss2si cvtsd2si cvtss2si cvtsd2ss cvtss2sd cvtdq2pd cvtdq2ps cvtpd2ps "
+    "cvtps2pd cvttps2dq cvtps2dq cvttpd2dq broadcastss broadcastsd pbroadcastb pbroadcastw pbroadcastd "
+    "pbroadcastq pmovzxbw pmovzxwd pmovzxdq pmovzxbd pmovsxbw pmovsxwd pmovsxdq ptest fild fist fistp",
+    SLOW: "cpuid rdtsc rdtscp syscall xgetbv mfence lfence sfence pause xsave xsavec xrstor fxsave fldcw fnstcw "
+    "stmxcsr ldmxcsr fsin fcos fptan fpatan fprem f2xm1 fyl2x gatherdpd gatherqpd gatherdps gatherqps "
+    "pgatherdd pgatherdq pgatherqd pgatherqq pcmpistri pcmpestri pcmpistrm",
+}
+_KIND = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_ZEROING = frozenset("xor sub pxor xorps xorpd psubb psubw psubd psubq".split())
+_NOTHING = frozenset("nop endbr64 prefetcht0 prefetcht1 prefetcht2 prefetchnta prefetchw fnop vzeroupper "
+                     "zeroupper emms".split())  # fmt: skip
+_FUSED = frozenset("cmp test add sub and inc dec".split())
+_COLUMNS = 18
+
+
+@dataclass(frozen=True)
+class SampledCode:
+    """The code of a program's samples, decoded."""
+
+    code: _core.Code
+    samples: Sequence["SampledRun"]
+    large_blocks: NDArray[np.uint64]  # [block, 2] first page and pages of memory allocated as one, by address
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """What a thread executed for a while.
+
+    [n] runs over the accesses that the tracer's first filter passed on, in the order of execution.
+    """
+
+    thread: int
+    first_instruction: int
+    phase: int  # index of the workload's phases
+    instructions: int
+    blocks: list[int]  # of the code
+    block: NDArray[np.uint64]  # [n] index in `blocks`
+    instruction: NDArray[np.uint64]  # [n] in that block
+    store: NDArray[np.bool_]  # [n]
+    line: NDArray[np.uint64]  # [n]
+
+
+def decode_samples(
+    trace: _core.Trace, phases: Mapping[int, int], large_blocks: NDArray[np.uint64]
+) -> SampledCode | None:
+    """Of a trace's samples; None if it has none. `phases`: the index of each phase by its id."""
+    samples = trace.samples
+    if not samples:
+        return None
+    used = sorted({block for sample in samples for block in sample.blocks})
+    by_id = {block.id: block for block in trace.code_blocks}
+    used = [number for number in used if number in by_id]
+    rows: list[list[int]] = []
+    begin, counts, address, size = [0], [], [], []
+    for number in used:
+        block = by_id[number]
+        rows += decode(block.bytes, block.address)
+        counts.append(len(rows) - begin[-1])
+        begin.append(len(rows))
+        address.append(block.address)
+        size.append(len(block.bytes))
+    code = _core.Code(
+        np.asarray(rows, dtype=np.int64).reshape(-1, _COLUMNS),
+        np.asarray(begin, dtype=np.uint64),
+        np.asarray(address, dtype=np.uint64),
+        np.asarray(size, dtype=np.uint64),
+    )
+    index = {number: place for place, number in enumerate(used)}
+    return SampledCode(code, [_run(sample, index, counts, phases) for sample in samples], large_blocks)
+
+
+def _run(
+    sample: _core.InstructionSample,
+    index: Mapping[int, int],
+    counts: Sequence[int],
+    phases: Mapping[int, int],
+) -> SampledRun:
+    """Blocks that are not known are left out."""
+    known = [number in index for number in sample.blocks]
+    blocks = [index[number] for number in sample.blocks if number in index]
+    place = np.cumsum(known) - 1
+    accesses = [access for access in sample.accesses if known[access.block]]
+    return SampledRun(
+        sample.thread,
+        sample.first_instruction,
+        phases.get(sample.phase, 0),
+        sum(counts[block] for block in blocks),
+        blocks,
+        np.array([place[access.block] for access in accesses], dtype=np.uint64),
+        np.array([access.instruction for access in accesses], dtype=np.uint64),
+        np.array([access.store for access in accesses], dtype=bool),
+        np.array([access.line for access in accesses], dtype=np.uint64),
+    )
+
+
+def decode(code: bytes, address: int) -> list[list[int]]:
+    """A row for each instruction, with the columns of `_core.Code`.
+
+    Bytes that are no known instruction end the block.
+    """
+    import capstone  # needed here only
+
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    decoder.detail = True
+    rows = [_row(decoder, instruction) for instruction in decoder.disasm(code, address)]
+    for first, second in zip(rows, rows[1:], strict=False):
+        if second[4] == _CONDITIONAL and first[1] == 1 and first[0] == INTEGER and first[18]:
+            second[1] = 0  # one operation of both
+    return [row[:_COLUMNS] for row in rows]
+
+
+def _row(decoder: Any, instruction: Any) -> list[int]:
+    from capstone import x86
+
+    name = instruction.mnemonic.split()[-1]
+    vector = name.startswith("v") and name not in ("verr", "verw")
+    plain = name[1:] if vector else name
+    operands = instruction.operands
+    memory = next((operand for operand in operands if operand.type == x86.X86_OP_MEM), None)
+    first_in_memory = memory is not None and operands[0].type == x86.X86_OP_MEM
+    reads, writes = _registers(instruction)
+    branch = _branch(instruction, name, operands)
+    load = store = False
+    origin = constant = 0
+    base = index = displacement = scale = 0
+    if memory is not None and plain not in _NOTHING and name != "lea":
+        base, index = _number(instruction, memory.mem.base), _number(instruction, memory.mem.index)
+        displacement, scale = memory.mem.disp, memory.mem.scale if index else 0
+        if instruction.reg_name(memory.mem.base) == "rip":
+            displacement += instruction.address + instruction.size
+        if plain in _COPIES or name.startswith("set"):
+            load, store = not first_in_memory, first_in_memory
+        elif first_in_memory:
+            load = True
+            store = name not in ("cmp", "test", "bt", "call", "jmp", "push", "mul", "imul", "div", "idiv")
+            store = store and not name.startswith(("fld", "fild", "fadd", "fmul", "fsub", "fdiv", "fcom"))
+            if name.startswith(("fst", "fist", "vextract", "pextr", "vpextr")):
+                load = False
+        else:
+            load = True
+    kind = _operation(plain, name, load or store, first_in_memory)
+    if name in ("push", "call"):
+        store, load = True, load
+        base, displacement, scale, index = _STACK, -8, 0, 0
+    elif name in ("pop", "ret", "leave"):
+        load, base = True, _STACK if name != "leave" else 7
+    if name in ("push", "pop", "call", "ret"):
+        reads, writes = [r for r in reads if r != _STACK], [r for r in writes if r != _STACK]
+    if memory is not None:
+        reads = [r for r in reads if r not in (base, index) or r in _data_registers(instruction, operands)]
+        if store and not load and plain in _COPIES:
+            writes = []
+    if branch in (_CONDITIONAL, _INDIRECT):
+        kind = BRANCH
+    elif branch == _OTHER:
+        kind = NONE
+    slots = 1
+    if kind == SLOW:
+        slots = 6
+    elif kind == DIVIDE:
+        slots = 2
+    if name in ("xchg", "xadd", "cmpxchg") or instruction.prefix[0] == 0xF0:
+        kind, slots = SLOW, 6
+    if plain in _ZEROING and _same_operands(operands):
+        reads, kind = [], NONE
+    if name in ("add", "sub", "inc", "dec", "mov", "lea") and not load and not store:
+        origin, constant = _offset(instruction, name, operands)
+    if kind == NONE and name == "lea":
+        kind = INTEGER
+    if instruction.prefix[0] in (0xF2, 0xF3) and name in _STRINGS:
+        kind, slots = SLOW, 6
+    fuses = int(name in _FUSED and not store)
+    reads, writes = reads[:4], writes[:3]
+    return [
+        kind, slots, int(load), int(store), branch, base, index, *reads, *[0] * (4 - len(reads)),
+        *writes, *[0] * (3 - len(writes)), origin, constant, displacement, scale, fuses,
+    ]  # fmt: skip
+
+
+_STRINGS = frozenset(f"{name}{size}" for name in ("movs", "stos", "lods", "scas", "cmps") for size in "bwdq")
+
+
+def _operation(plain: str, name: str, in_memory: bool, first_in_memory: bool) -> int:
+    if plain in _NOTHING:
+        return NONE
+    if plain in _COPIES:
+        widens = plain in ("movzx", "movsx", "movsxd") and not in_memory
+        return INTEGER if widens else VECTOR if plain in _MERGING else NONE
+    if name in ("push", "pop", "call", "ret"):
+        return NONE
+    if plain in _KIND:
+        return _KIND[plain]
+    if plain.startswith(("fmadd", "fmsub", "fnmadd", "fnmsub")):
+        return FP_MULTIPLY
+    if plain.startswith(("fld", "fst", "fxch")):
+        return NONE if in_memory else VECTOR
+    if plain.startswith(("rep", "xsave", "f2", "fs", "fp")) and not plain.startswith("pack"):
+        return SLOW
+    if plain[0] == "p" and plain not in ("popcnt", "push", "pop", "pushfq", "popfq") or name[0] == "v":
+        return VECTOR
+    if plain.endswith(("ps", "pd", "ss", "sd")) and plain[:3] in (
+        "and",
+        "orp",
+        "xor",
+        "shu",
+        "unp",
+        "ble",
+        "mov",
+    ):
+        return VECTOR
+    return INTEGER
+
+
+def _branch(instruction: Any, name: str, operands: Any) -> int:
+    from capstone import x86
+
+    if name == "ret":
+        return _OTHER  # foreseen from the calls
+    if name in ("jmp", "call"):
+        return _OTHER if operands and operands[0].type == x86.X86_OP_IMM else _INDIRECT
+    return _CONDITIONAL if name[0] == "j" or name.startswith("loop") else _NOT
+
+
+def _registers(instruction: Any) -> tuple[list[int], list[int]]:
+    """Numbers of those that it reads, and writes; a part of a register that stays is read, too."""
+    try:
+        read, written = instruction.regs_access()
+    except Exception:  # of instructions that capstone knows by name alone
+        return [], []
+    reads = [number for register in read if (number := _number(instruction, register))]
+    writes = []
+    for register in written:
+        if not (number := _number(instruction, register)):
+            continue
+        writes.append(number)
+        if number <= 16 and instruction.reg_name(register)[-1] in "lhxwip":
+            name = instruction.reg_name(register)
+            if name[0] not in "re" or name.endswith(("b", "w")):
+                reads.append(number)
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
+
+
+def _number(instruction: Any, register: int) -> int:
+    """That of the whole register; 0 for none and for those that nothing waits for."""
+    if register == 0:
+        return 0
+    if register not in _numbers:
+        _numbers[register] = _numbered(instruction.reg_name(register))
+    return _numbers[register]
+
+
+_numbers: dict[int, int] = {}
+
+
+def _numbered(name: str) -> int:
+    if name in ("eflags", "rflags", "flags"):
+        return _FLAGS
+    if name[1:3] == "mm" and name[0] in "xyz":
+        return 17 + int(name[3:]) % 16
+    if name.startswith(("st", "mm")):
+        digits = "".join(filter(str.isdigit, name))
+        return _X87 + int(digits or 0) % 8
+    stem = name.strip("re") if name[0] in "re" and not name[1:2].isdigit() else name
+    if name[0] == "r" and name[1:2].isdigit():
+        return 1 + int("".join(filter(str.isdigit, name)))
+    for number, general in enumerate(_GENERAL, start=1):
+        if stem in (general, f"{general}l", f"{general[0]}l", f"{general[0]}h") or name == f"r{general}":
+            return number
+    return 0
+
+
+def _data_registers(instruction: Any, operands: Any) -> set[int]:
+    """Registers that are operands themselves, not only parts of an address."""
+    from capstone import x86
+
+    return {_number(instruction, o.reg) for o in operands if o.type == x86.X86_OP_REG}
+
+
+def _same_operands(operands: Any) -> bool:
+    from capstone import x86
+
+    sources = [operand.reg for operand in operands[-2:] if operand.type == x86.X86_OP_REG]
+    return len(sources) == 2 and sources[0] == sources[1]
+
+
+def _offset(instruction: Any, name: str, operands: Any) -> tuple[int, int]:
+    """The register and the constant that the result is the sum of; 0, 0 where it is no such sum."""
+    from capstone import x86
+
+    target = operands[0]
+    if target.type != x86.X86_OP_REG or target.size != 8:
+        return 0, 0
+    if name in ("inc", "dec"):
+        return _number(instruction, target.reg), 1 if name == "inc" else -1
+    source = operands[1]
+    if name == "mov" and source.type == x86.X86_OP_REG:
+        return _number(instruction, source.reg), 0
+    if name == "lea" and source.mem.index == 0 and instruction.reg_name(source.mem.base) != "rip":
+        return _number(instruction, source.mem.base), source.mem.disp
+    if name in ("add", "sub") and source.type == x86.X86_OP_IMM:
+        return _number(instruction, target.reg), source.imm if name == "add" else -source.imm
+    return 0, 0
+
+
+def names(code: bytes, address: int) -> Iterator[str]:
+    """Each instruction as assembly, for whoever looks at a block."""
+    import capstone
+
+    for one in capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm(code, address):
+        yield f"{one.mnemonic} {one.op_str}".strip()

@@ -1,0 +1,61 @@
+"""What a core takes for the instructions of a program, as the samples of its trace say.
+
+`pagelens/replay/core_model.py` makes these figures; the time model multiplies them by counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LEVELS = ("l2", "l3", "memory")  # where an access that misses L1 may be served
+DENSITIES = (1.0, 0.25, 0.0625, 0.015625)  # shares of the accesses past the first filter that miss
+
+
+@dataclass(frozen=True)
+class CoreTimes:
+    """Of each phase [p] of a program on a machine."""
+
+    cycles: Floats  # [p] of an instruction if every load hits L1, wrong guesses of branches included
+    mispredicted: Floats  # [p] branches of an instruction that were not foreseen
+    # Of the accesses that a level may have to serve, as their data do not fit the nearer ones:
+    past_filter: Floats  # [p, level] those of an instruction that the tracer's first filter passed on
+    irregular: Floats  # [p, level] the share of these that are loads and that no prefetcher foresees
+    overlap: Floats  # [p, level, density] misses of such loads that a core waits for at a time
+
+    def of_rows(self, phase: NDArray[np.int64]) -> CoreTimes:
+        """Of rows [r], each of a phase."""
+        return CoreTimes(
+            self.cycles[phase],
+            self.mispredicted[phase],
+            self.past_filter[phase],
+            self.irregular[phase],
+            self.overlap[phase],
+        )
+
+    def stalls(
+        self, instructions: Floats, lines: Mapping[str, Floats], waiting: Mapping[str, Floats]
+    ) -> Floats:
+        """[p] seconds that cores stand still, all together.
+
+        By level: how many `lines` it serves in all, and the seconds of `waiting` for them if each were
+        waited for alone. The overlap is that of the densities on either side, by the density's logarithm.
+        """
+        stalls = np.zeros_like(self.cycles)
+        grid = -np.log2(np.asarray(DENSITIES))
+        for level, name in enumerate(LEVELS):
+            if name not in lines:
+                continue
+            accesses = np.maximum(self.past_filter[:, level] * instructions, 1)
+            density = np.clip(lines[name] / accesses, DENSITIES[-1], DENSITIES[0])
+            overlap = [
+                np.interp(-np.log2(at), grid, table)
+                for at, table in zip(density, self.overlap[:, level], strict=True)
+            ]
+            stalls += waiting[name] * self.irregular[:, level] / np.asarray(overlap)
+        return stalls

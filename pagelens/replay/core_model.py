@@ -1,0 +1,228 @@
+"""What a core of a machine takes for a traced program, from the samples of its instructions.
+
+The samples run through a model of the core's pipeline (core/machine/pipeline.hpp): once with every load a hit
+of L1, and then with some of the irregular loads served by each farther level. The difference says how long a
+core stands still for a miss. Dependent loads, as of a list that is walked, are so seen to wait for each other;
+independent ones overlap. docs/core-model.md describes the model and its limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.instructions import SampledCode, SampledRun
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
+from pagelens.machine.core_times import DENSITIES, LEVELS, CoreTimes
+from pagelens.machine.schema import Machine
+
+MOST_SAMPLES = 256  # of a phase; some hundred thousand instructions
+FEWEST_INSTRUCTIONS = 64  # of a sample: a shorter one does not fill the pipeline
+OF_CHANGE = 32  # samples that say what another value of the machine changes
+MOST_OVERLAP = 1e6  # where no miss makes a core wait
+# Hardware fetches a line before the program asks for it if one of the last `RECENT` accesses was at most `NEAR`
+# lines away, or if the instruction has kept its step from line to line, up to half of a page (the prefetchers
+# in the optimisation manuals of Intel and AMD).
+RECENT, NEAR, STRIDE_LINES = 64, 2, 32
+APART_PAGES = 64  # memory that is touched at greater distances is not one whole
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class CoreModel:
+    """The core of a machine under one program; what it takes by phase."""
+
+    def __init__(self, code: SampledCode, phases: int, machine: Machine) -> None:
+        assert machine.pipeline is not None
+        self._code, self._machine = code, machine
+        self._weights = _weights(code.samples)
+        whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
+        foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
+        self._foreseen = foreseen
+        self._irregular = {s: irregular(code.samples[s]) for s in whole}
+        sizes = sizes_of_data(code)
+        self._served = {s: _farthest_level(machine, sizes[s]) for s in whole}
+        chosen = [
+            _spread([s for s in whole if code.samples[s].phase == phase], MOST_SAMPLES)
+            for phase in range(phases)
+        ]
+        every = _spread(whole, MOST_SAMPLES)
+        of_all = self._of(every) if every else None
+        found = [self._of(of_phase) if of_phase else of_all for of_phase in chosen]
+        assert of_all is not None
+        rows = [row if row is not None else of_all for row in found]
+        self.times = CoreTimes(*(np.asarray(column) for column in zip(*rows, strict=True)))
+        self._few = _spread(every, OF_CHANGE)
+
+    def on(self, changed: Machine) -> CoreTimes:
+        """With another value of the machine: cycles as much longer as some samples are."""
+        if _same_core(changed, self._machine):
+            return self.times
+        ratio = self._cycles(self._few, changed) / self._cycles(self._few, self._machine)
+        return replace(self.times, cycles=self.times.cycles * ratio)
+
+    def _of(self, samples: Sequence[int]) -> tuple[float, float, list[float], list[float], list[list[float]]]:
+        """The fields of CoreTimes from some samples."""
+        weights = self._weights[samples]
+        every = [self._code.samples[s] for s in samples]
+        instructions = np.array([sample.instructions for sample in every], dtype=np.float64)
+
+        def mean(of_samples: list[float]) -> float:
+            return float((np.array(of_samples) / instructions * weights).sum() / weights.sum())
+
+        wrong = mean([len(self._foreseen[s]) - sum(self._foreseen[s]) for s in samples])
+        cycles = self._cycles(samples, self._machine)
+        passed, shares, overlap = [], [], []
+        for level, name in enumerate(LEVELS):
+            served = {s: self._served[s] >= level for s in samples}
+            slow = {s: self._irregular[s] & served[s] for s in samples}
+            if not any(of_sample.any() for of_sample in served.values()):  # lines that come but once
+                served = {s: np.ones_like(served[s]) for s in samples}
+                slow = {s: self._irregular[s] for s in samples}
+            passed.append(mean([float(served[s].sum()) for s in samples]))
+            loads = mean([float(slow[s].sum()) for s in samples])
+            shares.append(loads / max(passed[-1], 1e-12))
+            extra = _extra_cycles(self._machine, name)
+            of_level = []
+            for share in DENSITIES:
+                if loads <= 0 or extra <= 0:
+                    of_level.append(MOST_OVERLAP)
+                    continue
+                longer = self._cycles(samples, self._machine, slow, extra, share) - cycles
+                alone = share * loads * extra  # if each were waited for alone
+                of_level.append(float(np.clip(alone / max(longer, 1e-9), 1.0, MOST_OVERLAP)))
+            overlap.append(of_level)
+        return cycles, wrong, passed, shares, overlap
+
+    def _cycles(
+        self,
+        samples: Sequence[int],
+        machine: Machine,
+        slow: Mapping[int, NDArray[np.bool_]] | None = None,
+        extra: int = 0,
+        share: float = 1.0,
+    ) -> float:
+        """Cycles of an instruction; a `share` of the `slow` accesses takes so many `extra` ones."""
+        assert machine.pipeline is not None
+        width = max(1, round(machine.cores.instructions_per_cycle.value))
+        shape = machine.pipeline.shape(width)
+        total = 0.0
+        for s in samples:
+            sample = self._code.samples[s]
+            kept = np.flatnonzero(slow[s] & _drawn(sample.line, share)) if slow is not None else _NONE
+            taken = _core.pipeline_cycles(
+                self._code.code,
+                sample.blocks,
+                self._foreseen[s],
+                sample.block[kept],
+                sample.instruction[kept],
+                np.full(len(kept), extra, dtype=np.uint32),
+                shape,
+            )
+            total += taken / sample.instructions * self._weights[s]
+        return float(total / self._weights[samples].sum())
+
+
+def core_model(code: SampledCode | None, phases: int, machine: Machine) -> CoreModel | None:
+    """None where the trace has no samples, or the machine file no pipeline."""
+    if code is None or machine.pipeline is None:
+        return None
+    if not any(sample.instructions >= FEWEST_INSTRUCTIONS for sample in code.samples):
+        return None
+    return CoreModel(code, phases, machine)
+
+
+def irregular(sample: SampledRun) -> NDArray[np.bool_]:
+    """[n] loads of lines that no prefetcher foresees, of the accesses past the first filter."""
+    found = np.zeros(len(sample.line), dtype=bool)
+    recent: dict[int, int] = {}  # line -> number of the access
+    last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
+    places = [
+        (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
+    ]
+    for number, (line, place, store) in enumerate(
+        zip(sample.line.tolist(), places, sample.store, strict=True)
+    ):
+        near = any(number - recent.get(line + step, -RECENT - 1) <= RECENT for step in range(-NEAR, NEAR + 1))
+        before, step = last.get(place, (line, 0))
+        strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
+        found[number] = not (store or near or strides)
+        recent[line] = number
+        last[place] = (line, line - before)
+    return found
+
+
+def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:
+    """Of each sample [n]: the bytes of the data that each line is a part of.
+
+    That is a block of memory which the program allocated as one, or pages that all samples together touch at
+    small distances.
+    """
+    lines_of_page = FRAME_BYTES // LINE_BYTES
+    pages = [sample.line // np.uint64(lines_of_page) for sample in code.samples]
+    touched = np.unique(np.concatenate(pages)) if pages else np.zeros(0, dtype=np.uint64)
+    begin, count = code.large_blocks[:, 0], code.large_blocks[:, 1]
+    block = np.searchsorted(begin, touched, side="right").astype(np.int64) - 1
+    within = block >= 0
+    within[within] = touched[within] - begin[block[within]] < count[block[within]]
+    of_touched = np.zeros(len(touched))
+    of_touched[within] = count[block[within]]
+    rest = touched[~within]
+    if len(rest):
+        group = np.cumsum(np.diff(rest, prepend=rest[:1]) > APART_PAGES)
+        first, last = np.searchsorted(group, group, "left"), np.searchsorted(group, group, "right") - 1
+        of_touched[~within] = (rest[last] - rest[first] + 1).astype(np.float64)
+    return [FRAME_BYTES * of_touched[np.searchsorted(touched, of_sample)] for of_sample in pages]
+
+
+def _farthest_level(machine: Machine, sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+    """[n] index of LEVELS: the first that data of that size fit."""
+    third = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
+    return np.asarray((sizes > machine.l2.size.value).astype(np.int64) + (sizes > third))
+
+
+def _extra_cycles(machine: Machine, level: str) -> int:
+    """Of a load that `level` serves, beyond those of a hit of L1."""
+    assert machine.pipeline is not None
+    latency = {
+        "l2": machine.l2.latency.value if machine.l2.latency is not None else 0.0,
+        "l3": machine.l3.latency.value if machine.l3 is not None else 0.0,
+        "memory": (machine.fast_memory or machine.ddr).latency.value,
+    }[level]
+    return max(0, round(latency * machine.cores.frequency.value) - machine.pipeline.load_cycles.value)
+
+
+def _drawn(lines: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    """Lines that are among the `share`: the same at every call."""
+    mixed = lines * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray((mixed >> np.uint64(40)).astype(np.float64) < share * 2.0**24)
+
+
+def _weights(samples: Sequence[SampledRun]) -> NDArray[np.float64]:
+    """Instructions that each sample stands for: up to the thread's next one."""
+    weights = np.zeros(len(samples))
+    previous: dict[int, int] = {}
+    for number, sample in enumerate(samples):
+        if (before := previous.get(sample.thread)) is not None:
+            weights[before] = max(1, sample.first_instruction - samples[before].first_instruction)
+        previous[sample.thread] = number
+    known = weights[weights > 0]
+    for number in previous.values():  # nothing says how far the last ones reach
+        weights[number] = np.median(known) if len(known) else 1.0
+    return weights
+
+
+def _spread(samples: Sequence[int], most: int) -> list[int]:
+    """At most so many of them, at equal distances."""
+    if len(samples) <= most:
+        return list(samples)
+    return [samples[len(samples) * number // most] for number in range(most)]
+
+
+def _same_core(one: Machine, other: Machine) -> bool:
+    return one.pipeline == other.pipeline and (
+        one.cores.instructions_per_cycle.value == other.cores.instructions_per_cycle.value
+    )
