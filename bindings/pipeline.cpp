@@ -42,8 +42,8 @@ CodeInstruction instruction_of(const std::int64_t* row) {
     CodeInstruction one;
     one.operation = static_cast<Operation>(small(row[0], operations, columns[0]));
     one.slots = small(row[1], 256, columns[1]);
-    one.load = row[2] != 0;
-    one.store = row[3] != 0;
+    one.load = static_cast<Access>(small(row[2], 4, columns[2]));
+    one.store = static_cast<Access>(small(row[3], 4, columns[3]));
     one.branch = static_cast<BranchKind>(small(row[4], 4, columns[4]));
     for (std::size_t i = 0; i < 2; ++i) one.address[i] = in_register(5 + i);
     for (std::size_t i = 0; i < 4; ++i) one.sources[i] = in_register(7 + i);
@@ -97,7 +97,10 @@ void register_pipeline(nb::module_& m) {
         .def_rw("width", &PipelineShape::width)
         .def_rw("window", &PipelineShape::window)
         .def_rw("load_pipes", &PipelineShape::load_pipes)
+        .def_rw("vector_load_pipes", &PipelineShape::vector_load_pipes)
         .def_rw("store_pipes", &PipelineShape::store_pipes)
+        .def_rw("vector_load_cycles", &PipelineShape::vector_load_cycles)
+        .def_rw("forward_cycles", &PipelineShape::forward_cycles)
         .def_rw("load_cycles", &PipelineShape::load_cycles)
         .def_rw("mispredict_cycles", &PipelineShape::mispredict_cycles)
         .def_rw("outstanding", &PipelineShape::outstanding)

@@ -13,6 +13,9 @@ namespace {
 constexpr std::array<unsigned, 5> global_lengths{0, 4, 8, 16, 32};
 constexpr std::array<unsigned, 2> own_lengths{6, 12};
 constexpr std::size_t histories = global_lengths.size() + own_lengths.size();
+// A history that comes once in more branches than this has been displaced when it comes again. (As
+// many entries as a TAGE predictor of 32 KiB has, about.)
+constexpr std::size_t remembered = 1u << 14;
 using Contexts = std::array<std::uint64_t, histories>;
 
 struct Execution {
@@ -44,15 +47,21 @@ class Seen {
         ++others_;
     }
 
-    // How sure the others foretell this one's: its share among them; one half where there are none.
-    [[nodiscard]] bool foretells(std::uint64_t outcome, bool& known) const {
+    // Whether the others foretell this one's outcome.
+    [[nodiscard]] bool foretells(std::uint64_t outcome) const {
         std::uint32_t same = 0, most = 0;
         for (const Outcome& of : outcomes_) {
             if (of.count > 0 && of.outcome == outcome) same = of.count - 1;
             else most = std::max(most, of.count);
         }
-        known = same + most > 0;
         return same > most || (same == most && same > 0 && outcome % 2 == 0);
+    }
+
+    // Executions beside one.
+    [[nodiscard]] std::uint64_t others() const {
+        std::uint64_t all = others_;
+        for (const Outcome& of : outcomes_) all += of.count;
+        return all - 1;
     }
 
   private:
@@ -110,16 +119,18 @@ std::vector<std::vector<std::uint8_t>> foreseen_branches(
     std::unordered_map<std::uint64_t, Seen> seen;
     for (const Execution& one : executions)
         for (const std::uint64_t context : one.contexts) seen[context].add(one.outcome);
-    // Of each execution by each history; what a long history never saw, the branch alone foretells.
+    // Of each execution by each history, or by a shorter one where that is too rare.
+    const std::uint64_t least = std::max<std::uint64_t>(1, executions.size() / remembered);
     std::vector<std::array<bool, histories>> right(executions.size());
     std::unordered_map<std::uint32_t, std::array<std::uint32_t, histories>> hits;
     for (std::size_t e = 0; e < executions.size(); ++e) {
         const Execution& one = executions[e];
         auto& of_branch = hits[one.branch];
         for (std::size_t h = 0; h < histories; ++h) {
-            bool known = false;
-            const bool foretold = seen.at(one.contexts[h]).foretells(one.outcome, known);
-            right[e][h] = known || h == 0 ? foretold : right[e][0];
+            const Seen& of_history = seen.at(one.contexts[h]);
+            const std::size_t shorter = h == global_lengths.size() ? 0 : h - 1;
+            right[e][h] = h == 0 || of_history.others() >= least ? of_history.foretells(one.outcome)
+                                                                 : right[e][shorter];
             of_branch[h] += right[e][h];
         }
     }

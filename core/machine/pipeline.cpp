@@ -76,6 +76,7 @@ class Pipeline {
     explicit Pipeline(const PipelineShape& shape)
         : shape_(shape),
           loads_(shape.load_pipes),
+          vector_loads_(shape.vector_load_pipes),
           stores_(shape.store_pipes),
           dispatch_(shape.width),
           retire_(shape.width),
@@ -96,18 +97,20 @@ class Pipeline {
         for (const auto r : one.sources) sources = std::max(sources, ready_[r]);
         const auto operation = static_cast<std::size_t>(one.operation);
         Cycle done = sources;
-        if (one.load) done = std::max(done, load(one, address, extra));
+        if (one.load != Access::none) done = std::max(done, load(one, address, extra));
         if (one.operation == Operation::none) {
             // A copy of a register takes no time: the registers are renamed.
-            if (!one.load) done = std::max(sources, begin);
+            if (one.load == Access::none) done = std::max(sources, begin);
         } else {
             const Cycle start =
                 pipes_[operation].take(done, std::max<unsigned>(1, shape_.busy[operation]));
             done = start + shape_.cycles[operation];
         }
         Cycle whole = done;
-        if (one.store) {
-            const Cycle told = stores_.take(address, 1);
+        if (one.store != Access::none) {
+            Cycle told = stores_.take(address, 1);
+            if (one.store == Access::wide)
+                for (unsigned i = 1; i < shape_.store_pipes; ++i) told = stores_.take(told, 1);
             whole = std::max(whole, told + 1);
             stored_[key(one)] = done;
         }
@@ -129,13 +132,22 @@ class Pipeline {
     static constexpr Cycle fetched_ahead = 16;  // as much as its queue holds, about
 
     Cycle load(const CodeInstruction& one, Cycle address, std::uint32_t extra) {
-        const auto stored = stored_.find(key(one));
-        if (stored != stored_.end() && extra == 0)
-            address = std::max(address, stored->second);  // the store's data is handed on
-        if (extra == 0) return loads_.take(address, 1) + shape_.load_cycles;
+        const bool vector = one.load != Access::integer;
+        const unsigned cycles = vector ? shape_.vector_load_cycles : shape_.load_cycles;
+        const auto begin = [&](Cycle ready) {
+            if (vector) ready = vector_loads_.take(ready, 1);
+            return loads_.take(ready, 1);
+        };
+        if (extra == 0) {
+            const Cycle read = begin(address) + cycles;
+            const auto stored = stored_.find(key(one));
+            if (stored == stored_.end()) return read;
+            const Cycle later = cycles - std::min(cycles, shape_.load_cycles);
+            // The store's data are handed on, which may be sooner than the address is known.
+            return std::max(address, stored->second + shape_.forward_cycles + 3 * later);
+        }
         Cycle& answered = answered_[missed_++ % answered_.size()];
-        address = std::max(address, answered);
-        const Cycle done = loads_.take(address, 1) + shape_.load_cycles + extra;
+        const Cycle done = begin(std::max(address, answered)) + cycles + extra;
         answered = done;
         return done;
     }
@@ -164,7 +176,7 @@ class Pipeline {
 
     const PipelineShape& shape_;
     std::vector<Pipes> pipes_;
-    Pipes loads_, stores_;
+    Pipes loads_, vector_loads_, stores_;
     InOrder dispatch_, retire_;
     std::vector<Cycle> left_;      // of the last `window` instructions: when they left it
     std::vector<Cycle> answered_;  // of the last `outstanding` slow accesses

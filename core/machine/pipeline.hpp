@@ -36,13 +36,21 @@ enum class Operation : std::uint8_t {
 };
 inline constexpr std::size_t operations = static_cast<std::size_t>(Operation::count);
 
+// What a load or a store moves.
+enum class Access : std::uint8_t {
+    none,
+    integer,  // to or from a general register
+    vector,   // a vector register, up to 16 bytes of it
+    wide,     // 32 bytes
+};
+
 enum class BranchKind : std::uint8_t { none, conditional, indirect, other };
 
 // As it was decoded.
 struct CodeInstruction {
     Operation operation = Operation::none;
     std::uint8_t slots = 1;  // of the dispatch; 0: fused with the next
-    bool load = false, store = false;
+    Access load = Access::none, store = Access::none;
     BranchKind branch = BranchKind::none;
     std::array<std::uint8_t, 2> address{};  // registers that its address is made of
     std::array<std::uint8_t, 4> sources{};  // others that it reads
@@ -74,7 +82,9 @@ struct SlowAccess {
 struct PipelineShape {
     unsigned width = 4;    // instructions dispatched and retired in a cycle
     unsigned window = 224;  // instructions in flight
-    unsigned load_pipes = 2, store_pipes = 1, load_cycles = 4;
+    unsigned load_pipes = 2, vector_load_pipes = 2, store_pipes = 1;  // a wide store takes all
+    unsigned load_cycles = 4, vector_load_cycles = 6;
+    unsigned forward_cycles = 5;  // from a store's data to a load of them; longer for vectors, as loads
     unsigned mispredict_cycles = 15;
     unsigned outstanding = 16;  // slow accesses in flight
     std::array<std::uint8_t, operations> pipes{};   // of each operation; 0: it needs none

@@ -17,6 +17,7 @@ from pagelens import _core
 
 # In the order of core/machine/pipeline.hpp's Operation.
 NONE, INTEGER, MULTIPLY, DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FP_DIVIDE, VECTOR, SHUFFLE, SLOW = range(11)
+_NO_ACCESS, _OF_INTEGER, _OF_VECTOR, _WIDE = range(4)  # Access
 _NOT, _CONDITIONAL, _INDIRECT, _OTHER = range(4)  # BranchKind
 
 _GENERAL = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
@@ -210,14 +211,24 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
     if instruction.prefix[0] in (0xF2, 0xF3) and name in _STRINGS:
         kind, slots = SLOW, 6
     fuses = int(name in _FUSED and not store)
-    reads, writes = reads[:4], writes[:3]
+    if load and "broadcast" in name:
+        kind = NONE
+    access = _access(reads, writes, memory, branch)
+    reads, writes = reads[:4], sorted(writes, key=lambda register: register == _FLAGS)[:3]
     return [
-        kind, slots, int(load), int(store), branch, base, index, *reads, *[0] * (4 - len(reads)),
+        kind, slots, access * load, access * store, branch, base, index, *reads, *[0] * (4 - len(reads)),
         *writes, *[0] * (3 - len(writes)), origin, constant, displacement, scale, fuses,
     ]  # fmt: skip
 
 
 _STRINGS = frozenset(f"{name}{size}" for name in ("movs", "stos", "lods", "scas", "cmps") for size in "bwdq")
+
+
+def _access(reads: Sequence[int], writes: Sequence[int], memory: Any, branch: int) -> int:
+    """What kind of data a load or store of these registers moves."""
+    if branch or not any(_FLAGS != register >= _STACK + 9 for register in (*reads, *writes)):
+        return _OF_INTEGER
+    return _WIDE if memory is not None and memory.size >= 32 else _OF_VECTOR
 
 
 def _operation(plain: str, name: str, in_memory: bool, first_in_memory: bool) -> int:

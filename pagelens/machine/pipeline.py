@@ -37,6 +37,10 @@ class Pipeline(Table):
 
     window: Sourced[Positive] = Field(description="instructions in flight at most: the reorder buffer")
     load_cycles: Sourced[Positive] = Field(description="from a load's address to its data, if L1 has them")
+    vector_load_cycles: Sourced[Positive] = Field(description="the same of a load to a vector register")
+    forward_cycles: Sourced[Positive] = Field(
+        description="from the data of a store to a load that takes them before they are in L1"
+    )
     mispredict_cycles: Sourced[Positive] = Field(
         description="from the execution of a branch that was not foreseen to the dispatch of the next "
         "instruction"
@@ -45,7 +49,10 @@ class Pipeline(Table):
         description="loads in flight, at most, that L1 does not have: its line fill buffers"
     )
     load_pipes: Sourced[Positive] = Field(description="loads that begin in a cycle")
-    store_pipes: Sourced[Positive] = Field(description="stores that begin in a cycle")
+    vector_load_pipes: Sourced[Positive] = Field(description="of these, those to vector registers")
+    store_pipes: Sourced[Positive] = Field(
+        description="stores that begin in a cycle; one of 32 bytes takes all of them"
+    )
     integer_pipes: Sourced[Positive] = Field(description="integer operations that begin in a cycle")
     vector_pipes: Sourced[Positive] = Field(description="vector operations that begin in a cycle")
     fp_pipes: Sourced[Positive] = Field(
@@ -61,6 +68,10 @@ class Pipeline(Table):
         shape = _core.PipelineShape()
         shape.width, shape.outstanding = width, self.load_misses.value
         shape.window, shape.load_cycles = self.window.value, self.load_cycles.value
+        shape.vector_load_cycles, shape.forward_cycles = (
+            self.vector_load_cycles.value, self.forward_cycles.value,
+        )  # fmt: skip
+        shape.vector_load_pipes = self.vector_load_pipes.value
         shape.mispredict_cycles = self.mispredict_cycles.value
         shape.load_pipes, shape.store_pipes = self.load_pipes.value, self.store_pipes.value
         timings = {

@@ -1,0 +1,263 @@
+"""Programs of examples/ and Debian: their modelled times beside those measured on this machine.
+
+    python scripts/validate_times.py --output docs/results/validation.md
+
+`pagelens machines detect --measure` has to be run before. Each program is traced whole and modelled on this
+machine's file, on some simulated nodes; then it runs alone a number of times, each time as a new process, whose
+pages get other frames. The time measured is what the kernel counts for the process, its own and the kernel's
+on its behalf. No value of the model is changed for a program.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.frames import DEFAULT_HISTORY, Node, parse_history, policies
+from pagelens.machine import Machine, choose_machine
+from pagelens.replay import Simulation
+
+ROOT = Path(__file__).parent.parent
+NODES = 3
+CHASE = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+struct line { struct line *next; char rest[56]; };
+int main(void) {  // a walk through 64 MiB in random order
+    size_t n = (64u << 20) / 64, *order = malloc(n * sizeof *order);
+    struct line *lines = aligned_alloc(4096, n * sizeof *lines), *at = lines;
+    uint64_t random = 1;
+    for (size_t i = 0; i < n; ++i) order[i] = i;
+    for (size_t i = n - 1; i > 0; --i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t j = (random >> 33) % (i + 1), kept = order[i];
+        order[i] = order[j], order[j] = kept;
+    }
+    for (size_t i = 0; i < n; ++i) lines[order[i]].next = &lines[order[(i + 1) % n]];
+    for (size_t i = 0; i < 2000000; ++i) at = at->next;
+    printf("%ld\n", (long)(at - lines));
+}
+"""
+SORT = r"""
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+int main() {  // random numbers
+    std::vector<std::uint64_t> numbers(1000000);
+    std::uint64_t random = 1;
+    for (auto& number : numbers) number = (random = random * 6364136223846793005u + 1442695040888963407u) >> 20;
+    std::sort(numbers.begin(), numbers.end());
+    std::printf("%lu\n", static_cast<unsigned long>(numbers[numbers.size() / 2]));
+}
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to run: `{e}` is the folder of examples, `{d}` that of the data."""
+
+    name: str
+    command: str
+
+
+PROGRAMS = (
+    Program("pointer chase, 64 MiB", "{d}/chase"),
+    Program("std::sort, 10^6 random numbers", "{d}/sort"),
+    Program("examples/cg", "{e}/cg 40 100"),
+    Program("examples/dgemm", "{e}/dgemm"),
+    Program("examples/fe", "{e}/fe"),
+    Program("examples/fft", "{e}/fft 14 400"),
+    Program("examples/gups", "{e}/gups 24 4000000"),
+    Program("examples/hydro", "{e}/hydro"),
+    Program("examples/shallow", "{e}/shallow 96 1000"),
+    Program("examples/stencil", "{e}/stencil 3 32 60"),
+    Program("examples/stream", "{e}/stream"),
+    Program("examples/sum", "{e}/sum 125000 2000"),
+    Program("examples/triad", "{e}/triad 16 30"),
+    Program("sort", "sort --parallel=1 {d}/words.txt"),
+    Program("gzip", "gzip -c {d}/words.txt"),
+    Program("bzip2", "bzip2 -c {d}/small.txt"),
+    Program("xz -d", "xz -dc {d}/words.txt.xz"),
+    Program("md5sum", "md5sum {d}/large.txt"),
+    Program("mawk, counting words", "mawk '{{n[$1]++}} END {{print length(n)}}' {d}/words.txt"),
+    Program("grep", "grep -c -E (ab|ba)+c {d}/large.txt"),
+    Program("perl, counting words", "perl -ne '$n{{$_}}++ for split; END {{print scalar keys %n}}' {d}/small.txt"),
+    Program("python3, counting words", "/usr/bin/python3 -S {d}/count.py {d}/small.txt"),
+    Program("sqlite3, a join", "sqlite3 :memory: -init {d}/join.sql"),
+    Program("bc, digits of pi", "bc -lq {d}/pi.bc"),
+)
+
+
+def make_data(folder: Path) -> None:
+    """Texts, databases and programs; the same at every run."""
+    generator = np.random.default_rng(1)
+    letters = np.array(list("abcdefghijklmnop"))
+    words = ["".join(letters[generator.integers(0, 16, generator.integers(2, 9))]) for _ in range(20000)]
+    ranks = np.minimum(generator.zipf(1.3, 400_000) - 1, len(words) - 1)
+    text = "\n".join(" ".join(words[r] for r in ranks[i : i + 8]) for i in range(0, len(ranks), 8)) + "\n"
+    (folder / "words.txt").write_text(text)
+    (folder / "small.txt").write_text(text[: len(text) // 3])
+    (folder / "large.txt").write_text(text * 12)
+    subprocess.run(["xz", "-k", "-3", folder / "words.txt"], check=True)
+    (folder / "count.py").write_text(
+        "import sys\nn = {}\nfor line in open(sys.argv[1]):\n"
+        "    for word in line.split():\n        n[word] = n.get(word, 0) + 1\nprint(len(n))\n"
+    )
+    (folder / "join.sql").write_text(
+        "create table a(x integer primary key, y int);\n"
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000)\n"
+        "insert into a select i, (i * 7919) % 60000 from n;\n"
+        "select count(*), sum(b.y) from a join a as b on b.x = a.y;\n.quit\n"
+    )
+    (folder / "pi.bc").write_text("scale=700\n4*a(1)\nquit\n")
+    (folder / "chase.c").write_text(CHASE)
+    (folder / "sort.cpp").write_text(SORT)
+    subprocess.run(["gcc", "-O2", "-o", folder / "chase", folder / "chase.c"], check=True)
+    subprocess.run(["g++", "-O2", "-o", folder / "sort", folder / "sort.cpp"], check=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program's figures, in seconds."""
+
+    name: str
+    modelled: Sequence[float]  # of each node
+    measured: Sequence[float]  # of each run
+    system: float  # of that the kernel's, median
+    decided: str  # the part of the machine that limits it
+    at_full_width: float  # by the model without samples
+
+    @property
+    def ratio(self) -> float:
+        """Modelled over measured."""
+        return statistics.median(self.modelled) / statistics.median(self.measured)
+
+
+def measure(words: Sequence[str], runs: int) -> tuple[list[float], float]:
+    """Seconds of processor time of each run, and of the kernel's part the median; the first is left out."""
+    of_runs, of_kernel = [], []
+    for run in range(runs + 1):
+        with open(os.devnull, "w") as nowhere:
+            process = subprocess.Popen(words, stdout=nowhere, stderr=nowhere, stdin=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        if run > 0:
+            of_runs.append(usage.ru_utime + usage.ru_stime)
+            of_kernel.append(usage.ru_stime)
+    return of_runs, statistics.median(of_kernel)
+
+
+def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[float], str, float]:
+    """Modelled seconds on each node, what limits the program, and the seconds at full width."""
+    trace = folder / "program.trace"
+    output = os.dup(1)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            trace_program(TraceRequest(words, str(trace), accesses=0))
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
+    workload = open_trace(trace)
+    simulation = Simulation(workload, machine, ranks=1)
+    seconds, busy = [], {}
+    for number in range(NODES):
+        node = Node(machine, 1, number, history=parse_history(DEFAULT_HISTORY))
+        times = simulation.run(simulation.place(policies["aged"], node)).times
+        seconds.append(float(times.time_s.sum()))
+        busy = {name: float(of.sum()) for name, of in times.resources.items()}
+    workload.samples = None
+    node = Node(machine, 1, 0, history=parse_history(DEFAULT_HISTORY))
+    plain = Simulation(workload, machine, ranks=1)
+    at_full_width = float(plain.run(plain.place(policies["aged"], node)).times.time_s.sum())
+    return seconds, max(busy, key=lambda name: busy[name]), at_full_width
+
+
+def words_of(command: str, folder: Path, examples: Path) -> list[str]:
+    """As a shell would divide it."""
+    import shlex
+
+    return shlex.split(command.format(d=folder, e=examples).replace("(", "\\(").replace(")", "\\)").replace("|", "\\|")
+                       if "grep" in command else command.format(d=folder, e=examples))
+
+
+def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
+    """The table as Markdown."""
+    away = [max(row.ratio, 1 / row.ratio) for row in rows]
+    within = sum(factor <= 1.3 for factor in away)
+    before = [max(row.at_full_width / statistics.median(row.measured),
+                  statistics.median(row.measured) / row.at_full_width) for row in rows]
+    lines = [
+        "# Modelled beside measured times",
+        "",
+        f"`python scripts/validate_times.py` wrote this page on {machine.title}, with the machine file that",
+        "`pagelens machines detect --measure` leaves. How close are modelled times to measured ones, for",
+        "programs that nobody tuned the model for?",
+        "",
+        f"Of {len(rows)} programs {within} are modelled within 30%. The median is off by a factor of "
+        f"{statistics.median(away):.2f}, and the",
+        f"worst by {max(away):.2f}. Without samples of instructions, with issue at full width, the median is off "
+        f"by a factor of {statistics.median(before):.2f}",
+        f"and the worst by {max(before):.2f}.",
+        "",
+        "| program | measured | of that kernel | modelled | ratio | at full width | limited by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        low, high = np.percentile(row.measured, [5, 95])
+        lines.append(
+            f"| {row.name} | {1e3 * statistics.median(row.measured):.0f} ms ({1e3 * low:.0f} to {1e3 * high:.0f}) | "
+            f"{1e3 * row.system:.0f} ms | {1e3 * statistics.median(row.modelled):.0f} ms | {row.ratio:.2f} | "
+            f"{row.at_full_width / statistics.median(row.measured):.2f} | {row.decided} |"
+        )
+    lines += [
+        "",
+        f"Measured is the processor time of a process, its own and the kernel's on its behalf: the median of "
+        f"{runs} runs,",
+        "and the range from the 5th to the 95th percentile. Modelled is the median of "
+        f"{NODES} simulated nodes under `aged`.",
+        "`ratio` is modelled over measured; the column after it is the same at full width.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--examples", type=Path, default=ROOT / "build" / "examples")
+    parser.add_argument("--only", help="programs whose names contain this")
+    options = parser.parse_args()
+    machine = choose_machine(None).machine
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="pagelens-validation-") as name:
+        folder = Path(name)
+        make_data(folder)
+        for program in PROGRAMS:
+            words = words_of(program.command, folder, options.examples)
+            if options.only and options.only not in program.name or shutil.which(words[0]) is None:
+                continue
+            measured, system = measure(words, options.runs)
+            modelled, decided, at_full_width = model(words, machine, folder)
+            rows.append(Row(program.name, modelled, measured, system, decided, at_full_width))
+            row = rows[-1]
+            print(f"{row.name:34} measured {statistics.median(measured):.3f} (kernel {system:.3f}) "
+                  f"modelled {statistics.median(modelled):.3f} ratio {row.ratio:.2f} {decided}; "
+                  f"at full width {at_full_width / statistics.median(measured):.2f}", flush=True)
+    options.output.write_text(page(rows, machine, options.runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
