@@ -24,10 +24,10 @@ using Table = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::dev
 using Blocks = std::vector<std::vector<std::uint32_t>>;
 
 // A column for each field of CodeInstruction, in this order.
-const char* const columns[] = {
-    "operation", "slots",   "load",    "store",   "branch",   "base",
-    "index",     "source0", "source1", "source2", "source3",  "result0",
-    "result1",   "result2", "origin",  "constant", "displacement", "scale"};
+const char* const columns[] = {"operation", "slots",        "load",    "store",   "branch",
+                               "base",      "index",        "source0", "source1", "source2",
+                               "source3",   "result0",      "result1", "result2", "origin",
+                               "constant",  "displacement", "scale"};
 constexpr std::size_t column_count = std::size(columns);
 
 std::uint8_t small(std::int64_t value, std::int64_t limit, const char* name) {
@@ -38,7 +38,9 @@ std::uint8_t small(std::int64_t value, std::int64_t limit, const char* name) {
 }
 
 CodeInstruction instruction_of(const std::int64_t* row) {
-    const auto in_register = [&](std::size_t i) { return small(row[i], code_registers, columns[i]); };
+    const auto in_register = [&](std::size_t i) {
+        return small(row[i], code_registers, columns[i]);
+    };
     CodeInstruction one;
     one.operation = static_cast<Operation>(small(row[0], operations, columns[0]));
     one.slots = small(row[1], 256, columns[1]);
@@ -135,8 +137,8 @@ void register_pipeline(nb::module_& m) {
                 throw std::invalid_argument("the lengths of the arrays do not agree");
             std::vector<SlowAccess> slow;
             for (std::size_t i = 0; i < slow_block.size(); ++i)
-                slow.push_back({slow_block.data()[i], slow_instruction.data()[i],
-                                slow_cycles.data()[i]});
+                slow.push_back(
+                    {slow_block.data()[i], slow_instruction.data()[i], slow_cycles.data()[i]});
             const nb::gil_scoped_release released;
             return pipeline_cycles(code, blocks, foreseen, slow, shape);
         },

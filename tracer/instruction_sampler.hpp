@@ -19,8 +19,8 @@ namespace pagelens {
 
 class InstructionSampler {
   public:
-    // Distances of samples in instructions: at least so much, and of a long run this share of it, so
-    // that the number of samples grows with the logarithm of its length.
+    // Distances of samples in instructions: at least so much, and of a long run this share of it,
+    // so that the number of samples grows with the logarithm of its length.
     static constexpr std::uint64_t least_distance = 1u << 16;
     static constexpr unsigned distance_shift = 8;
     // A phase that has fewer samples gets one soon after it begins.

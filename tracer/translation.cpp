@@ -66,8 +66,7 @@ class BlockAccesses {
             const bool counted = certain_ > 0 && is_half_read(decoded);
             certain_ += certain || counted;
         }
-        const std::uint64_t address =
-            qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0));
+        const std::uint64_t address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0));
         place_ = AccessPlace(tracer->code().number(address, std::move(code)), instructions_);
         if (certain_ > 0 || is_repeated_string_alone(block)) return;
         qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, pack(place_));

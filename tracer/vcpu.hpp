@@ -29,7 +29,7 @@ struct Thread {
     std::vector<std::uint64_t> phases;  // open regions, innermost last
     InstructionSampler sampler;
     std::uint64_t look_due = 0;  // while a sample is taken: `look_at` without it
-    bool stack_known = false;           // its stack's region is in the file
+    bool stack_known = false;    // its stack's region is in the file
 };
 
 // One a vCPU index, at a power of two from the last, so that a callback finds it in two
@@ -45,9 +45,9 @@ struct alignas(8192) Vcpu {
                                   // tracing is over)
     std::uint64_t look_at = 0;    // the instruction count when `left` is 0
     std::uint64_t budget_at = 0;  // and when the budget is looked at next
-    const Record* stamped = nullptr;  // `at` after the last stamp
+    const Record* stamped = nullptr;         // `at` after the last stamp
     InstructionSampler* sampling = nullptr;  // while a sample is taken
-    std::size_t forgotten = 0;        // of the tracer's list of pages given back
+    std::size_t forgotten = 0;               // of the tracer's list of pages given back
     Thread* thread = nullptr;
     void* cpu = nullptr;       // QEMU's
     std::uint64_t unread = 0;  // address of what QEMU is about to read and the program does not

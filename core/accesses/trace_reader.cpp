@@ -295,8 +295,8 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
     if (tag > static_cast<std::uint64_t>(Tag::instruction_sample)) return true;
-    const bool of_summary = static_cast<Tag>(tag) >= Tag::instructions &&
-                            static_cast<Tag>(tag) <= Tag::exit_status;
+    const bool of_summary =
+        static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
     ByteReader from(body);
     switch (static_cast<Tag>(tag)) {

@@ -51,8 +51,10 @@ class Seen {
     [[nodiscard]] bool foretells(std::uint64_t outcome) const {
         std::uint32_t same = 0, most = 0;
         for (const Outcome& of : outcomes_) {
-            if (of.count > 0 && of.outcome == outcome) same = of.count - 1;
-            else most = std::max(most, of.count);
+            if (of.count > 0 && of.outcome == outcome)
+                same = of.count - 1;
+            else
+                most = std::max(most, of.count);
         }
         return same > most || (same == most && same > 0 && outcome % 2 == 0);
     }

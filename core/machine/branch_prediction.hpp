@@ -2,10 +2,10 @@
 //
 // Branches are foreseen by what they did before with the same history, as predictors of the TAGE
 // family do (Seznec, Michaud: A case for (partially) tagged geometric history length branch
-// prediction, JILP 8, 2006): of several lengths of the global history, and of the branch's own, each
-// branch uses the one that foresees it best. What a branch did is held against its other executions
-// with the same history, in all samples: a real predictor has seen all of the run until then, and
-// the samples are a small part of it.
+// prediction, JILP 8, 2006): of several lengths of the global history, and of the branch's own,
+// each branch uses the one that foresees it best. What a branch did is held against its other
+// executions with the same history, in all samples: a real predictor has seen all of the run until
+// then, and the samples are a small part of it.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@ namespace {
 
 using Cycle = std::uint64_t;
 
-// When each of some equal pipes is taken. A pipe may be taken earlier than by an instruction before.
+// When each of some equal pipes is taken. A pipe may be taken earlier than by an instruction
+// before.
 class Pipes {
   public:
     explicit Pipes(unsigned count) : count_(count), taken_(ring), of_(ring) {}
@@ -65,7 +66,8 @@ class InOrder {
     Cycle at_ = 0;
 };
 
-// What is known of the value of a register: some earlier value, whatever it was, and what was added.
+// What is known of the value of a register: some earlier value, whatever it was, and what was
+// added.
 struct Value {
     std::uint64_t of = 0;
     std::int64_t plus = 0;
@@ -157,8 +159,8 @@ class Pipeline {
         const Value base = one.address[0] != 0 ? values_[one.address[0]] : Value{};
         const Value index = one.address[1] != 0 ? values_[one.address[1]] : Value{};
         std::uint64_t hash = 0;
-        const auto offset = static_cast<std::uint64_t>(base.plus + one.displacement +
-                                                       index.plus * one.scale);
+        const auto offset =
+            static_cast<std::uint64_t>(base.plus + one.displacement + index.plus * one.scale);
         for (const std::uint64_t part : {base.of, index.of * one.scale, offset}) {
             hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
             hash ^= hash >> 29;

@@ -5,8 +5,8 @@
 // in order. So a chain of loads, each with its address from the one before, takes the sum of their
 // latencies, and loads that do not depend on each other overlap as far as the window reaches and
 // `outstanding` misses allow. After a branch that was not foreseen nothing is dispatched until it
-// has been executed and `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA, with
-// samples of a run in place of one loop: Abel, Reineke: uiCA, ICS 2022.)
+// has been executed and `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA,
+// with samples of a run in place of one loop: Abel, Reineke: uiCA, ICS 2022.)
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@
 
 namespace pagelens {
 
-inline constexpr unsigned code_registers = 128;  // of the program, numbered by who decodes it; 0: none
+inline constexpr unsigned code_registers =
+    128;  // of the program, numbered by who decodes it; 0: none
 
 // What an instruction does beside its load and its store, if it has any.
 enum class Operation : std::uint8_t {
@@ -80,13 +81,14 @@ struct SlowAccess {
 };
 
 struct PipelineShape {
-    unsigned width = 4;    // instructions dispatched and retired in a cycle
+    unsigned width = 4;     // instructions dispatched and retired in a cycle
     unsigned window = 224;  // instructions in flight
     unsigned load_pipes = 2, vector_load_pipes = 2, store_pipes = 1;  // a wide store takes all
     unsigned load_cycles = 4, vector_load_cycles = 6;
-    unsigned forward_cycles = 5;  // from a store's data to a load of them; longer for vectors, as loads
+    unsigned forward_cycles =
+        5;  // from a store's data to a load of them; longer for vectors, as loads
     unsigned mispredict_cycles = 15;
-    unsigned outstanding = 16;  // slow accesses in flight
+    unsigned outstanding = 16;                      // slow accesses in flight
     std::array<std::uint8_t, operations> pipes{};   // of each operation; 0: it needs none
     std::array<std::uint8_t, operations> cycles{};  // its latency
     std::array<std::uint8_t, operations> busy{};    // cycles that its pipe takes nothing else

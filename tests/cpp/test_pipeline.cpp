@@ -1,0 +1,197 @@
+// The pipeline of a core takes what the dependences, the pipes and the window of instructions ask.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+#include "core/machine/branch_prediction.hpp"
+#include "core/machine/pipeline.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+PipelineShape small_shape() {
+    PipelineShape shape;
+    shape.width = 4;
+    shape.window = 64;
+    shape.pipes.fill(2);
+    shape.cycles.fill(1);
+    shape.busy.fill(1);
+    return shape;
+}
+
+// Blocks of so many instructions each, one after the other in memory.
+Code code_of(const std::vector<std::vector<CodeInstruction>>& blocks) {
+    Code code;
+    code.begin.push_back(0);
+    for (const auto& block : blocks) {
+        code.address.push_back(4 * code.instructions.size());
+        code.bytes.push_back(4 * block.size());
+        code.instructions.insert(code.instructions.end(), block.begin(), block.end());
+        code.begin.push_back(code.instructions.size());
+    }
+    return code;
+}
+
+CodeInstruction load(std::uint8_t address, std::uint8_t result) {
+    CodeInstruction one;
+    one.load = Access::integer;
+    one.address[0] = address;
+    one.results[0] = result;
+    return one;
+}
+
+CodeInstruction add(std::uint8_t source, std::uint8_t result) {
+    CodeInstruction one;
+    one.operation = Operation::integer;
+    one.sources[0] = source;
+    one.results[0] = result;
+    return one;
+}
+
+// Every block once after the other, all branches foreseen.
+double cycles(const Code& code, std::size_t rounds, const PipelineShape& shape,
+              std::uint32_t extra = 0) {
+    std::vector<std::uint32_t> blocks;
+    std::vector<SlowAccess> slow;
+    for (std::size_t i = 0; i < rounds; ++i) {
+        blocks.push_back(0);
+        if (extra > 0) slow.push_back({i, 0, extra});
+    }
+    return pipeline_cycles(code, blocks, std::vector<std::uint8_t>(rounds, 1), slow, shape);
+}
+
+// Cycle after cycle, oldest instruction first: integer operations and loads that hit L1.
+std::uint64_t cycle_by_cycle(const std::vector<CodeInstruction>& all, const PipelineShape& shape) {
+    constexpr std::uint64_t never = ~std::uint64_t{0};
+    std::vector<std::uint64_t> dispatched(all.size(), never), done(all.size(), never);
+    std::size_t retired = 0, entered = 0;
+    std::uint64_t now = 0;
+    const auto writer = [&](std::size_t before, std::uint8_t r) {
+        for (std::size_t i = before; r != 0 && i-- > 0;)
+            if (all[i].results[0] == r) return static_cast<std::int64_t>(i);
+        return std::int64_t{-1};
+    };
+    for (;; ++now) {
+        for (unsigned i = 0; i < shape.width && retired < entered && done[retired] <= now; ++i)
+            if (++retired == all.size()) return now;
+        for (unsigned i = 0;
+             i < shape.width && entered < all.size() && entered - retired < shape.window; ++i)
+            dispatched[entered++] = now;
+        unsigned loads = shape.load_pipes, integers = shape.pipes[1];
+        for (std::size_t i = retired; i < entered; ++i) {
+            if (done[i] != never || dispatched[i] >= now) continue;
+            const bool is_load = all[i].load != Access::none;
+            const std::int64_t of = writer(i, is_load ? all[i].address[0] : all[i].sources[0]);
+            if (of >= 0 && done[static_cast<std::size_t>(of)] > now) continue;
+            unsigned& pipes = is_load ? loads : integers;
+            if (pipes == 0) continue;
+            --pipes;
+            done[i] = now + (is_load ? shape.load_cycles : 1);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("pipeline: a load whose address is the one before waits for it") {
+    const Code chase = code_of({{load(1, 1)}});
+    CHECK(cycles(chase, 1000, small_shape(), 300) == doctest::Approx(304'000).epsilon(0.01));
+}
+
+TEST_CASE("pipeline: independent loads overlap as far as misses may be in flight") {
+    const Code copy = code_of({{load(1, 2)}});
+    PipelineShape shape = small_shape();
+    for (const unsigned outstanding : {1u, 4u, 16u}) {
+        shape.outstanding = outstanding;
+        CHECK(cycles(copy, 1600, shape, 300) ==
+              doctest::Approx(304.0 * 1600 / outstanding).epsilon(0.03));
+    }
+}
+
+TEST_CASE("pipeline: no more misses overlap than the window holds") {
+    CodeInstruction other;
+    std::vector<CodeInstruction> block(32, other);
+    block[0] = load(1, 2);
+    CHECK(cycles(code_of({block}), 400, small_shape(), 300) ==
+          doctest::Approx(304.0 * 400 / 2).epsilon(0.05));  // a window of 64 holds two of them
+}
+
+TEST_CASE("pipeline: a branch that was not foreseen waits for the load that it depends on") {
+    CodeInstruction branch = add(2, 0);
+    branch.operation = Operation::branch;
+    branch.branch = BranchKind::conditional;
+    const Code code = code_of({{load(1, 2), branch}});
+    const std::vector<std::uint32_t> blocks(1000, 0);
+    const std::vector<std::uint8_t> all(1000, 1), none(1000, 0);
+    const PipelineShape shape = small_shape();
+    const double seen = pipeline_cycles(code, blocks, all, {}, shape);
+    const double not_seen = pipeline_cycles(code, blocks, none, {}, shape);
+    CHECK(seen < 1.1 * 1000);
+    CHECK(not_seen >= 1000.0 * (shape.load_cycles + shape.mispredict_cycles));
+}
+
+TEST_CASE("pipeline: a load takes over what a store to the same address left") {
+    CodeInstruction count;
+    count.load = count.store = Access::integer;
+    count.operation = Operation::integer;
+    count.address[0] = 1;
+    PipelineShape shape = small_shape();
+    shape.forward_cycles = 5;
+    CHECK(cycles(code_of({{count}}), 1000, shape) == doctest::Approx(6000).epsilon(0.01));
+    CodeInstruction moved = add(1, 1);  // the address changes, by a constant that is known
+    moved.origin = 1;
+    moved.constant = 8;
+    CHECK(cycles(code_of({{count, moved}}), 1000, shape) < 3000);
+}
+
+TEST_CASE("pipeline: the same cycles as an obvious one that goes cycle by cycle") {
+    std::mt19937_64 random(3);
+    for (int trial = 0; trial < 200; ++trial) {
+        PipelineShape shape = small_shape();
+        const auto upto = [&](unsigned most) { return 1 + static_cast<unsigned>(random() % most); };
+        shape.width = upto(6);
+        shape.window = 3 + upto(40);
+        shape.load_pipes = upto(3);
+        shape.pipes.fill(static_cast<std::uint8_t>(upto(4)));
+        std::vector<CodeInstruction> all;
+        for (int i = 0; i < 7; ++i) {  // fewer than eight: nothing is taken off for filling
+            const auto from = static_cast<std::uint8_t>(1 + random() % 6);
+            const auto to = static_cast<std::uint8_t>(1 + random() % 6);
+            all.push_back(random() % 2 == 0 ? load(from, to) : add(from, to));
+        }
+        const Code code = code_of({all});
+        CHECK(cycles(code, 1, shape) == cycle_by_cycle(all, shape));
+    }
+}
+
+TEST_CASE("branches: a pattern is foreseen, chance is not") {
+    std::mt19937_64 random(4);
+    CodeInstruction branch;
+    branch.branch = BranchKind::conditional;
+    // Block 0 goes on to block 1 or skips it; block 1 and block 2 go on.
+    const Code code = code_of({{branch}, {CodeInstruction{}}, {CodeInstruction{}}});
+    const auto wrong = [&](auto taken) {
+        std::vector<std::vector<std::uint32_t>> samples(20);
+        double executed = 0, found = 0;
+        for (auto& sample : samples)
+            for (unsigned i = 0; i < 500; ++i) {
+                sample.push_back(0);
+                if (!taken(i)) sample.push_back(1);
+                sample.push_back(2);
+            }
+        const auto foreseen = foreseen_branches(code, samples);
+        for (std::size_t s = 0; s < samples.size(); ++s)
+            for (std::size_t i = 0; i < samples[s].size(); ++i)
+                if (samples[s][i] == 0) {
+                    ++executed;
+                    found += foreseen[s][i] == 0;
+                }
+        return found / executed;
+    };
+    CHECK(wrong([](unsigned) { return true; }) < 0.01);
+    CHECK(wrong([](unsigned i) { return i % 3 == 0; }) < 0.02);
+    CHECK(wrong([&](unsigned) { return random() % 2 == 0; }) > 0.4);
+    CHECK(wrong([&](unsigned) { return random() % 10 == 0; }) == doctest::Approx(0.1).epsilon(0.3));
+}

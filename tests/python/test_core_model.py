@@ -1,0 +1,119 @@
+"""What a core takes for a traced program: its dependences and its mix decide, not one constant."""
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from traced_program import GOLDEN, traced_c
+
+from pagelens.accesses.instructions import decode
+from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.machine import CoreTimes, load_machine, modelled_times
+from pagelens.replay.core_model import core_model
+
+MACHINE = load_machine("genoa-9654")
+PROGRAM = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define N (1u << 16)
+struct line { struct line *next; char rest[56]; };
+int main(void) {
+    struct line *lines = aligned_alloc(4096, N * sizeof *lines), *at = lines;
+    uint64_t random = 1, *table = (uint64_t *)lines, sum = 0;
+    %s
+    printf("%%lu\\n", (unsigned long)(sum + (uint64_t)(at - lines)));
+}
+"""
+CHASE = """
+    for (uint64_t i = 0, k = 0; i < N; ++i, k = (k + 40503) %% N) lines[k].next = &lines[(k + 40503) %% N];
+    for (int i = 0; i < 1000000; ++i) at = at->next;
+"""
+RANDOM = """
+    memset(lines, 1, N * sizeof *lines);
+    for (int i = 0; i < 1000000; ++i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        sum += table[(random >> 40) %% (8 * N)];
+    }
+"""
+SORTED = """
+    for (int i = 0; i < 2000000; ++i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        if (random >> 63) sum ^= random * sum; else sum += i;
+    }
+"""
+
+
+@cache
+def traced(body: str) -> TraceWorkload:
+    with TemporaryDirectory() as folder:
+        return open_trace(traced_c(Path(folder), PROGRAM % body.replace("%%", "%")))
+
+
+def times_of(body: str) -> CoreTimes:
+    workload = traced(body)
+    model = core_model(workload.samples, len(workload.phases), MACHINE)
+    assert model is not None
+    return model.times
+
+
+def test_a_chase_waits_for_one_miss_at_a_time() -> None:
+    overlap = times_of(CHASE).overlap[0]
+    assert overlap[0].max() < 1.2  # by each density of misses
+
+
+def test_independent_loads_overlap() -> None:
+    overlap = times_of(RANDOM).overlap[0]
+    assert overlap[:, 0].min() > 8
+
+
+def test_a_branch_on_random_data_is_not_foreseen() -> None:
+    wrong = {body: float(times_of(body).mispredicted[0]) for body in (SORTED, RANDOM)}
+    assert wrong[SORTED] > 0.02
+    assert wrong[RANDOM] < 0.002
+    assert times_of(SORTED).cycles[0] > 1 / MACHINE.cores.instructions_per_cycle.value
+
+
+def test_a_stall_costs_its_latency_over_what_overlaps() -> None:
+    workload, core = traced(CHASE), times_of(CHASE)
+    instructions = np.array([float(sum(workload.survey.instructions))])
+    reads = np.array([1e6])
+    none = np.zeros(1)
+    counts = {"instructions": instructions, "dram_reads": reads, "dram_writes": none}
+    counts |= dict.fromkeys(("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads"), none)
+    counts["dram_time_s"] = none
+    with_samples = modelled_times(MACHINE, counts, 1, core=core).time_s[0]
+    at_full_width = modelled_times(MACHINE, counts, 1).time_s[0]
+    alone = 1e6 * MACHINE.ddr.latency.value
+    assert with_samples == pytest.approx(alone * core.irregular[0, 2], rel=0.15)
+    assert with_samples > 4 * at_full_width
+
+
+def test_a_trace_without_samples_has_the_constants() -> None:
+    workload = open_trace(GOLDEN)
+    assert workload.samples is None
+    assert core_model(workload.samples, len(workload.phases), MACHINE) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("488b00", {"load": 1, "base": 1, "result0": 1}),  # mov rax, [rax]
+        ("4883c308", {"operation": 1, "origin": 2, "constant": 8}),  # add rbx, 8
+        ("c5fb1107", {"store": 2, "base": 6, "source0": 17, "result0": 0}),  # vmovsd [rdi], xmm0
+        ("c4e2f1b8c2", {"operation": 6, "source0": 17, "result0": 17}),  # vfmadd231pd xmm0, xmm1, xmm2
+        ("31c0", {"operation": 0, "source0": 0}),  # xor eax, eax
+        ("ffe0", {"branch": 2, "source0": 1}),  # jmp rax
+    ],
+)
+def test_instructions_are_decoded(code: str, expected: dict[str, int]) -> None:
+    columns = (
+        "operation slots load store branch base index source0 source1 source2 source3 result0 result1 result2 "
+        "origin constant displacement scale"
+    ).split()
+    (row,) = decode(bytes.fromhex(code), 0x1000)
+    found = dict(zip(columns, row, strict=True))
+    assert {name: found[name] for name in expected} == expected
