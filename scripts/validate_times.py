@@ -3,9 +3,9 @@
     python scripts/validate_times.py --output docs/results/validation.md
 
 `pagelens machines detect --measure` has to be run before. Each program is traced whole and modelled on this
-machine's file, on some simulated nodes; then it runs alone a number of times, each time as a new process, whose
-pages get other frames. The time measured is the processor time of the process, its own and the kernel's on its
-behalf. No value of the model is changed for a program.
+machine's file, on some simulated nodes. Then it runs alone a number of times, each time as a new process,
+whose pages get other frames. The time measured is the processor time of the process, its own and the kernel's
+on its behalf. No value of the model is changed for a program.
 """
 
 import argparse
@@ -59,7 +59,8 @@ SORT = r"""
 int main() {  // random numbers
     std::vector<std::uint64_t> numbers(1000000);
     std::uint64_t random = 1;
-    for (auto& number : numbers) number = (random = random * 6364136223846793005u + 1442695040888963407u) >> 20;
+    for (auto& number : numbers)
+        number = (random = random * 6364136223846793005u + 1442695040888963407u) >> 20;
     std::sort(numbers.begin(), numbers.end());
     std::printf("%lu\n", static_cast<unsigned long>(numbers[numbers.size() / 2]));
 }
@@ -250,7 +251,7 @@ def main() -> None:
         make_data(folder)
         for program in PROGRAMS:
             words = shlex.split(program.command.format(d=folder, e=options.examples))
-            if options.only and options.only not in program.name or shutil.which(words[0]) is None:
+            if (options.only and options.only not in program.name) or shutil.which(words[0]) is None:
                 continue
             measured, system = measure(words, options.runs)
             modelled, decided, at_full_width = model(words, machine, folder)

@@ -6,6 +6,7 @@ agner.org/optimize) and uops.info (Abel, Reineke, ASPLOS 2019), where most instr
 processors of the last ten years.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +25,36 @@ _GENERAL = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 _FLAGS, _STACK = 33, 8  # numbers of registers: rax..rsp 1..8, r8..r15 9..16, vectors 17..32
 _X87 = 34  # and MMX: up to 41
 _COPIES = frozenset(
-    "mov movabs movaps movups movapd movupd movdqa movdqu movq movd movss movsd lddqu movzx movsx movsxd "
-    "movntps movntpd movntdq movnti movhps movhpd movlps movlpd movbe movdqa32".split()
+    [
+        "mov",
+        "movabs",
+        "movaps",
+        "movups",
+        "movapd",
+        "movupd",
+        "movdqa",
+        "movdqu",
+        "movq",
+        "movd",
+        "movss",
+        "movsd",
+        "lddqu",
+        "movzx",
+        "movsx",
+        "movsxd",
+        "movntps",
+        "movntpd",
+        "movntdq",
+        "movnti",
+        "movhps",
+        "movhpd",
+        "movlps",
+        "movlpd",
+        "movbe",
+        "movdqa32",
+    ]
 )
-_MERGING = frozenset("movhps movhpd movlps movlpd".split())
+_MERGING = frozenset(["movhps", "movhpd", "movlps", "movlpd"])
 _NAMES: Mapping[int, str] = {
     MULTIPLY: "imul mul mulx crc32 pdep pext",
     DIVIDE: "div idiv",
@@ -47,10 +74,9 @@ _NAMES: Mapping[int, str] = {
     "pgatherdd pgatherdq pgatherqd pgatherqq pcmpistri pcmpestri pcmpistrm",
 }
 _KIND = {name: kind for kind, names in _NAMES.items() for name in names.split()}
-_ZEROING = frozenset("xor sub pxor xorps xorpd psubb psubw psubd psubq".split())
-_NOTHING = frozenset("nop endbr64 prefetcht0 prefetcht1 prefetcht2 prefetchnta prefetchw fnop vzeroupper "
-                     "zeroupper emms".split())  # fmt: skip
-_FUSED = frozenset("cmp test add sub and inc dec".split())
+_ZEROING = frozenset(["xor", "sub", "pxor", "xorps", "xorpd", "psubb", "psubw", "psubd", "psubq"])
+_NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2", "prefetchnta", "prefetchw", "fnop", "vzeroupper", "zeroupper", "emms"])  # fmt: skip
+_FUSED = frozenset(["cmp", "test", "add", "sub", "and", "inc", "dec"])
 _COLUMNS = 18
 
 
@@ -144,7 +170,7 @@ def decode(code: bytes, address: int) -> list[list[int]]:
     decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     decoder.detail = True
     rows = [_row(decoder, instruction) for instruction in decoder.disasm(code, address)]
-    for first, second in zip(rows, rows[1:], strict=False):
+    for first, second in itertools.pairwise(rows):
         if second[4] == _CONDITIONAL and first[1] == 1 and first[0] == INTEGER and first[18]:
             second[1] = 0  # one operation of both
     return [row[:_COLUMNS] for row in rows]
@@ -247,7 +273,7 @@ def _operation(plain: str, name: str, in_memory: bool, first_in_memory: bool) ->
         return NONE if in_memory else VECTOR
     if plain.startswith(("rep", "xsave", "f2", "fs", "fp")) and not plain.startswith("pack"):
         return SLOW
-    if plain[0] == "p" and plain not in ("popcnt", "push", "pop", "pushfq", "popfq") or name[0] == "v":
+    if (plain[0] == "p" and plain not in ("popcnt", "push", "pop", "pushfq", "popfq")) or name[0] == "v":
         return VECTOR
     if plain.endswith(("ps", "pd", "ss", "sd")) and plain[:3] in (
         "and",

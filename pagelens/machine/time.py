@@ -54,8 +54,10 @@ def modelled_times(
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
     translations. Their frequency is the machine's times `frequency_factor`, one for all rows or one a row
     (`Cores.frequency_factor`). `core`, of the same rows, says what a core takes for the program's own
-    instructions; without it they are issued at the full width of the machine, and all lines overlap. Which columns are read depends on what serves the lines:
-    `_times_behind_cache` and `_times_of_memory` name them.
+    instructions; without it they are issued at the full width of the machine, and all lines overlap.
+
+    Which columns are read depends on what serves the lines: `_times_behind_cache` and `_times_of_memory` name
+    them.
     """
     served_by = served_by or machine.served_by(sys.maxsize)
     if served_by == "memory-side cache":

@@ -2,7 +2,7 @@
 
 The samples run through a model of the core's pipeline (core/machine/pipeline.hpp): once with every load a hit
 of L1, and then with some of the irregular loads served by each farther level. The difference says how long a
-core stands still for a miss. Dependent loads, as of a list that is walked, are so seen to wait for each other;
+core stands still for a miss. So dependent loads, as of a list that is walked, wait for each other, and
 independent ones overlap. docs/core-model.md describes the model and its limits.
 """
 
@@ -24,9 +24,9 @@ MOST_SAMPLES = 256  # of a phase; some hundred thousand instructions
 FEWEST_INSTRUCTIONS = 64  # of a sample: a shorter one does not fill the pipeline
 OF_CHANGE = 32  # samples that say what another value of the machine changes
 MOST_OVERLAP = 1e6  # where no miss makes a core wait
-# Hardware fetches a line before the program asks for it if one of the last `RECENT` accesses was at most `NEAR`
-# lines away, or if the instruction has kept its step from line to line, up to half of a page (the prefetchers
-# in the optimisation manuals of Intel and AMD).
+# Hardware fetches a line before the program asks for it if one of the last `RECENT` accesses was at most
+# `NEAR` lines away, or if the instruction has kept its step from line to line, up to half of a page (the
+# prefetchers in the optimisation manuals of Intel and AMD).
 RECENT, NEAR, STRIDE_LINES = 64, 2, 32
 APART_PAGES = 64  # memory that is touched at greater distances is not one whole
 _NONE = np.zeros(0, dtype=np.int64)

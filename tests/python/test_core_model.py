@@ -110,10 +110,26 @@ def test_a_trace_without_samples_has_the_constants() -> None:
     ],
 )
 def test_instructions_are_decoded(code: str, expected: dict[str, int]) -> None:
-    columns = (
-        "operation slots load store branch base index source0 source1 source2 source3 result0 result1 result2 "
-        "origin constant displacement scale"
-    ).split()
+    columns = [
+        "operation",
+        "slots",
+        "load",
+        "store",
+        "branch",
+        "base",
+        "index",
+        "source0",
+        "source1",
+        "source2",
+        "source3",
+        "result0",
+        "result1",
+        "result2",
+        "origin",
+        "constant",
+        "displacement",
+        "scale",
+    ]
     (row,) = decode(bytes.fromhex(code), 0x1000)
     found = dict(zip(columns, row, strict=True))
     assert {name: found[name] for name in expected} == expected
