@@ -212,7 +212,7 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         "",
         f"Of {len(rows)} programs {within} are modelled within 30%. The median is off by a factor of "
         f"{statistics.median(away):.2f}, and the",
-        f"worst by {max(away):.2f}. Without samples of instructions, with issue at full width, the median is off "
+        f"worst by {max(away):.2f}. Without samples of instructions, with issue at full width, the median is off "  # noqa: E501
         f"by a factor of {statistics.median(before):.2f}",
         f"and the worst by {max(before):.2f}.",
         "",
@@ -222,21 +222,22 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
     for row in rows:
         low, high = np.percentile(row.measured, [5, 95])
         lines.append(
-            f"| {row.name} | {1e3 * statistics.median(row.measured):.0f} ms ({1e3 * low:.0f} to {1e3 * high:.0f}) | "
+            f"| {row.name} | {1e3 * statistics.median(row.measured):.0f} ms ({1e3 * low:.0f} to {1e3 * high:.0f}) | "  # noqa: E501
             f"{1e3 * row.system:.0f} ms | {1e3 * statistics.median(row.modelled):.0f} ms | {row.ratio:.2f} | "
             f"{row.at_full_width / statistics.median(row.measured):.2f} | {row.decided} |"
         )
     lines += [
         "",
-        f"Measured is the processor time of a process: the median of {runs} runs, and the range from the 5th to the",
-        "95th percentile. `kernel` is the part that the kernel spends on its behalf; of this the model has only the",
-        f"clearing of pages. Modelled is the median of {NODES} simulated nodes under `aged`. `ratio` is modelled over",
+        f"Measured is the processor time of a process: the median of {runs} runs, and the range from the 5th to the",  # noqa: E501
+        "95th percentile. `kernel` is the part that the kernel spends on its behalf; of this the model has only the",  # noqa: E501
+        f"clearing of pages. Modelled is the median of {NODES} simulated nodes under `aged`. `ratio` is modelled over",  # noqa: E501
         "measured; the column after it is the same at full width.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
+    """Measures, models, and writes the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=15)

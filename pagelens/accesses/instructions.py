@@ -69,13 +69,13 @@ _NAMES: Mapping[int, str] = {
     "cvtsi2sd cvtsi2ss cvttsd2si cvttss2si cvtsd2si cvtss2si cvtsd2ss cvtss2sd cvtdq2pd cvtdq2ps cvtpd2ps "
     "cvtps2pd cvttps2dq cvtps2dq cvttpd2dq broadcastss broadcastsd pbroadcastb pbroadcastw pbroadcastd "
     "pbroadcastq pmovzxbw pmovzxwd pmovzxdq pmovzxbd pmovsxbw pmovsxwd pmovsxdq ptest fild fist fistp",
-    SLOW: "cpuid rdtsc rdtscp syscall xgetbv mfence lfence sfence pause xsave xsavec xrstor fxsave fldcw fnstcw "
+    SLOW: "cpuid rdtsc rdtscp syscall xgetbv mfence lfence sfence pause xsave xsavec xrstor fxsave fldcw fnstcw "  # noqa: E501
     "stmxcsr ldmxcsr fsin fcos fptan fpatan fprem f2xm1 fyl2x gatherdpd gatherqpd gatherdps gatherqps "
     "pgatherdd pgatherdq pgatherqd pgatherqq pcmpistri pcmpestri pcmpistrm",
 }
 _KIND = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _ZEROING = frozenset(["xor", "sub", "pxor", "xorps", "xorpd", "psubb", "psubw", "psubd", "psubq"])
-_NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2", "prefetchnta", "prefetchw", "fnop", "vzeroupper", "zeroupper", "emms"])  # fmt: skip
+_NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2", "prefetchnta", "prefetchw", "fnop", "vzeroupper", "zeroupper", "emms"])  # fmt: skip  # noqa: E501
 _FUSED = frozenset(["cmp", "test", "add", "sub", "and", "inc", "dec"])
 _COLUMNS = 18
 
