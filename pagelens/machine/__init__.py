@@ -23,7 +23,23 @@ from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
 __all__ = [
-    "TRANSLATION_COUNTS", "CoreTimes", "Cores", "Machine", "Memory", "MemorySideCache", "PrivateCache", "Sourced",
-    "Times", "choose_machine", "list_machines", "load_machine", "machine_directory", "measured_file", "modelled_times",
-    "parse_machine", "read_machine_file", "stated_values", "tiered_times",
-]  # fmt: skip
+    "TRANSLATION_COUNTS",
+    "CoreTimes",
+    "Cores",
+    "Machine",
+    "Memory",
+    "MemorySideCache",
+    "PrivateCache",
+    "Sourced",
+    "Times",
+    "choose_machine",
+    "list_machines",
+    "load_machine",
+    "machine_directory",
+    "measured_file",
+    "modelled_times",
+    "parse_machine",
+    "read_machine_file",
+    "stated_values",
+    "tiered_times",
+]
