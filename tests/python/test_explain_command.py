@@ -323,7 +323,7 @@ def test_an_output_in_the_way_is_one_line_and_status_1(explain: Run, tmp_path: P
     assert (tmp_path / "taken").read_text() == "a file"
 
 
-def test_ctrl_c_keeps_whole_nodes_and_the_same_command_goes_on(
+def test_ctrl_c_gives_the_answer_so_far_and_the_same_command_goes_on(
     pagelens_command: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "small.toml").write_text(MACHINE)
@@ -335,8 +335,11 @@ def test_ctrl_c_keeps_whole_nodes_and_the_same_command_goes_on(
     while process.poll() is None and len(list((tmp_path / "out").glob("nodes/*/[0-9]*"))) < 3:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    answer, errors = process.communicate(timeout=60)
     assert process.returncode == 130
+    nodes = re.search(r"(\d+) nodes\. Times are modelled", answer)
+    assert nodes is not None
+    assert 1 <= int(nodes[1]) < 400
     assert "of 400 nodes complete" in errors
     assert errors.count("\n") == 1
     kept = list((tmp_path / "out").glob("nodes/*/[0-9]*"))

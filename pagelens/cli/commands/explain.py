@@ -34,7 +34,7 @@ from pagelens.cli.options import (
 )
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
-from pagelens.errors import UsageError
+from pagelens.errors import Interrupted, UsageError
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history
@@ -141,17 +141,23 @@ def explain_command(
     found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
-        ensemble = simulate(
-            source.program,
-            source.scaled,
-            named.values() if named is not None else None,
-            nodes,
-            history=steps,
-            seed=seed,
-            output=source.directory,
-            phase=phase,
-            progress=not quiet,
-        )
+        stopped = None
+        try:
+            ensemble = simulate(
+                source.program,
+                source.scaled,
+                named.values() if named is not None else None,
+                nodes,
+                history=steps,
+                seed=seed,
+                output=source.directory,
+                phase=phase,
+                progress=not quiet,
+            )
+        except Interrupted as error:  # the nodes that are done give the answer so far
+            if error.partial is None:
+                raise
+            ensemble, stopped = error.partial, error
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
         explanation = explain(ensemble, printable(shlex.join(command)))
         report = write_outputs(explanation, ensemble, source.directory)
@@ -162,6 +168,8 @@ def explain_command(
     elif not quiet:
         print(render_terminal(explanation))
         print(f"Report: {report}")
+    if stopped is not None:
+        raise stopped
     if program is not None and target:
         _apply(program, target, explanation, stated, quiet)
 
