@@ -42,7 +42,7 @@ def conclude(
             placement_matters=False,
             sentences=[
                 *_coverage(program),
-                f"Page placement does not matter for this program on a {where} node: the node's history "
+                f"Page placement does not matter for this program on {_a(where)} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
                 *_where_it_lies(machine),
                 *_unknown(remedies),
@@ -101,7 +101,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         else:
             slower = _slower(fastest.gain_median if _differs(fastest) else 1.0)
             yield (
-                f"Under '{base.policy}' on a {where} node this program runs {slower} under "
+                f"Under '{base.policy}' on {_a(where)} node this program runs {slower} under "
                 f"'{fastest.policy}'."
             )
     if base.slower_20_percent >= 0.005:
@@ -284,6 +284,11 @@ def _coverage(program: ProgramRecord) -> list[str]:
             "lines are not simulated."
         )
     return sentences
+
+
+def _a(name: str) -> str:
+    """A machine's name with its article: "an AMD EPYC", "a Xeon"."""
+    return f"{'an' if name.startswith(tuple('AEIOaeio')) else 'a'} {name}"
 
 
 def _faster(gain: float) -> str:

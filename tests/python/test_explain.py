@@ -96,6 +96,13 @@ def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     assert found.sentences[1:] == ["To make it faster, look elsewhere."]
 
 
+def test_a_machine_has_the_article_of_its_name() -> None:
+    ensemble = synthetic.ensemble(nodes=2, placement_matters=False)
+    named = ensemble.machine.model_copy(update={"title": "AMD EPYC (2 cores)"})
+    said = explain(dataclasses.replace(ensemble, machine=named)).conclusion.sentences[0]
+    assert "on an AMD EPYC node" in said
+
+
 def test_what_makes_an_indifferent_program_slower_is_said() -> None:
     ensemble = synthetic.ensemble(nodes=4, placement_matters=False)
     slow = pl.when(pl.col("policy") == "2m").then(pl.col("time_s") * 9).otherwise(pl.col("time_s"))
