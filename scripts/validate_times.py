@@ -25,6 +25,7 @@ import numpy as np
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.frames import Node, parse_history, policies
+from pagelens.host.program_times import time_program
 from pagelens.machine import Machine, choose_machine
 from pagelens.replay import Simulation
 
@@ -150,22 +151,6 @@ class Row:
         return statistics.median(self.modelled) / statistics.median(self.measured)
 
 
-def measure(words: Sequence[str], runs: int) -> tuple[list[float], float]:
-    """Seconds of processor time of each run, and the mean of the kernel's part; the first run is left out."""
-    of_runs, of_kernel = [], []
-    for run in range(runs + 1):
-        with open(os.devnull, "w") as nowhere:
-            process = subprocess.Popen(
-                words, env=ENVIRONMENT, stdout=nowhere, stderr=nowhere, stdin=subprocess.DEVNULL
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-        if run > 0:
-            of_runs.append(usage.ru_utime + usage.ru_stime)
-            of_kernel.append(usage.ru_stime)
-    return of_runs, statistics.mean(of_kernel)
-
-
 def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[float], str, float]:
     """Modelled seconds on each node, what limits the program, and the seconds at full width."""
     trace = folder / "program.trace"
@@ -254,7 +239,9 @@ def main() -> None:
             words = shlex.split(program.command.format(d=folder, e=options.examples))
             if (options.only and options.only not in program.name) or shutil.which(words[0]) is None:
                 continue
-            measured, system = measure(words, options.runs)
+            runs = time_program(words, options.runs, ENVIRONMENT)
+            measured = [run.processor_s for run in runs]
+            system = statistics.mean(run.of_kernel_s for run in runs)
             modelled, decided, at_full_width = model(words, machine, folder)
             rows.append(Row(program.name, modelled, measured, system, decided, at_full_width))
             row = rows[-1]

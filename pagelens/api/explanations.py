@@ -7,6 +7,7 @@ from markupsafe import Markup, escape
 
 from pagelens.ensemble import Ensemble
 from pagelens.explain import Explanation as ExplanationData
+from pagelens.explain import TimedRecord
 from pagelens.explain import explain as explain_ensemble
 
 if TYPE_CHECKING:
@@ -54,19 +55,19 @@ class Explanation(ExplanationData):
     __str__ = __repr__
 
 
-def explain(ensemble: Ensemble, command: str = "") -> Explanation:
+def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
     """Explains an ensemble: statistics over its nodes, what each mechanism costs, what each remedy gains.
 
     Times are modelled seconds; gains are ratios of times on the same nodes. The policy 'aged' is what the
     others are compared with, or the first one where it was not simulated. Reports show `command` as the way
-    to repeat the run.
+    to repeat the run. The conclusion takes `timed` into account, the measured times of `explain --timed`.
 
     >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
     >>> e = simulate(w, m, policies=["aged", "2m"], nodes=2, progress=False)
     >>> [remedy.policy for remedy in explain(e).remedies]
     ['2m']
     """
-    return Explanation.model_construct(**dict(explain_ensemble(ensemble, command)))
+    return Explanation.model_construct(**dict(explain_ensemble(ensemble, command, timed)))
 
 
 def _code(sentence: str) -> Markup:

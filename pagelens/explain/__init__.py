@@ -5,6 +5,7 @@
 """
 
 from pagelens.explain.analysis import explain
-from pagelens.explain.model import Explanation
+from pagelens.explain.model import Explanation, TimedRecord
+from pagelens.explain.timed import time_beside
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "TimedRecord", "explain", "time_beside"]

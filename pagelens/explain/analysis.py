@@ -31,6 +31,7 @@ from pagelens.explain.model import (
     ResourceRecord,
     SampleRecord,
     SlotMap,
+    TimedRecord,
 )
 from pagelens.explain.verdict import verdict
 from pagelens.replay import MECHANISMS, left_out
@@ -58,7 +59,7 @@ AS_FAST = 1e-4  # runs whose times differ by less are as fast
 TOP_COLLISIONS = 12
 
 
-def explain(ensemble: Ensemble, command: str = "") -> Explanation:
+def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
     """The whole explanation; `command` is what reproduces it. Bootstraps draw from the ensemble's seed."""
     totals = _by_node(ensemble)
     baseline = ensemble.baseline
@@ -97,7 +98,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
     )
     return Explanation(
         conclusion=conclude(
-            program, machine, baseline, distributions, attributions, collisions, remedies, assumed
+            program, machine, baseline, distributions, attributions, collisions, remedies, assumed, timed
         ),
         program=program,
         machine=machine,
@@ -119,6 +120,7 @@ def explain(ensemble: Ensemble, command: str = "") -> Explanation:
         slot_maps=_slot_maps(ensemble, totals, baseline),
         remedies=remedies,
         assumptions=assumed,
+        timed=timed,
     )
 
 

@@ -12,14 +12,14 @@ from pagelens.explain.model import (
     MachineRecord,
     ProgramRecord,
     Remedy,
+    TimedRecord,
 )
-from pagelens.explain.verdict import MATTERS
+from pagelens.explain.timed import beside, far_off
+from pagelens.explain.verdict import COVERED, MATTERS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
-# A run of which less is simulated is said to be, first of all.
-_COVERED = 0.9
 # A pair of objects is named when it makes up this share of the evictions.
 _NAMED = 0.15
 
@@ -33,6 +33,7 @@ def conclude(
     collisions: Sequence[CollisionRecord],
     remedies: Sequence[Remedy],
     assumptions: Sequence[Assumption],
+    timed: TimedRecord | None = None,
 ) -> Conclusion:
     """Sentences in the order a reader needs them."""
     base = next(d for d in distributions if d.policy == baseline)
@@ -41,6 +42,7 @@ def conclude(
         return Conclusion(
             placement_matters=False,
             sentences=[
+                *far_off(timed, program.share_seen),
                 *_coverage(program),
                 f"Page placement does not matter for this program on {_a(where)} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
@@ -48,17 +50,19 @@ def conclude(
                 *_unknown(remedies),
                 *_harm(remedies),
                 *_assumed(assumptions),
+                *beside(timed, program.share_seen),
                 "To make it faster, look elsewhere.",
             ],
         )
-    sentences = [*_coverage(program), *_size(where, base, distributions), *_where_it_lies(machine)]
+    sentences = [*far_off(timed, program.share_seen), *_coverage(program)]
+    sentences += [*_size(where, base, distributions), *_where_it_lies(machine)]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*_unknown(remedies), *_harm(remedies), *_idle(remedies)]
-    sentences += _assumed(assumptions)
+    sentences += [*_assumed(assumptions), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -272,12 +276,12 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
 def _coverage(program: ProgramRecord) -> list[str]:
     """How much of the run the rest is about, where that is not all of it."""
     sentences = []
-    if program.share_seen is not None and program.share_seen < _COVERED:
+    if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
             f"Only {_percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
             "follows is about that part."
         )
-    if program.share_of_zero_page > 1 - _COVERED:
+    if program.share_of_zero_page > 1 - COVERED:
         sentences.append(
             f"{_percent(program.share_of_zero_page)} of the lines that the program reads are of memory that "
             "it has not written. The kernel shows one page of zeros for all of it, which stays in L1: these "

@@ -281,6 +281,22 @@ class Conclusion(_Record):
     sentences: list[str]
 
 
+class TimedRecord(_Record):
+    """What one copy of the program takes on this machine, beside what is modelled for it."""
+
+    measured_s: list[float] = Field(description="measured: seconds of each run")
+    of_kernel_s: list[float] = Field(
+        description="measured: processor time of each run that the kernel used on the program's behalf"
+    )
+    clock: Literal["processor time", "elapsed time"] = Field(
+        description="what measured_s counts: processor time of a program of one thread"
+    )
+    modelled_s: float = Field(description="modelled: seconds of one copy on a node that has just booted")
+    by_pipeline: bool = Field(
+        description="whether cycles are modelled by the instructions of the trace; else by the issue width"
+    )
+
+
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
@@ -305,6 +321,9 @@ class Explanation(_Record):
 
     assumptions: list[Assumption] = Field(
         description="values of the time model that the machine file assumes, each varied alone"
+    )
+    timed: TimedRecord | None = Field(
+        default=None, description="of `explain --timed`; null where the program was not run to be timed"
     )
 
     def distribution(self, policy: str) -> Distribution:

@@ -6,6 +6,8 @@ from pagelens.explain.intervals import Interval
 
 # A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02
+# A run of which a smaller share was traced is said to be, first of all.
+COVERED = 0.9
 EQUAL = 1.005  # no model is exact to half a percent
 Verdict = Literal["gains", "costs", "none", "unsure", "bounds disagree"]
 

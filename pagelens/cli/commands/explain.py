@@ -34,7 +34,8 @@ from pagelens.cli.options import (
 )
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
-from pagelens.errors import Interrupted, UsageError
+from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.explain import time_beside
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history
@@ -95,6 +96,14 @@ Apply = Annotated[
     ),
 ]
 
+Timed = Annotated[
+    bool,
+    Option(
+        "--timed",
+        help="Run the program alone 3 times more, and put its time beside the modelled one.",
+    ),
+]
+
 app = Typer(add_completion=False)
 
 
@@ -121,9 +130,14 @@ def explain_command(
     follow_exec: FollowExec = False,
     region: Region = None,
     apply: Apply = False,
+    timed: Timed = False,
 ) -> None:
     """Say how page placement changes a program's speed, what slows it, and what helps."""
-    program = _to_apply(target) if apply else None
+    program = _to_run(target, "--apply") if apply else None
+    if timed:
+        _to_run(target, "--timed")
+        if machine is not None:
+            raise UsageError("--timed: times the program on this machine; leave out --machine")
     taken = choose_machine(machine)
     taken.machine.require_linux_pages("explain")
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
@@ -141,7 +155,13 @@ def explain_command(
     found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
-        stopped = None
+        stopped, beside = None, None
+        if timed:
+            try:
+                words = [str(locate(request.command[0]).absolute()), *request.command[1:]]
+                beside = time_beside(words, source.program, stated, seed)
+            except Failure as error:  # the rest goes on
+                print(f"pagelens: {error}", file=sys.stderr)
         try:
             ensemble = simulate(
                 source.program,
@@ -159,7 +179,7 @@ def explain_command(
                 raise
             ensemble, stopped = error.partial, error
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
-        explanation = explain(ensemble, printable(shlex.join(command)))
+        explanation = explain(ensemble, printable(shlex.join(command)), beside)
         report = write_outputs(explanation, ensemble, source.directory)
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
@@ -174,10 +194,10 @@ def explain_command(
         _apply(program, target, explanation, stated, quiet)
 
 
-def _to_apply(target: list[str] | None) -> Path:
-    """The program to run afterwards. Raises UsageError before anything is simulated."""
+def _to_run(target: list[str] | None, option: str) -> Path:
+    """The program that `option` runs. Raises UsageError before anything is simulated."""
     if not target or is_trace(Path(target[0])):
-        raise UsageError("--apply: runs a program; give it, as -- ./app args")
+        raise UsageError(f"{option}: runs a program; give it, as -- ./app args")
     return locate(target[0])
 
 

@@ -1,0 +1,105 @@
+"""`explain --timed`: the measured time of a program beside the modelled one."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelens.errors import Failure
+from pagelens.explain.model import TimedRecord
+from pagelens.explain.timed import beside, far_off
+from pagelens.host.program_times import time_program
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def timed(modelled_s: float, of_kernel_s: float = 0.01, by_pipeline: bool = True) -> TimedRecord:
+    return TimedRecord(
+        measured_s=[1.0, 0.9, 1.2],
+        of_kernel_s=[of_kernel_s] * 3,
+        clock="processor time",
+        modelled_s=modelled_s,
+        by_pipeline=by_pipeline,
+    )
+
+
+@pytest.mark.parametrize(("modelled_s", "words"), [(0.5, "2.0x less time"), (1.6, "1.6x more time")])
+def test_a_model_that_is_far_off_is_a_warning(modelled_s: float, words: str) -> None:
+    (warning,) = far_off(timed(modelled_s), 1.0)
+    assert words in warning
+    assert "1 s of processor time measured in 3 runs (900 ms to 1.2 s)" in warning
+    assert beside(timed(modelled_s), 1.0) == []
+
+
+@pytest.mark.parametrize("modelled_s", [0.7, 1.4])
+def test_a_model_that_is_close_stands_beside_the_measured_time(modelled_s: float) -> None:
+    assert far_off(timed(modelled_s), 1.0) == []
+    (sentence,) = beside(timed(modelled_s), 1.0)
+    assert sentence.startswith("The model agrees with this machine within 1.4")
+
+
+def test_a_part_of_a_run_is_not_compared_with_the_whole() -> None:
+    assert far_off(timed(0.1), 0.5) == []
+    (sentence,) = beside(timed(0.1), 0.5)
+    assert "cannot be compared" in sentence
+
+
+def test_the_warning_says_what_the_model_is_known_to_lack() -> None:
+    _, width, kernel = far_off(timed(0.3, of_kernel_s=0.5, by_pipeline=False), 1.0)
+    assert "full width" in width
+    assert kernel == "The kernel takes 50% of the measured time, and it is not traced."
+
+
+def test_runs_that_fail_are_not_times() -> None:
+    with pytest.raises(Failure, match="was not timed: it ended with status 3"):
+        time_program([sys.executable, "-c", "raise SystemExit(3)"], 1)
+    with pytest.raises(Failure, match="/nowhere was not timed: No such file"):
+        time_program(["/nowhere"], 1)
+
+
+def test_processor_time_is_the_programs_and_not_the_waiting() -> None:
+    spin = (
+        "import time\nend = time.process_time() + 0.1\nwhile time.process_time() < end: pass\ntime.sleep(0.2)"
+    )
+    for run in time_program([sys.executable, "-c", spin], 2):
+        assert run.elapsed_s - run.processor_s >= 0.19
+        assert run.processor_s >= 0.1
+        assert 0 <= run.of_kernel_s < run.processor_s
+
+
+def test_timed_explains_the_program_of_this_machine(
+    pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("int main(int n, char **words) { return n > 1; }")
+    words = ("explain", "--timed", "--nodes", "1", "--policies", "aged", "-o", "out")
+    done = pagelens(*words, "--", program)
+    assert done.returncode == 0, done.stderr
+    assert "measured in 3 runs" in " ".join(done.stdout.split())
+    record = json.loads((tmp_path / "out" / "explanation.json").read_text())["timed"]
+    assert len(record["measured_s"]) == 3
+    assert record["modelled_s"] > 0
+    failing = pagelens(*words, "--", program, "fail")  # the answer is there without the time
+    assert failing.returncode == 0
+    assert f"pagelens: {program} was not timed: it ended with status 1" in failing.stderr
+    assert json.loads((tmp_path / "out" / "explanation.json").read_text())["timed"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["x.trace.gone", "--timed"], None),
+        (["--timed"], "--timed: runs a program; give it, as -- ./app args"),
+        (
+            ["--timed", "--machine", "skx-8160", "--", "/bin/true"],
+            "--timed: times the program on this machine; leave out --machine",
+        ),
+    ],
+)
+def test_timed_needs_a_program_and_this_machine(in_process: Run, words: list[str], error: str | None) -> None:
+    done = in_process("explain", *words)
+    assert done.returncode == 2
+    if error is not None:
+        assert done.stderr == f"pagelens: {error}\n"
