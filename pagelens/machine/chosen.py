@@ -64,7 +64,8 @@ def measured_file() -> Path:
 
 def _same(measured: Machine, machine: Machine) -> bool:
     """Whether both are files of one machine: what is read of it, and never measured, is equal."""
-    third = [of.l3.size.value if of.l3 is not None else 0 for of in (measured, machine)]
-    return (measured.title, measured.mode, measured.l2.size.value, third[0]) == (
-        machine.title, machine.mode, machine.l2.size.value, third[1],
-    )  # fmt: skip
+    first, second = (
+        (of.title, of.mode, of.cores.count.value, of.l1.size.value, of.l2.size.value, of.l3 is not None)
+        for of in (measured, machine)
+    )
+    return first == second

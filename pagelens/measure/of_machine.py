@@ -4,22 +4,30 @@ STREAM's copy says what memory moves, and a chase of pointers how long loads of 
 lines one core keeps outstanding follows from both by Little's law: lines in flight are the rate at which
 they come times the time that each takes (Little: A Proof for the Queuing Formula L = lambda W, Oper. Res. 9
 (1961), 383-387). A copy reads half of the bytes that it moves.
+
+A program may get less of the L3 than the system states: in a virtual machine the host can keep ways for other
+guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size say how
+much there is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from math import sqrt
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine import Machine
+from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
 from pagelens.measure.session import Report, Request, measure_benchmark
-from pagelens.units import format_rate, format_size, format_time
+from pagelens.units import format_binary_size, format_rate, format_size, format_time
 
 Sections = Mapping[str, Mapping[str, Found]]
 Progress = Callable[[str], AbstractContextManager[Report]]
 REPEATS = 5  # the best counts
+_SHARES_OF_L3 = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # through which the chase goes
 _BEYOND_CACHES = 8  # times the last cache
+_TIMES_L2 = 4  # at most, of the chase through the L3: a program may get less of it than is stated
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 1 << 30  # of the chase through memory
 
 
@@ -37,12 +45,14 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         results = measure_benchmark(request, progress).measured.results
         return [result.values[0] for result in results]
 
+    def chase(footprints: Sequence[int]) -> list[float]:
+        # On large pages, so that walks of page tables are not in it where the kernel has them.
+        return measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in footprints))
+
     (all_cores,) = measure("stream", None, "4k", kernels="copy")
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
     sizes = _footprints(machine)
-    # On large pages, so that walks of page tables are not in it where the kernel has them.
-    chases = measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in sizes.values()))
-    latencies = dict(zip(sizes, chases, strict=True))
+    latencies = dict(zip(sizes, chase(list(sizes.values())), strict=True))
     first = latencies.pop("l1", None)
     found = {
         section: {"latency": read(format_time(1e-9 * ns, 3), _chase(sizes[section]))}
@@ -51,6 +61,11 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
     found["ddr"]["bandwidth"] = read(
         format_rate(1e9 * all_cores, 3), "measured here: STREAM's copy on all cores, all bytes moved"
     )
+    if machine.l3 is not None:
+        through = [int(share * machine.l3.size.value) // LINE_BYTES * LINE_BYTES for share in _SHARES_OF_L3]
+        beyond = [size for size in through if size > sizes["l3"]]
+        points = [(sizes["l3"], latencies["l3"]), *zip(beyond, chase(beyond) if beyond else [], strict=True)]
+        found["l3"] |= usable_ways(machine.l3, points, latencies["ddr"])
     outstanding = one_core * latencies["ddr"] / 2 / LINE_BYTES
     found["cores"] = {
         "outstanding_lines": read(
@@ -67,6 +82,31 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
     return found
 
 
+def usable_ways(l3: L3, points: Sequence[tuple[int, float]], memory_ns: float) -> dict[str, Found]:
+    """`size` and `ways` of the part of the L3 that a chase finds; empty where that is most of it.
+
+    `points` are footprints in bytes, ascending, and their ns a load; the first lies within the L3. The usable
+    size is where half of the loads reach the memory, between two footprints in proportion to the ns. It is
+    rounded to whole ways, as a host allots them.
+    """
+    half_ns = (points[0][1] + memory_ns) / 2
+    for (below, below_ns), (above, above_ns) in pairwise(points):
+        if above_ns > half_ns:
+            usable = below + (above - below) * max(0.0, half_ns - below_ns) / (above_ns - below_ns)
+            break
+    else:
+        return {}
+    ways = max(1, round(l3.ways.value * usable / l3.size.value))
+    if ways == l3.ways.value:
+        return {}
+    source = (
+        f"measured here: in a chase of pointers through more, most loads miss; the system states "
+        f"{format_binary_size(l3.size.value)} in {l3.ways.value} ways"
+    )
+    size = l3.size.value // l3.ways.value * ways
+    return {"size": read(format_binary_size(size, 6), source), "ways": read(ways, source)}
+
+
 def _footprints(machine: Machine) -> dict[str, int]:
     """Bytes of the chase whose loads are served by each level, the memory last.
 
@@ -78,7 +118,7 @@ def _footprints(machine: Machine) -> dict[str, int]:
     last = second
     if machine.l3 is not None:
         last = machine.l3.size.value
-        sizes["l3"] = int(sqrt(second * last))
+        sizes["l3"] = min(int(sqrt(second * last)), _TIMES_L2 * second)
     sizes["ddr"] = min(max(_BEYOND_CACHES * last, _LEAST_BYTES), _MOST_BYTES)
     return {level: size // LINE_BYTES * LINE_BYTES for level, size in sizes.items()}
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import pagelens
 from pagelens.machine import choose_machine, measured_file
+from pagelens.measure.of_machine import usable_ways
 
 MEASURED = ("ddr.bandwidth", "ddr.latency", "l2.latency", "cores.outstanding_lines")
 
@@ -42,6 +44,31 @@ def test_a_file_of_another_machine_is_not_taken(kept: Path) -> None:
     taken = choose_machine(None)
     assert f"({kept} is of another)" in taken.note
     assert taken.text == text
+
+
+MB = 1 << 20
+L3 = (4 * MB, 16.0), (8 * MB, 20.0), (12 * MB, 21.0), (16 * MB, 22.0), (24 * MB, 60.0)
+
+
+def usable(*points: tuple[int, float]) -> tuple[object, object] | None:
+    """Size and ways found in an L3 of 32 MiB in 16 ways, before a memory of 150 ns."""
+    l3 = pagelens.machine("genoa-9654").l3
+    assert l3 is not None
+    assert (l3.size.value, l3.ways.value) == (32 * MB, 16)
+    found = usable_ways(l3, points, 150.0)
+    return (found["size"].value, found["ways"].value) if found else None
+
+
+def test_an_l3_that_a_chase_finds_whole_is_as_stated() -> None:
+    assert usable(*L3) is None
+    assert usable(L3[0]) is None
+
+
+def test_of_an_l3_that_is_shared_out_the_ways_that_a_chase_finds_are_stated() -> None:
+    # Half way from 16 to 150 ns is 83: from 16.7 to 122 ns within 4 and 8 MiB.
+    assert usable((4 * MB, 16.7), (8 * MB, 122.0), (16 * MB, 145.0)) == ("6 MiB", 3)
+    assert usable((4 * MB, 16.0), (8 * MB, 20.0), (16 * MB, 145.0)) == ("12 MiB", 6)
+    assert usable((4 * MB, 100.0), (8 * MB, 149.0)) == ("6 MiB", 3)
 
 
 def test_a_captured_tree_has_no_speed(pagelens_command: Path, tmp_path: Path) -> None:
