@@ -63,14 +63,6 @@ class ElfFile:
             return None
         return self._symbol(table[index], names)
 
-    def function_named(self, name: str) -> Symbol | None:
-        """The function symbol called `name`."""
-        table, names = self._functions
-        for row in table:
-            if (symbol := self._symbol(row, names)).name == name:
-                return symbol
-        return None
-
     def functions(self) -> Iterator[Symbol]:
         """All function symbols, by address."""
         table, names = self._functions

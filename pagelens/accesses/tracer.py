@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -127,7 +126,10 @@ def _command_line(
     if request.region is not None:
         options["region"] = request.region
     if request.from_function is not None:
-        file, address = _function(program, request.from_function)
+        # With it comes numpy: only who names a function waits for it.
+        from pagelens.accesses.named_function import find_function
+
+        file, address = find_function(program.path, request.from_function)
         options |= {"function_file": file, "function_address": address}
     plugin = ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
     preload = ":".join(filter(None, [str(emulator.hooks), os.environ.get("LD_PRELOAD", "")]))
@@ -178,37 +180,6 @@ def _checked_output(output: str) -> Path:
 
 def _child_output(output: Path) -> Path:
     return output if "%p" in output.name else output.with_name(f"{output.stem}.%p{output.suffix}")
-
-
-def _function(program: GuestProgram, name: str) -> tuple[Path, int]:
-    """The file, program or library, and the address in it where function `name` begins."""
-    from pagelens.accesses.elf_file import (
-        ElfFile,  # and with it numpy: only who names a function waits for it
-    )
-
-    path = program.path.resolve()
-    for file in [path, *_libraries(path)]:
-        elf = ElfFile(file)
-        try:
-            symbol = elf.function_named(name)
-        finally:
-            elf.close()
-        if symbol is not None and symbol.address != 0:  # 0: defined elsewhere
-            return file, symbol.address
-    raise UsageError(
-        f"--from-function {name}: neither {path.name} nor its libraries have such a function; "
-        "see `nm -C`, and give names of C++ and Fortran as the linker has them"
-    )
-
-
-def _libraries(path: Path) -> list[Path]:
-    """The shared libraries that the loader finds for a program; none for a static one."""
-    loader = shutil.which("ldd")
-    if loader is None:
-        return []
-    listed = subprocess.run([loader, path], capture_output=True, text=True, check=False).stdout
-    found = (line.partition("=>")[2].split(" (")[0].strip() for line in listed.splitlines())
-    return [Path(name).resolve() for name in found if name.startswith("/")]
 
 
 class _SignalsHandedOn:
