@@ -124,8 +124,8 @@ def _times_of_memory(
     of what its bandwidth allows. A core waits for lines of L3 (or of another core) and of memory, for the
     second-level TLB and for page walks: a load of a walk takes as long as one that hits L2; the lines that
     walks fetch from beyond it are counted with all others. Its walkers are a bound of their own; so is the
-    way from L2 to L1 where the machine file states its bandwidth, for all that hits L2 (l2_references less
-    l2_misses, if those are counted).
+    way from L2 to L1 where the machine file states its bandwidth, for all that hits L2 (l2_references
+    or l2_accesses less l2_misses, if those are counted).
     """
     chosen = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert chosen is not None
@@ -219,11 +219,17 @@ def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Fl
 
 def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]:
     """The resource that the way from L2 to L1 is, if the machine file has it."""
-    if machine.l2.bandwidth is None or "l2_references" not in counts:
+    hits = _l2_hits(counts)
+    if machine.l2.bandwidth is None or hits is None:
         return {}
-    hits = _column(counts, "l2_references") - _column(counts, "l2_misses")
     rate = machine.l2.bandwidth.value * cores_used / machine.l2.shared_by.value
     return {"L2": LINE_BYTES * hits / rate}
+
+
+def _l2_hits(counts: Columns) -> Floats | None:
+    """Lines that hit L2; `l2_references` of a node's caches are `l2_accesses` in an ensemble's rows."""
+    asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
+    return None if asked is None else np.maximum(_column(counts, asked) - _column(counts, "l2_misses"), 0)
 
 
 def _issue_time(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None) -> Floats:
@@ -248,9 +254,9 @@ def _stalls(
     if machine.l3 is not None and "l3_hits" in counts:
         lines["l3"] = _column(counts, "l3_hits") + _column(counts, "core_forwards")
         waiting["l3"] = _l3_time(machine, counts)
-    asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
-    if asked is not None and machine.l2.latency is not None:
-        lines["l2"] = np.maximum(_column(counts, asked) - _column(counts, "l2_misses"), 0)
+    hits = _l2_hits(counts)
+    if hits is not None and machine.l2.latency is not None:
+        lines["l2"] = hits
         waiting["l2"] = lines["l2"] * machine.l2.latency.value
     return core.stalls(instructions, lines, waiting) / cores_used
 

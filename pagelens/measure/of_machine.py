@@ -1,9 +1,9 @@
 """What a machine file can only assume of this machine, from some seconds of measuring.
 
-STREAM's copy says what memory moves, and a chase of pointers how long loads of each level take. How many
-lines one core keeps outstanding follows from both by Little's law: lines in flight are the rate at which
-they come times the time that each takes (Little: A Proof for the Queuing Formula L = lambda W, Oper. Res. 9
-(1961), 383-387). A copy reads half of the bytes that it moves.
+STREAM's copy says what memory moves, a sum what the L2 hands on, and a chase of pointers how long loads of
+each level take. How many lines one core keeps outstanding follows from copy and chase by Little's law: lines
+in flight are the rate at which they come times the time that each takes (Little: A Proof for the Queuing
+Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it moves.
 
 A program may get less of the L3 than the system states: in a virtual machine the host can keep ways for other
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size say how
@@ -58,6 +58,12 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         section: {"latency": read(format_time(1e-9 * ns, 3), _chase(sizes[section]))}
         for section, ns in latencies.items()
     }
+    if machine.l2.shared_by.value == 1:  # one core alone may not use all of an L2 that several share
+        block = machine.l2.size.value // 2
+        (rate,) = measure("l2sum", "0", "4k", block=f"{block}B")
+        found["l2"]["bandwidth"] = read(
+            format_rate(1e9 * rate, 3), f"measured here: one core sums {format_binary_size(block)} repeatedly"
+        )
     found["ddr"]["bandwidth"] = read(
         format_rate(1e9 * all_cores, 3), "measured here: STREAM's copy on all cores, all bytes moved"
     )

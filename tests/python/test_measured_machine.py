@@ -9,7 +9,7 @@ import pagelens
 from pagelens.machine import choose_machine, measured_file
 from pagelens.measure.of_machine import usable_ways
 
-MEASURED = ("ddr.bandwidth", "ddr.latency", "l2.latency", "cores.outstanding_lines")
+MEASURED = ("ddr.bandwidth", "ddr.latency", "l2.latency", "l2.bandwidth", "cores.outstanding_lines")
 
 
 @pytest.fixture

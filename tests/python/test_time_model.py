@@ -106,9 +106,10 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
     assert together.time_s[0] == max(times[0] for times in together.resources.values())
 
 
-def test_what_hits_l2_takes_its_way_to_l1() -> None:
+@pytest.mark.parametrize("asked", ["l2_references", "l2_accesses"])  # of a hierarchy, and of an ensemble
+def test_what_hits_l2_takes_its_way_to_l1(asked: str) -> None:
     opteron = load_machine("red-storm-xt4")
-    counts = node_counts(dram_time_s=0.0) | {"l2_references": [4e9], "l2_misses": [1e9]}
+    counts = node_counts(dram_time_s=0.0) | {asked: [4e9], "l2_misses": [1e9]}
     times = modelled_times(opteron, counts, 2)
     assert times.resources["L2"][0] == pytest.approx(3e9 * 64 / (2 * 19.2e9))  # 8 bytes a clock, each core
     assert times.time_s[0] == times.resources["L2"][0]
