@@ -48,6 +48,18 @@ def parse_frequency(text: str, name: str = "frequency") -> float:
     return _parse(text, name, FREQUENCY_UNITS, "a frequency", "1.4GHz")
 
 
+def parse_share(text: str, name: str = "share") -> float:
+    """0.02 of "2%"; more than none and at most all."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / 100 if number != text.strip() else 0.0
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{name}: '{text}': a share is above 0% and at most 100%, as in 2%")
+    return share
+
+
 def format_size(size_bytes: float, digits: int = 3) -> str:
     """As "17.6 GB": decimal units, for what a program has and moves; `digits` significant digits."""
     return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)

@@ -1,7 +1,7 @@
 """Ensembles: nodes x policies, in parallel, deterministic, kept as Parquet."""
 
-from pagelens.ensemble.ensemble import check_fits, run_ensemble
+from pagelens.ensemble.ensemble import ROUNDS, check_fits, run_ensemble
 from pagelens.ensemble.result import Ensemble, Tables
 from pagelens.ensemble.scale import Scaled, scale_to
 
-__all__ = ["Ensemble", "Scaled", "Tables", "check_fits", "run_ensemble", "scale_to"]
+__all__ = ["ROUNDS", "Ensemble", "Scaled", "Tables", "check_fits", "run_ensemble", "scale_to"]

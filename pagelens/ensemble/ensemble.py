@@ -1,6 +1,6 @@
 """An ensemble: a program on many nodes under many policies, kept on disk as it grows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pagelens.machine import Machine
 from pagelens.replay import Simulation
 from pagelens.units import format_binary_size, format_size
 
+ROUNDS = (4, 8, 16, 32)  # numbers of nodes after which the ensemble is asked whether they are enough
 ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own
 
 
@@ -34,6 +35,7 @@ def run_ensemble(
     executor: Executor | None = None,
     progress: Progress | None = None,
     attributed: int = ATTRIBUTED_NODES,
+    enough: Callable[[Ensemble], bool] | None = None,
 ) -> Ensemble:
     """Runs `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from the same
     node state.
@@ -41,7 +43,8 @@ def run_ensemble(
     Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
     same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
     memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed under the
-    baseline without their mechanisms. Raises UsageError where the job does not fit the machine,
+    baseline without their mechanisms. With `enough` the nodes come in ROUNDS, and no more follow once it is
+    true of those that are there. Raises UsageError where the job does not fit the machine,
     Interrupted on Ctrl-C.
     """
     machine, ranks = scaled.machine, scaled.ranks
@@ -71,20 +74,28 @@ def run_ensemble(
             "code": code_digest(),
         }
     )
-    tables = run_nodes(range(nodes), of_node.rows, ShardStore(output, key), executor, progress)
-    return Ensemble(
-        tables=tables,
-        workload=workload,
-        machine=machine,
-        policies=policies,
-        nodes=nodes,
-        seed=seed,
-        ranks=ranks,
-        cores_used=cores_used,
-        sampling=simulation.sampling,
-        phase=phase,
-        scaled=scaled.factor if scaled.factor < 1 else None,
-    )
+    store = ShardStore(output, key)
+
+    def of_nodes(count: int) -> Ensemble:
+        return Ensemble(
+            tables=run_nodes(range(count), of_node.rows, store, executor, progress),
+            workload=workload,
+            machine=machine,
+            policies=policies,
+            nodes=count,
+            seed=seed,
+            ranks=ranks,
+            cores_used=cores_used,
+            sampling=simulation.sampling,
+            phase=phase,
+            scaled=scaled.factor if scaled.factor < 1 else None,
+        )
+
+    if enough is not None:
+        for count in ROUNDS:
+            if count < nodes and enough(found := of_nodes(count)):
+                return found
+    return of_nodes(nodes)
 
 
 def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str, Policy]) -> None:

@@ -7,5 +7,14 @@
 from pagelens.explain.analysis import explain
 from pagelens.explain.model import Explanation, TimedRecord
 from pagelens.explain.timed import time_beside
+from pagelens.explain.words import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
 
-__all__ = ["Explanation", "TimedRecord", "explain", "time_beside"]
+__all__ = [
+    "RESOURCES_IN_WORDS",
+    "Explanation",
+    "TimedRecord",
+    "explain",
+    "few_nodes_note",
+    "large_page_note",
+    "time_beside",
+]

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
 from pagelens.explain.model import Explanation
-from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note
+from pagelens.explain.words import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -54,6 +54,7 @@ def render_html(e: Explanation) -> str:
             for name, words in RESOURCES_IN_WORDS.items()
             if any(d.resource(name).busy_s for d in e.distributions)
         },
+        few_nodes=few_nodes_note(e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(
             f"Under '{a.policy}': {words}"

@@ -2,6 +2,7 @@
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.explain.model import Distribution
+from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_share
 
 RESOURCES_IN_WORDS = {
@@ -12,6 +13,20 @@ RESOURCES_IN_WORDS = {
     "fast memory": "the fast memory",
     "DDR": "DDR",
 }
+
+_RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow
+
+
+def few_nodes_note(nodes: int) -> str:
+    """How likely so few nodes show nothing of the slow ones; empty for the 59 nodes that hardly miss them."""
+    unseen: float = (1 - _RARE) ** nodes
+    if unseen <= 1 - CONFIDENCE:
+        return ""
+    miss = "1 node misses" if nodes == 1 else f"{nodes} nodes miss"
+    return (
+        f"Slow nodes may be missing here: {miss} a kind of node that is one in twenty with a chance of "
+        f"{format_share(unseen)}."
+    )
 
 
 def large_page_note(d: Distribution) -> str:

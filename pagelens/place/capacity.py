@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.place.profile import Profile
-from pagelens.units import parse_size
+from pagelens.units import parse_share, parse_size
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def parse_capacity(text: str | int | None, machine: Machine, name: str = "fast")
     if isinstance(text, int):
         text = f"{text} B"
     if text.endswith("%"):
-        return Capacity(share=_share(text, name))
+        return Capacity(share=parse_share(text, name))
     node_bytes = parse_size(text, name)
     if not 0 < node_bytes <= most.value:
         raise UsageError(
@@ -42,17 +42,6 @@ def parse_capacity(text: str | int | None, machine: Machine, name: str = "fast")
             "or a share as 50%"
         )
     return Capacity(node_bytes)
-
-
-def _share(text: str, name: str) -> float:
-    """0.5 for "50%"."""
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise UsageError(f"{name}: '{text}': a share is above 0% and at most 100%; or name a size, as 4GiB")
-    return share
 
 
 def check_two_memories(machine: Machine, name: str = "machine") -> None:

@@ -41,6 +41,7 @@ from pagelens.explain.remedies import choose_policies
 from pagelens.frames import DEFAULT_HISTORY, parse_history
 from pagelens.machine import Machine, choose_machine
 from pagelens.spelling import printable
+from pagelens.units import parse_share
 
 EXAMPLES = """Examples:
 
@@ -88,6 +89,14 @@ Phase = Annotated[
         rich_help_panel=RARE,
     ),
 ]
+Precision = Annotated[
+    str | None,
+    Option(
+        metavar="SHARE",
+        help="Stop before --nodes once they leave so little of the medians to chance, such as 2%.",
+        rich_help_panel=RARE,
+    ),
+]
 Apply = Annotated[
     bool,
     Option(
@@ -117,6 +126,7 @@ def explain_command(
     ranks: Ranks = None,
     full_size: FullSize = None,
     nodes: Nodes = DEFAULT_NODES,
+    precision: Precision = None,
     policy_names: PolicyNames = None,
     history: History = DEFAULT_HISTORY,
     seed: Seed = 1,
@@ -143,6 +153,7 @@ def explain_command(
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     named = choose_policies(policy_names) if policy_names is not None else None
     steps = parse_history(history, "--history")
+    wanted = parse_share(precision, "--precision") if precision is not None else None
     request = TraceRequest(
         target or [],
         "",
@@ -173,6 +184,7 @@ def explain_command(
                 output=source.directory,
                 phase=phase,
                 progress=not quiet,
+                precision=wanted,
             )
         except Interrupted as error:  # the nodes that are done give the answer so far
             if error.partial is None:

@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Iterator
 
+from pagelens.explain import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
-from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note
 from pagelens.replay.mechanisms import MECHANISMS
 from pagelens.report.columns import WIDTH
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -59,6 +59,7 @@ def _distributions(e: Explanation) -> Iterator[str]:
         )
     yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
+    yield from textwrap.wrap(few_nodes_note(e.sample.nodes), WIDTH)
     for d in e.distributions:
         if note := large_page_note(d):
             yield from textwrap.wrap(note, WIDTH)
