@@ -15,7 +15,9 @@ def rows(study: dict[str, Any]) -> list[tuple[str, ...]]:
     """One claim a line; what has to be known of it stands in it."""
     return [
         (
-            row["claim"] + (f"<br>*{row['remark']}*" if row["remark"] else ""),
+            row["claim"]
+            + (f"<br>*Not compared: {row['decided_by']}*" if row["decided_by"] else "")
+            + (f"<br>*{row['remark']}*" if row["remark"] else ""),
             row["source"],
             row["published"]["text"],
             row["obtained"]["text"],

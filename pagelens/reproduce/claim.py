@@ -12,7 +12,9 @@ class Kind(StrEnum):
 
     INPUT = "input"  # a machine file states it
     DERIVED = "derived"  # it follows from inputs by arithmetic, so that another result would be our error
-    SHOWN = "shown"  # it is simulated, but nothing was published to compare, or the model allows no other
+    SHOWN = (
+        "shown"  # it is simulated, but an unpublished input decides it, or nothing was published to compare
+    )
     PREDICTED = "predicted"  # it comes out of a simulation; only this kind counts
 
 
@@ -33,7 +35,11 @@ def value(text: str, **numbers: float) -> Value:
 class Row:
     """One claim of a study's document.
 
-    Raises ValueError for an input or shown row that states `holds`, and for another kind without it.
+    A shown row whose published figure could be compared says in `decided_by` why it is not: which input
+    nobody has published, and what comes out over the range of that input.
+
+    Raises ValueError for an input or shown row that states `holds`, for another kind without it, and for
+    `decided_by` in a row that is not shown.
     """
 
     claim: str  # a sentence without its full stop
@@ -43,10 +49,13 @@ class Row:
     obtained: Value
     holds: bool | None = None  # None for the kinds that can neither hold nor fail: input and shown
     remark: str = ""  # why the claim does not hold, where that is known, or what a reader must know of it
+    decided_by: str = ""  # the unpublished input that decides a shown figure, and the range over that input
 
     def __post_init__(self) -> None:
         if (self.kind in (Kind.INPUT, Kind.SHOWN)) != (self.holds is None):
             raise ValueError(f"{self.claim!r}: inputs and what is shown neither hold nor fail, others do")
+        if self.decided_by and self.kind is not Kind.SHOWN:
+            raise ValueError(f"{self.claim!r}: only what is shown is decided by an unpublished input")
         if self.holds is not None:  # comparing numpy's numbers gives numpy's bool, which JSON does not know
             object.__setattr__(self, "holds", bool(self.holds))
 

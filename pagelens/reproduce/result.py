@@ -9,7 +9,7 @@ from pagelens.reproduce.claim import Kind, Row, Score, Value, score
 from pagelens.reproduce.context import Scale
 from pagelens.reproduce.study import Findings, Study
 
-VERSION = 1  # of the JSON
+VERSION = 2  # of the JSON
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def _row(row: Row) -> dict[str, Any]:
         "obtained": _value(row.obtained),
         "holds": row.holds,
         "remark": row.remark,
+        "decided_by": row.decided_by,
     }
 
 

@@ -62,6 +62,18 @@ def test_inputs_and_what_is_shown_alone_neither_hold_nor_fail(kind: Kind, holds:
         row(kind, holds)
 
 
+def test_only_what_is_shown_is_decided_by_an_unpublished_input() -> None:
+    with pytest.raises(ValueError, match="only what is shown is decided"):
+        Row("c", "s", Kind.PREDICTED, value("1"), value("2"), False, decided_by="a rate; 1 to 3")
+
+
+def test_what_decides_a_shown_figure_is_shown_with_it(tmp_path: Path) -> None:
+    shown = Row("c", "s", Kind.SHOWN, value("1"), value("2"), decided_by="The rate is not published; 1 to 3.")
+    found = reproduce(tmp_path, study("one", shown))
+    for text in (render_terminal(found), render_page(found)):
+        assert "Not compared: The rate is not published; 1 to 3." in " ".join(text.split())
+
+
 def test_verdicts_of_numpys_numbers_can_be_written_as_json() -> None:
     share = np.float64(0.4)
     compared = Row("a share", "table 1", Kind.PREDICTED, value("40%"), value("40%"), near(share, share))
@@ -113,7 +125,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 def test_the_json(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
-    assert found["version"] == 1
+    assert found["version"] == 2
     assert (found["scale"], found["seed"], found["missing"]) == ("quick", 7, [])
     only = found["studies"][0]
     assert (only["name"], only["source"]) == ("one", "Author, title, 2008")
@@ -128,6 +140,7 @@ def test_the_json(tmp_path: Path) -> None:
             "obtained": {"text": "88%", "numbers": {"share": 0.88}},
             "holds": True,
             "remark": "A remark.",
+            "decided_by": "",
         }
     ]
 

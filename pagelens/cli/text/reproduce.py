@@ -33,7 +33,8 @@ def _study(study: Study, findings: Findings) -> Iterator[str]:
     for row in findings.rows:
         yield from _lines(_verdict(row), f"{row.claim} ({row.source})", row.published.text, row.obtained.text)
         indent = " " * (_COLUMNS[0] + 3)
-        yield from textwrap.wrap(row.remark, WIDTH, initial_indent=indent, subsequent_indent=indent)
+        for text in (f"Not compared: {row.decided_by}" if row.decided_by else "", row.remark):
+            yield from textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 def _verdict(row: Row) -> str:

@@ -180,11 +180,12 @@ def _hmpt(cases: Sequence[Case]) -> Row:
     return Row(
         f"Share of the data that gives {MOST_OF_GAIN:.0%} of HBM's gain, Sapphire Rapids with HBM",
         "arXiv 2505.14294 (HMPT)",
-        Kind.PREDICTED,
+        Kind.SHOWN,
         value(f"{HMPT[0]:.0%} to {HMPT[1]:.0%}", low=HMPT[0], high=HMPT[1]),
         value(", ".join(f"{name} {share:.0%}" for name, share in reached.items()), **reached),
-        all(HMPT[0] <= share <= HMPT[1] for share in reached.values()),
-        "By the optimum; their programs are others (assumed: of the same kind).",
+        decided_by="The published share is of NAS benchmarks and k-Wave, by whole allocations, which are not "
+        f"these programs. By the optimum, these reach it with {min(reached.values()):.0%} to "
+        f"{max(reached.values()):.0%} of their data.",
     )
 
 

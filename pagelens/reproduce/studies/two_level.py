@@ -34,7 +34,6 @@ CORES = 64  # of the KNL system
 BYTES = 4 << 30  # "small working set": a quarter of the cache (assumed)
 HISTORY = "boot; age(mix=cori); run"
 APPROACHES = 0.05  # of the time of the best case
-SIGNIFICANT = 0.10
 STEP = "step"  # all of its loops
 
 
@@ -185,12 +184,16 @@ def _region_rows(regions: Mapping[str, _Region]) -> tuple[Row, ...]:
         Row(
             "Regions 1 and 2 gain significantly by fast memory on KNL",
             "figure 2 and its text",
-            Kind.PREDICTED,
+            Kind.SHOWN,
             value("significant speedup"),
-            value(f"{forces.speedup:.0%} ({forces.serial_speedup:.0%})", speedup=forces.speedup),
-            forces.speedup >= SIGNIFICANT,
-            f"Significant: {SIGNIFICANT:.0%}. The time model has instructions and lines of a loop overlap; "
-            "in brackets if they did not.",
+            value(
+                f"{forces.speedup:.0%} ({forces.serial_speedup:.0%})",
+                speedup=forces.speedup,
+                serial_speedup=forces.serial_speedup,
+            ),
+            decided_by="The text does not say what regions 1 and 2 are, nor how their program was compiled. "
+            f"Taken to be the forces, they gain {forces.speedup:.0%} where instructions and lines of a loop "
+            f"overlap and {forces.serial_speedup:.0%} where they do not.",
         ),
         Row(
             "Speedup of all data in fast memory on KNL, from instructions and lines of the regions alone",
