@@ -26,12 +26,13 @@ ORDER = ("trace", "explain", "place")  # shown first in the list of commands; th
 
 
 def find_commands(folder: Path = FOLDER) -> dict[str, str]:
-    """Each command's name and its line in the list: a module of `commands/` that begins with both.
+    """Each command's name and its line in the list: a module or package of `commands/` that begins with both.
 
     The first line of its docstring reads `pagelens NAME`: and what the command does. The modules are not
     imported for that, which takes a second with what they import.
     """
-    lines = {path: _first_line(path) for path in sorted(folder.glob("*.py"))}
+    files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
+    lines = {path: _first_line(path) for path in sorted(files)}
     found = {match["name"]: match["line"] for line in lines.values() if (match := _HEAD.fullmatch(line))}
     return {name: found.pop(name) for name in ORDER if name in found} | found
 

@@ -18,7 +18,7 @@ FLOORS = (
     ("replay",),
     ("ensemble", "conflicts"),
     ("explain", "place", "audit"),
-    ("measure", "run", "fix", "lab", "reproduce"),
+    ("measure", "run", "fix", "lab", "reproduce", "site"),
     ("api", "cli"),
 )
 # Of two rooms on one floor, the first may import the second.
@@ -29,6 +29,8 @@ BESIDE = {
     ("lab", "fix"),
     ("reproduce", "measure"),
     ("reproduce", "lab"),
+    ("site", "measure"),
+    ("site", "fix"),
     ("cli", "api"),
 }
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
