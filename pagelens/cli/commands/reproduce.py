@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from pagelens.cli.text.reproduce import render_terminal
+from pagelens.errors import UsageError
 from pagelens.output_directory import claim_directory
 from pagelens.progress import Bar, progress_bar
 from pagelens.reproduce.context import Scale
@@ -21,12 +22,18 @@ EXAMPLES = """Examples:
 
   pagelens reproduce snoop-filter red-storm --output out
 
-  pagelens reproduce --json > reproduce.json
+  pagelens reproduce --blind paper.toml    # obtain figures that nobody has looked at yet
 """
 
 Names = Annotated[
     list[str] | None,
     Argument(metavar="NAME", help=f"The studies to run; by default all: {', '.join(study_names())}."),
+]
+Blind = Annotated[
+    Path | None,
+    Option(
+        "--blind", metavar="FILE", help="Obtain the claims of this file instead (docs/reproduce.md says how)."
+    ),
 ]
 Quick = Annotated[bool, Option("--quick", help="Check the same claims on fewer nodes and points.")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
@@ -42,6 +49,7 @@ app = Typer(add_completion=False)
 @app.command(epilog=EXAMPLES)
 def reproduce_command(
     names: Names = None,
+    blind: Blind = None,
     quick: Quick = False,
     seed: Seed = 1,
     output: Output = Path("pagelens-out/reproduce"),
@@ -49,7 +57,14 @@ def reproduce_command(
     quiet: Quiet = False,
 ) -> None:
     """Compare published figures with what the model gives, and say which of them hold."""
-    chosen = [find_study(name) for name in dict.fromkeys(names or study_names())]
+    if blind is not None and names:
+        raise UsageError(f"--blind: runs the claims of its file alone; leave out {' '.join(names)}")
+    if blind is not None:
+        from pagelens.reproduce.blind import blind_study  # importing it takes a moment
+
+        chosen = [blind_study(blind)]
+    else:
+        chosen = [find_study(name) for name in dict.fromkeys(names or study_names())]
     command = shlex.join(["pagelens", *sys.argv[1:]])
     with claim_directory(output) as directory, progress_bar(quiet, "parts") as bar:
 

@@ -1,0 +1,82 @@
+"""Blind claims: what a file states is obtained first, recorded, and only then compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagelens.errors import UsageError
+from pagelens.reproduce.blind import RECORD, Claim, blind_study
+from pagelens.reproduce.claim import Kind, Row
+from pagelens.reproduce.context import Scale, StudyContext
+
+PAPER = """
+schema = 1
+source = "Nobody, A paper, 2031"
+
+[[claim]]
+claim = "Large pages help"
+where = "table 1"
+machine = "cori-knl-cache"
+workload = "stream-triad"
+size = "300 MB"
+quantity = "speedup"
+policy = "contiguous"
+over = "random"
+nodes = 2
+"""
+PUBLISHED = 'published = { figure = %s, text = "as much" }\n'
+
+
+def obtain(text: str, folder: Path) -> Row:
+    paper = folder / "paper.toml"
+    paper.write_text(text)
+    return blind_study(paper).run(StudyContext(Scale.QUICK, 1, folder / "out")).rows[0]
+
+
+def test_a_figure_is_recorded_before_it_is_compared(tmp_path: Path) -> None:
+    first = obtain(PAPER, tmp_path)
+    assert (first.kind, first.holds, first.published.text) == (Kind.SHOWN, None, "not looked at yet")
+    obtained = first.obtained.numbers["figure"]
+    near, far = (obtain(PAPER + PUBLISHED % figure, tmp_path) for figure in (1.2 * obtained, 1.4 * obtained))
+    assert (near.holds, far.holds) == (True, False)
+    assert near.obtained == first.obtained
+    assert "first obtained before the file stated a published figure" in near.remark
+    assert len(json.loads((tmp_path / "out" / RECORD).read_text())) == 1
+
+
+def test_a_figure_that_was_known_is_no_blind_one(tmp_path: Path) -> None:
+    assert "the file stated the published figure" in obtain(PAPER + PUBLISHED % 2.0, tmp_path).remark
+
+
+def test_a_record_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / RECORD).write_text("{")
+    with pytest.raises(UsageError, match="cannot read the record"):
+        obtain(PAPER, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('quantity = "speedup"', 'quantity = "colour"'), r"paper.toml:11: 'claim.0.quantity'"),
+        (('over = "random"', ""), "state `over`"),
+        (('workload = "stream-triad"', ""), "state one of workload and trace"),
+        (("nodes = 2", "nodes = 0"), "nodes"),
+        (("nodes = 2", "knots = 2"), "unknown key 'claim.0.knots'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_line(
+    change: tuple[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        obtain(PAPER.replace(*change), tmp_path)
+
+
+def test_the_digest_is_of_what_decides_the_figure() -> None:
+    stated = {
+        "claim": "c", "where": "w", "machine": "m", "quantity": "time", "trace": "t", "policy": "aged",
+    }  # fmt: skip
+    plain = Claim.model_validate(stated).digest
+    assert Claim.model_validate(stated | {"published": {"figure": 2.0}, "where": "x"}).digest == plain
+    assert Claim.model_validate(stated | {"nodes": 17}).digest != plain
