@@ -53,6 +53,10 @@ class Bar:
         """Shows how long a program has been traced, in seconds, and how large its trace is, in bytes."""
         self.begin(f"tracing: {seconds:.0f} s, {size / 1e6:.1f} MB")
 
+    def recorded(self, seconds: float, size: int) -> None:
+        """The same of a program whose operations on files are recorded."""
+        self.begin(f"recording: {seconds:.0f} s, {size / 1e6:.1f} MB")
+
     def _show(self) -> None:
         if time.monotonic() - self._began >= self._patience_s:
             self._progress.start()

@@ -6,23 +6,20 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.host.output_name import checked_output, expand_rank
+from pagelens.host.program_signals import SignalsHandedOn
 
 DEFAULT_BUDGET = 500_000_000  # accesses
-
-# Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
-_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 _SETTINGS = {  # of the program's environment, unless the user has others
     "PYTHONMALLOC": "malloc",  # Python's own allocator hides its objects in arenas
@@ -77,11 +74,11 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     _check_region_of_interest(request)
     program = find_program(request.command)
     emulator = find_emulator()
-    output = _expand_rank(request.output, os.environ)
-    path = _checked_output(output)
+    output = expand_rank(request.output, os.environ)
+    path = checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
         words = _command_line(request, program, emulator, output, Path(status.name))
-        with _SignalsHandedOn() as signals:
+        with SignalsHandedOn() as signals:
             process = subprocess.Popen(
                 words, env=_environment(emulator), close_fds=False
             )  # MPICH hands one down
@@ -154,77 +151,8 @@ def _environment(emulator: Emulator) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(emulator.plugin)}
 
 
-def _expand_rank(output: str, environment: Mapping[str, str]) -> str:
-    if "%r" not in output:
-        return output
-    for variable in _RANK_VARIABLES:
-        if variable in environment:
-            return output.replace("%r", environment[variable])
-    raise UsageError(f"--output {output}: %r is the MPI rank, but there is none; run it under mpirun or srun")
-
-
-def _checked_output(output: str) -> Path:
-    path = Path(output)
-    if path.is_dir():
-        raise UsageError(f"--output {output}: it is a folder; name a file")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"--output {output}: it is not a plain file; name another")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {path.absolute().parent}; make it first")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise UsageError(
-            f"--output {output}: {path.absolute().parent} is not writable; choose another folder"
-        )
-    return path
-
-
 def _child_output(output: Path) -> Path:
     return output if "%p" in output.name else output.with_name(f"{output.stem}.%p{output.suffix}")
-
-
-class _SignalsHandedOn:
-    """While it is entered signals are the program's, which the caller starts and then names to `begin`.
-
-    The terminal's reach the program directly, others are handed on; so are all that came before it was
-    started. While the emulator still prepares itself there is no program that could mind: Ctrl-C ends it.
-    """
-
-    _NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-        self.ended_early = False  # the emulator, before the program began
-        self._process: subprocess.Popen[bytes] | None = None
-        self._begun: Callable[[], bool] = lambda: True
-        self._early: list[int] = []
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        # What is ignored (nohup, a shell's background job) stays so, here and for the program.
-        for number in self._NUMBERS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._hand_on)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def begin(self, process: subprocess.Popen[bytes], begun: Callable[[], bool]) -> None:
-        """`process` runs the program, whose first instruction has run once `begun` is true."""
-        self._process, self._begun = process, begun
-        for number in self._early:
-            process.send_signal(number)
-
-    def _hand_on(self, number: int, _: object) -> None:
-        self.seen.add(number)
-        if self._process is None:
-            self._early.append(number)
-        elif number not in (signal.SIGINT, signal.SIGQUIT):
-            self._process.send_signal(number)
-        elif not self._begun():
-            self.ended_early = True
-            self._process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], path: Path, progress: Callable[[float, int], None] | None) -> int:
@@ -344,20 +272,3 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
-
-
-def end_like(result: TraceResult) -> int:
-    """The exit status of the program; dies of the program's signal if it did."""
-    if result.exit_status >= 0:
-        return result.exit_status
-    sys.stdout.flush()
-    sys.stderr.flush()
-    number = -result.exit_status
-    if number not in (signal.SIGKILL, signal.SIGSTOP):
-        signal.signal(number, signal.SIG_DFL)
-    # One core file is enough, and the program has left it.
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    os.kill(os.getpid(), number)
-    return 128 + number

@@ -20,7 +20,7 @@ from pagelens.host.system import System
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
 from pagelens.run.plan_handover import hand_over
 from pagelens.run.preload import Preload
-from pagelens.run.program import obstacles
+from pagelens.accesses.preloading import obstacles
 
 ROUNDS = 3  # of each placement, in turn
 _SET_MEMPOLICY, _MPOL_BIND = 238, 2  # x86-64's number; linux/mempolicy.h

@@ -15,26 +15,8 @@ from elftools.elf.elffile import ELFFile
 
 from pagelens.accesses.program import interpreter, locate
 from pagelens.errors import Failure
+from pagelens.accesses.preloading import obstacles
 from pagelens.run.preload import Preload
-
-
-def obstacles(path: Path) -> Iterator[str]:
-    """Why the library will not be loaded, a line each; nothing where it will be."""
-    name = path.name
-    if os.access(path, os.R_OK) and (words := interpreter(path)):
-        path = locate(words[0])
-    if _has_rights_of_its_own(path):
-        yield f"{name} is setuid, setgid or has capabilities: the loader preloads nothing into it"
-    try:
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            if elf["e_machine"] != "EM_X86_64" or elf.elfclass != 64:
-                built = f"{elf.get_machine_arch()}, {elf.elfclass} bits"
-                yield f"{name} is built for {built}; the library for x86-64"
-            elif not any(elf.iter_segments("PT_INTERP")):
-                yield f"{name} is linked statically, and loads no library; link it dynamically"
-    except (OSError, ELFError):
-        return  # not to be looked into: the kernel will say
 
 
 def shared_libraries(program: Path) -> list[Path]:
@@ -47,27 +29,6 @@ def shared_libraries(program: Path) -> list[Path]:
         return []
     words = ((line.partition("=>")[2] or line).split(" (")[0].strip() for line in listed.splitlines())
     return [Path(word) for word in words if word.startswith("/")]
-
-
-def _has_rights_of_its_own(path: Path) -> bool:
-    """Whether the kernel will say AT_SECURE to the loader: ld.so(8)."""
-    try:
-        info = path.stat()
-        other = (info.st_mode & stat.S_ISUID and info.st_uid != os.geteuid()) or (
-            info.st_mode & stat.S_ISGID and info.st_gid != os.getegid()
-        )
-        return bool(other) or (os.geteuid() != 0 and _capabilities(path) != b"")
-    except OSError:
-        return False
-
-
-def _capabilities(path: Path) -> bytes:
-    try:
-        return os.getxattr(path, "security.capability")
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.ENOTSUP):
-            return b""
-        raise
 
 
 def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:

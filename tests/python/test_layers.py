@@ -16,7 +16,7 @@ FLOORS = (
     ("machine",),
     ("frames", "accesses"),
     ("replay",),
-    ("ensemble", "conflicts"),
+    ("ensemble", "conflicts", "io"),
     ("explain", "place", "audit"),
     ("measure", "run", "fix", "lab", "reproduce", "site"),
     ("api", "cli"),

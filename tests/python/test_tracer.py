@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.tracer import TraceResult, _read_status, _SignalsHandedOn
+from pagelens.accesses.tracer import TraceResult, _read_status
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 from pagelens.frames import Node, age_node, policies
+from pagelens.host.program_signals import SignalsHandedOn
 from pagelens.machine import load_machine
 from pagelens.replay.memory_side import replay
 from pagelens.replay.physical_trace import physical_lines
@@ -171,7 +172,7 @@ def test_what_a_killed_program_did_is_kept(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_the_program_begins_is_not_lost(number: signal.Signals) -> None:
-    with _SignalsHandedOn() as signals:
+    with SignalsHandedOn() as signals:
         os.kill(os.getpid(), number)
         process = subprocess.Popen(["sleep", "60"])
         signals.begin(process, begun=lambda: True)
@@ -181,7 +182,7 @@ def test_a_signal_before_the_program_begins_is_not_lost(number: signal.Signals) 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_ctrl_c_ends_an_emulator_that_has_not_begun_whatever_it_makes_of_it(begun: bool) -> None:
-    with _SignalsHandedOn() as signals:
+    with SignalsHandedOn() as signals:
         process = subprocess.Popen(["sleep", "60"])
         signals.begin(process, begun=lambda: begun)
         os.kill(os.getpid(), signal.SIGINT)  # here only: it does not reach the process by itself

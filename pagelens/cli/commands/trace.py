@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, end_like, trace_program
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, trace_program
 from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
+from pagelens.host.program_signals import end_like
 from pagelens.progress import progress_bar
 
 EXAMPLES = """Examples:
@@ -70,4 +71,4 @@ def trace(
         result = trace_program(request, progress.traced)
     for line in describe(result, request):
         print(f"pagelens: {line}", file=sys.stderr)
-    raise typer.Exit(end_like(result))
+    raise typer.Exit(end_like(result.exit_status))

@@ -1,0 +1,41 @@
+/* One operation from its begin to its end, timed by the wall clock and the thread's processor clock. */
+#ifndef PAGELENS_IORECORD_OPERATION_H
+#define PAGELENS_IORECORD_OPERATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "iorecord/record.h"
+
+struct operation {
+    uint64_t wall_ns, cpu_ns; /* when it began */
+    bool recorded;
+};
+
+/* What an operation was asked for. */
+struct request {
+    enum record_kind kind;
+    int descriptor;
+    int64_t offset; /* -1: at the position of the file */
+    uint64_t size;
+    const void* address;
+    uint32_t flags, buffers;
+};
+
+/* An operation on an open descriptor. */
+struct operation operation_begin(int descriptor);
+
+/* One that changes which descriptors there are. It is not recorded in the child of a vfork, which
+ * has descriptors of its own, but its parent's memory. */
+struct operation table_begin(void);
+
+/* Keeps errno. `result` is what the call returned, with -1 for errno. */
+void operation_end(const struct operation* operation, const struct request* request,
+                   int64_t result);
+
+/* The same of a call that returns an error number. */
+void operation_end_error(const struct operation* operation, const struct request* request,
+                         int error);
+
+#endif

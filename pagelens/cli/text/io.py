@@ -1,0 +1,57 @@
+"""Recordings of operations on files on a terminal: at most 80 columns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pagelens.cli.text.tables import count_noun, shorten_middle, table
+from pagelens.io import Facts, Recording, describe
+from pagelens.units import format_size, format_time
+
+_KINDS = ("operation", "count", "bytes", "median", "wall", "processor", "failed")
+_KIND_WIDTHS = (11, -9, -9, -9, -9, -9, -7)
+_FILES = ("file", "reads", "bytes", "writes", "bytes", "wall")
+_FILE_WIDTHS = (34, -7, -8, -7, -8, -9)
+
+
+def summary(recording: Recording, path: Path) -> Iterator[str]:
+    """What was recorded, in a line."""
+    facts = describe(recording)
+    moved = sum(kind.bytes for kind in facts.kinds)
+    yield (
+        f"{path} holds {count_noun(facts.operations, 'operation')} on {count_noun(facts.files, 'file')} "
+        f"({format_size(moved)}); `pagelens io explain {path}` says what they cost"
+    )
+
+
+def info_lines(facts: Facts) -> Iterator[str]:
+    """All that `pagelens io info` prints."""
+    elapsed = "" if facts.elapsed_s is None else f" in {format_time(facts.elapsed_s)}"
+    yield (
+        f"{count_noun(facts.operations, 'operation')} by {facts.processes} process{'' if facts.processes == 1 else 'es'}, "
+        f"{count_noun(facts.threads, 'thread')}{elapsed}, recorded by {facts.source}"
+    )
+    if facts.dropped:
+        yield f"{facts.dropped:,} operations are missing: there was no room for them"
+    if facts.unknown:
+        yield f"{facts.source} does not tell: {', '.join(facts.unknown)}"
+    yield ""
+    yield from table(
+        _KINDS,
+        [
+            (k.kind, f"{k.count:,}", format_size(k.bytes), format_size(k.median_bytes), format_time(k.wall_s),
+             format_time(k.cpu_s) if "cpu_ns" not in facts.unknown else "", f"{k.failed:,}" if k.failed else "")
+            for k in facts.kinds
+        ],
+        _KIND_WIDTHS,
+    )  # fmt: skip
+    if facts.largest:
+        yield ""
+        yield from table(
+            _FILES,
+            [
+                (shorten_middle(f.path, 34), f"{f.reads:,}", format_size(f.read_bytes), f"{f.writes:,}",
+                 format_size(f.written_bytes), format_time(f.wall_s))
+                for f in facts.largest
+            ],
+            _FILE_WIDTHS,
+        )  # fmt: skip

@@ -1,0 +1,36 @@
+"""The name of a file that a program under pagelens leaves: %r in it is the MPI rank."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pagelens.errors import UsageError
+
+# Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def expand_rank(output: str, environment: Mapping[str, str]) -> str:
+    """The name with the rank that a launcher put into the environment. Raises UsageError without one."""
+    if "%r" not in output:
+        return output
+    for variable in RANK_VARIABLES:
+        if variable in environment:
+            return output.replace("%r", environment[variable])
+    raise UsageError(f"--output {output}: %r is the MPI rank, but there is none; run it under mpirun or srun")
+
+
+def checked_output(output: str) -> Path:
+    """The path, if a plain file can be written there. Raises UsageError."""
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"--output {output}: it is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--output {output}: it is not a plain file; name another")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {path.absolute().parent}; make it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise UsageError(
+            f"--output {output}: {path.absolute().parent} is not writable; choose another folder"
+        )
+    return path

@@ -1,0 +1,70 @@
+"""Signals that reach pagelens while a program runs under it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, Self
+
+
+class SignalsHandedOn:
+    """While it is entered signals are the program's, which the caller starts and then names to `begin`.
+
+    The terminal's reach the program directly, others are handed on; so are all that came before it was
+    started. While the emulator still prepares itself there is no program that could mind: Ctrl-C ends it.
+    """
+
+    _NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.ended_early = False  # the emulator, before the program began
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun: Callable[[], bool] = lambda: True
+        self._early: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        # What is ignored (nohup, a shell's background job) stays so, here and for the program.
+        for number in self._NUMBERS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._hand_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def begin(self, process: subprocess.Popen[bytes], begun: Callable[[], bool]) -> None:
+        """`process` runs the program, whose first instruction has run once `begun` is true."""
+        self._process, self._begun = process, begun
+        for number in self._early:
+            process.send_signal(number)
+
+    def _hand_on(self, number: int, _: object) -> None:
+        self.seen.add(number)
+        if self._process is None:
+            self._early.append(number)
+        elif number not in (signal.SIGINT, signal.SIGQUIT):
+            self._process.send_signal(number)
+        elif not self._begun():
+            self.ended_early = True
+            self._process.kill()
+
+
+def end_like(exit_status: int) -> int:
+    """The exit status of a program; where a signal (-n) ended the program, this process dies of it, too."""
+    if exit_status >= 0:
+        return exit_status
+    sys.stdout.flush()
+    sys.stderr.flush()
+    number = -exit_status
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    # One core file is enough, and the program has left it.
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.kill(os.getpid(), number)
+    return 128 + number
