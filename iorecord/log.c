@@ -72,7 +72,8 @@ static uint64_t now_ns(void) {
 static struct chunk* map_chunk(uint64_t at, uint64_t bytes) {
     struct rlimit most;
     if (at + bytes > MOST_BYTES) return NULL;
-    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && at + bytes > most.rlim_cur) return NULL; /* SIGXFSZ */
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && at + bytes > most.rlim_cur)
+        return NULL; /* SIGXFSZ */
     const int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) return NULL;
     struct chunk* chunk = MAP_FAILED;
@@ -95,8 +96,7 @@ static struct chunk* new_chunk(void) {
         if (chunk) return chunk;
     }
     uint64_t at = __atomic_load_n(&file_bytes, __ATOMIC_RELAXED), bytes;
-    do
-        bytes = at < FIRST_CHUNK ? FIRST_CHUNK : at > LARGEST_CHUNK ? LARGEST_CHUNK : at;
+    do bytes = at < FIRST_CHUNK ? FIRST_CHUNK : at > LARGEST_CHUNK ? LARGEST_CHUNK : at;
     while (!__atomic_compare_exchange_n(&file_bytes, &at, at + bytes, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED));
     return map_chunk(at, bytes);
@@ -175,6 +175,8 @@ bool log_is_open(void) {
     if (__builtin_expect(__atomic_load_n(state, __ATOMIC_ACQUIRE) == OPEN, 1)) return true;
     return *state == CLOSED && open_in_child();
 }
+
+unsigned log_lifetime(void) { return lifetime; }
 
 static bool room_for(unsigned records) {
     if (own.lifetime != lifetime) {

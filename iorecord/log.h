@@ -16,6 +16,9 @@ void log_open(const char* folder);
  */
 bool log_is_open(void);
 
+/* Another number in each child of a fork. */
+unsigned log_lifetime(void);
+
 /* Room for a record and `texts` more of the calling thread, all zero; NULL if there is none. The
  * caller fills it and calls log_publish. */
 struct record* log_take(unsigned texts);

@@ -8,28 +8,18 @@
 #include "iorecord/files.h"
 #include "iorecord/log.h"
 #include "iorecord/process.h"
+#include "iorecord/thread_clock.h"
 
-/* The processor clock is a system call. Where the thread's last operation ended a moment ago, the
- * thread has most likely run since, and its clock moved as the wall's did. */
-enum { MOMENT_NS = 2000 };
-
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint64_t wall_ns, cpu_ns;
-} last_end;
-
-static uint64_t clock_ns(clockid_t clock) {
+static uint64_t wall_clock_ns(void) {
     struct timespec now;
-    clock_gettime(clock, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static struct operation begun(void) {
     struct operation operation = {.recorded = true};
-    const uint64_t wall = clock_ns(CLOCK_MONOTONIC);
-    const uint64_t gap = wall - last_end.wall_ns;
-    operation.wall_ns = wall;
-    operation.cpu_ns =
-        gap < MOMENT_NS ? last_end.cpu_ns + gap : clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    operation.wall_ns = wall_clock_ns();
+    operation.cpu_ns = thread_clock_ns(operation.wall_ns);
     return operation;
 }
 
@@ -45,10 +35,8 @@ struct operation table_begin(void) {
 }
 
 static void end(const struct operation* operation, const struct request* request, int64_t result) {
-    const uint64_t wall = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const uint64_t wall = wall_clock_ns(), cpu = thread_clock_ns(wall);
     struct record* record = log_take(0);
-    last_end.wall_ns = wall;
-    last_end.cpu_ns = cpu;
     if (record == NULL) return;
     record->start_ns = operation->wall_ns;
     record->wall_ns = wall - operation->wall_ns;

@@ -1,4 +1,5 @@
-/* One operation from its begin to its end, timed by the wall clock and the thread's processor clock. */
+/* One operation from its begin to its end, timed by the wall clock and the thread's processor
+ * clock. */
 #ifndef PAGELENS_IORECORD_OPERATION_H
 #define PAGELENS_IORECORD_OPERATION_H
 

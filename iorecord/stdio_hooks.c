@@ -31,8 +31,8 @@ static seek_function* next_seek;
 static close_function* next_close;
 
 static ssize_t stream_read(FILE* stream, void* buffer, ssize_t size) {
-    const struct request request = {KIND_READ, fileno_unlocked(stream), -1, (uint64_t)size,
-                                    buffer,    0,                       1};
+    const struct request request = {
+        KIND_READ, fileno_unlocked(stream), -1, (uint64_t)size, buffer, 0, 1};
     const struct operation operation = operation_begin(request.descriptor);
     const ssize_t result = next_read(stream, buffer, size);
     operation_end(&operation, &request, result);
@@ -40,8 +40,8 @@ static ssize_t stream_read(FILE* stream, void* buffer, ssize_t size) {
 }
 
 static ssize_t stream_write(FILE* stream, const void* buffer, ssize_t size) {
-    const struct request request = {KIND_WRITE, fileno_unlocked(stream), -1, (uint64_t)size,
-                                    buffer,     0,                       1};
+    const struct request request = {
+        KIND_WRITE, fileno_unlocked(stream), -1, (uint64_t)size, buffer, 0, 1};
     const struct operation operation = operation_begin(request.descriptor);
     const ssize_t result = next_write(stream, buffer, size);
     operation_end(&operation, &request, result);
@@ -49,8 +49,8 @@ static ssize_t stream_write(FILE* stream, const void* buffer, ssize_t size) {
 }
 
 static off64_t stream_seek(FILE* stream, off64_t offset, int from) {
-    const struct request request = {
-        KIND_SEEK, fileno_unlocked(stream), offset, 0, NULL, (uint32_t)from, 1};
+    const struct request request = {KIND_SEEK, fileno_unlocked(stream), offset, 0,
+                                    NULL,      (uint32_t)from,          1};
     const struct operation operation = operation_begin(request.descriptor);
     const off64_t result = next_seek(stream, offset, from);
     operation_end(&operation, &request, result);

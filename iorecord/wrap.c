@@ -278,7 +278,9 @@ EXPORT ssize_t pwrite64(int file, const void* buffer, size_t size, off64_t offse
 
 EXPORT ssize_t readv(int file, const struct iovec* parts, int count) {
     resolved_first();
-    const struct request request = {KIND_READ, file, -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_READ, file,           -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL,
+        0,         (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.readv(file, parts, count);
     operation_end(&operation, &request, result);
@@ -287,7 +289,9 @@ EXPORT ssize_t readv(int file, const struct iovec* parts, int count) {
 
 EXPORT ssize_t writev(int file, const struct iovec* parts, int count) {
     resolved_first();
-    const struct request request = {KIND_WRITE, file, -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_WRITE, file,           -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL,
+        0,          (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.writev(file, parts, count);
     operation_end(&operation, &request, result);
@@ -296,7 +300,9 @@ EXPORT ssize_t writev(int file, const struct iovec* parts, int count) {
 
 EXPORT ssize_t preadv(int file, const struct iovec* parts, int count, off_t offset) {
     resolved_first();
-    const struct request request = {KIND_READ, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_READ,      file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
+        (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.preadv(file, parts, count, offset);
     operation_end(&operation, &request, result);
@@ -305,7 +311,9 @@ EXPORT ssize_t preadv(int file, const struct iovec* parts, int count, off_t offs
 
 EXPORT ssize_t preadv64(int file, const struct iovec* parts, int count, off64_t offset) {
     resolved_first();
-    const struct request request = {KIND_READ, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_READ,      file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
+        (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.preadv64(file, parts, count, offset);
     operation_end(&operation, &request, result);
@@ -314,7 +322,9 @@ EXPORT ssize_t preadv64(int file, const struct iovec* parts, int count, off64_t 
 
 EXPORT ssize_t pwritev(int file, const struct iovec* parts, int count, off_t offset) {
     resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_WRITE,     file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
+        (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.pwritev(file, parts, count, offset);
     operation_end(&operation, &request, result);
@@ -323,7 +333,9 @@ EXPORT ssize_t pwritev(int file, const struct iovec* parts, int count, off_t off
 
 EXPORT ssize_t pwritev64(int file, const struct iovec* parts, int count, off64_t offset) {
     resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0, (uint32_t)count};
+    const struct request request = {
+        KIND_WRITE,     file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
+        (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.pwritev64(file, parts, count, offset);
     operation_end(&operation, &request, result);
@@ -332,16 +344,29 @@ EXPORT ssize_t pwritev64(int file, const struct iovec* parts, int count, off64_t
 
 EXPORT ssize_t preadv2(int file, const struct iovec* parts, int count, off_t offset, int flags) {
     resolved_first();
-    const struct request request = {KIND_READ, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, (uint32_t)flags, (uint32_t)count};
+    const struct request request = {KIND_READ,
+                                    file,
+                                    offset,
+                                    bytes_of(parts, count),
+                                    count > 0 ? parts->iov_base : NULL,
+                                    (uint32_t)flags,
+                                    (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.preadv2(file, parts, count, offset, flags);
     operation_end(&operation, &request, result);
     return result;
 }
 
-EXPORT ssize_t preadv64v2(int file, const struct iovec* parts, int count, off64_t offset, int flags) {
+EXPORT ssize_t preadv64v2(int file, const struct iovec* parts, int count, off64_t offset,
+                          int flags) {
     resolved_first();
-    const struct request request = {KIND_READ, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, (uint32_t)flags, (uint32_t)count};
+    const struct request request = {KIND_READ,
+                                    file,
+                                    offset,
+                                    bytes_of(parts, count),
+                                    count > 0 ? parts->iov_base : NULL,
+                                    (uint32_t)flags,
+                                    (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.preadv64v2(file, parts, count, offset, flags);
     operation_end(&operation, &request, result);
@@ -350,16 +375,29 @@ EXPORT ssize_t preadv64v2(int file, const struct iovec* parts, int count, off64_
 
 EXPORT ssize_t pwritev2(int file, const struct iovec* parts, int count, off_t offset, int flags) {
     resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, (uint32_t)flags, (uint32_t)count};
+    const struct request request = {KIND_WRITE,
+                                    file,
+                                    offset,
+                                    bytes_of(parts, count),
+                                    count > 0 ? parts->iov_base : NULL,
+                                    (uint32_t)flags,
+                                    (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.pwritev2(file, parts, count, offset, flags);
     operation_end(&operation, &request, result);
     return result;
 }
 
-EXPORT ssize_t pwritev64v2(int file, const struct iovec* parts, int count, off64_t offset, int flags) {
+EXPORT ssize_t pwritev64v2(int file, const struct iovec* parts, int count, off64_t offset,
+                           int flags) {
     resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, (uint32_t)flags, (uint32_t)count};
+    const struct request request = {KIND_WRITE,
+                                    file,
+                                    offset,
+                                    bytes_of(parts, count),
+                                    count > 0 ? parts->iov_base : NULL,
+                                    (uint32_t)flags,
+                                    (uint32_t)count};
     const struct operation operation = operation_begin(file);
     const ssize_t result = real.pwritev64v2(file, parts, count, offset, flags);
     operation_end(&operation, &request, result);
@@ -449,8 +487,8 @@ EXPORT ssize_t readahead(int file, off64_t offset, size_t size) {
 
 EXPORT int posix_fadvise(int file, off_t offset, off_t size, int advice) {
     resolved_first();
-    const struct request request = {
-        KIND_ADVISE, file, offset, (uint64_t)size, NULL, (uint32_t)advice, 1};
+    const struct request request = {KIND_ADVISE,      file, offset, (uint64_t)size, NULL,
+                                    (uint32_t)advice, 1};
     const struct operation operation = operation_begin(file);
     const int error = real.posix_fadvise(file, offset, size, advice);
     operation_end_error(&operation, &request, error);
@@ -459,8 +497,8 @@ EXPORT int posix_fadvise(int file, off_t offset, off_t size, int advice) {
 
 EXPORT int posix_fadvise64(int file, off64_t offset, off64_t size, int advice) {
     resolved_first();
-    const struct request request = {
-        KIND_ADVISE, file, offset, (uint64_t)size, NULL, (uint32_t)advice, 1};
+    const struct request request = {KIND_ADVISE,      file, offset, (uint64_t)size, NULL,
+                                    (uint32_t)advice, 1};
     const struct operation operation = operation_begin(file);
     const int error = real.posix_fadvise64(file, offset, size, advice);
     operation_end_error(&operation, &request, error);
@@ -487,7 +525,8 @@ EXPORT int ftruncate64(int file, off64_t size) {
 
 EXPORT int fallocate(int file, int mode, off_t offset, off_t size) {
     resolved_first();
-    const struct request request = {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, (uint32_t)mode, 1};
+    const struct request request = {KIND_ALLOCATE, file,           offset, (uint64_t)size,
+                                    NULL,          (uint32_t)mode, 1};
     const struct operation operation = operation_begin(file);
     const int result = real.fallocate(file, mode, offset, size);
     operation_end(&operation, &request, result);
@@ -496,7 +535,8 @@ EXPORT int fallocate(int file, int mode, off_t offset, off_t size) {
 
 EXPORT int fallocate64(int file, int mode, off64_t offset, off64_t size) {
     resolved_first();
-    const struct request request = {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, (uint32_t)mode, 1};
+    const struct request request = {KIND_ALLOCATE, file,           offset, (uint64_t)size,
+                                    NULL,          (uint32_t)mode, 1};
     const struct operation operation = operation_begin(file);
     const int result = real.fallocate64(file, mode, offset, size);
     operation_end(&operation, &request, result);
@@ -526,8 +566,7 @@ EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t* out
     resolved_first();
     const struct operation from = operation_begin(in), operation = operation_begin(out);
     const struct request request = {
-        KIND_COPY, out,  out_offset ? *out_offset : -1, size, (const void*)(intptr_t)in,
-        flags,     1};
+        KIND_COPY, out, out_offset ? *out_offset : -1, size, (const void*)(intptr_t)in, flags, 1};
     (void)from;
     const ssize_t result = real.copy_file_range(in, in_offset, out, out_offset, size, flags);
     operation_end(&operation, &request, result);
@@ -559,7 +598,7 @@ static void* mapped(void* address, size_t size, int protection, int flags, int f
                     off64_t offset) {
     if (file < 0 || flags & MAP_ANONYMOUS)
         return (void*)syscall(SYS_mmap, address, size, protection, flags, file, offset);
-    const struct request request = {KIND_MMAP, file, offset, size, NULL, (uint32_t)flags,
+    const struct request request = {KIND_MMAP,           file, offset, size, NULL, (uint32_t)flags,
                                     (uint32_t)protection};
     const struct operation operation = operation_begin(file);
     void* result = (void*)syscall(SYS_mmap, address, size, protection, flags, file, offset);
@@ -628,8 +667,8 @@ EXPORT int fcntl(int file, int command, ...) {
     const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
     if (!doubles && command != F_SETFL) return next(file, command, argument);
     const struct operation operation = table_begin();
-    const struct request request = {
-        KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument, 1};
+    const struct request request = {KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument,
+                                    1};
     const int result = next(file, command, argument);
     if (doubles)
         doubled(&operation, file, result);
@@ -648,8 +687,8 @@ EXPORT int fcntl64(int file, int command, ...) {
     const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
     if (!doubles && command != F_SETFL) return next(file, command, argument);
     const struct operation operation = table_begin();
-    const struct request request = {
-        KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument, 1};
+    const struct request request = {KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument,
+                                    1};
     const int result = next(file, command, argument);
     if (doubles)
         doubled(&operation, file, result);

@@ -41,4 +41,5 @@ NB_MODULE(_probes, m) {
     pagelens::register_latency(m);
     pagelens::register_l2sum_conflict(m);
     pagelens::register_programs(m);
+    pagelens::register_file_loop(m);
 }

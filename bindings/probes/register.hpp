@@ -18,5 +18,6 @@ void register_stream(nanobind::module_& m);
 void register_latency(nanobind::module_& m);
 void register_l2sum_conflict(nanobind::module_& m);
 void register_programs(nanobind::module_& m);
+void register_file_loop(nanobind::module_& m);
 
 }  // namespace pagelens

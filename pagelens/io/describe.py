@@ -69,7 +69,9 @@ def describe(recording: Recording) -> Facts:
         command=header.command,
         operations=recording.operations.height,
         processes=max(1, len({process.process for process in header.processes})),
-        threads=recording.operations.select("process", "thread").n_unique() if recording.operations.height else 0,
+        threads=recording.operations.select("process", "thread").n_unique()
+        if recording.operations.height
+        else 0,
         files=sum(file.type == "file" for file in header.files),
         elapsed_s=None if header.elapsed_ns is None else header.elapsed_ns / 1e9,
         dropped=header.dropped,

@@ -40,7 +40,7 @@ class RawLog:
 
 
 def read_raw_logs(folder: Path) -> list[RawLog]:
-    """All logs in a folder, in the order in which their programs began. Files that are no logs are ignored."""
+    """All logs in a folder, in the order in which their programs began. Other files are ignored."""
     found = [log for path in sorted(folder.glob("*.io")) if (log := parse_raw_log(_bytes(path))) is not None]
     return sorted(found, key=lambda log: int(log.records["start_ns"].min()))
 
@@ -54,7 +54,8 @@ def _bytes(path: Path) -> bytes:
 
 def parse_raw_log(content: bytes) -> RawLog | None:
     """The log in a file's bytes; None if nothing in it can be read."""
-    parts, process, dropped = [], 0, 0
+    parts: list[Records] = []
+    process = dropped = 0
     for header, records in _chunks(content):
         if not parts:
             process, dropped = int(header["process"]), int(header["dropped"])

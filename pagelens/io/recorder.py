@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
 from pagelens.host.native_files import native_file
 from pagelens.host.output_name import checked_output, expand_rank
-from pagelens.accesses.preloading import obstacles
 from pagelens.host.program_signals import SignalsHandedOn
 from pagelens.io.importers.strace import STRACE_OPTIONS, read_strace
 from pagelens.io.raw_log import read_raw_logs
@@ -76,7 +76,7 @@ def open_recording(path: Path) -> Recording:
     return resolve(logs, Header(source="recorder", notes=["the recorder was ended before the program"]))
 
 
-class _folder:  # noqa: N801
+class _folder:
     """A new folder, which goes away when all that is in it is in the recording."""
 
     def __init__(self, path: Path) -> None:
@@ -146,6 +146,6 @@ def _as_a_program() -> None:
 def _lacks(recording: Recording) -> Iterator[str]:
     """What the user should know of the recording, a line each."""
     if recording.header.dropped:
-        yield f"{recording.header.dropped:,} operations are not in it: the disk was full, or its limit reached"
+        yield f"{recording.header.dropped:,} operations are missing: the disk was full, or a limit reached"
     if not recording.operations.height:
         yield "no operation on a file was seen; a program without libc's functions needs strace"

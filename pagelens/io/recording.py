@@ -61,7 +61,9 @@ class File(_Record):
     device: int = Field(default=0, ge=0)
     inode: int = 0
     bytes: int = Field(default=0, ge=0, le=MOST)  # when it was first seen
-    cached_bytes: int | None = Field(default=None, ge=0, le=MOST)  # of these, in the page cache; None: unknown
+    cached_bytes: int | None = Field(
+        default=None, ge=0, le=MOST
+    )  # of these, in the page cache; None: unknown
 
 
 class Process(_Record):
@@ -111,7 +113,7 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Writes the file. Raises Failure."""
-        table = self.operations.select(COLUMNS).to_arrow()
+        table = self.operations.select(*COLUMNS).to_arrow()
         schema = table.schema.with_metadata({_KEY: self.header.model_dump_json().encode()})
         content = BytesIO()
         pq.write_table(table.cast(schema), content, compression="zstd")

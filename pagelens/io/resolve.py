@@ -9,6 +9,7 @@ import stat
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from pagelens.io import kinds
@@ -102,12 +103,16 @@ def _time(value: int, began: int) -> int:
 
 def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
     """The operations of one log, with their files and offsets."""
-    raw = pl.DataFrame({name: log.records[name] for name in RECORD.names or ()})
-    raw = raw.with_row_index("place").with_columns(
-        (pl.col("start_ns").clip(began, began + MOST) - began).cast(pl.Int64),
-        pl.col("wall_ns", "size").clip(0, MOST).cast(pl.Int64),
-        pl.col("offset").clip(-1, MOST),
-        pl.col("result").clip(-MOST, MOST),
+    columns = {name: log.records[name] for name in RECORD.names or ()}
+    columns["start_ns"] = np.minimum(columns["start_ns"] - np.uint64(began), MOST).astype(np.int64)
+    raw = (
+        pl.DataFrame(columns)
+        .with_row_index("place")
+        .with_columns(
+            pl.col("wall_ns", "size").clip(0, MOST).cast(pl.Int64),
+            pl.col("offset").clip(-1, MOST),
+            pl.col("result").clip(-MOST, MOST),
+        )
     )
     raw = raw.with_columns(cpu_ns=pl.col("cpu_ns").clip(0, MOST).cast(pl.Int64))
     operations = raw.filter(pl.col("kind").is_in(list(KINDS.values()))).sort("start_ns", maintain_order=True)
@@ -121,7 +126,7 @@ def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
 
 def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -> pl.DataFrame:
     """What each descriptor leads to from when on: a stream has a file, a first position and flags."""
-    rows = []
+    rows: list[_Stream] = []
     for place in log.texts:
         if log.records["kind"][place] != kinds.FILE:
             continue
@@ -157,7 +162,12 @@ def _on_streams(operations: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame
         .otherwise("start_ns")
     ).sort("at", maintain_order=True)
     opens = pl.col("kind") == KINDS["open"]
-    keys: dict[str, Any] = {"left_on": "at", "right_on": "since", "by": "descriptor", "check_sortedness": False}
+    keys: dict[str, Any] = {
+        "left_on": "at",
+        "right_on": "since",
+        "by": "descriptor",
+        "check_sortedness": False,
+    }
     before = keyed.filter(~opens).join_asof(streams, strategy="backward", **keys)
     # Another thread may use a descriptor before the thread that used it first has described it.
     early = before.filter(pl.col("stream").is_null()).select(keyed.columns)
@@ -185,7 +195,11 @@ def _with_offsets(operations: pl.DataFrame) -> pl.DataFrame:
         start=pl.col("set_to").forward_fill().over(stream).fill_null(pl.col("position")),
     )
     # An append goes to the end of the file, wherever the position was.
-    start = pl.when(appends & (kind == KINDS["write"])).then(pl.max_horizontal("start", "bytes")).otherwise("start")
+    start = (
+        pl.when(appends & (kind == KINDS["write"]))
+        .then(pl.max_horizontal("start", "bytes"))
+        .otherwise("start")
+    )
     at = start + (pl.col("moved").cum_sum() - pl.col("moved")).over(stream, "part")
     nowhere = pl.col("position").is_null() | (pl.col("position") < 0)
     return frame.with_columns(

@@ -3,6 +3,7 @@
 from pagelens.machine.chosen import choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
+from pagelens.machine.io import Costs, Io
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.reader import (
@@ -26,6 +27,8 @@ __all__ = [
     "TRANSLATION_COUNTS",
     "CoreTimes",
     "Cores",
+    "Costs",
+    "Io",
     "Machine",
     "Memory",
     "MemorySideCache",

@@ -16,6 +16,7 @@ from pagelens.machine.cores import Cores
 from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.drawing import picture_lines
+from pagelens.machine.io import Io
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
 from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.possible import check_possible
@@ -75,6 +76,7 @@ class Machine(Table):
     counters: HardwareCounters | None = Field(
         default=None, description="the processor's own counters, by libpfm4's names"
     )
+    io: Io | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure
 from pagelens.host.numa_nodes import read_nodes
@@ -20,7 +21,6 @@ from pagelens.host.system import System
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
 from pagelens.run.plan_handover import hand_over
 from pagelens.run.preload import Preload
-from pagelens.accesses.preloading import obstacles
 
 ROUNDS = 3  # of each placement, in turn
 _SET_MEMPOLICY, _MPOL_BIND = 238, 2  # x86-64's number; linux/mempolicy.h

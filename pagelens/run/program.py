@@ -1,21 +1,15 @@
 """The program to run with the library preloaded, and what would keep the library out of it."""
 
-import errno
 import os
 import signal
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
-from pagelens.accesses.program import interpreter, locate
-from pagelens.errors import Failure
 from pagelens.accesses.preloading import obstacles
+from pagelens.errors import Failure
 from pagelens.run.preload import Preload
 
 

@@ -52,7 +52,7 @@ def record(
     The program keeps its output, its exit status and its working directory.
     """
     from pagelens.cli.text.io import summary
-    from pagelens.host.program_signals import end_like
+    from pagelens.host import end_like
     from pagelens.io import record_program
 
     with progress_bar(what="recording") as bar:

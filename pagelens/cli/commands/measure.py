@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from pagelens.cli.commands.measure_io import measure_io
 from pagelens.cli.commands.measure_tiers import tiers
 from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
@@ -90,6 +91,7 @@ app = typer.Typer(
     "what its figures count, and how to read them.",
 )
 app.command(epilog="Example: pagelens measure tiers --array 4GiB")(tiers)
+app.command("io", epilog="Example: pagelens measure io /scratch/me")(measure_io)
 
 
 def _common(

@@ -10,7 +10,7 @@ import typer
 
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, trace_program
 from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
-from pagelens.host.program_signals import end_like
+from pagelens.host import end_like
 from pagelens.progress import progress_bar
 
 EXAMPLES = """Examples:

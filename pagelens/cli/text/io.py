@@ -27,7 +27,7 @@ def info_lines(facts: Facts) -> Iterator[str]:
     """All that `pagelens io info` prints."""
     elapsed = "" if facts.elapsed_s is None else f" in {format_time(facts.elapsed_s)}"
     yield (
-        f"{count_noun(facts.operations, 'operation')} by {facts.processes} process{'' if facts.processes == 1 else 'es'}, "
+        f"{count_noun(facts.operations, 'operation')} by {count_noun(facts.processes, 'program')}, "
         f"{count_noun(facts.threads, 'thread')}{elapsed}, recorded by {facts.source}"
     )
     if facts.dropped:
@@ -39,7 +39,7 @@ def info_lines(facts: Facts) -> Iterator[str]:
         _KINDS,
         [
             (k.kind, f"{k.count:,}", format_size(k.bytes), format_size(k.median_bytes), format_time(k.wall_s),
-             format_time(k.cpu_s) if "cpu_ns" not in facts.unknown else "", f"{k.failed:,}" if k.failed else "")
+             "" if "cpu_ns" in facts.unknown else format_time(k.cpu_s), f"{k.failed:,}" if k.failed else "")
             for k in facts.kinds
         ],
         _KIND_WIDTHS,

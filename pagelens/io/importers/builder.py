@@ -55,5 +55,5 @@ class RecordingBuilder:
         facts = {"files": self._files, "processes": list(self._processes.values())}
         if self._header.elapsed_ns is None and frame.height:
             ends = frame.select((pl.col("start_ns") + pl.col("wall_ns")).max()).item()
-            facts["elapsed_ns"] = max(0, min(int(ends), MOST))  # type: ignore[assignment]
+            facts["elapsed_ns"] = max(0, min(int(ends), MOST))
         return Recording(self._header.model_copy(update=facts), frame)

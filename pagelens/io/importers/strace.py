@@ -15,9 +15,10 @@ from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.recording import Header, Recording
 
 _CALLS = (
-    "open openat creat close read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 lseek "
-    "fsync fdatasync fadvise64 ftruncate fallocate dup dup2 dup3 fcntl copy_file_range sendfile"
-).split()
+    "open", "openat", "creat", "close", "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv",
+    "pwritev", "preadv2", "pwritev2", "lseek", "fsync", "fdatasync", "fadvise64", "ftruncate", "fallocate",
+    "dup", "dup2", "dup3", "fcntl", "copy_file_range", "sendfile",
+)  # fmt: skip
 # -s 0: the contents of buffers are nobody's business.
 STRACE_OPTIONS = ("--seccomp-bpf", "-f", "-ttt", "-T", "-y", "-s", "0", "-e", f"trace={','.join(_CALLS)}")
 
@@ -25,7 +26,8 @@ _UNKNOWN = ["cpu_ns", "address", "cpu"]
 _LONGEST_LINE = 1 << 16
 _FIRST_LINES = 200  # in which a call must stand, or it is another kind of file
 _LINE = re.compile(
-    r"(?:\[pid\s+(?P<pid_a>\d{1,10})\] |(?P<pid>\d{1,10})\s+)?(?P<time>\d{1,12}\.\d{1,9}|\d\d:\d\d:\d\d(?:\.\d{1,9})?) (?P<rest>.*)"
+    r"(?:\[pid\s+(?P<pid_a>\d{1,10})\] |(?P<pid>\d{1,10})\s+)?"
+    r"(?P<time>\d{1,12}\.\d{1,9}|\d\d:\d\d:\d\d(?:\.\d{1,9})?) (?P<rest>.*)"
 )
 _CALL = re.compile(
     r"(?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>-?\d{1,19}|0x[0-9a-f]{1,16}|\?)(?P<after>.*)$"
@@ -38,7 +40,12 @@ _FLAGS = {
     "O_WRONLY": os.O_WRONLY, "O_RDWR": os.O_RDWR, "O_CREAT": os.O_CREAT, "O_TRUNC": os.O_TRUNC,
     "O_APPEND": os.O_APPEND, "O_DIRECT": os.O_DIRECT, "O_SYNC": os.O_SYNC, "O_DSYNC": os.O_DSYNC,
 }  # fmt: skip
-_ADVICE = {"POSIX_FADV_RANDOM": 1, "POSIX_FADV_SEQUENTIAL": 2, "POSIX_FADV_WILLNEED": 3, "POSIX_FADV_DONTNEED": 4}
+_ADVICE = {
+    "POSIX_FADV_RANDOM": 1,
+    "POSIX_FADV_SEQUENTIAL": 2,
+    "POSIX_FADV_WILLNEED": 3,
+    "POSIX_FADV_DONTNEED": 4,
+}
 
 
 def read_strace(stream: IO[bytes], header: Header) -> Recording:
@@ -90,7 +97,7 @@ class _Calls:
         self.builder = RecordingBuilder(header.model_copy(update={"source": "strace"}), _UNKNOWN)
         self._paths: dict[int, str] = {}  # by descriptor, where strace does not say
         self._flags: dict[int, int] = {}
-        self._positions: dict[tuple[int, str], int] = {}
+        self._positions: dict[tuple[int, str], list[int]] = {}  # descriptors that `dup` made share one
 
     def take(self, process: int, began: float, call: re.Match[str]) -> bool:
         """Adds a call; returns whether it was an operation on a file."""
@@ -119,10 +126,11 @@ class _Calls:
         common = {**times, "descriptor": descriptor, "result": result, **self._of(descriptor, path)}
         key = descriptor, path
         if name in ("read", "write", "readv", "writev"):
-            position = self._positions.get(key, 0)
-            self._positions[key] = position + max(0, result)
+            position = self._position(key)
+            start = position[0]
+            position[0] += max(0, result)
             size = _whole(arguments[2]) if name in ("read", "write") else max(0, result)
-            self.builder.add(name.removesuffix("v"), size=size, offset=position, **common)
+            self.builder.add(name.removesuffix("v"), size=size, offset=start, **common)
         elif name in ("pread64", "pwrite64"):
             kind = name[1:].removesuffix("64")
             self.builder.add(kind, size=_whole(arguments[2]), offset=_whole(arguments[3]), **common)
@@ -131,12 +139,12 @@ class _Calls:
             self.builder.add(kind, size=max(0, result), offset=_whole(arguments[3]), **common)
         elif name == "lseek":
             if result >= 0:
-                self._positions[key] = result
+                self._position(key)[0] = result
             self.builder.add("seek", offset=max(-1, result), **common)
         elif name in ("dup", "dup2", "dup3"):
             self._paths[result] = path
             self._flags[result] = self._flags.get(descriptor, 0)
-            self._positions[result, path] = self._positions.get(key, 0)
+            self._positions[result, path] = self._position(key)
             self.builder.add("dup", **common)
         elif name == "close":
             self.builder.add("close", **common)
@@ -155,24 +163,30 @@ class _Calls:
         elif name in ("copy_file_range", "sendfile"):
             self.builder.add("copy", size=_whole(arguments[-1 if name == "sendfile" else 4]), **common)
         else:
-            kinds = {"fsync": "sync", "fdatasync": "datasync", "ftruncate": "truncate", "fallocate": "allocate"}
+            kinds = {
+                "fsync": "sync",
+                "fdatasync": "datasync",
+                "ftruncate": "truncate",
+                "fallocate": "allocate",
+            }
             size = _whole(arguments[-1]) if name in ("ftruncate", "fallocate") else 0
             self.builder.add(kinds[name], size=size, **common)
         return True
 
-    def _open(
-        self, name: str, arguments: list[str], result: int, after: str, times: dict[str, Any]
-    ) -> bool:
+    def _open(self, name: str, arguments: list[str], result: int, after: str, times: dict[str, Any]) -> bool:
         path = arguments[1 if name == "openat" else 0].strip('".')
         words = arguments[2 if name == "openat" else 1] if name != "creat" else "O_CREAT|O_WRONLY|O_TRUNC"
         if result >= 0:
             if (shown := re.match(r"<(.*?)>(?: <|\s*$)", after)) is not None:
                 path = shown[1]
             self._paths[result], self._flags[result] = path, _flags(words)
-            self._positions[result, path] = 0
+            self._positions[result, path] = [0]
         of = self._of(result, path) if result >= 0 else {}
         self.builder.add("open", descriptor=result, result=result, **{**times, **of, "flags": _flags(words)})
         return True
+
+    def _position(self, key: tuple[int, str]) -> list[int]:
+        return self._positions.setdefault(key, [0])
 
     def _descriptor(self, text: str) -> tuple[int, str]:
         match = _DESCRIPTOR.match(text)
@@ -183,7 +197,8 @@ class _Calls:
 
     def _of(self, descriptor: int, path: str) -> dict[str, Any]:
         kind = (
-            "pipe" if path.startswith("pipe:") else "socket" if path.startswith(("socket:", "TCP", "UDP", "UNIX"))
+            "pipe" if path.startswith("pipe:")
+            else "socket" if path.startswith(("socket:", "TCP", "UDP", "UNIX"))
             else "device" if path.startswith("/dev/") else "file"
         )  # fmt: skip
         flags = self._flags.get(descriptor, 0)

@@ -1,0 +1,174 @@
+"""The section [io] of a machine: what operations on the files of one of its file systems take.
+
+Times are tables by the size of an operation, because no straight line fits them: kernels have other paths for
+large operations, and file systems use larger folios for them. docs/io.md describes the model.
+"""
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pagelens.errors import UsageError
+from pagelens.units import format_binary_size, format_time, parse_size, parse_time
+from pagelens.values.quantities import (
+    Bytes,
+    BytesPerSecond,
+    Positive,
+    PositiveFloat,
+    Seconds,
+    Sourced,
+    Table,
+    Unit,
+)
+
+UNKNOWN = "unknown"
+
+
+class Cost(NamedTuple):
+    """Seconds of one operation; the processor's may be unknown."""
+
+    cpu_s: float | None
+    wall_s: float
+
+
+class Costs(NamedTuple):
+    """What operations of some sizes take; sizes ascend."""
+
+    sizes: tuple[int, ...]
+    cpu_s: tuple[float | None, ...]
+    wall_s: tuple[float, ...]
+
+    def of(self, size: int) -> Cost:
+        """Of an operation of that size: between two rows in proportion, beyond the last one by its slope.
+
+        Below the first row an operation takes what the first one does. With one row alone, and beyond the
+        last of several, time grows as the size does.
+        """
+        at = bisect_left(self.sizes, size)
+        if at == 0:
+            return Cost(self.cpu_s[0], self.wall_s[0])
+        if at == len(self.sizes):
+            factor = size / self.sizes[-1]
+            cpu = self.cpu_s[-1]
+            return Cost(None if cpu is None else cpu * factor, self.wall_s[-1] * factor)
+        low, high = at - 1, at
+        share = (size - self.sizes[low]) / (self.sizes[high] - self.sizes[low])
+        first, second = self.cpu_s[low], self.cpu_s[high]
+        return Cost(
+            None if first is None or second is None else first + share * (second - first),
+            self.wall_s[low] + share * (self.wall_s[high] - self.wall_s[low]),
+        )
+
+
+def _parse_costs(rows: Any) -> Costs:
+    if isinstance(rows, Costs):
+        return rows
+    if not isinstance(rows, list) or not rows or not all(_is_row(row) for row in rows):
+        raise ValueError(
+            'a table is an array of rows such as ["4 KiB", "2 us", "3 us"]: the size of an operation, its '
+            f'processor time (or "{UNKNOWN}") and its wall time'
+        )
+    try:
+        sizes = tuple(parse_size(row[0]) for row in rows)
+        cpu = tuple(None if row[1] == UNKNOWN else parse_time(row[1]) for row in rows)
+        wall = tuple(parse_time(row[2]) for row in rows)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    if any(low >= high for low, high in pairwise(sizes)) or sizes[0] <= 0:
+        raise ValueError("the sizes of a table must ascend, from 1 B on")
+    if any(not 0 < time < 1e6 for time in (*wall, *(each for each in cpu if each is not None))):
+        raise ValueError("the times of a table must be above 0 s and below 1000000 s")
+    return Costs(sizes, cpu, wall)
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 3 and all(isinstance(cell, str) for cell in row)
+
+
+def _show_costs(costs: Costs) -> str:
+    rows = (
+        f"{format_binary_size(size)} {UNKNOWN if cpu is None else format_time(cpu)}/{format_time(wall)}"
+        for size, cpu, wall in zip(*costs, strict=True)
+    )
+    return ", ".join(rows)
+
+
+OperationCosts = Annotated[
+    Costs,
+    BeforeValidator(_parse_costs),
+    Unit(_show_costs, 'array of rows `["4 KiB", "2 us", "3 us"]`: size, processor time, wall time'),
+]
+
+
+class Io(Table):
+    """What operations on the files of one file system take, as `pagelens measure io` finds it."""
+
+    file_system: Sourced[str] = Field(description="what the files lie on, such as ext4, tmpfs or lustre")
+    write: Sourced[OperationCosts] = Field(description="a buffered write that makes the file longer")
+    overwrite: Sourced[OperationCosts] | None = Field(
+        default=None, description="a buffered write over data that the page cache has"
+    )
+    read: Sourced[OperationCosts] | None = Field(
+        default=None, description="a buffered read of data that the page cache has"
+    )
+    cold_read: Sourced[OperationCosts] | None = Field(
+        default=None, description="a buffered read of data that it does not have, one after the other"
+    )
+    scattered_read: Sourced[OperationCosts] | None = Field(
+        default=None, description="the same of data here and there, which read-ahead does not help"
+    )
+    direct_write: Sourced[OperationCosts] | None = Field(
+        default=None, description="a direct write into a file that is long enough; absent: there is none"
+    )
+    direct_read: Sourced[OperationCosts] | None = Field(default=None, description="a direct read")
+    direct_copies: Sourced[bool] | None = Field(
+        default=None, description="direct operations copy all the same, as on tmpfs"
+    )
+    direct_alignment: Sourced[Bytes] | None = Field(
+        default=None, description="what offsets and sizes of direct operations are multiples of"
+    )
+    memory_alignment: Sourced[Bytes] | None = Field(
+        default=None, description="what addresses of buffers of direct operations are multiples of"
+    )
+    sync: Sourced[Seconds] | None = Field(default=None, description="wall time of fsync after a small write")
+    sync_cpu: Sourced[Seconds] | None = Field(default=None, description="processor time of the same")
+    opening: Sourced[Seconds] | None = Field(
+        default=None, description="processor time of opening a file that exists, and of closing it"
+    )
+    creating: Sourced[Seconds] | None = Field(
+        default=None, description="processor time of making a file, and of closing it"
+    )
+    call: Sourced[Seconds] | None = Field(
+        default=None, description="a system call that does nothing, as lseek"
+    )
+    copying: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="what one core copies from buffer to buffer in the program"
+    )
+    write_rate: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="what the storage takes from the whole node"
+    )
+    read_rate: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="what the storage gives to the whole node"
+    )
+    writers: Sourced[Positive] | None = Field(
+        default=None, description="how many writers `writers_apart` and `writers_together` had"
+    )
+    writers_apart: Sourced[PositiveFloat] | None = Field(
+        default=None,
+        description="what that many writers of 1 MiB write, each on its own core, in times of one writer",
+    )
+    writers_together: Sourced[PositiveFloat] | None = Field(
+        default=None, description="the same with all of them on one core"
+    )
+    dirty_limit: Sourced[Bytes] | None = Field(
+        default=None, description="data that buffered writes may leave unwritten before they have to wait"
+    )
+    read_ahead: Sourced[Bytes] | None = Field(default=None, description="what the kernel reads ahead")
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.direct_read is None) != (self.direct_write is None) and self.direct_alignment is not None:
+            raise ValueError("direct_alignment needs both direct_read and direct_write")
+        return self

@@ -1,0 +1,84 @@
+"""The section [io] of what was measured, put into a machine file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import tomlkit
+
+from pagelens.machine import measured_file
+from pagelens.machine.detect.detected_value import size_text
+from pagelens.measure.files.series import Times
+from pagelens.measure.files.session import Measured
+from pagelens.units import format_rate, format_time
+
+_HERE = "measured here by `pagelens measure io`"
+
+
+def kept_file(device: int) -> Path:
+    """Where the machine file with this device's [io] is kept for `pagelens io explain`."""
+    return measured_file().with_name(f"this-machine-io-{device:x}.toml")
+
+
+def file_with_io(machine_text: str, measured: Measured) -> str:
+    """The machine file with the section, in the place of one that it may have had."""
+    document = tomlkit.parse(machine_text)
+    document.pop("io", None)
+    section = tomlkit.table()
+    for key, value in _values(measured).items():
+        row = tomlkit.inline_table()
+        row.update(value)
+        section[key] = row
+    text = tomlkit.dumps(document).rstrip("\n") + "\n\n" + tomlkit.dumps({"io": section})
+    tomllib.loads(text)
+    return text
+
+
+def _values(m: Measured) -> dict[str, dict[str, object]]:
+    of, found = m.file_system, dict[str, dict[str, object]]()
+
+    def source(key: str, value: object, where: str) -> None:
+        found[key] = {"value": value, "source": where}
+
+    source("file_system", of.type, f"/proc/self/mountinfo: {of.source} under {m.folder}")
+    for kind, by_size in m.costs.items():
+        least = min(times.repetitions for times in by_size.values())
+        source(kind, [_row(size, times) for size, times in sorted(by_size.items())],
+               f"{_HERE}: at least {least} repetitions, median and least")  # fmt: skip
+    if of.direct:
+        where = of.alignment_source
+        for key, value in (
+            ("direct_alignment", of.direct_alignment),
+            ("memory_alignment", of.memory_alignment),
+        ):
+            if where:
+                source(key, size_text(value), where)
+            else:
+                found[key] = {"value": size_text(value), "assumed": "this kernel or file system does not say"}
+        source("direct_copies", of.direct_copies, f"{of.type}: its files are in memory, or not")
+    if "sync" in m.seconds:
+        source("sync", _time(m.seconds["sync"].wall_s), f"{_HERE}: 4 KiB written and fsync")
+        source("sync_cpu", _time(m.seconds["sync"].cpu_s), f"{_HERE}: 4 KiB written and fsync")
+    for key in ("opening", "creating", "call"):
+        if key in m.seconds:
+            source(key, _time(m.seconds[key].cpu_s), _HERE)
+    for key, rate in (("copying", "copying"), ("write_rate", "write"), ("read_rate", "read")):
+        if rate in m.rates:
+            source(key, format_rate(m.rates[rate], 3), _HERE)
+    source("writers", m.writers, _HERE)
+    source("writers_apart", round(m.writers_apart, 3), f"{_HERE}: one core each")
+    source("writers_together", round(m.writers_together, 3), f"{_HERE}: all on one core")
+    if of.dirty_limit:
+        source("dirty_limit", size_text(of.dirty_limit), "/proc/sys/vm and /proc/meminfo")
+    if of.read_ahead:
+        source("read_ahead", size_text(of.read_ahead), "/sys/class/bdi")
+    return found
+
+
+def _row(size: int, times: Times) -> list[str]:
+    return [size_text(size), _time(times.cpu_s), _time(times.wall_s)]
+
+
+def _time(seconds: float) -> str:
+    return format_time(seconds, 3)

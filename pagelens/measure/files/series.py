@@ -1,0 +1,140 @@
+"""Times of operations of one kind and size on scratch files, over repetitions.
+
+The processor time of a whole loop is read, and not that of each operation: the clock itself takes as long as
+a small operation.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelens import _probes
+from pagelens.errors import Failure
+
+MIB = 1 << 20
+_SMALLEST_FILE, _LARGEST_FILE = 16 * MIB, 64 * MIB
+_FEWEST, _MOST = 3, 200  # repetitions
+_FEWEST_OPERATIONS = 4  # of a repetition
+_UNEVEN_S = 2.0  # after which no second repetition begins
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one operation, in seconds."""
+
+    cpu_s: float
+    wall_s: float
+    repetitions: int
+
+
+class Scratch:
+    """The scratch file of a measurement; whatever happens, it goes away."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f".pagelens-io-{os.getpid()}"
+
+    @contextmanager
+    def open(self, flags: int = 0, name: str = "") -> Iterator[int]:
+        """The file, made if it is not there. Raises Failure."""
+        descriptor = os.open(f"{self.path}{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str = "") -> None:
+        """Takes the file away, and with it all that was not yet written of it."""
+        Path(f"{self.path}{name}").unlink(missing_ok=True)
+
+
+def file_bytes(size: int) -> int:
+    """How long the file of a series is: short ones for small operations, which take long."""
+    return max(min(_LARGEST_FILE, 4096 * size), _SMALLEST_FILE, _FEWEST_OPERATIONS * size)
+
+
+def offsets(size: int) -> list[int]:
+    """Of the operations of one repetition, one after the other."""
+    return list(range(0, file_bytes(size) - size + 1, size))
+
+
+def scattered(size: int, seed: int, operations: int = 256) -> list[int]:
+    """The same in no order, and no more than some of them."""
+    found = offsets(size)
+    random.Random(seed).shuffle(found)
+    return found[:operations]
+
+
+def forget(descriptor: int) -> None:
+    """Has the page cache drop the file."""
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float) -> Times:
+    """The median processor time and the least wall time of repetitions.
+
+    `once(number)` makes one, and says its processor time, its wall time and how many operations it had.
+    """
+    found: list[tuple[float, float]] = []
+    began = time.monotonic()
+    while len(found) < _MOST:
+        cpu, wall, operations = once(len(found))
+        found.append((cpu / operations, wall / operations))
+        spent = time.monotonic() - began
+        if spent >= budget_s and (len(found) >= _FEWEST or spent > _UNEVEN_S):
+            break
+    cpu_s = statistics.median(cpu for cpu, _ in found)
+    wall_s = max(cpu_s, min(wall for _, wall in found))  # others' work makes it only longer
+    return Times(max(cpu_s, 1e-9), max(wall_s, 1e-9), len(found))
+
+
+def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> tuple[float, float, int]:
+    """One repetition: processor time, wall time, and how many operations there were. Raises Failure."""
+    try:
+        done = _probes.file_loop(descriptor, write, size, list(at))
+    except OSError as error:
+        raise Failure(f"--dir: {_reason(error)}") from None
+    # The wait for a processor is other programs' doing.
+    return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s), len(at)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the file system is full; free some space or name another folder"
+    return f"{error.strerror or error}; name another folder"
+
+
+def together(count: int, cpus: Sequence[int], work: Callable[[int], None]) -> float:
+    """Wall seconds until `count` threads, each on a processor of the list in turn, have done their work."""
+    ready = threading.Barrier(count + 1)
+    failed: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            os.sched_setaffinity(0, {cpus[number % len(cpus)]})  # of this thread
+            ready.wait()
+            work(number)
+        except BaseException as error:
+            failed.append(error)
+            ready.abort()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    with suppress(threading.BrokenBarrierError):
+        ready.wait()
+    began = time.monotonic()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return time.monotonic() - began

@@ -1,0 +1,224 @@
+"""Measures operations on files in a folder, some 30 seconds in all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagelens import _probes
+from pagelens.errors import UsageError
+from pagelens.measure.files.series import (
+    MIB,
+    Scratch,
+    Times,
+    file_bytes,
+    forget,
+    offsets,
+    repeat,
+    scattered,
+    together,
+    transfer,
+)
+from pagelens.measure.files.system import FileSystem, read_file_system
+
+SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
+SECONDS = 30.0  # that a measurement takes by default
+LEAST_BYTES = 256 * MIB  # of free space
+_WRITER_BYTES = 32 * MIB  # of each of several writers
+_MOST_WRITERS = 8
+_RATE_BYTES = 64 * MIB
+_MOST_DIRECT = 1024  # operations of a repetition, all over the file
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Measured:
+    """What was measured; times by kind of operation and size."""
+
+    folder: Path
+    file_system: FileSystem
+    costs: dict[str, dict[int, Times]] = field(default_factory=dict)
+    seconds: dict[str, Times] = field(default_factory=dict)  # sync, opening, creating, call
+    rates: dict[str, float] = field(default_factory=dict)  # bytes a second: write, read, copying
+    writers: int = 1
+    writers_apart: float = 1.0  # rate of all over that of one
+    writers_together: float = 1.0
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Times in seconds, rates in bytes a second."""
+        return {"schema": "pagelens measure io", "version": 1, **asdict(self), "folder": str(self.folder)}
+
+
+def measure_folder(folder: Path, seconds: float = SECONDS, progress: Progress | None = None) -> Measured:
+    """Measures operations on a scratch file in the folder. Raises UsageError for an unfit folder."""
+    _check(folder)
+    measured = Measured(folder.absolute(), read_file_system(folder))
+    scratch = Scratch(folder)
+    steps = list(_steps(measured, scratch, seconds))
+    try:
+        for number, step in enumerate(steps):
+            if progress is not None:
+                progress(number, len(steps))
+            step()
+    finally:
+        scratch.remove()
+        for number in range(_MOST_WRITERS):
+            scratch.remove(f"-{number}")
+    return measured
+
+
+def _check(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"folder: {folder} is no folder; name one on the file system to measure")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"folder: {folder} is not writable; name another one on the same file system")
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_BYTES:
+        raise UsageError(
+            f"folder: {folder} has {free // MIB} MiB of free space, and at least {LEAST_BYTES // MIB} MiB "
+            "are needed; free some or name another folder"
+        )
+
+
+def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[], None]]:
+    """The parts of the measurement. Each size has up to seven series, which share the time."""
+    each = 0.8 * seconds / (7 * len(SIZES))
+    for size in SIZES:
+        yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
+        if m.file_system.direct and size % m.file_system.direct_alignment == 0:
+            yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
+    yield lambda: _single_calls(m, scratch, each)
+    yield lambda: _rates(m, scratch)
+    yield lambda: _writers(m, scratch)
+
+
+def _keep(m: Measured, kind: str, size: int, times: Times) -> None:
+    m.costs.setdefault(kind, {})[size] = times
+
+
+def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
+    at = offsets(size)
+
+    def new(_: int) -> tuple[float, float, int]:
+        os.ftruncate(file, 0)
+        return transfer(file, True, size, at)
+
+    def cold(number: int, order: list[int]) -> tuple[float, float, int]:
+        forget(file)
+        return transfer(file, False, size, order)
+
+    with scratch.open() as file:
+        _keep(m, "write", size, repeat(new, budget_s))
+        _keep(m, "overwrite", size, repeat(lambda _: transfer(file, True, size, at), budget_s))
+        transfer(file, False, size, at)
+        _keep(m, "read", size, repeat(lambda _: transfer(file, False, size, at), budget_s))
+        if m.file_system.forgets:
+            _keep(m, "cold_read", size, repeat(lambda n: cold(n, at), budget_s))
+            _keep(m, "scattered_read", size, repeat(lambda n: cold(n, scattered(size, n)), budget_s))
+    scratch.remove()
+
+
+def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
+    """On a file whose blocks have been written before, as programs that use direct operations have them."""
+    at = offsets(size)
+    with scratch.open() as file:
+        transfer(file, True, MIB, range(0, file_bytes(size), MIB))
+        forget(file)
+    with scratch.open(os.O_DIRECT) as file:
+        some = at[:: -(-len(at) // _MOST_DIRECT)]
+        _keep(m, "direct_write", size, repeat(lambda _: transfer(file, True, size, some), budget_s))
+        _keep(m, "direct_read", size, repeat(lambda _: transfer(file, False, size, some), budget_s))
+    scratch.remove()
+
+
+def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:
+    cpu, wall = time.thread_time(), time.monotonic()
+    for _ in range(count):
+        work()
+    return time.thread_time() - cpu, time.monotonic() - wall, count
+
+
+def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
+    path = str(scratch.path)
+
+    def make() -> None:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def make_many(_: int) -> tuple[float, float, int]:
+        cpu = wall = 0.0
+        for _ in range(32):
+            scratch.remove()
+            one_cpu, one_wall, _ = _timed(make, 1)
+            cpu, wall = cpu + one_cpu, wall + one_wall
+        return cpu, wall, 32
+
+    def write_and_sync() -> None:
+        os.pwrite(file, b"x" * 4096, 0)
+        os.fsync(file)
+
+    m.seconds["creating"] = repeat(make_many, budget_s)
+    with scratch.open() as file:
+        m.seconds["opening"] = repeat(
+            lambda _: _timed(lambda: os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC)), 64), budget_s
+        )
+        m.seconds["call"] = repeat(lambda _: _timed(lambda: os.lseek(file, 0, os.SEEK_CUR), 256), budget_s)
+        m.seconds["sync"] = repeat(lambda _: _timed(write_and_sync, 4), budget_s)
+    scratch.remove()
+    m.rates["copying"] = 16 * MIB / _probes.copy_seconds(MIB, 16)
+
+
+def _rates(m: Measured, scratch: Scratch) -> None:
+    """What the storage takes and gives: a sync after large writes, a cold read by all processors."""
+    with scratch.open() as file:
+        began = time.monotonic()
+        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+        os.fsync(file)
+        m.rates["write"] = _RATE_BYTES / (time.monotonic() - began)
+        if not m.file_system.forgets:
+            return
+        forget(file)
+        cpus = sorted(os.sched_getaffinity(0))
+        count = min(len(cpus), _MOST_WRITERS)
+        share = _RATE_BYTES // count // MIB * MIB
+        took = together(
+            count,
+            cpus,
+            lambda number: (
+                transfer(file, False, MIB, range(number * share, (number + 1) * share, MIB)) and None
+            ),
+        )
+        m.rates["read"] = count * share / took
+    scratch.remove()
+
+
+def _writers(m: Measured, scratch: Scratch) -> None:
+    """Writers of new files, each on its own core, and all on one: in times of what one writes."""
+    cpus = sorted(os.sched_getaffinity(0))
+    m.writers = max(2, min(len(cpus), _MOST_WRITERS))
+
+    def write(number: int) -> None:
+        with scratch.open(name=f"-{number}") as file:
+            os.ftruncate(file, 0)
+            transfer(file, True, MIB, range(0, _WRITER_BYTES, MIB))
+
+    def rate(count: int, on: list[int]) -> float:
+        found = []
+        for _ in range(3):
+            found.append(count * _WRITER_BYTES / together(count, on, write))
+            for number in range(count):
+                scratch.remove(f"-{number}")
+        return sorted(found)[1]
+
+    one = rate(1, cpus)
+    if len(cpus) > 1:
+        m.writers_apart = rate(m.writers, cpus) / one
+    else:
+        m.notes.append("only one processor: writers apart were not measured")
+    m.writers_together = rate(m.writers, cpus[:1]) / one

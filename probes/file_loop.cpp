@@ -1,0 +1,86 @@
+#include "probes/file_loop.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+
+#include "probes/failure.hpp"
+
+namespace pagelens::probes {
+
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+
+struct Free {
+    void operator()(char* block) const { std::free(block); }
+};
+using Buffer = std::unique_ptr<char, Free>;
+
+// All its pages are there, and hold something: zeros might lie in one page that is shared.
+Buffer buffer_of(std::size_t bytes) {
+    const std::size_t whole = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    Buffer buffer(static_cast<char*>(std::aligned_alloc(page_bytes, whole)));
+    if (!buffer)
+        throw Failure(ENOMEM, "no memory for the buffer of an operation; take smaller ones");
+    std::memset(buffer.get(), 'x', whole);
+    return buffer;
+}
+
+double seconds(clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Seconds that the calling thread has waited for a processor that others had; 0 where the kernel
+// does not say.
+double queued_seconds() {
+    std::ifstream file("/proc/thread-self/schedstat");
+    double run_ns = 0, queued_ns = 0;
+    return file >> run_ns >> queued_ns ? 1e-9 * queued_ns : 0;
+}
+
+}  // namespace
+
+FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
+                         const std::vector<std::int64_t>& offsets) {
+    if (bytes == 0 || bytes > most_operation_bytes)
+        throw std::invalid_argument("bytes: an operation has 1 B to 1 GiB");
+    const Buffer buffer = buffer_of(bytes);
+    FileLoopResult result;
+    const double queued = queued_seconds();
+    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (const std::int64_t offset : offsets) {
+        const ssize_t moved = write ? ::pwrite(descriptor, buffer.get(), bytes, offset)
+                                    : ::pread(descriptor, buffer.get(), bytes, offset);
+        if (moved < 0) throw Failure(errno, write ? "a write failed" : "a read failed");
+        if (moved == 0) break;
+        result.bytes += static_cast<std::uint64_t>(moved);
+    }
+    result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    result.wall_s = seconds(CLOCK_MONOTONIC) - wall;
+    result.queued_s = queued_seconds() - queued;
+    return result;
+}
+
+double copy_seconds(std::size_t bytes, std::size_t count) {
+    if (bytes == 0 || bytes > most_operation_bytes)
+        throw std::invalid_argument("bytes: a copy has 1 B to 1 GiB");
+    const Buffer from = buffer_of(bytes), to = buffer_of(bytes);
+    const double begin = seconds(CLOCK_MONOTONIC);
+    for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(to.get(), from.get(), bytes);
+        // The copy counts as used, so that the compiler leaves it in.
+        __asm__ volatile("" : : "r"(to.get()) : "memory");
+    }
+    return seconds(CLOCK_MONOTONIC) - begin;
+}
+
+}  // namespace pagelens::probes

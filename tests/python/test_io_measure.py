@@ -1,0 +1,82 @@
+"""`pagelens measure io`: the section of a machine file, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagelens.cli.text.measure_io import render_io
+from pagelens.errors import UsageError
+from pagelens.host.system import System
+from pagelens.machine import parse_machine
+from pagelens.machine.io import Costs
+from pagelens.measure.files import session, system
+from pagelens.measure.files.machine_file import file_with_io
+
+MACHINE = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n'
+
+
+def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SIZES", (4096, 1 << 20))
+    measured = session.measure_folder(tmp_path, seconds=0.01)
+    text = file_with_io(file_with_io(MACHINE, measured), measured)  # the second takes the first one's place
+    io = parse_machine(text.encode(), "it").io
+    assert io is not None
+    assert io.write.value.sizes == (4096, 1 << 20)
+    for costs in (io.write.value, io.overwrite.value, io.read.value):  # type: ignore[union-attr]
+        assert 0 < costs.of(4096).wall_s < costs.of(1 << 20).wall_s
+    assert list(tmp_path.iterdir()) == []
+    assert max(map(len, render_io(io, tmp_path, measured.notes))) <= 80
+    assert json.loads(json.dumps(measured.to_json()))["schema"] == "pagelens measure io"
+
+
+def test_folders_that_will_not_do_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="is no folder"):
+        session.measure_folder(tmp_path / "missing")
+    with pytest.raises(UsageError, match="is no folder"):
+        session.measure_folder(Path("/etc/passwd"))
+    with pytest.raises(UsageError, match="not writable"):
+        session.measure_folder(Path("/proc/1"))
+    monkeypatch.setattr(session, "LEAST_BYTES", 1 << 60)
+    with pytest.raises(UsageError, match="of free space"):
+        session.measure_folder(tmp_path)
+
+
+def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    number = f"{device >> 8}:{device & 0xFF}"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(
+        f"1 0 {number} / / rw - ext4 /dev/root rw\n2 1 {number} / {tmp_path} rw shared:1 - xfs /dev/b rw\n"
+        f"3 1 0:99 / {tmp_path}/proc rw - proc proc rw\ngarbage\n"
+    )
+    assert system._mounted(System(tmp_path), device, tmp_path) == ("xfs", "/dev/b")
+
+
+COSTS = Costs((4096, 65536), (1e-6, None), (2e-6, 8e-6))
+
+
+def test_costs_between_rows_are_in_proportion_and_beyond_by_size() -> None:
+    assert COSTS.of(1) == (1e-6, 2e-6)
+    assert COSTS.of(4096) == (1e-6, 2e-6)
+    cpu, wall = COSTS.of(4096 + 30720)
+    assert cpu is None
+    assert wall == pytest.approx(5e-6)
+    assert COSTS.of(131072).wall_s == pytest.approx(16e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("[]", "an array of rows"),
+        ('[["4 KiB", "1 us"]]', "an array of rows"),
+        ('[["4 KiB", "1 us", "2"]]', "no unit"),
+        ('[["4 KiB", "1 us", "2 us"], ["1 KiB", "1 us", "2 us"]]', "must ascend"),
+        ('[["4 KiB", "0 us", "2 us"]]', "above 0 s"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(rows: str, why: str) -> None:
+    system = '[io]\nfile_system = { value = "ext4", source = "x" }\n'
+    io = f'{system}write = {{ value = {rows}, source = "x" }}\n'
+    with pytest.raises(UsageError, match=why):
+        parse_machine((MACHINE + io).encode(), "it")
