@@ -60,9 +60,10 @@ struct record {
 };
 
 /* In a record of KIND_FILE: */
-#define FILE_CACHED_PAGES wall_ns /* in the page cache before the first operation; -1: not known \
-                                   */
-#define FILE_SYSTEM cpu_ns        /* f_type of statfs */
+#define FILE_CACHED_PAGES                                                                 \
+    wall_ns                /* in the page cache before the first operation; -1: not known \
+                            */
+#define FILE_SYSTEM cpu_ns /* f_type of statfs */
 #define FILE_POSITION offset
 #define FILE_BYTES size
 #define FILE_INODE result

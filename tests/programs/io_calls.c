@@ -39,7 +39,7 @@ static void calls(void) {
 }
 
 static void streams(void) {
-    FILE *stream = fopen("stream", "w");
+    FILE* stream = fopen("stream", "w");
     for (int i = 0; i < 1000; i++) fprintf(stream, "%4d ", i);
     fclose(stream);
     stream = fopen("stream", "r");
@@ -47,7 +47,7 @@ static void streams(void) {
     fclose(stream);
 }
 
-static void *thread(void *name) {
+static void* thread(void* name) {
     int file = open(name, O_WRONLY | O_CREAT, 0600);
     for (int i = 0; i < 300; i++) pwrite(file, buffer, 16, 16 * i);
     close(file);
@@ -61,27 +61,27 @@ static void threads(void) {
     for (int i = 0; i < 4; i++) pthread_join(each[i], NULL);
 }
 
-static void children(char **argv) {
+static void children(char** argv) {
     int file = open("shared", O_RDWR | O_CREAT, 0600);
     write(file, buffer, 30);
     if (fork() == 0) {
         write(file, buffer, 12);
-        char *words[] = {argv[0], argv[1], "streams", NULL};
+        char* words[] = {argv[0], argv[1], "streams", NULL};
         execv(argv[0], words);
     }
     wait(NULL);
     write(file, buffer, 5);
     if (vfork() == 0) {
         close(file); /* of the child's table alone */
-        execl("/bin/true", "true", (char *)NULL);
+        execl("/bin/true", "true", (char*)NULL);
     }
     wait(NULL);
     write(file, buffer, 6);
     close(file);
 }
 
-int main(int argc, char **argv) {
-    const char *what = argc > 2 ? argv[2] : "";
+int main(int argc, char** argv) {
+    const char* what = argc > 2 ? argv[2] : "";
     if (chdir(argv[1]) != 0) return 2;
     if (!strcmp(what, "calls")) calls();
     if (!strcmp(what, "streams")) streams();
