@@ -7,12 +7,79 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pagelens.site.check import Check
+    from pagelens.site.collect import Collected, collect_lines, collect_spools
     from pagelens.site.config import SiteConfig, read_config
+    from pagelens.site.decision import Rule, State, rule_of
+    from pagelens.site.history import Action, actions_of, export_checks, open_history, record_action
+    from pagelens.site.node_check import CheckRequest, measure_node
+    from pagelens.site.standing import Standing, standings
+    from pagelens.site.status import FleetStatus, NodeStatus, fleet_status, node_status
 
-_MODULES = {"config": ("SiteConfig", "read_config")}
+_MODULES = {
+    "check": ("Check",),
+    "collect": (
+        "Collected",
+        "collect_lines",
+        "collect_spools",
+    ),
+    "config": (
+        "SiteConfig",
+        "read_config",
+    ),
+    "decision": (
+        "Rule",
+        "State",
+        "rule_of",
+    ),
+    "history": (
+        "Action",
+        "actions_of",
+        "export_checks",
+        "open_history",
+        "record_action",
+    ),
+    "node_check": (
+        "CheckRequest",
+        "measure_node",
+    ),
+    "standing": (
+        "Standing",
+        "standings",
+    ),
+    "status": (
+        "FleetStatus",
+        "NodeStatus",
+        "fleet_status",
+        "node_status",
+    ),
+}
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["SiteConfig", "read_config"]
+__all__ = [
+    "Action",
+    "Check",
+    "CheckRequest",
+    "Collected",
+    "FleetStatus",
+    "NodeStatus",
+    "Rule",
+    "SiteConfig",
+    "Standing",
+    "State",
+    "actions_of",
+    "collect_lines",
+    "collect_spools",
+    "export_checks",
+    "fleet_status",
+    "measure_node",
+    "node_status",
+    "open_history",
+    "read_config",
+    "record_action",
+    "rule_of",
+    "standings",
+]
 
 
 def __getattr__(name: str) -> Any:

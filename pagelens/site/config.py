@@ -71,6 +71,9 @@ class MeasureSection(Table):
     enabled: bool = True
     every_s: int = Field(default=3600, ge=0, description="least time between two checks of a node")
     budget_s: float = Field(default=20.0, gt=0, le=600, description="longest that a check takes")
+    memory: Bytes | None = Field(
+        default=None, description="of STREAM's arrays together; by default as much as is telling"
+    )
 
 
 class HistorySection(Table):

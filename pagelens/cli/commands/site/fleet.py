@@ -1,7 +1,127 @@
 """The part of `pagelens site` that watches nodes over their age. Import rooms inside functions only."""
 
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+from pagelens.cli.commands.site.job import DEFAULT_CONFIG, Config
+from pagelens.cli.options import Json, Quiet
+from pagelens.errors import Failure
+
+WATCHING = "Watching nodes"
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the group."""
+    app.command(epilog="Example: pagelens site measure --job 4711", rich_help_panel=WATCHING)(measure)
+    app.command(epilog="Example: pagelens site collect /shared/pagelens/spool", rich_help_panel=WATCHING)(
+        collect
+    )
+    app.command(epilog="Example: pagelens site status nid00012", rich_help_panel=WATCHING)(status)
+
+
+def measure(
+    config: Config = DEFAULT_CONFIG,
+    node: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The node's name; by default SLURMD_NODENAME or the host's."),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="ID", help="The job that has just ended; by default SLURM_JOB_ID.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Measure also where no check is due.")] = False,
+) -> None:
+    """Check this node if a check is due, and leave the record in its spool.
+
+    Call it in the Epilog. The exit status is always 0, so that it never drains a node.
+    """
+    from pagelens.site import CheckRequest, measure_node, read_config
+
+    settings = read_config(config)
+    if not settings.measure.enabled and not force:
+        typer.echo("measure: [measure] enabled is false", err=True)
+        return
+    name = node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+    request = CheckRequest(
+        node=name,
+        spool=settings.node.spool,
+        state=settings.node.state,
+        job=os.environ.get("SLURM_JOB_ID", "") if job is None else job,
+        kind=settings.node.kind,
+        every_s=settings.measure.every_s,
+        budget_s=settings.measure.budget_s,
+        root=settings.node.root,
+        force=force,
+        memory=settings.measure.memory,
+    )
+    try:
+        typer.echo(measure_node(request))
+    except Failure as error:  # the node's next job does not wait for it
+        typer.echo(f"pagelens: {error}", err=True)
+
+
+def collect(
+    spools: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FOLDER...|-]",
+            help="Folders with nodes' spools; - reads records from standard input, one a line.",
+        ),
+    ] = None,
+    config: Config = DEFAULT_CONFIG,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take the nodes' records into the history, each once, and judge every node.
+
+    A record is deleted from its folder once the history has it.
+    """
+    from pagelens.cli.text.site import render_collected
+    from pagelens.site import collect_lines, collect_spools, open_history, read_config, rule_of
+
+    settings = read_config(config)
+    rule = rule_of(settings.decision)
+    with open_history(settings.history.database, write=True) as history:
+        if spools == ["-"]:
+            done = collect_lines(history, sys.stdin.buffer, rule)
+        else:
+            folders = [Path(each) for each in spools] if spools else [settings.node.spool]
+            done = collect_spools(history, folders, rule)
+    for line in done.invalid[:20]:
+        typer.echo(f"pagelens: no record: {line}", err=True)
+    if json:
+        import json as writer
+
+        typer.echo(writer.dumps({"new": done.new, "known": done.known, "invalid": len(done.invalid)}))
+    elif not quiet:
+        typer.echo(render_collected(done.new, done.known, len(done.invalid)))
+
+
+def status(
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="One node, with its last checks.")
+    ] = None,
+    config: Config = DEFAULT_CONFIG,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only nodes in this state: ok, slow or unknown.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say which nodes are slow and why, or what is known of one node."""
+    import json as writer
+
+    from pagelens.cli.text.site import render_fleet, render_node
+    from pagelens.site import fleet_status, node_status, open_history, read_config, rule_of
+
+    settings = read_config(config)
+    with open_history(settings.history.database) as history:
+        rule = rule_of(settings.decision)
+        if node is None:
+            fleet = fleet_status(history, rule, state)
+            typer.echo(writer.dumps(fleet.to_json()) if json else render_fleet(fleet), nl=json)
+            return
+        one = node_status(history, rule, node)
+    typer.echo(writer.dumps(one.to_json()) if json else render_node(one), nl=json)

@@ -1,0 +1,115 @@
+"""The state of a fleet's nodes on a terminal: at most 80 columns, slow nodes first."""
+
+import time
+from collections.abc import Iterator
+
+from pagelens.cli.text.tables import count_noun, join_sections, table, wrap
+from pagelens.site import FleetStatus, NodeStatus, Standing
+
+_MOST_ROWS = 40
+_MOST_CHECKS = 12
+_WIDTHS = (16, 8, -9, -9, -6, -5, 20)
+_HEAD = ("node", "state", "GB/s", "of peers", "age", "jobs", "mode")
+
+
+def render_collected(new: int, known: int, invalid: int) -> str:
+    """What came in, in a line."""
+    parts = [f"{count_noun(new, 'record')} taken in"]
+    if known:
+        parts.append(f"{known:,} known before")
+    if invalid:
+        parts.append(f"{invalid:,} set aside as invalid")
+    return ", ".join(parts)
+
+
+def render_fleet(fleet: FleetStatus) -> str:
+    """The counts, and the nodes that need a look."""
+    return join_sections([_summary(fleet), _nodes(fleet)])
+
+
+def _summary(fleet: FleetStatus) -> Iterator[str]:
+    total = sum(fleet.counts.values())
+    if not total:
+        yield "No node has been checked yet."
+        return
+    counts = ", ".join(f"{count:,} {state}" for state, count in fleet.counts.items())
+    cost = ""
+    if fleet.node_hours_a_day:
+        cost = (
+            f" The slow ones cost {fleet.node_hours_a_day:,.0f} node hours a day where jobs wait for memory "
+            "alone (modelled)."
+        )
+    yield from wrap(f"{count_noun(total, 'node')}: {counts}.{cost}")
+
+
+def _nodes(fleet: FleetStatus) -> Iterator[str]:
+    shown = [each for each in fleet.nodes if each.state != "ok"] or list(fleet.nodes)
+    if not shown:
+        return
+    yield from table(_HEAD, (_row(each, fleet.at) for each in shown[:_MOST_ROWS]), _WIDTHS)
+    if len(shown) > _MOST_ROWS:
+        yield f"and {len(shown) - _MOST_ROWS:,} more; --json lists all, --state names one state"
+
+
+def _row(each: Standing, now: float) -> tuple[str, ...]:
+    share = f"{100 / each.slowdown:.0f}%" if each.figure and each.peers else "-"
+    return (
+        each.node,
+        each.state,
+        _rate(each.figure),
+        share,
+        _duration(now - each.booted),
+        str(each.jobs),
+        each.mode,
+    )
+
+
+def render_node(one: NodeStatus) -> str:
+    """Why the node is in its state, its last checks, and what was done to it."""
+    return join_sections([_verdict(one), _checks(one), _actions(one)])
+
+
+def _verdict(one: NodeStatus) -> Iterator[str]:
+    each = one.standing
+    yield from wrap(f"{each.node} is {each.state}: {each.reason}.")
+    peers = f"; nodes of its kind reach {_rate(each.peers)} GB/s" if each.peers else ""
+    yield from wrap(f"{each.hardware}, {each.mode}. The last check had {_rate(each.figure)} GB/s{peers}.")
+
+
+def _checks(one: NodeStatus) -> Iterator[str]:
+    yield "Checks, the newest first (z: standard deviations above the peers' median):"
+    rows = (
+        (
+            time.strftime("%Y-%m-%d %H:%M", time.gmtime(check.at)),
+            _duration(check.uptime),
+            check.job or "-",
+            _rate(check.figure),
+            "-" if check.z is None else f"{check.z:+.1f}",
+            "" if check.counted else "no evidence",
+        )
+        for check in reversed(one.checks[-_MOST_CHECKS:])
+    )
+    yield from table(
+        ("UTC", "age", "after job", "GB/s", "z", ""), rows, (16, -6, 16, -8, -6, 12), indent="  "
+    )
+
+
+def _actions(one: NodeStatus) -> Iterator[str]:
+    if not one.actions:
+        return
+    yield "What was done:"
+    for action in one.actions[-_MOST_CHECKS:]:
+        when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(action.at))
+        result = f" ({action.result})" if action.result else ""
+        yield from wrap(f"{when}  {action.step}: {action.reason}{result}", "  ", "      ")
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "-" if bytes_per_second is None else f"{bytes_per_second / 1e9:.1f}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= scale:
+            return f"{seconds / scale:.0f}{unit}"
+    return f"{max(0.0, seconds):.0f}s"

@@ -1,0 +1,174 @@
+"""`pagelens site collect`: takes records into the history, once each, and brings all evidence up to date.
+
+A record is deleted from the spool after it is safe in the history. If anything ends between the two, the
+record comes again, and its id shows that it is known.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from pagelens.site.check import Check, parse_check
+from pagelens.site.decision import Rule
+from pagelens.site.evidence import bring_up_to_date
+from pagelens.site.history import writing
+from pagelens.site.spool import records, set_aside
+
+BATCH = 20_000  # records in a transaction
+# A clock before this cannot be right: 2020-01-01. One that is ahead of the collector's cannot, either.
+_EARLIEST = 1_577_836_800.0
+_AHEAD_S = 600.0
+IDLE_REPEAT_S = 600.0  # checks without a job that are closer than this count once
+
+Report = Callable[[int, int], None]
+
+
+@dataclass
+class Collected:
+    """What came in."""
+
+    new: int = 0
+    known: int = 0
+    invalid: list[str] = field(default_factory=list)  # file or line, and what is wrong
+
+
+def collect_spools(
+    connection: sqlite3.Connection, spools: Iterable[Path], rule: Rule, now: float | None = None
+) -> Collected:
+    """Takes in the records of these folders, and deletes them there."""
+    done = Collected()
+    found = (item for spool in spools for item in records(spool))
+    while batch := list(islice(found, BATCH)):
+        valid = []
+        for path, raw in batch:
+            check = parse_check(raw)
+            if isinstance(check, str):
+                done.invalid.append(f"{path}: {check}")
+                set_aside(path)
+            else:
+                valid.append((path, check))
+        _count(done, collect(connection, [check for _, check in valid], rule, now), len(valid))
+        for path, _ in valid:
+            with suppress(OSError):
+                path.unlink()
+    return done
+
+
+def collect_lines(
+    connection: sqlite3.Connection, lines: Iterable[bytes], rule: Rule, now: float | None = None
+) -> Collected:
+    """Takes in records that come as lines, as from many nodes' spools through one pipe."""
+    done = Collected()
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    while batch := list(islice(numbered, BATCH)):
+        valid = []
+        for number, line in batch:
+            check = parse_check(line)
+            if isinstance(check, str):
+                done.invalid.append(f"line {number}: {check}")
+            else:
+                valid.append(check)
+        _count(done, collect(connection, valid, rule, now), len(valid))
+    return done
+
+
+def _count(done: Collected, new: int, valid: int) -> None:
+    done.new += new
+    done.known += valid - new
+
+
+def collect(
+    connection: sqlite3.Connection, checks: Iterable[Check], rule: Rule, now: float | None = None
+) -> int:
+    """Takes checks into the history; how many were new. All of them, or, if anything fails, none."""
+    given = list(checks)
+    if not given:
+        return 0
+    with writing(connection):
+        (before,) = connection.execute("SELECT coalesce(max(number), 0) FROM checks").fetchone()
+        rows = _rows(connection, given, time.time() if now is None else now)
+        connection.executemany(
+            "INSERT OR IGNORE INTO checks"
+            " (id, node, kind, at, stated, uptime, boot, job, figure, counted, details)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+        _leave_out_repeats(connection, before)
+        (new,) = connection.execute("SELECT count(*) FROM checks WHERE number > ?", (before,)).fetchone()
+        bring_up_to_date(connection, before, rule)
+    return int(new)
+
+
+def _rows(
+    connection: sqlite3.Connection, checks: Iterable[Check], now: float
+) -> Iterator[tuple[object, ...]]:
+    nodes: dict[tuple[str, str], int] = {}
+    kinds: dict[tuple[str, str], int] = {}
+    for check in checks:
+        if (key := (check.node, check.board)) not in nodes:
+            nodes[key] = _node(connection, *key)
+        if (kind := (check.hardware, check.mode)) not in kinds:
+            kinds[kind] = _kind(connection, *kind)
+        possible = _EARLIEST <= check.time <= now + _AHEAD_S
+        counted = check.figure is not None and not check.disturbed
+        yield (
+            bytes.fromhex(check.id),
+            nodes[key],
+            kinds[kind],
+            check.time if possible else now,
+            check.time,
+            check.uptime,
+            check.boot,
+            check.job,
+            check.figure,
+            int(counted),
+            check.details(),
+        )
+
+
+def _node(connection: sqlite3.Connection, name: str, board: str) -> int:
+    """The row of a name on a board. A board that had another name, and is alone in having it, goes on."""
+    known = connection.execute(
+        "SELECT node FROM nodes WHERE name = ? AND board = ?", (name, board)
+    ).fetchone()
+    if known:
+        return int(known[0])
+    before = [] if not board else connection.execute(
+        "SELECT node FROM nodes WHERE board = ? ORDER BY node DESC", (board,)
+    ).fetchall()  # fmt: skip
+    follows = before[0][0] if before else None
+    cursor = connection.execute(
+        "INSERT INTO nodes (name, board, follows) VALUES (?, ?, ?)", (name, board, follows)
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _kind(connection: sqlite3.Connection, hardware: str, mode: str) -> int:
+    connection.execute("INSERT OR IGNORE INTO kinds (hardware, mode) VALUES (?, ?)", (hardware, mode))
+    row = connection.execute(
+        "SELECT kind FROM kinds WHERE hardware = ? AND mode = ?", (hardware, mode)
+    ).fetchone()
+    return int(row[0])
+
+
+def _leave_out_repeats(connection: sqlite3.Connection, before: int) -> None:
+    """Of the checks after one job the first counts; of those without a job, one in IDLE_REPEAT_S."""
+    connection.execute(
+        "UPDATE checks SET counted = 0 WHERE number > ?1 AND counted = 1 AND job <> '' AND EXISTS ("
+        " SELECT 1 FROM checks AS first WHERE first.node = checks.node AND first.boot = checks.boot"
+        " AND first.job = checks.job AND first.counted = 1 AND first.number < checks.number)",
+        (before,),
+    )
+    connection.execute(
+        "UPDATE checks SET counted = 0 WHERE number > ?1 AND counted = 1 AND job = '' AND EXISTS ("
+        " SELECT 1 FROM checks AS first WHERE first.node = checks.node AND first.boot = checks.boot"
+        " AND first.job = '' AND first.counted = 1 AND first.number < checks.number"
+        " AND first.uptime BETWEEN checks.uptime - ?2 AND checks.uptime + ?2)",
+        (before, IDLE_REPEAT_S),
+    )
