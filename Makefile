@@ -7,6 +7,7 @@
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
 #   make test-lowest the wheel, with the lowest versions of its dependencies
 #   make zonesort   the kernel module, for both of its kernels
+#   make spank      the plugin for Slurm, packaged with what a site puts where
 #   make examples   the programs of examples/                    make lock        renew the lock files
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,7 +27,7 @@ NATIVE := core bindings probes tracer hooks iorecord fix preload machines launch
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort lock clean FORCE
+.PHONY: help demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort spank lock clean FORCE
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -84,7 +85,7 @@ test-cpp: build/tests/build.ninja
 	@cmake --build build/tests --target pagelens_tests  # what it runs, not what the package has
 	@build/tests/tests/cpp/pagelens_tests
 
-test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
+test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
 	@pytest -n $(JOBS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
 test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
@@ -121,6 +122,11 @@ bench: $(STAMPS)/package $(STAMPS)/debian-run $(STAMPS)/debian-bench build/bench
 # For Debian 12's kernel and that of its backports; their headers are fetched. Elsewhere: make -C zonesort
 zonesort: $(STAMPS)/package
 	@python scripts/build_zonesort.py build/zonesort
+
+# For the Slurm that is installed; a plugin is built anew for each major release of Slurm.
+spank: $(STAMPS)/debian-slurm
+	@$(MAKE) -s -C spank OUT=$(CURDIR)/build/spank package
+	@echo "build/spank/pagelens-spank.tar.gz: unpack it on a node, and run ./install; docs/site.md says more"
 
 picture: demo
 	@python scripts/picture.py build/demo/explanation.json

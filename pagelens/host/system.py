@@ -1,10 +1,11 @@
-"""What a machine says of itself: files of /proc and /sys under a root, CPUID, hwloc.
+"""What a machine says of itself, and is told: files of /proc and /sys under a root, CPUID, hwloc.
 
 Another root is a captured tree: there CPUID's answers lie in the file `cpuid`, as `cpuid -1 -r` prints them,
 and hwloc's in `hwloc.xml`, as `lstopo --of xml` does. Anything can be missing or garbage: it then reads as
 empty, never as an error.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -57,6 +58,14 @@ class System:
                 return file.read(count)
         except (OSError, ValueError):
             return b""
+
+    def write(self, path: str, text: str) -> None:
+        """Writes into a file that is there, in one call, as the kernel's settings want it. Raises OSError."""
+        descriptor = os.open(self.root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
 
     def names(self, path: str) -> list[str]:
         """What lies in a folder; nothing where there is none."""

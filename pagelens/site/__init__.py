@@ -7,16 +7,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pagelens.site.abilities import node_abilities
     from pagelens.site.check import Check
     from pagelens.site.collect import Collected, collect_lines, collect_spools
     from pagelens.site.config import SiteConfig, read_config
     from pagelens.site.decision import Rule, State, rule_of
+    from pagelens.site.epilog import run_epilog
     from pagelens.site.history import Action, actions_of, export_checks, open_history, record_action
     from pagelens.site.node_check import CheckRequest, measure_node
+    from pagelens.site.prolog import run_prolog
+    from pagelens.site.record import Record
     from pagelens.site.standing import Standing, standings
     from pagelens.site.status import FleetStatus, NodeStatus, fleet_status, node_status
+    from pagelens.site.task_plan import task_plan
 
 _MODULES = {
+    "task_plan": ("task_plan",),
+    "record": ("Record",),
+    "prolog": ("run_prolog",),
+    "epilog": ("run_epilog",),
+    "abilities": ("node_abilities",),
     "check": ("Check",),
     "collect": (
         "Collected",
@@ -63,6 +73,7 @@ __all__ = [
     "Collected",
     "FleetStatus",
     "NodeStatus",
+    "Record",
     "Rule",
     "SiteConfig",
     "Standing",
@@ -73,12 +84,16 @@ __all__ = [
     "export_checks",
     "fleet_status",
     "measure_node",
+    "node_abilities",
     "node_status",
     "open_history",
     "read_config",
     "record_action",
     "rule_of",
+    "run_epilog",
+    "run_prolog",
     "standings",
+    "task_plan",
 ]
 
 

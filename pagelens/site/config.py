@@ -53,9 +53,13 @@ class PrologSection(Table):
     cache: Bytes | None = Field(
         default=None, description="the memory-side cache, where the firmware does not say"
     )
-    pool_2m: int = Field(default=0, ge=0, le=1 << 24, description="most pages of 2 MiB a job may ask for")
-    pool_1g: int = Field(default=0, ge=0, le=1 << 14, description="most pages of 1 GiB a job may ask for")
+    pool_share: Annotated[float, Field(ge=0, le=0.95)] = Field(
+        default=0.7, description="of the available memory, for a job that asks for pages of 2 MiB or 1 GiB"
+    )
     least_interval_s: int = Field(default=10, ge=1, description="shortest --zonesort=SECONDS that is granted")
+    forget_after_s: int = Field(
+        default=172800, ge=60, description="a job without processes counts as running for so long at most"
+    )
     budget_s: float = Field(default=10.0, gt=0, le=300, description="longest that the Prolog takes")
 
 

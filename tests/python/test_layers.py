@@ -31,6 +31,7 @@ BESIDE = {
     ("reproduce", "lab"),
     ("site", "measure"),
     ("site", "fix"),
+    ("site", "run"),
     ("cli", "api"),
 }
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

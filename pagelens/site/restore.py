@@ -1,0 +1,48 @@
+"""Settings of the kernel that hold for one job: written down first, and put back after it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pagelens.host.system import System
+from pagelens.site.budget import Budget
+from pagelens.site.node_state import NodeState, save_state
+from pagelens.site.record import Record
+
+
+def keep(folder: Path, state: NodeState, record: Record) -> None:
+    """Writes the state; a disk that is full is a line in the record."""
+    try:
+        save_state(folder, state)
+    except OSError as error:
+        record.leave("state", f"cannot be written to {folder} ({error.strerror})")
+
+
+def set_until_restored(
+    system: System, budget: Budget, state: NodeState, folder: Path, path: str, value: str, before: str
+) -> str:
+    """Sets a kernel setting, once it is on the disk how to put it back. Returns why that failed, if so."""
+    known = path in state.restore
+    state.restore.setdefault(path, before)
+    try:
+        save_state(folder, state)
+    except OSError as error:
+        if not known:
+            del state.restore[path]
+        return f"not set, because it could not be noted in {folder} ({error.strerror})"
+    return budget.attempt(partial(system.write, path, f"{value}\n"))
+
+
+def put_back(
+    system: System, budget: Budget, state: NodeState, folder: Path, record: Record, only: str = ""
+) -> None:
+    """Puts all settings back that a job had, or only one; what cannot be put back now is tried again."""
+    for path, value in list(state.restore.items()):
+        if only and path != only:
+            continue
+        why = budget.attempt(partial(system.write, path, f"{value}\n"), 0.5)
+        record.did(f"{path.rpartition('/')[2]} back to {value}", why)
+        if not why:
+            del state.restore[path]
+    keep(folder, state, record)
