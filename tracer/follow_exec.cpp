@@ -14,6 +14,13 @@ namespace pagelens {
 
 namespace {
 
+// The emulator cannot give a program the rights of its file's owner.
+bool changes_user(const std::string& path) {
+    struct stat status{};
+    return ::stat(path.c_str(), &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0;
+}
+
+constexpr std::string_view preload = "LD_PRELOAD=";
 constexpr int script_depth = 4;  // as the kernel's BINPRM_MAX_RECURSION
 
 bool executable(const std::string& path) {
@@ -79,7 +86,7 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
     request.environment = guest_pointer<char* const>(guest_base, argument[at ? 3 : 2]);
     request.runs = executable(request.path);
     // Guest addresses are host addresses in the arrays too only if guest memory begins at 0.
-    if (!request.runs || guest_base != 0) return request;
+    if (!request.runs || guest_base != 0 || changes_user(request.path)) return request;
 
     std::string program = request.path;
     for (int depth = 0; depth < script_depth; ++depth) {
@@ -103,21 +110,26 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
 void exec_traced(const ExecRequest& request, const Options& given) {
     Options options = given;
     options.output = options.child_output;
-    options.function_file.clear();  // the region of interest is the first program's
-    options.skip = 0;
+    options.function_file.clear();  // the function is the first program's
     ++options.program;
 
-    std::vector<std::string> words{options.qemu, "-plugin", plugin_argument(options)};
     std::vector<std::string> environment;
+    std::string preloaded = options.hooks;  // also where the program clears its environment
     for (char* const* variable = request.environment; variable != nullptr && *variable != nullptr;
          ++variable) {
-        if (std::string_view(*variable).starts_with("LD_PRELOAD=")) {
-            words.insert(words.end(), {"-E", *variable});
-        } else {
-            environment.emplace_back(*variable);
+        const std::string_view text = *variable;
+        if (!text.starts_with(preload)) {
+            environment.emplace_back(text);
+        } else if (const std::string_view theirs = text.substr(preload.size());
+                   theirs.find(options.hooks) != theirs.npos) {
+            preloaded = theirs;
+        } else if (!theirs.empty()) {
+            preloaded.append(":").append(theirs);
         }
     }
-    environment.push_back("LD_PRELOAD=" + options.plugin);
+    std::vector<std::string> words{options.qemu, "-plugin", plugin_argument(options), "-E",
+                                   std::string(preload) + preloaded};
+    environment.push_back(std::string(preload) + options.plugin);
     char* const* argument = request.arguments;
     if (request.interpreter.empty()) {
         if (argument != nullptr && *argument != nullptr)

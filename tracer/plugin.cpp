@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tracer/follow_exec.hpp"
+#include "tracer/last_line.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/self_test.hpp"
 #include "tracer/stage.hpp"
@@ -36,6 +37,7 @@ namespace {
 
 qemu_plugin_id_t plugin_id;
 int exit_status = 0;  // as the program gave it to exit_group
+LastLine* last_line = nullptr;
 
 void register_callbacks(qemu_plugin_id_t id);
 
@@ -70,6 +72,7 @@ void on_exec(const SystemCall& call) {
     start_exclusive();          // other threads run until exec ends them
     tracer->finish(0);
     end_exclusive();
+    last_line->report_to(options.status);
     if (request.traceable && !options.child_output.empty()) {
         exec_traced(request, tracer->options());
     }
@@ -93,7 +96,7 @@ void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number
     const bool forks =
         number == nr::clone || number == nr::clone3 || number == nr::fork || number == nr::vfork;
     if (forks && result == 0 && tracer->in_child()) {
-        if (!options.child_output.empty()) {
+        if (options.follow_forks != 0) {
             tracer->begin_in_child(index);
         } else {
             report(options.status, "fork");
@@ -101,11 +104,15 @@ void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number
         }
         return;
     }
+    if (tracer->vcpu(index).thread != nullptr)
+        last_line->written(tracer->vcpu(index).thread->call, result, guest_base);
     tracer->system_call_returned(tracer->vcpu(index), result);
 }
 
 void on_exit(qemu_plugin_id_t, void*) {
-    if (tracer != nullptr) tracer->finish(exit_status);
+    if (tracer == nullptr) return;
+    tracer->finish(exit_status);
+    last_line->report_to(options.status);
 }
 
 void register_callbacks(qemu_plugin_id_t id) {
@@ -162,6 +169,7 @@ int install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv)
         stage = Stage::skipping;
     }
     plugin_id = id;
+    last_line = new LastLine();
     register_callbacks(id);
     return 0;
 } catch (const std::exception& error) {
@@ -205,6 +213,7 @@ int kill(pid_t pid, int signal) noexcept {
                              signal == SIGBUS;
         if (!stopped) start_exclusive();
         pagelens::tracer->finish(128 + signal);
+        pagelens::last_line->report_to(pagelens::options.status);
         if (!stopped) end_exclusive();
     }
     return static_cast<int>(::syscall(SYS_kill, pid, signal));

@@ -55,14 +55,14 @@ void Session::write_blocks() {
     }
 }
 
-int Session::finish(const TraceSummary& summary) {
+int Session::finish(TraceSummary& summary) {
     queue_.close();
     thread_->join();
-    writer_.finish(summary);
+    summary = writer_.finish(summary);
     const std::string partial = path_ + ".partial";
-    int error = writer_.error();
-    if (error == 0 && std::rename(partial.c_str(), path_.c_str()) != 0) error = errno;
-    if (error != 0) std::remove(partial.c_str());
+    const bool kept = writer_.readable() && std::rename(partial.c_str(), path_.c_str()) == 0;
+    const int error = writer_.error() != 0 ? writer_.error() : kept ? 0 : errno;
+    if (!kept) std::remove(partial.c_str());
     return error;
 }
 

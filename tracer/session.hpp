@@ -37,9 +37,9 @@ class Session {
     // Where threads of the program meet: numbers them in the order of their meeting.
     std::uint64_t next_sync() { return syncs_.fetch_add(1, std::memory_order_relaxed); }
 
-    // Writes what was put, the summary, and gives the file its name. Returns 0, or errno and no
-    // file.
-    int finish(const TraceSummary& summary);
+    // Writes what was put, the summary, and gives the file its name. Returns 0, or errno: the file
+    // is then cut, or not there. `summary` becomes what the file states.
+    int finish(TraceSummary& summary);
 
     // In a forked child, where the writer's thread is not: leaves the file alone.
     void abandon();

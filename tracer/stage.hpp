@@ -30,7 +30,7 @@ enum class Stage {
     skipping,   // --skip accesses are counted
     tracing,    // every access
     finishing,  // the budget is used up: instructions are counted in line
-    idle,       // an untraced child: system calls alone
+    idle,       // a child that is not traced unless it executes a program: system calls alone
 };
 
 inline Options options;

@@ -43,6 +43,7 @@ void Tracer::open_session() {
     const std::string& name = in_child() ? options_.child_output : options_.output;
     const std::string path = with_process_id(name, options_.program);
     report(options_.status, "begun " + path);  // before the file, so that none is unknown
+    report(options_.status, "program " + header.program);
     session_ = std::make_unique<Session>(path, header);
     modules_ = std::make_unique<Modules>(space_.guest_base, [this](const ModuleDefinition& module) {
         if (module.path == options_.function_file) {
@@ -163,6 +164,7 @@ void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
         end_sample(vcpu);
     }
     if (vcpu.at != vcpu.stamped) stamp(vcpu);
+    if (session_->writer().error() != 0) return budget_used_();
     std::uint64_t next = instructions_per_stamp;
     if (options_.accesses != 0) {
         if (vcpu.instructions() >= vcpu.budget_at) {
@@ -277,6 +279,7 @@ void Tracer::finish(std::int32_t exit_status) {
 void Tracer::forked() {
     in_child_ = true;
     finished_ = true;
+    options_.program = 0;  // the next one is the first of its process
     session_->abandon();
     for (unsigned i = 0; i < used_; ++i) {
         if (table_.vcpus[i].block != nullptr) table_.vcpus[i].take_block();

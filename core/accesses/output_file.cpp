@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -32,6 +34,31 @@ int out_of_the_way(int file) {
     return moved;
 }
 
+// While it lives, writing beyond the limit of a file's size sends this thread no signal, which
+// would end the program.
+class WithoutSizeSignal {
+  public:
+    WithoutSizeSignal() {
+        sigemptyset(&signal_);
+        sigaddset(&signal_, SIGXFSZ);
+        ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+        sigset_t pending;
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    }
+    ~WithoutSizeSignal() {
+        constexpr ::timespec now{};
+        if (!was_pending_) ::sigtimedwait(&signal_, nullptr, &now);
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    WithoutSizeSignal(const WithoutSizeSignal&) = delete;
+    WithoutSizeSignal& operator=(const WithoutSizeSignal&) = delete;
+
+  private:
+    sigset_t signal_{}, before_{};
+    bool was_pending_ = false;
+};
+
 }  // namespace
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
@@ -50,16 +77,20 @@ bool OutputFile::is_ours() const {
     return ::fstat(file_, &status) == 0 && status.st_dev == device_ && status.st_ino == number_;
 }
 
-int OutputFile::append(std::span<const std::uint8_t> bytes) {
+// Opens the file again where the program has closed it.
+int OutputFile::find() {
     if (file_ < 0) return EBADF;
-    if (!is_ours()) {
-        file_ = out_of_the_way(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-        if (file_ < 0) return errno;
-        if (!is_ours()) {  // by this name there is another file now
-            ::close(std::exchange(file_, -1));
-            return ESTALE;
-        }
-    }
+    if (is_ours()) return 0;
+    file_ = out_of_the_way(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (file_ < 0) return errno;
+    if (is_ours()) return 0;
+    ::close(std::exchange(file_, -1));  // by this name there is another file now
+    return ESTALE;
+}
+
+int OutputFile::append(std::span<const std::uint8_t> bytes) {
+    if (const int missing = find(); missing != 0) return missing;
+    const WithoutSizeSignal without_signal;
     while (!bytes.empty()) {
         const ::ssize_t written = ::write(file_, bytes.data(), bytes.size());
         if (written >= 0) {
@@ -69,6 +100,11 @@ int OutputFile::append(std::span<const std::uint8_t> bytes) {
         }
     }
     return 0;
+}
+
+int OutputFile::cut(std::uint64_t size) {
+    if (const int missing = find(); missing != 0) return missing;
+    return ::ftruncate(file_, static_cast<::off_t>(size)) == 0 ? 0 : errno;
 }
 
 int OutputFile::close() {

@@ -38,6 +38,12 @@ Bytes varint_body(std::initializer_list<std::uint64_t> values) {
     return body;
 }
 
+std::uint64_t in_proportion(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
+    if (whole == 0) return 0;
+    const double share = static_cast<double>(part) / static_cast<double>(whole);
+    return static_cast<std::uint64_t>(share * static_cast<double>(count) + 0.5);
+}
+
 // The chunk as it stands in the file: frame, compressed payload.
 Bytes make_chunk(ChunkFrame frame, std::span<const std::uint8_t> payload) {
     Bytes chunk(sizeof frame + ZSTD_compressBound(payload.size()));
@@ -86,7 +92,8 @@ struct ThreadEncoder::State {
             frame.thread = thread;
             frame.events = chunk.events();
             frame.first_instruction = chunk.first_instruction();
-            writer.write_events(frame, chunk.payload());
+            writer.write_events(frame, chunk.payload(),
+                                chunk.instructions() - chunk.first_instruction());
         }
         chunk.restart();
     }
@@ -200,10 +207,21 @@ void TraceWriter::define(const InstructionSample& sample) {
 
 void TraceWriter::warn(std::string_view text) { add_definition(Tag::warning, text_body(text)); }
 
-void TraceWriter::finish(const TraceSummary& summary) {
+TraceSummary TraceWriter::finish(TraceSummary summary) {
     for (const auto& [id, encoder] : encoders_) encoder->flush();
-    if (error() != 0) return;
     const std::lock_guard lock(mutex_);
+    if (error() == 0) write_fields();
+    if (error() == 0) {
+        if (const int failed = append_summary(summary); failed != 0) fail(failed);
+    }
+    const int why = error();
+    if (why == ENOSPC || why == EDQUOT || why == EFBIG) summary = finish_cut(summary);
+    if (const int closed = file_.close(); closed != 0) fail(closed);
+    readable_ |= error() == 0;
+    return summary;
+}
+
+int TraceWriter::append_summary(const TraceSummary& summary) {
     const auto add = [this](Tag tag, std::uint64_t value) {
         add_field(ChunkType::summary, tag, varint_body({value}));
     };
@@ -211,8 +229,25 @@ void TraceWriter::finish(const TraceSummary& summary) {
     add(Tag::accesses, summary.accesses);
     if (summary.total_instructions) add(Tag::total_instructions, *summary.total_instructions);
     add(Tag::exit_status, zigzag(static_cast<std::uint64_t>(std::int64_t{summary.exit_status})));
-    write_fields();
-    if (const int closed = file_.close(); closed != 0) fail(closed);
+    return file_.append(end_of_fields());
+}
+
+// The last chunks make room until the summary fits. A trace without a chunk is of no use.
+TraceSummary TraceWriter::finish_cut(TraceSummary summary) {
+    const TraceSummary whole = summary;
+    std::uint64_t end = bytes_written();
+    for (; !chunks_.empty(); chunks_.pop_back()) {
+        std::uint64_t held = 0;
+        for (const WrittenChunk& chunk : chunks_) held += chunk.instructions;
+        summary.instructions = std::min(held, whole.instructions);
+        summary.accesses = in_proportion(whole.accesses, summary.instructions, whole.instructions);
+        fields_.clear();
+        if (file_.cut(end) != 0) break;
+        readable_ = append_summary(summary) == 0;
+        if (readable_) return summary;
+        end = chunks_.back().begin;
+    }
+    return whole;
 }
 
 void TraceWriter::abandon() {
@@ -242,25 +277,33 @@ void TraceWriter::add_field(ChunkType type, Tag tag, const Bytes& body) {
 }
 
 void TraceWriter::write_fields() {
-    if (fields_.empty()) return;
-    ChunkFrame frame{};
-    frame.type = static_cast<std::uint32_t>(fields_type_);
-    append_to_file(make_chunk(frame, fields_));
-    fields_.clear();
+    if (!fields_.empty()) append_to_file(end_of_fields());
 }
 
-void TraceWriter::write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload) {
+std::vector<std::uint8_t> TraceWriter::end_of_fields() {
+    ChunkFrame frame{};
+    frame.type = static_cast<std::uint32_t>(fields_type_);
+    return make_chunk(frame, std::exchange(fields_, {}));
+}
+
+void TraceWriter::write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload,
+                               std::uint64_t instructions) {
     if (error() != 0) return;
     const Bytes chunk = make_chunk(frame, payload);  // compressed outside of the lock
     const std::lock_guard lock(mutex_);
     write_fields();
-    append_to_file(chunk);
+    const std::uint64_t begin = bytes_written();
+    if (append_to_file(chunk)) chunks_.push_back({begin, instructions});
 }
 
-void TraceWriter::append_to_file(std::span<const std::uint8_t> bytes) {
-    if (error() != 0) return;
-    if (const int failed = file_.append(bytes); failed != 0) return fail(failed);
+bool TraceWriter::append_to_file(std::span<const std::uint8_t> bytes) {
+    if (error() != 0) return false;
+    if (const int failed = file_.append(bytes); failed != 0) {
+        fail(failed);
+        return false;
+    }
     bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
+    return true;
 }
 
 }  // namespace pagelens

@@ -3,6 +3,8 @@
 // Linked into the tracer's plugin, so: no Python, no exception leaves after construction, and a
 // failure (no disk space) is kept, not thrown: the first errno is `error()`, later calls do
 // nothing. Everything is in the stream: a file cut anywhere is whole up to its last whole chunk.
+// Where the disk or a limit was full, finish() cuts the file there and adds a summary of what it
+// holds.
 #pragma once
 
 #include <atomic>
@@ -78,8 +80,13 @@ class TraceWriter {
     void define(const InstructionSample& sample);
     void warn(std::string_view text);
 
-    // Flushes every encoder, writes the summary and closes. No encoder may be in use.
-    void finish(const TraceSummary& summary);
+    // Flushes every encoder, writes the summary and closes. No encoder may be in use. Returns the
+    // summary as it was written: of a trace that was cut, its accesses are in proportion to the
+    // instructions.
+    TraceSummary finish(TraceSummary summary);
+
+    // Whether the file is whole, or was cut and then finished.
+    [[nodiscard]] bool readable() const { return readable_; }
 
     // In a forked child: forgets the file without writing to it. The writer is then inert.
     void abandon();
@@ -94,17 +101,28 @@ class TraceWriter {
   private:
     friend class ThreadEncoder;
     void add_definition(Tag tag, const std::vector<std::uint8_t>& body);
-    void write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload);
+    void write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload,
+                      std::uint64_t instructions);
     void fail(int error);
     // With the lock held:
     void add_field(ChunkType type, Tag tag, const std::vector<std::uint8_t>& body);
     void write_fields();
-    void append_to_file(std::span<const std::uint8_t> bytes);
+    std::vector<std::uint8_t> end_of_fields();  // the chunk of those that wait
+    bool append_to_file(std::span<const std::uint8_t> bytes);
+    int append_summary(const TraceSummary& summary);
+    TraceSummary finish_cut(TraceSummary summary);
+
+    // Of events, in the file.
+    struct WrittenChunk {
+        std::uint64_t begin, instructions;
+    };
 
     std::mutex mutex_;  // guards the file, the fields and the map of encoders
     OutputFile file_;
     std::atomic<int> error_{0};
     std::atomic<std::uint64_t> bytes_{0};
+    bool readable_ = false;
+    std::vector<WrittenChunk> chunks_;
     std::vector<std::uint8_t> fields_;  // definitions not yet in the file
     ChunkType fields_type_ = ChunkType::header;
     std::map<std::uint32_t, std::unique_ptr<ThreadEncoder>> encoders_;

@@ -13,7 +13,8 @@ from pagelens.accesses.import_trace import import_file
 from pagelens.accesses.importer import Importer
 from pagelens.accesses.importers import find_importer
 from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, nothing_traced, trace_program
+from pagelens.accesses.trace_notes import nothing_traced
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine

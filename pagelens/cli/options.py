@@ -114,10 +114,11 @@ Region = Annotated[
     ),
 ]
 FollowExec = Annotated[
-    bool,
+    bool | None,
     Option(
-        "--follow-exec",
-        help="Trace child processes too, for wrapper scripts.",
+        "--follow-exec/--no-follow-exec",
+        help="Keep a trace of each process, or trace PROGRAM alone; by default the busiest is kept.",
+        show_default=False,
         rich_help_panel=TRACING,
     ),
 ]

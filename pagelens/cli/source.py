@@ -4,12 +4,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from glob import escape
 from pathlib import Path
 
-from pagelens import _core
 from pagelens.accesses.trace import CutOf, is_trace
-from pagelens.accesses.tracer import TraceRequest, describe, nothing_traced, trace_program
+from pagelens.accesses.trace_notes import describe, end_lines, nothing_traced
+from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api.ensembles import check_ranks, fill_node
 from pagelens.api.workloads import Declared, trace
@@ -135,48 +134,25 @@ def _fill(
 def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
     """Traces the program; what the user should know of its run goes to standard error."""
     request = replace(request, output=str(path))
-    before = _traces(path)
     with progress_bar(quiet, "tracing") as progress:
         result = trace_program(request, progress.traced)
+    notes = list(describe(result, request))
+    if notes or result.interrupted or not quiet:
+        end_lines(result, stdout=request.stdout is None)
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
-    made = [name for name, written in _traces(path).items() if before.get(name) != written]
-    explained = _busiest(made) if request.follow_exec else result.path
-    trace = _opened(explained)
-    if trace is not None and trace.summary is not None and trace.summary.accesses == 0:
+    kept = result.busiest if request.follow_exec else result.kept
+    if kept is not None and kept.complete and kept.accesses == 0:
         why = nothing_traced(result, request) or "no access was traced"
         raise Failure(f"{why}; there is nothing to explain")
-    for line in describe(result, request):
+    for line in notes:
         print(f"pagelens: {line}", file=sys.stderr)
-    if trace is not None and request.follow_exec and len(made) > 1:
+    if kept is None:
+        return result.path
+    if request.follow_exec and len(result.programs) > 1:
         print(
-            f"pagelens: of {len(made)} programs traced, the one with the most accesses is explained: "
-            f"{Path(trace.program).name} ({explained})",
+            f"pagelens: of {len(result.programs)} programs traced, the one with the most accesses is "
+            f"explained: {Path(kept.program).name} ({kept.path})",
             file=sys.stderr,
         )
-    return explained
-
-
-def _traces(path: Path) -> dict[Path, int]:
-    """The trace `path` and those of children beside it, each with the time of its last change."""
-    found = [path, *path.parent.glob(f"{escape(path.stem)}.*{path.suffix}")]
-    return {name: name.stat().st_mtime_ns for name in found if name.exists()}
-
-
-def _busiest(paths: Sequence[Path]) -> Path:
-    """The trace with the most accesses, of those that can be read."""
-    weights = {path: _weight(trace) for path in paths if (trace := _opened(path)) is not None}
-    return max(sorted(weights), key=weights.__getitem__, default=paths[0])
-
-
-def _opened(path: Path) -> _core.Trace | None:
-    """The trace; none if its process was killed before anything was written."""
-    try:
-        return _core.Trace(path)
-    except _core.TraceError:
-        return None
-
-
-def _weight(trace: _core.Trace) -> tuple[int, int]:
-    """What a trace says of its program's size: accesses (0 if it was killed), bytes of the file."""
-    return (trace.summary.accesses if trace.summary else 0), trace.file_bytes
+    return kept.path

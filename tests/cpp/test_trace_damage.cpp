@@ -1,6 +1,8 @@
 // Files that are cut or damaged: what comes before is read whole, the fault has its place.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -116,6 +118,40 @@ TEST_CASE("damaged trace: errors say what the file is") {
     CHECK(error(bytes).find("version " + std::to_string(trace_version + 1)) != std::string::npos);
     CHECK_THROWS_AS(TraceReader("/nonexistent/file"), TraceError);
     CHECK_THROWS_AS(TraceReader("/"), TraceError);
+}
+
+TEST_CASE("damaged trace: what fits under the limit of a file's size is kept, and finished") {
+    ::rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    std::size_t least = SIZE_MAX, most = 0;
+    for (::rlim_t limit = 300; limit < 900; limit += 7) {
+        const TemporaryFile file;
+        ::rlimit lower = before;
+        lower.rlim_cur = limit;
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &lower) == 0);
+        TraceWriter writer(file.path, {});
+        for (std::uint64_t i = 0; i < 200; ++i) {
+            if (i % 10 == 0) writer.thread(0).stamp((i / 10 + 1) << 20);
+            writer.thread(0).put({EventKind::read, 1000 + i * i, 0, 0});
+            if (i % 10 == 9) writer.thread(0).flush();
+        }
+        const TraceSummary summary = writer.finish({20 << 20, 2000, 40 << 20, 3});
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+        CHECK(writer.error() == EFBIG);
+        REQUIRE(writer.readable());
+        const TraceReader reader(file.path);
+        CHECK(!reader.damage());
+        const std::size_t events = events_in(reader);
+        REQUIRE(events % 10 == 0);
+        CHECK(summary.instructions == (events / 10) << 20);
+        CHECK(summary.accesses == events * 10);
+        CHECK(summary.exit_status == 3);
+        REQUIRE(reader.summary());
+        CHECK(reader.summary()->accesses == summary.accesses);
+        least = std::min(least, events), most = std::max(most, events);
+    }
+    CHECK(least > 0);
+    CHECK(most > least);
 }
 
 TEST_CASE("damaged trace: nothing is written when the disk is full, and the first error stays") {

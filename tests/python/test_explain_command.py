@@ -103,15 +103,17 @@ def test_through_a_wrapper_script_the_process_with_the_most_accesses_is_explaine
     script.write_text(f"#!/bin/sh\necho begin\n{program}\ntrue\n")
     script.chmod(0o755)
     options = ("--nodes", "1", "--policies", "contiguous", "--output", "out")
-    untraced = explain(*options, "--", script)
-    assert "--follow-exec" in untraced.stderr  # the remedy is one that this command has
-    done = explain(*options, "--follow-exec", "--", script)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("begin\n")
-    assert f"the one with the most accesses is explained: {program.name} (out/wrapper." in done.stderr
+    followed = explain(*options, "--", script)
+    assert followed.returncode == 0, followed.stderr
+    assert followed.stdout.startswith("begin\n")
+    assert f"out/wrapper.trace is the trace of {program.name}, which made the most" in followed.stderr
     data = json.loads((tmp_path / "out" / "explanation.json").read_text())
     assert data["program"]["name"] == program.name
     assert data["program"]["footprint_bytes"] > 4 << 20
+    done = explain(*options, "--follow-exec", "--json", "--", script)
+    assert f"the one with the most accesses is explained: {program.name} (out/wrapper." in done.stderr
+    assert done.stderr.startswith("begin\n")  # standard output is all JSON
+    assert json.loads(done.stdout)["program"] == data["program"]
 
 
 def test_a_shell_that_becomes_the_program_beside_a_trace_that_is_none(

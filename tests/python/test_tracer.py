@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.tracer import TraceResult, _read_status
+from pagelens.accesses.trace_result import TraceResult, read_status
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 from pagelens.frames import Node, age_node, policies
@@ -230,8 +231,44 @@ def test_descriptors_are_the_programs_own(pagelens: Run, built: Callable[..., Pa
     assert block.lines == pytest.approx(8 * 16 * MIB_LINES, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "exec {program} 1",
+        "exec env -i nice -n 1 {program} 1",
+        "timeout 600 {program} 1",
+        "echo begin > begun; {program} 1",
+    ],
+)
+def test_of_wrappers_and_what_they_run_the_busiest_is_kept(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, wrapper: str
+) -> None:
+    program = built("copy")
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!/bin/sh\n{wrapper.format(program=program)}\n")
+    script.chmod(0o755)
+    done = pagelens("trace", "-o", "app.trace", "--", script)
+    assert (done.returncode, done.stdout) == (7, "131071\n")
+    assert done.stderr.startswith(
+        "pagelens: app.trace is the trace of copy_gcc, which made the most accesses"
+    )
+    assert done.stderr.count("\n") == 1
+    assert open_trace(tmp_path / "app.trace").name == "copy_gcc"
+    assert [path.name for path in tmp_path.glob("*trace*")] == ["app.trace"]
+
+
+def test_programs_with_the_rights_of_others_are_not_traced(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copy(built("copy"), other)
+    other.chmod(0o4755)
+    done = pagelens("trace", "--", built("processes"), other, "1")
+    assert f"not traced: {other} (process" in done.stderr
+
+
 def test_children_are_named(pagelens: Run, built: Callable[..., Path]) -> None:
-    done = pagelens("trace", "--", built("processes"), "/bin/echo", "hello")
+    done = pagelens("trace", "--no-follow-exec", "--", built("processes"), "/bin/echo", "hello")
     assert done.stdout == "hello\n0\n"
     assert "not traced: /bin/echo (process" in done.stderr
     assert "--follow-exec" in done.stderr
@@ -507,13 +544,48 @@ def test_an_emulator_that_is_none(pagelens: Run, tmp_path: Path, content: str, t
     assert told in done.stderr
 
 
-def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: Path) -> None:
-    command = f"ulimit -f 8; exec {pagelens_command} trace -o app.trace -- {built('copy')} 4"
+@pytest.mark.parametrize(("blocks", "kept"), [(8, False), (300, True)])
+def test_a_full_disk_ends_the_trace_not_the_program(
+    pagelens_command: Path, built: Callable[..., Path], tmp_path: Path, blocks: int, kept: bool
+) -> None:
+    """A limit of a file's size stands for it. Where not even a chunk fits, there is no trace."""
+    program = built("sweeps")
+    command = f"ulimit -f {blocks}; exec {pagelens_command} trace -o app.trace -- {program}"
     ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1, ended.stderr
-    assert "File too large; raise the limit of a file's size (ulimit -f)" in ended.stderr
+    assert "File too large" in ended.stderr
+    assert "raise the limit of a file's size (ulimit -f)" in ended.stderr
     assert ended.stderr.count("\n") == 1
-    assert os.listdir(tmp_path) == []
+    assert ended.stdout == "done\n"
+    assert os.listdir(tmp_path) == (["app.trace"] if kept else [])
+    assert ended.returncode == (0 if kept else 1)
+    if kept:
+        workload = open_trace(tmp_path / "app.trace")
+        assert workload.warnings == []
+        assert (tmp_path / "app.trace").stat().st_size <= blocks << 10
+        assert workload.share_seen is not None
+        assert 0.01 < workload.share_seen < 0.9
+        [share] = re.findall(r"holds ([0-9.]+)% of the program's instructions", ended.stderr)
+        assert float(share) == pytest.approx(100 * workload.share_seen, abs=0.06)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_messages_begin_on_a_line_of_their_own(
+    pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path, stream: str
+) -> None:
+    program = compile_c(
+        f'#include <stdio.h>\nint main(void) {{ fputs("unfinished", {stream}); fflush({stream}); '
+        "volatile int x = 0; while (x < 100000) x++; return 0; }"
+    )
+    words = [pagelens_command, "trace", "-o", "app.trace", "--accesses", "50000", "--", program]
+    ended = subprocess.run(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert ended.stdout.startswith("unfinished\npagelens: the budget")
+    apart = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if stream == "stdout":
+        assert (apart.stdout, apart.stderr[:9]) == ("unfinished", "pagelens:")
+    else:
+        assert (apart.stdout, apart.stderr[:20]) == ("", "unfinished\npagelens:")
 
 
 @pytest.mark.parametrize(
@@ -527,7 +599,7 @@ def test_no_space(pagelens_command: Path, built: Callable[..., Path], tmp_path: 
 )
 def test_why_the_trace_could_not_be_written(number: int, told: str) -> None:
     with pytest.raises(Failure) as failed:
-        _read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
+        read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
     assert told in str(failed.value)
 
 
@@ -536,7 +608,7 @@ def test_a_child_without_room_is_named_and_the_killed_program_keeps_its_trace(tm
     gone = 1 << 23  # no process has such a number
     begun = f"{gone} begun {tmp_path}/a.trace\n8 begun {tmp_path}/a.8.trace\n"
     with pytest.raises(Failure, match=r"a\.8\.trace: No space left"):
-        _read_status(f"{begun}8 finished {errno.ENOSPC} 1 2 3\n", gone, TraceResult(tmp_path / "a.trace", -9))
+        read_status(f"{begun}8 finished {errno.ENOSPC} 1 2 3\n", gone, TraceResult(tmp_path / "a.trace", -9))
     assert os.listdir(tmp_path) == ["a.trace"]
 
 
@@ -573,7 +645,7 @@ def test_ctrl_c_while_the_trace_is_created_leaves_nothing(tmp_path: Path) -> Non
     partial.touch()
     result = TraceResult(tmp_path / "a.trace", -9, interrupted=True)
     with pytest.raises(Interrupted, match="nothing was traced"):
-        _read_status(f"7 begun {tmp_path}/a.trace\n", 7, result, began=False)
+        read_status(f"7 begun {tmp_path}/a.trace\n", 7, result, began=False)
     assert os.listdir(tmp_path) == []
 
 
@@ -582,5 +654,5 @@ def test_what_the_plugin_cannot_go_on_with_is_told_and_leaves_nothing(tmp_path: 
     partial.touch()
     status = f"7 begun {tmp_path}/a.trace\n7 error this QEMU does not report what the tracer needs\n"
     with pytest.raises(Failure, match="tracing stopped: this QEMU does not"):
-        _read_status(status, 7, TraceResult(tmp_path / "a.trace", 1))
+        read_status(status, 7, TraceResult(tmp_path / "a.trace", 1))
     assert not partial.exists()

@@ -9,7 +9,7 @@ from typer import Option, Typer
 
 from pagelens.accesses.program import locate
 from pagelens.accesses.trace import is_trace
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.accesses.tracer import DEFAULT_BUDGET, STDERR, TraceRequest
 from pagelens.api import Explanation, explain, simulate
 from pagelens.api.ensembles import WHOLE_RUN, choose_phase
 from pagelens.cli.options import (
@@ -137,7 +137,7 @@ def explain_command(
     accesses: Accesses = DEFAULT_BUDGET,
     skip: Skip = 0,
     from_function: FromFunction = None,
-    follow_exec: FollowExec = False,
+    follow_exec: FollowExec = None,
     region: Region = None,
     apply: Apply = False,
     timed: Timed = False,
@@ -162,6 +162,7 @@ def explain_command(
         from_function=from_function,
         region=region,
         follow_exec=follow_exec,
+        stdout=STDERR if json else None,
     )
     found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Option, Typer
 
 from pagelens.accesses.trace import is_trace
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest
+from pagelens.accesses.tracer import DEFAULT_BUDGET, STDERR, TraceRequest
 from pagelens.api import place
 from pagelens.cli.options import (
     Accesses,
@@ -108,7 +108,7 @@ def place_command(
     accesses: Accesses = DEFAULT_BUDGET,
     skip: Skip = 0,
     from_function: FromFunction = None,
-    follow_exec: FollowExec = False,
+    follow_exec: FollowExec = None,
     region: Region = None,
 ) -> None:
     """Decide which objects of a program go into fast memory, and write a plan for that."""
@@ -126,6 +126,7 @@ def place_command(
         from_function=from_function,
         region=region,
         follow_exec=follow_exec,
+        stdout=STDERR if json else None,
     )
     found = choose_source(
         "place", request, workload, size, taken.machine, ranks, None, output, quiet,

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, describe, trace_program
+from pagelens.accesses.trace_notes import describe, end_lines
+from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, trace_program
 from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
 from pagelens.host import end_like
 from pagelens.progress import progress_bar
@@ -44,7 +45,7 @@ def trace(
     skip: Skip = 0,
     from_function: FromFunction = None,
     region: Region = None,
-    follow_exec: FollowExec = False,
+    follow_exec: FollowExec = None,
     any_tlb: Annotated[
         bool,
         typer.Option(
@@ -69,6 +70,8 @@ def trace(
     )
     with progress_bar(what="tracing") as progress:
         result = trace_program(request, progress.traced)
-    for line in describe(result, request):
+    if notes := list(describe(result, request)):
+        end_lines(result)
+    for line in notes:
         print(f"pagelens: {line}", file=sys.stderr)
     raise typer.Exit(end_like(result.exit_status))

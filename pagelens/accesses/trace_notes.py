@@ -1,0 +1,77 @@
+"""What a user is told of a traced run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pagelens.accesses.trace_result import TraceResult, remedy_of
+from pagelens.accesses.tracer import TraceRequest
+
+
+def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
+    """Why a program that ran to its end has an empty trace; none if it has not."""
+    if not result.complete or result.accesses > 0:
+        return None
+    if request.region is not None:
+        return f"--region {request.region}: the program never began it; its markers name the regions"
+    if request.from_function is not None:
+        return f"--from-function {request.from_function}: the program never called it"
+    return f"--skip {request.skip}: the program made fewer accesses"
+
+
+def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
+    """What the user should know of the run, a line each."""
+    if result.exit_status == -signal.SIGILL and result.unsupported is not None:
+        yield (
+            f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
+            "compile it with -march=x86-64-v3"
+        )
+    elif result.exit_status < 0:
+        name = signal.Signals(-result.exit_status).name
+        held = "what it did until then" if result.complete else "what had been written by then, not the last"
+        yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
+    if result.complete and request.accesses and result.accesses >= request.accesses:
+        share = result.share_seen or 0
+        yield (
+            f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
+            "the program's instructions; --accesses N sets the budget, 0 is none"
+        )
+    if result.cut_by:
+        share = result.share_seen or 0
+        yield (
+            f"{os.strerror(result.cut_by)}: {result.path} holds {share:.1%} of the program's instructions; "
+            f"{remedy_of(result.cut_by)}"
+        )
+    if (why := nothing_traced(result, request)) is not None:
+        yield f"{why}; {result.path} holds no accesses"
+    if request.follow_exec is None and result.kept is not None and result.kept is not result.programs[0]:
+        name = Path(result.kept.program).name
+        yield (
+            f"{result.path} is the trace of {name}, which made the most accesses of the "
+            f"{len(result.programs)} programs that ran; --follow-exec keeps a trace of each"
+        )
+    if result.untraced_children and not request.follow_exec:
+        named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
+
+
+def end_lines(result: TraceResult, stdout: bool = False) -> None:
+    """Begins a new line where the program left its last one unfinished, before a message follows.
+
+    With `stdout` the message may be on standard output, too.
+    """
+    unfinished = result.unfinished_lines
+    if 2 in unfinished:
+        print(file=sys.stderr, flush=True)
+    try:
+        same = os.path.sameopenfile(1, 2)
+    except OSError:  # one of them is closed
+        same = False
+    if stdout and 1 in unfinished and not (same and 2 in unfinished):
+        print(flush=True)
+    result.unfinished_lines = unfinished - ({1, 2} if stdout or same else {2})

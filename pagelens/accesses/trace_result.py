@@ -1,0 +1,182 @@
+"""What became of a program under the tracer: which programs ran, and what their traces hold."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pagelens.accesses.unsupported import Unsupported
+from pagelens.errors import Failure, Interrupted
+
+
+@dataclass(slots=True)
+class TracedProgram:
+    """One of the programs that ran: a process may execute several, one after another."""
+
+    process: int
+    path: Path  # of its trace
+    program: str = ""
+    complete: bool = False  # the tracer saw its end
+    error: int = 0  # why the trace was cut, or could not be written (errno)
+    accesses: int = 0
+    instructions: int = 0
+    total_instructions: int = 0
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """Accesses (0 if it was killed), then bytes of the file; (-1, -1) if there is none."""
+        try:
+            return self.accesses, self.path.stat().st_size
+        except OSError:
+            return -1, -1
+
+
+@dataclass(slots=True)
+class TraceResult:
+    """How the run ended and what is in the file."""
+
+    path: Path
+    exit_status: int  # of the program; -n: killed by signal n
+    complete: bool = False  # the tracer saw the end of the program
+    accesses: int = 0
+    instructions: int = 0
+    total_instructions: int = 0
+    untraced_children: dict[int, str] = field(default_factory=dict)  # process id: program
+    unsupported: Unsupported | None = None  # the instruction that the emulator does not execute
+    interrupted: bool = False  # Ctrl-C was pressed meanwhile, whatever the program made of it
+    programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
+    kept: TracedProgram | None = None  # the one whose trace is at `path`
+    cut_by: int = 0  # why the trace was cut (errno)
+    unfinished_lines: set[int] = field(default_factory=set)  # descriptors, 1 and 2, of the programs' output
+
+    @property
+    def share_seen(self) -> float | None:
+        """Traced instructions over all that ran; none if the end was not seen."""
+        return (
+            self.instructions / self.total_instructions if self.complete and self.total_instructions else None
+        )
+
+    @property
+    def busiest(self) -> TracedProgram | None:
+        """The program with the most accesses."""
+        return max(self.programs, key=lambda program: program.weight, default=None)
+
+    def keep(self, program: TracedProgram) -> None:
+        """The result is that of `program` from here on."""
+        self.kept, self.complete, self.cut_by = program, program.complete, program.error
+        self.accesses, self.instructions = program.accesses, program.instructions
+        self.total_instructions = program.total_instructions
+
+
+def partial_of(path: Path) -> Path:
+    """What a trace is called while it is written."""
+    return path.with_name(path.name + ".partial")
+
+
+def read_status(text: str, pid: int, result: TraceResult, began: bool = True) -> None:
+    """Takes in what the plugin reported (tracer/status.hpp); files of killed programs get their names.
+
+    Raises Failure, or Interrupted if the program did not come to run.
+    """
+    facts = [line.split(" ", 2) for line in text.split("\n") if line]
+    programs, error = _programs(facts, result)
+    if error is not None:
+        _remove_partial(programs)
+        raise Failure(f"tracing stopped: {error}")
+    first = next((program for program in programs if program.process == pid), None)
+    seen = any(program.process == pid and program.complete for program in programs)
+    if not (began and (seen or any(partial_of(program.path).exists() for program in programs))):
+        _remove_partial(programs)
+        if result.interrupted:
+            raise Interrupted("interrupted before the program began; nothing was traced")
+        raise Failure(
+            f"the emulator ended with status {result.exit_status} before the program began; "
+            "see its message above"
+        )
+    for program in programs:
+        if partial_of(program.path).exists() and _has_ended(program.process):
+            partial_of(program.path).rename(program.path)
+    for program in programs:
+        if program.error and not program.path.exists():
+            reason = f"{os.strerror(program.error)}; {remedy_of(program.error)}"
+            raise Failure(f"trace {program.path}: {reason}")
+    result.programs = programs
+    if first is not None:
+        result.keep(first)
+
+
+def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list[TracedProgram], str | None]:
+    """The programs that ran, and what the plugin could not go on with; the rest goes into the result."""
+    programs: list[TracedProgram] = []
+    running: dict[int, TracedProgram] = {}  # the last one of each process
+    last_line: dict[int, tuple[int, bool]] = {}  # of each descriptor: when, and whether it is unfinished
+    error = None
+    for process_id, what, *rest in facts:
+        process, details = int(process_id), " ".join(rest)
+        if what == "begun":
+            # All lie in one folder, which the plugin knows by its absolute path.
+            path = result.path.with_name(Path(details).name)
+            running[process] = TracedProgram(process, path)
+            programs.append(running[process])
+            result.untraced_children.pop(process, None)  # a fork that executes a program
+        elif what == "program":
+            running[process].program = details
+        elif what == "finished":
+            program = running[process]
+            program.error, program.accesses, program.instructions, program.total_instructions = map(
+                int, details.split()
+            )
+            program.complete = True
+        elif what == "line":
+            descriptor, time, unfinished = map(int, details.split())
+            last_line[descriptor] = max(last_line.get(descriptor, (0, False)), (time, bool(unfinished)))
+        elif what == "avx512":
+            traced = running.get(process)
+            result.unsupported = Unsupported.parse(details, traced.path if traced else None)
+        elif what == "error":
+            error = details
+        elif what == "exec":
+            result.untraced_children[process] = details
+        elif what == "fork":
+            result.untraced_children[process] = "a fork of the program"
+    result.unfinished_lines = {descriptor for descriptor, (_, unfinished) in last_line.items() if unfinished}
+    return programs, error
+
+
+def _remove_partial(programs: Sequence[TracedProgram]) -> None:
+    for program in programs:
+        partial_of(program.path).unlink(missing_ok=True)
+
+
+def keep_busiest(result: TraceResult) -> None:
+    """Of the programs that ran, keeps the trace of the one with the most accesses, as `result.path`."""
+    busiest = result.busiest
+    if busiest is None or busiest.weight < (0, 0):
+        return
+    for program in result.programs:
+        if program is not busiest:
+            program.path.unlink(missing_ok=True)
+    if busiest.path != result.path:
+        busiest.path = busiest.path.rename(result.path)
+    result.keep(busiest)
+
+
+def remedy_of(error: int) -> str:
+    """What a user can do about a file that could not be written."""
+    return {
+        errno.ENOSPC: "free some space, choose another folder or lower --accesses",
+        errno.EDQUOT: "free some of your quota, choose another folder or lower --accesses",
+        errno.EFBIG: "raise the limit of a file's size (ulimit -f) or lower --accesses",
+        errno.EIO: "the disk or its file system failed; choose another folder",
+    }.get(error, "choose another folder")
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in "ZX"
