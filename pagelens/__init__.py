@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Explanation,
         audit,
         conflicts,
+        diff,
         explain,
         import_trace,
         machine,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         trace,
         workload,
     )
+    from pagelens.diff import Difference
     from pagelens.errors import Failure, Interrupted, PagelensError, UsageError
     from pagelens.frames import Costs, JobMix, Policy, parse_history
     from pagelens.frames.policies import policies
@@ -43,21 +45,23 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "pagelens.api": (
-        "Ensemble", "Explanation", "audit", "conflicts", "explain", "import_trace", "machine", "machines",
-        "measure", "place", "record", "simulate", "trace", "workload",
+        "Ensemble", "Explanation", "audit", "conflicts", "diff", "explain", "import_trace", "machine",
+        "machines", "measure", "place", "record", "simulate", "trace", "workload",
     ),
     "pagelens.accesses.trace_recorder": ("TraceRecorder",),
     "pagelens.accesses.workload": ("Workload",),
+    "pagelens.diff.model": ("Difference",),
     "pagelens.errors": ("Failure", "Interrupted", "PagelensError", "UsageError"),
     "pagelens.frames": ("Costs", "JobMix", "Policy", "parse_history", "policies"),
     "pagelens.machine": ("Machine",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 # These functions have the names of packages, which therefore can be called (docs/decisions/api.md).
-_CALLED = frozenset({"audit", "conflicts", "explain", "machine", "measure", "place"})
+_CALLED = frozenset({"audit", "conflicts", "diff", "explain", "machine", "measure", "place"})
 
 __all__ = [
     "Costs",
+    "Difference",
     "Ensemble",
     "Explanation",
     "Failure",
@@ -71,6 +75,7 @@ __all__ = [
     "Workload",
     "audit",
     "conflicts",
+    "diff",
     "explain",
     "import_trace",
     "machine",

@@ -1,5 +1,6 @@
 """The functions that notebooks and commands call; `import pagelens` offers them (docs/api.md)."""
 
+from pagelens.api.differences import diff
 from pagelens.api.ensembles import Ensemble, simulate
 from pagelens.api.explanations import Explanation, explain
 from pagelens.api.modelled_machines import machine, machines
@@ -13,6 +14,7 @@ __all__ = [
     "Explanation",
     "audit",
     "conflicts",
+    "diff",
     "explain",
     "import_trace",
     "machine",

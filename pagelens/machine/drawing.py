@@ -9,7 +9,7 @@ from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.values import stated_values
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_rate
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def _listed(memory: Memory) -> str:
 
 def picture_lines(machine: "Machine") -> Iterator[str]:
     """The machine drawn, under its title."""
-    yield from textwrap.wrap(f"{machine.name}: {machine.title}", WIDTH)
+    yield from textwrap.wrap(f"{machine.name}: {machine.title}", terminal_width())
     yield from _picture(machine)
 
 
 def machine_lines(machine: "Machine") -> Iterator[str]:
     """The machine drawn, and its values with their sources."""
-    yield from textwrap.wrap(machine.title, WIDTH)
+    yield from textwrap.wrap(machine.title, terminal_width())
     based = f", based on {', '.join(machine.base)}" if machine.base else ""
-    yield from textwrap.wrap(f"{machine.name}: mode {machine.mode}{based}", WIDTH)
+    yield from textwrap.wrap(f"{machine.name}: mode {machine.mode}{based}", terminal_width())
     if machine.hypervisor:
         yield f"A guest of {machine.hypervisor}: its frames are the guest's, not those of the memory."
     if machine.device:
@@ -65,7 +65,7 @@ def machine_lines(machine: "Machine") -> Iterator[str]:
     yield from textwrap.wrap(
         "Calibration: a measured figure that the model is fitted to, never a prediction. Assumed: not known, "
         "with the reason. All else is from the document named.",
-        WIDTH,
+        terminal_width(),
     )
 
 
@@ -77,10 +77,12 @@ def _header(section: str) -> str:
 def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
     head = f"  {key:<{_LEFT - 3}} {value:<{_VALUE - 1}} "
     if len(head) > _LEFT + _VALUE:  # a long value has a line of its own
-        yield from textwrap.wrap(head.strip(), WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from textwrap.wrap(
+            head.strip(), terminal_width(), initial_indent="  ", subsequent_indent="    "
+        )
         head = ""
     indent = " " * (_LEFT + _VALUE)
-    lines = textwrap.wrap(origin, WIDTH - len(indent), break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(origin, terminal_width() - len(indent), break_on_hyphens=False) or [""]
     yield f"{head or indent}{lines[0]}".rstrip()
     for line in lines[1:]:
         yield indent + line
@@ -88,7 +90,7 @@ def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
 
 def _picture(machine: "Machine") -> Iterator[str]:
     """Boxes from the cores down to the memories; a line falls from one to the next."""
-    inner = WIDTH - 6
+    inner = terminal_width() - 6
     yield from _box([_cores(machine), *_tlbs(machine), *_private(machine)], inner)
     shared = list(_shared(machine))
     if shared:
@@ -167,7 +169,7 @@ def _memory(memory: Memory) -> str:
 
 def _box(rows: Sequence[Row], inner: int, joined: bool = False) -> Iterator[str]:
     """Rows in a frame of `inner` + 4 columns; `joined`: with a line from above."""
-    name_width = 19 if inner > WIDTH // 2 else 13
+    name_width = 19 if inner > terminal_width() // 2 else 13
     middle = 8
     if joined:
         yield " " * (middle + 1) + "│"

@@ -1,1 +1,5 @@
-"""What all reports share: the style of HTML pages and of figures."""
+"""What reports share: the style of HTML pages and figures, and how wide text is."""
+
+from pagelens.report.columns import WIDTH, terminal_width
+
+__all__ = ["WIDTH", "terminal_width"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pagelens.audit.fragmentation import free_frames, suitable_blocks
 from pagelens.audit.model import Audit, Finding, Probe, Severity, Zone
 from pagelens.cli.text.audit_probe import probe_lines
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
 _UNKNOWN = "unknown"
@@ -25,7 +25,7 @@ def render(audit: Audit, findings: Sequence[Finding], probe: Probe | None = None
 def _title(a: Audit) -> Iterator[str]:
     kernel = f"Linux {a.kernel.version}" if a.kernel.version else "kernel unknown"
     up = "" if a.kernel.uptime_s is None else f", up {_duration(a.kernel.uptime_s)}"
-    yield from textwrap.wrap(f"{a.machine}; {kernel}{up}", WIDTH)
+    yield from textwrap.wrap(f"{a.machine}; {kernel}{up}", terminal_width())
 
 
 def _memory(a: Audit) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _free(a: Audit) -> Iterator[str]:
         "Unusable: the share in blocks too small for such a page. Fragm.: why a page would be refused; 0 is "
         "lack of memory, 1 is fragmentation, - means that it would not be. Pinned: the share of page blocks "
         "for memory that cannot move.",
-        WIDTH - 2, initial_indent="  ", subsequent_indent="  ",
+        terminal_width() - 2, initial_indent="  ", subsequent_indent="  ",
     )  # fmt: skip
 
 
@@ -119,7 +119,9 @@ def _huge_pages(a: Audit) -> Iterator[str]:
         )
         if len(pool.nodes) > 1 and pool.total:
             of_nodes = "; ".join(f"node {n.node}: {n.total:,} ({_number(n.free)} free)" for n in pool.nodes)
-            yield from textwrap.wrap(of_nodes, WIDTH - 9, initial_indent=" " * 9, subsequent_indent=" " * 9)
+            yield from textwrap.wrap(
+                of_nodes, terminal_width() - 9, initial_indent=" " * 9, subsequent_indent=" " * 9
+            )
     thp = a.kernel.thp
     daemon = {True: "on", False: "off", None: _UNKNOWN}[thp.khugepaged]
     none = "" if thp.max_ptes_none is None else f" (max_ptes_none {thp.max_ptes_none})"
@@ -179,16 +181,18 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         label = finding.severity.upper() if finding.severity is Severity.bad else finding.severity
         yield from textwrap.wrap(
-            finding.seen, WIDTH, initial_indent=f"  {label:<9}", subsequent_indent=" " * 11
+            finding.seen, terminal_width(), initial_indent=f"  {label:<9}", subsequent_indent=" " * 11
         )
-        yield from textwrap.wrap(finding.why, WIDTH, initial_indent=" " * 11, subsequent_indent=" " * 11)
+        yield from textwrap.wrap(
+            finding.why, terminal_width(), initial_indent=" " * 11, subsequent_indent=" " * 11
+        )
         for command in finding.remedy:
             yield f"{' ' * 11}$ {command}"
 
 
 def _setting(name: str, text: str) -> Iterator[str]:
     yield from textwrap.wrap(
-        text, WIDTH, initial_indent=f"  {name:<{_LABEL}}", subsequent_indent=" " * (2 + _LABEL)
+        text, terminal_width(), initial_indent=f"  {name:<{_LABEL}}", subsequent_indent=" " * (2 + _LABEL)
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 
 from pagelens.audit.model import Effect, Probe, ProbedPlacement
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_share
 
 
@@ -16,11 +16,11 @@ def probe_lines(probe: Probe) -> Iterator[str]:
     large = next((placement.large_share for placement in probe.placements if placement.name == "probed"), 0)
     where = "".join(f"; {part}" for part in shares + [f"{format_share(large)} on large pages"] * (large > 0))
     text = f"Probe: a job of {format_binary_size(probe.size)} on {probe.pages} pages"
-    yield from textwrap.wrap(f"{text} ({taken}{where}), before {probe.machine}", WIDTH)
+    yield from textwrap.wrap(f"{text} ({taken}{where}), before {probe.machine}", terminal_width())
     if any(_known(placement.effect) for placement in probe.placements):
         yield from _table(probe)
     for note in probe.notes:
-        yield from textwrap.wrap(note, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+        yield from textwrap.wrap(note, terminal_width() - 2, initial_indent="  ", subsequent_indent="  ")
 
 
 def _known(effect: Effect) -> bool:
@@ -39,7 +39,7 @@ def _table(probe: Probe) -> Iterator[str]:
         "share of lines of full L2s beyond its ways. By: measured, from this machine's free frames, or by "
         "the model's rule (as if all memory were free)."
     )
-    yield from textwrap.wrap(legend, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(legend, terminal_width() - 2, initial_indent="  ", subsequent_indent="  ")
 
 
 def _line(placement: ProbedPlacement) -> str:

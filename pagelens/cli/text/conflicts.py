@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from pagelens.conflicts.predict import MOST_WINDOWS, Count, Prediction
 from pagelens.conflicts.swaps import Swap
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_size
 
 _BAR = 24
@@ -16,7 +16,9 @@ _SETS_SHOWN = 16
 def render(p: Prediction, swaps: Sequence[Swap] | None) -> str:
     """Plain text. `swaps`: None where no pool was given."""
     sections = [_conclusion(p, swaps), _structures(p), _histogram(p.counts[0]), _pages(p), _swaps(p, swaps)]
-    sections.append(line for note in (*p.pages.notes, *p.socket.notes) for line in textwrap.wrap(note, WIDTH))
+    sections.append(
+        line for note in (*p.pages.notes, *p.socket.notes) for line in textwrap.wrap(note, terminal_width())
+    )
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
@@ -44,7 +46,7 @@ def _conclusion(p: Prediction, swaps: Sequence[Swap] | None) -> Iterator[str]:
         text += f" With {_many(len(swaps), 'page')} swapped for others of the pool it is {left}."
     elif swaps is not None and first.excess:
         text += " No swap for a page of the pool makes it less."
-    yield from textwrap.wrap(text, WIDTH)
+    yield from textwrap.wrap(text, terminal_width())
 
 
 def _start(p: Prediction) -> str:
@@ -57,7 +59,9 @@ def _start(p: Prediction) -> str:
 def _structures(p: Prediction) -> Iterator[str]:
     l2s = -(-p.cores // p.socket.cores_per_l2)
     held = format_size(p.held_bytes) if p.held_bytes % 1024 else format_binary_size(p.held_bytes)
-    yield from textwrap.wrap(f"{p.socket.title}: {l2s} L2s that hold up to {held} each; {_extent(p)}.", WIDTH)
+    yield from textwrap.wrap(
+        f"{p.socket.title}: {l2s} L2s that hold up to {held} each; {_extent(p)}.", terminal_width()
+    )
     yield ""
     yield f"{'':<14} {'slices x sets x ways':>22} {'lines':>10} {'beyond ways':>12} {'in such sets':>13}"
     for c in p.counts:
@@ -65,7 +69,7 @@ def _structures(p: Prediction) -> Iterator[str]:
     legend = "Beyond ways: lines that their sets cannot hold. In such sets: lines that push each other out."
     if len(p.counts) > 2:
         legend += f" The {p.counts[1].name} is counted as if the same lines were to be in it."
-    yield from textwrap.wrap(legend, WIDTH)
+    yield from textwrap.wrap(legend, terminal_width())
 
 
 def _extent(p: Prediction) -> str:

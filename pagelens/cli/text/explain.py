@@ -7,7 +7,7 @@ from pagelens.explain import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.replay.mechanisms import MECHANISMS
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_count, format_share, format_size, format_time
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -30,7 +30,7 @@ def render_terminal(explanation: Explanation) -> str:
 
 
 def _conclusion(e: Explanation) -> Iterator[str]:
-    yield from textwrap.wrap(" ".join(e.conclusion.sentences), WIDTH)
+    yield from textwrap.wrap(" ".join(e.conclusion.sentences), terminal_width())
 
 
 def _distributions(e: Explanation) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _distributions(e: Explanation) -> Iterator[str]:
         f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}{shared}, "
         f"{_nodes(e)}. Times are modelled, relative to the best run ({e.best.policy} on node "
         f"{e.best.node}, {format_time(e.best.time_s)}).",
-        WIDTH,
+        terminal_width(),
     )
     off_scale = e.off_scale()
     worst = max(d.worst_s for d in e.distributions if d.policy not in off_scale)
@@ -59,10 +59,10 @@ def _distributions(e: Explanation) -> Iterator[str]:
         )
     yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
-    yield from textwrap.wrap(few_nodes_note(e.sample.nodes), WIDTH)
+    yield from textwrap.wrap(few_nodes_note(e.sample.nodes), terminal_width())
     for d in e.distributions:
         if note := large_page_note(d):
-            yield from textwrap.wrap(note, WIDTH)
+            yield from textwrap.wrap(note, terminal_width())
 
 
 def _bars(d: Distribution, unit: float, high: float) -> str:
@@ -75,7 +75,7 @@ def _bars(d: Distribution, unit: float, high: float) -> str:
 
 
 def _heading(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.wrap(text, terminal_width(), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _attribution(e: Explanation) -> Iterator[str]:
@@ -103,7 +103,9 @@ def _attribution(e: Explanation) -> Iterator[str]:
         if without is not None and part.without_s is not None:
             yield line(without, part.without_s)
     yield line("all changes (compulsory misses only)", mean.unburdened_s)
-    yield from textwrap.wrap(interaction_in_words(mean), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(
+        interaction_in_words(mean), terminal_width(), initial_indent="  ", subsequent_indent="  "
+    )
 
 
 def _resources(e: Explanation) -> Iterator[str]:
@@ -159,7 +161,7 @@ def _remedies(e: Explanation) -> Iterator[str]:
             f"{r.gain_worst:>5.2f}x  "
         )
         indent = " " * len(start)
-        yield from textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)
+        yield from textwrap.wrap(text, terminal_width(), initial_indent=start, subsequent_indent=indent)
 
 
 def _footing(e: Explanation) -> Iterator[str]:
@@ -177,9 +179,9 @@ def _footing(e: Explanation) -> Iterator[str]:
         )
     if e.machine.left_out:
         text += f" These sections of the machine file are not simulated yet: {', '.join(e.machine.left_out)}."
-    yield from textwrap.wrap(text, WIDTH)
+    yield from textwrap.wrap(text, terminal_width())
     for warning in p.warnings:
-        yield from textwrap.wrap(f"Warning: {warning}", WIDTH)
+        yield from textwrap.wrap(f"Warning: {warning}", terminal_width())
 
 
 def _nodes(e: Explanation) -> str:

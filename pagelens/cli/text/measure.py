@@ -7,7 +7,7 @@ import numpy as np
 
 from pagelens.measure.results import FEWEST_CORRELATED, Measured, Prediction, Result
 from pagelens.measure.summary import SIGNIFICANT
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.statistics import CONSTANT
 from pagelens.units import format_share
 
@@ -63,7 +63,7 @@ def _sweep(title: str, rows: Sequence[Result], along: str) -> Iterator[str]:
     for name, of_series in series.items():
         medians = np.array([r.summary.spread.median for r in of_series])
         low, high = (of_series[int(index)] for index in (medians.argmin(), medians.argmax()))
-        yield f"  {name:<8} {_line(medians, WIDTH - 12)}"
+        yield f"  {name:<8} {_line(medians, terminal_width() - 12)}"
         yield (
             f"           {_figure(medians.min())} at {along} {low.point.labels[along]} to "
             f"{_figure(medians.max())} at {along} {high.point.labels[along]}"
@@ -162,4 +162,4 @@ def _figure(value: float) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH)
+    return textwrap.wrap(text, terminal_width())

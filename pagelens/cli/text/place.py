@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pagelens.place.policies import ALL_FAST, OURS
 from pagelens.place.report import ObjectRow, PlaceReport, PolicyRow
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_count, format_share, format_time
 
 _MOST = 12  # objects shown
@@ -15,7 +15,7 @@ _SHOWN_CAPACITIES = 6  # of the sweep
 def render_terminal(report: PlaceReport) -> str:
     """Plain text; every line is at most 80 columns wide."""
     sections = [_answer(report), _policies(report), _objects(report), _phases(report), _sweep(report)]
-    sections.append(line for note in report.notes for line in textwrap.wrap(note, WIDTH))
+    sections.append(line for note in report.notes for line in textwrap.wrap(note, terminal_width()))
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
@@ -24,7 +24,8 @@ def _answer(r: PlaceReport) -> Iterator[str]:
     fast = next(row for row in r.policies if row.policy == ALL_FAST)
     if r.all_slow_s <= r.all_fast_s:
         yield from textwrap.wrap(
-            "Fast memory gains nothing, because other parts of the machine limit the speed everywhere.", WIDTH
+            "Fast memory gains nothing, because other parts of the machine limit the speed everywhere.",
+            terminal_width(),
         )
         return
     gap = f" The best possible time may be up to {r.optimum_gap:.2%} less." if r.optimum_gap > 1e-4 else ""
@@ -33,7 +34,7 @@ def _answer(r: PlaceReport) -> Iterator[str]:
         f"{_times(ours.speedup)} as fast as with all objects in slow memory. All objects in fast memory "
         f"would make that {_times(fast.speedup)}; the placement has {format_share(ours.gain)} of this gain."
         f"{gap}",
-        WIDTH,
+        terminal_width(),
     )
 
 
@@ -43,7 +44,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{r.program} on {r.machine_title}: {r.ranks} x {footprint} that can be placed, "
         f"fast memory for {format_share(min(1.0, share))} of it ({capacity} a rank).",
-        WIDTH,
+        terminal_width(),
     )
     yield f"{'policy':<18} {'time':>8} {'speed':>6} {'gain':>7} {'fast':>9}"
     for row in sorted(r.policies, key=lambda row: row.time_s):

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.reproduce.claim import Kind, Row, score
 from pagelens.reproduce.result import Reproduction
 from pagelens.reproduce.study import Findings, Study
@@ -23,18 +23,20 @@ def _head(found: Reproduction) -> Iterator[str]:
         f"{found.score.in_words.capitalize()} ({found.scale} scale, seed {found.seed}). What machine "
         "files state (input) and what follows from it by arithmetic (derived) does not count."
     )
-    yield from textwrap.wrap(text, WIDTH)
+    yield from textwrap.wrap(text, terminal_width())
 
 
 def _study(study: Study, findings: Findings) -> Iterator[str]:
-    yield from textwrap.wrap(f"{study.name}: {study.title}: {score(findings.rows).in_words}", WIDTH)
-    yield from textwrap.wrap(study.source, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(
+        f"{study.name}: {study.title}: {score(findings.rows).in_words}", terminal_width()
+    )
+    yield from textwrap.wrap(study.source, terminal_width() - 2, initial_indent="  ", subsequent_indent="  ")
     yield from _lines("", "claim", "published", "obtained")
     for row in findings.rows:
         yield from _lines(_verdict(row), f"{row.claim} ({row.source})", row.published.text, row.obtained.text)
         indent = " " * (_COLUMNS[0] + 3)
         for text in (f"Not compared: {row.decided_by}" if row.decided_by else "", row.remark):
-            yield from textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+            yield from textwrap.wrap(text, terminal_width(), initial_indent=indent, subsequent_indent=indent)
 
 
 def _verdict(row: Row) -> str:

@@ -1,10 +1,10 @@
-"""Text of at most 80 columns: sections, paragraphs and tables."""
+"""Text that fits the terminal: sections, paragraphs and tables."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 
 BLOCKS = " ▁▂▃▄▅▆▇█"  # bars of eighths, as high as a line
 
@@ -18,7 +18,7 @@ def wrap(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
     """The lines of a paragraph. The first begins with `indent`, the others with `hanging` (else `indent`)."""
     return textwrap.wrap(
         text,
-        WIDTH,
+        terminal_width(),
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_on_hyphens=False,

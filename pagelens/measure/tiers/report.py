@@ -7,7 +7,7 @@ from typing import Any
 import pagelens
 from pagelens.measure.tiers.device import Facts
 from pagelens.measure.tiers.measurement import CHASE, STREAM_BYTES, TIERS, Figures, Measured
-from pagelens.report.columns import WIDTH
+from pagelens.report import terminal_width
 from pagelens.units import format_binary_size
 
 SCHEMA_VERSION = 1  # of the JSON; a version only adds
@@ -36,7 +36,7 @@ def _head(m: Measured) -> Iterator[str]:
     yield from textwrap.wrap(
         f"STREAM and a chase from the device: {title(m.facts)}; arrays of "
         f"{format_binary_size(m.array_bytes)}, {m.rounds} rounds. {_COUNTED}.",
-        WIDTH,
+        terminal_width(),
     )
 
 
@@ -62,10 +62,10 @@ def _cells(figures: Figures) -> str:
 def _remarks(notes: Sequence[str]) -> Iterator[str]:
     yield from textwrap.wrap(
         "Spread: from the lowest to the highest, over the median. Normalized: sums of STREAM's best.",
-        WIDTH,
+        terminal_width(),
     )
     for note in notes:
-        yield from textwrap.wrap(note, WIDTH)
+        yield from textwrap.wrap(note, terminal_width())
 
 
 def to_json(measured: Measured, notes: Sequence[str], seed: int) -> dict[str, Any]:

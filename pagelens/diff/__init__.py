@@ -1,0 +1,6 @@
+"""Two explanations, measurements or traces side by side: what changed, beyond chance or not."""
+
+from pagelens.diff.compare import DEFAULT_THRESHOLD, Result, compare
+from pagelens.diff.model import Difference, Row, Setting, Table
+
+__all__ = ["DEFAULT_THRESHOLD", "Difference", "Result", "Row", "Setting", "Table", "compare"]

@@ -1,0 +1,88 @@
+"""A difference as data: what `pagelens diff --json` prints and the terminal shows."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION: Literal[1] = 1  # of the JSON; a version only adds
+
+Verdict = Literal["same", "more", "less", "unsure", "only A", "only B"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Setting(_Record):
+    """Something that was not the same in A and B."""
+
+    name: str
+    a: str
+    b: str
+
+
+class Row(_Record):
+    """One figure in A and in B.
+
+    `verdict` is "more" or "less" where B surely differs from A, "unsure" where chance may have made the
+    difference. Figures without an interval are counted, or are means whose spread the input does not hold.
+    """
+
+    name: str
+    a: float | None
+    b: float | None
+    ratio: float | None  # B over A
+    ratio_low: float | None = None  # 95% interval
+    ratio_high: float | None = None
+    p: float | None = None  # of the test, where there is one
+    verdict: Verdict
+    worse: bool = False  # surely, and by more than the threshold
+    better: bool = False
+    note: str = ""
+
+
+class Table(_Record):
+    """Figures of one kind."""
+
+    name: str  # such as "times" or "objects"
+    title: str
+    unit: Literal["s", "lines", "bytes", "count", "x", "rate", "ns"]
+    counted: bool  # rather than drawn from a distribution
+    rows: list[Row]
+
+    def row(self, name: str) -> Row:
+        """The row of that name."""
+        return next(row for row in self.rows if row.name == name)
+
+
+class Difference(_Record):
+    """B beside A."""
+
+    schema_name: Literal["pagelens diff"] = "pagelens diff"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["explanations", "measurements", "traces"]
+    a: str
+    b: str
+    sentences: list[str]  # the answer
+    threshold: float  # smaller changes are neither worse nor better: 0.02 is 2%
+    settings: list[Setting]
+    tables: list[Table]
+
+    @property
+    def slower(self) -> bool:
+        """Whether anything is surely worse in B, by more than the threshold."""
+        return any(row.worse for table in self.tables for row in table.rows)
+
+    @property
+    def different(self) -> bool:
+        """Whether anything is surely worse or better in B, by more than the threshold."""
+        return self.slower or any(row.better for table in self.tables for row in table.rows)
+
+    def table(self, name: str) -> Table:
+        """The table of that name."""
+        return next(table for table in self.tables if table.name == name)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences)
+
+    __str__ = __repr__
