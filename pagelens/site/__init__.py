@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pagelens.site.abilities import node_abilities
+    from pagelens.site.act import Pass, run_pass
     from pagelens.site.check import Check
+    from pagelens.site.clean import run_clean
     from pagelens.site.collect import Collected, collect_lines, collect_spools
     from pagelens.site.config import SiteConfig, read_config
     from pagelens.site.decision import Rule, State, rule_of
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from pagelens.site.task_plan import task_plan
 
 _MODULES = {
+    "clean": ("run_clean",),
+    "act": (
+        "Pass",
+        "run_pass",
+    ),
     "task_plan": ("task_plan",),
     "record": ("Record",),
     "prolog": ("run_prolog",),
@@ -73,6 +80,7 @@ __all__ = [
     "Collected",
     "FleetStatus",
     "NodeStatus",
+    "Pass",
     "Record",
     "Rule",
     "SiteConfig",
@@ -90,7 +98,9 @@ __all__ = [
     "read_config",
     "record_action",
     "rule_of",
+    "run_clean",
     "run_epilog",
+    "run_pass",
     "run_prolog",
     "standings",
     "task_plan",

@@ -104,9 +104,15 @@ class ActSection(Table):
         default=["clean", "reboot", "drain"], description="what is tried, in this order"
     )
     most_share: Share = Field(default=0.05, description="of a partition's nodes that may be out at once")
-    patience_jobs: int = Field(
-        default=3, ge=1, description="checks after a step before the next step is taken"
+    again_after_days: float = Field(
+        default=14.0, gt=0, description="after so long without an action a node begins with the first step"
     )
+    clean_user: str = Field(
+        default="root",
+        pattern=r"^[a-z_][a-z0-9_-]{0,31}$",
+        description="who the cleaning job belongs to, where Slurm refuses jobs of root",
+    )
+    clean_budget_s: float = Field(default=300.0, gt=0, le=3600, description="longest that a cleaning takes")
 
 
 class PageSection(Table):

@@ -179,10 +179,13 @@ def frame(
     )
 
 
-def record_action(connection: sqlite3.Connection, action: Action, forget: bool = True) -> None:
-    """Keeps an action. With `forget` the node's evidence begins anew: what is measured from now on counts."""
+def record_action(connection: sqlite3.Connection, action: Action, forget: bool = True) -> int:
+    """Keeps an action, and returns its number.
+
+    With `forget` the node's evidence begins anew: what is measured from now on counts.
+    """
     with writing(connection):
-        connection.execute(
+        number = connection.execute(
             "INSERT INTO actions (at, name, step, reason, figures, result) VALUES (?, ?, ?, ?, ?, ?)",
             (
                 action.at,
@@ -192,13 +195,32 @@ def record_action(connection: sqlite3.Connection, action: Action, forget: bool =
                 json.dumps(dict(action.figures)),
                 action.result,
             ),
-        )
+        ).lastrowid
         if forget:
             connection.execute(
                 "UPDATE states SET sum = 0, jobs = 0, slow = 0, since = NULL, after = uptime "
                 "WHERE node IN (SELECT node FROM nodes WHERE name = ?)",
                 (action.name,),
             )
+    return number or 0
+
+
+def finish_action(connection: sqlite3.Connection, number: int, result: str) -> None:
+    """Notes how an action ended."""
+    with writing(connection):
+        connection.execute("UPDATE actions SET result = ? WHERE number = ?", (result, number))
+
+
+def actions_with(connection: sqlite3.Connection, result: str) -> list[tuple[int, Action]]:
+    """The actions with this result, and their numbers, the oldest first."""
+    rows = connection.execute(
+        "SELECT number, at, name, step, reason, figures FROM actions WHERE result = ? ORDER BY number",
+        (result,),
+    )
+    return [
+        (number, Action(at, name, step, reason, json.loads(figures), result))
+        for number, at, name, step, reason, figures in rows
+    ]
 
 
 def actions_of(connection: sqlite3.Connection, name: str | None = None) -> list[Action]:

@@ -10,10 +10,24 @@ from pagelens.host.huge_page_pools import pool_folder, read_pool
 from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
 from pagelens.site.budget import Budget
+from pagelens.site.config import PrologSection
+from pagelens.site.record import Record
 
 SORT = "/sys/kernel/zone_sort_free_pages"  # our module's folder, and Intel's of 2017
 _MODULE = "zonesort_module"
 _MOST_OF_REST = 0.5  # of the time that is left, for a step that others follow: assumed
+
+
+def tidy(system: System, budget: Budget, wanted: PrologSection, sorting: bool, record: Record) -> bool:
+    """Drops caches, compacts and sorts, as far as that is wanted; whether free memory can be sorted."""
+    if wanted.drop_caches:
+        record.did("drop caches", drop_caches(system, budget))
+    if wanted.compact:
+        record.did("compact", compact(system, budget))
+    can_sort = sorting and module_loaded(system, budget)
+    if can_sort:
+        record.did("sort", sort(system, budget))
+    return can_sort
 
 
 def drop_caches(system: System, budget: Budget) -> str:

@@ -67,14 +67,8 @@ def _prepare(
     record: Record,
 ) -> None:
     wanted = config.prolog
-    if wanted.drop_caches:
-        record.did("drop caches", memory_steps.drop_caches(system, budget))
-    if wanted.compact:
-        record.did("compact", memory_steps.compact(system, budget))
     sorting = wanted.sort == "auto" and options.sort
-    can_sort = sorting and memory_steps.module_loaded(system, budget)
-    if can_sort:
-        record.did("sort", memory_steps.sort(system, budget))
+    can_sort = memory_steps.tidy(system, budget, wanted, sorting, record)
     if options.pool_page_bytes and wanted.pool_share:
         _fill_pool(system, budget, config, options, state, record)
     if sorting and not can_sort:

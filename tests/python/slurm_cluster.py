@@ -56,6 +56,7 @@ SlurmctldTimeout=60
 SlurmdTimeout=60
 InactiveLimit=0
 KillWait=1
+MessageTimeout=3
 PlugStackConfig={folder}/plugstack.conf
 Prolog={folder}/prolog.sh
 Epilog={folder}/epilog.sh

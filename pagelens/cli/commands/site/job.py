@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelens.cli.options import Json
+
 if TYPE_CHECKING:
     from pagelens.site import Record, SiteConfig
 
@@ -20,6 +22,8 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog="  pagelens site prolog  # in slurm.conf's Prolog")(prolog)
     app.command(epilog="  pagelens site epilog  # in slurm.conf's Epilog")(epilog)
     app.command(hidden=True)(plan)
+    app.command(hidden=True)(clean)
+    app.command(epilog="  pagelens site act --no-dry-run")(act)
 
 
 def check(config: Config = DEFAULT_CONFIG) -> None:
@@ -62,6 +66,39 @@ def plan(
     from pagelens.site.task_plan import task_plan
 
     typer.echo(task_plan(file, program))
+
+
+def clean(config: Config = DEFAULT_CONFIG) -> None:
+    """Clean this node thoroughly, in the job that `pagelens site act` queued for that."""
+    from pagelens.site.clean import run_clean
+
+    _never_failing(config, run_clean)
+
+
+def act(
+    config: Config = DEFAULT_CONFIG,
+    dry_run: Annotated[
+        bool | None,
+        typer.Option(
+            "--dry-run/--no-dry-run", help="Only say what would be done (default: as act.dry_run says)."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Mend slow nodes: clean them, then reboot them, then drain them for people.
+
+    A systemd timer runs it on the controller. Each step needs new evidence from several jobs.
+    It touches no node that is out for a reason that somebody else gave.
+    """
+    import json as writer
+
+    from pagelens.cli.text.site_act import render_pass
+    from pagelens.site.act import run_pass
+    from pagelens.site.config import read_config
+
+    settings = read_config(config)
+    found = run_pass(settings, config.absolute(), settings.act.dry_run if dry_run is None else dry_run)
+    typer.echo(writer.dumps(found.to_json()) if json else render_pass(found), nl=json)
 
 
 def _never_failing(path: Path, work: Callable[["SiteConfig", Mapping[str, str]], "Record"]) -> None:
