@@ -18,6 +18,7 @@ static uint64_t wall_clock_ns(void) {
 
 static struct operation begun(void) {
     struct operation operation = {.recorded = true};
+    thread_clock_ready();
     operation.wall_ns = wall_clock_ns();
     operation.cpu_ns = thread_clock_ns(operation.wall_ns);
     return operation;

@@ -21,13 +21,15 @@
 
 #include "iorecord/log.h"
 
-enum { MOMENT_NS = 2000, MOST_ASSUMED_NS = 100000 };
+/* An event takes some 20 us to open, which only threads with many operations earn back. */
+enum { MOMENT_NS = 2000, MOST_ASSUMED_NS = 100000, FEW_CALLS = 64 };
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     const volatile struct perf_event_mmap_page* page; /* NULL: there is no event */
     uint64_t wall_ns, cpu_ns;                         /* when both were last known */
     uint64_t read_ns;                                 /* wall time of the last system call */
     uint32_t lock;
+    unsigned calls;
     unsigned lifetime; /* of the log that this is of; a child of fork has not its parent's page */
 } own;
 
@@ -47,11 +49,14 @@ static const volatile struct perf_event_mmap_page* open_page(void) {
     return page == MAP_FAILED ? NULL : page;
 }
 
-static void begin(void) {
-    const int saved_errno = errno;
-    memset(&own, 0, sizeof own);
+void thread_clock_ready(void) {
+    if (__builtin_expect(own.lifetime == log_lifetime() && own.calls >= FEW_CALLS, 1)) return;
+    if (own.lifetime != log_lifetime()) memset(&own, 0, sizeof own);
     own.lifetime = log_lifetime();
+    if (++own.calls < FEW_CALLS) return;
+    const int saved_errno = errno;
     own.page = open_page();
+    own.read_ns = 0;
     errno = saved_errno;
 }
 
@@ -63,7 +68,6 @@ static bool has_run(uint64_t wall_ns) {
 }
 
 uint64_t thread_clock_ns(uint64_t wall_ns) {
-    if (__builtin_expect(own.lifetime != log_lifetime(), 0)) begin();
     if (__builtin_expect(has_run(wall_ns), 1)) {
         own.cpu_ns += wall_ns - own.wall_ns;
     } else {

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* To be called before the wall's clock is read: the first calls of a thread take long. */
+void thread_clock_ready(void);
+
 /* In ns, at the time `wall_ns` of CLOCK_MONOTONIC, which is now. */
 uint64_t thread_clock_ns(uint64_t wall_ns);
 

@@ -16,6 +16,7 @@ from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
 from pagelens.host.native_files import native_file
 from pagelens.host.output_name import checked_output, expand_rank
+from pagelens.host.perf_events import events_ready
 from pagelens.host.program_signals import SignalsHandedOn
 from pagelens.io.importers.strace import STRACE_OPTIONS, read_strace
 from pagelens.io.raw_log import read_raw_logs
@@ -48,7 +49,7 @@ def record_program(
     path = checked_output(name.replace("%p", str(os.getpid()))).absolute()
     raw = path.with_name(f"{path.name}.raw")
     why = list(obstacles(program))
-    with _folder(raw):
+    with _folder(raw), events_ready():
         environment, command = (
             _preloaded(words, raw) if not why else (dict(os.environ), _under_strace(words, raw, why[0]))
         )

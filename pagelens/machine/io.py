@@ -6,9 +6,9 @@ large operations, and file systems use larger folios for them. docs/io.md descri
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from pagelens.errors import UsageError
 from pagelens.units import format_binary_size, format_time, parse_size, parse_time
@@ -134,6 +134,9 @@ class Io(Table):
     )
     sync: Sourced[Seconds] | None = Field(default=None, description="wall time of fsync after a small write")
     sync_cpu: Sourced[Seconds] | None = Field(default=None, description="processor time of the same")
+    sync_work: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="what fsync writes out in a second of its processor time"
+    )
     opening: Sourced[Seconds] | None = Field(
         default=None, description="processor time of opening a file that exists, and of closing it"
     )
@@ -166,9 +169,3 @@ class Io(Table):
         default=None, description="data that buffered writes may leave unwritten before they have to wait"
     )
     read_ahead: Sourced[Bytes] | None = Field(default=None, description="what the kernel reads ahead")
-
-    @model_validator(mode="after")
-    def _together(self) -> Self:
-        if (self.direct_read is None) != (self.direct_write is None) and self.direct_alignment is not None:
-            raise ValueError("direct_alignment needs both direct_read and direct_write")
-        return self

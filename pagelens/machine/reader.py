@@ -11,7 +11,7 @@ from pagelens.values.directory import list_files
 from pagelens.values.toml_file import Document, read_bytes, read_document, validate
 
 EXAMPLE = "docs/machine-schema.md"
-PARTS = ("family", "dram", "tlb")  # folders of files that state some sections of a machine
+PARTS = ("family", "dram", "tlb", "io")  # folders of files that state some sections of a machine
 DEEPEST = 8  # files over one another
 _OWN = ("name", "title", "base")  # what a file does not take over from those it is based on
 

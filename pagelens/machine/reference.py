@@ -27,10 +27,10 @@ ways = { value = 16, assumed = "as of its predecessor" }
 ```
 
 **Files over files.** `base = ["family/skylake-sp", "mine.toml"]` takes over the values of other files:
-machines by name, parts in `machines/family`, `machines/dram` and `machines/tlb`, or paths from this file.
-The later one goes before the earlier, the file's own values before all; a value is taken over with its
-source, an array of tables as a whole, `name` and `title` never. What is needed can stand in any of them. A
-processor with another cache:
+machines by name, parts in `machines/family`, `machines/dram`, `machines/tlb` and `machines/io`, or paths
+from this file. The later one goes before the earlier, the file's own values before all; a value is taken
+over with its source, an array of tables as a whole, `name` and `title` never. What is needed can stand in
+any of them. A processor with another cache:
 ```toml
 schema = 1
 base = "skx-8160"

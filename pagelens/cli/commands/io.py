@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagelens.cli.options import Json
+from pagelens.cli.options import Json, MachineName, Output, Quiet
+from pagelens.cli.source import OUTPUT
+from pagelens.errors import UsageError
 from pagelens.progress import progress_bar
+
+if TYPE_CHECKING:
+    from pagelens.io import Recording
+    from pagelens.machine import Machine
+
+_SECONDS = 15.0  # of a measurement that nobody asked for
 
 EXAMPLES = """Examples:
 
@@ -72,3 +80,122 @@ def info(recording: Log, as_json: Json = False) -> None:
 
     facts = describe(open_recording(recording))
     typer.echo(json.dumps(facts.to_json(), indent=1) if as_json else "\n".join(info_lines(facts)))
+
+
+@app.command(
+    "explain",
+    context_settings=_PROGRAM,
+    epilog="Example: pagelens io explain app.plio --on cori-knl-cache",
+)
+def explain_command(
+    target: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RECORDING | -- PROGRAM ARGS...]",
+            help="A recording, or a program that is recorded first.",
+        ),
+    ],
+    machine: MachineName = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Also predict the operations on this machine."),
+    ] = None,
+    output: Output = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a program's operations on files cost, and what would make them faster.
+
+    The costs of operations are those of --machine, or are measured here first
+    (some 15 seconds, once for each file system).
+    """
+    import json
+
+    from pagelens.cli.text.io_explain import conclusion, error_line, outputs_line, render_explanation
+    from pagelens.files import write_whole
+    from pagelens.io import explain_recording, render_page
+    from pagelens.output_directory import claim_directory
+
+    recording, name = _recording(target, quiet)
+    here = _machine_with_io(machine, recording, quiet)
+    elsewhere = None if on is None else _with_io(on, "--on")
+    found = explain_recording(recording, here, elsewhere)
+    with claim_directory(output or OUTPUT / f"io-{name}") as directory:
+        text = json.dumps(found.to_json(), indent=1)
+        if as_json:
+            typer.echo(text)
+        elif not quiet:
+            typer.echo("\n".join(render_explanation(found)))
+        page = render_page(found, recording, [error_line(found), *conclusion(found)])
+        write_whole(directory / "report.html", lambda path: path.write_text(page))
+        write_whole(directory / "explanation.json", lambda path: path.write_text(text + "\n"))
+        recording.write(directory / "recording.plio")
+    if not as_json and not quiet:
+        typer.echo(f"\n{outputs_line(directory, found)}")
+
+
+def _recording(target: list[str], quiet: bool) -> tuple[Recording, str]:
+    """The recording that the command line names, or that is made of the program there; and a short name."""
+    import tempfile
+
+    from pagelens.io import open_recording, record_program
+
+    path = Path(target[0])
+    if len(target) == 1 and (path.suffix == ".plio" or path.is_dir()):
+        return open_recording(path), path.stem
+    with (
+        tempfile.TemporaryDirectory(prefix="pagelens-io-") as folder,
+        progress_bar(quiet, "recording") as bar,
+    ):
+        recorded = record_program(target, str(Path(folder) / "it.plio"), bar.recorded)
+    for line in recorded.notes:
+        print(f"pagelens: {line}", file=sys.stderr)
+    if recorded.exit_status:
+        print(f"pagelens: the program ended with status {recorded.exit_status}", file=sys.stderr)
+    return recorded.recording, path.name
+
+
+def _with_io(name: str, option: str) -> Machine:
+    from pagelens.machine import load_machine
+
+    machine = load_machine(name)
+    if machine.io is None:
+        raise UsageError(
+            f"{option} {name}: its file has no section [io]; `pagelens measure io DIR` on it makes one"
+        )
+    return machine
+
+
+def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Machine:
+    """The machine named; else this one, with what its file system was measured to take, now or before."""
+    if name is not None:
+        return _with_io(name, "--machine")
+    from pagelens.cli.commands.measure_io import keep
+    from pagelens.io import busiest_folder
+    from pagelens.machine import choose_machine, parse_machine, read_machine_file
+    from pagelens.measure import file_with_io, kept_file, measure_folder
+
+    found = busiest_folder(recording)
+    if found is None:
+        raise UsageError(
+            "recording: none of its folders is here; name a machine with [io] by --machine, as "
+            "`pagelens measure io DIR` writes it"
+        )
+    folder, device = found
+    kept = kept_file(device)
+    if kept.exists():
+        try:
+            machine = read_machine_file(kept)
+        except UsageError:
+            pass
+        else:
+            if machine.io is not None:
+                print(
+                    f"pagelens: {kept} says what operations take; `pagelens measure io` renews it",
+                    file=sys.stderr,
+                )
+                return machine
+    with progress_bar(quiet, f"series on {folder}") as bar:
+        text = file_with_io(choose_machine(None).text, measure_folder(folder, _SECONDS, bar))
+    keep(text, device)
+    return parse_machine(text.encode(), "this machine")

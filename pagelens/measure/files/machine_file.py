@@ -13,6 +13,7 @@ from pagelens.measure.files.series import Times
 from pagelens.measure.files.session import Measured
 from pagelens.units import format_rate, format_time
 
+_RATES = {"copying": "copying", "sync_work": "sync_work", "write_rate": "write", "read_rate": "read"}
 _HERE = "measured here by `pagelens measure io`"
 
 
@@ -63,7 +64,7 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     for key in ("opening", "creating", "call"):
         if key in m.seconds:
             source(key, _time(m.seconds[key].cpu_s), _HERE)
-    for key, rate in (("copying", "copying"), ("write_rate", "write"), ("read_rate", "read")):
+    for key, rate in _RATES.items():
         if rate in m.rates:
             source(key, format_rate(m.rates[rate], 3), _HERE)
     source("writers", m.writers, _HERE)

@@ -179,7 +179,9 @@ def _rates(m: Measured, scratch: Scratch) -> None:
     with scratch.open() as file:
         began = time.monotonic()
         transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+        cpu = time.thread_time()
         os.fsync(file)
+        m.rates["sync_work"] = _RATE_BYTES / max(time.thread_time() - cpu, 1e-6)
         m.rates["write"] = _RATE_BYTES / (time.monotonic() - began)
         if not m.file_system.forgets:
             return

@@ -1,0 +1,93 @@
+"""An explanation of a program's operations on files, on a terminal: at most 80 columns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pagelens.cli.text.tables import count_noun, shorten, table, wrap
+from pagelens.io import GOOD, Explanation, Way, in_words
+from pagelens.units import format_share, format_size, format_time
+
+_PATHS = ("", "count", "bytes", "processor", "model", "waiting", "model")
+_PATH_WIDTHS = (20, -9, -9, -9, -9, -9, -9)
+_WAYS = ("way", "processor", "waiting", "wall", "gain", "")
+_WAY_WIDTHS = (33, -9, -9, -9, -6, 9)
+
+
+def render_explanation(e: Explanation) -> Iterator[str]:
+    """The model's error, the conclusion, then the tables."""
+    yield from wrap(error_line(e))
+    yield ""
+    for sentence in conclusion(e):
+        yield from wrap(sentence)
+    yield ""
+    yield from table(
+        _PATHS,
+        [
+            (in_words(p.path), f"{p.operations:,}", format_size(p.bytes) if p.bytes else "",
+             format_time(p.recorded_cpu_s), format_time(p.cpu_s), format_time(p.recorded_wait_s),
+             format_time(p.wait_s))
+            for p in e.paths
+        ],
+        _PATH_WIDTHS,
+    )  # fmt: skip
+    yield ""
+    yield from table(_WAYS, [_way(way) for way in e.ways], _WAY_WIDTHS)
+    for note in e.notes:
+        yield from wrap(note)
+
+
+def error_line(e: Explanation) -> str:
+    """How near the model is, which comes first."""
+    if e.error is None:
+        return "The model cannot be checked: the recording has no processor times of these operations."
+    off = f"{abs(e.error):.0%} {'more' if e.error > 0 else 'less'} than"
+    near = "as much as" if abs(e.error) < 0.005 else off
+    text = (
+        f"The model gives {near} the recorded processor time ({format_time(e.cpu_s)} for "
+        f"{format_time(e.recorded_cpu_s)})."
+    )
+    if abs(e.error) > GOOD:
+        text = (
+            f"Warning: {text[:1].lower()}{text[1:]} Measure again (`pagelens measure io`), or doubt what "
+            "follows."
+        )
+    return text
+
+
+def conclusion(e: Explanation) -> Iterator[str]:
+    """What the operations took, and what would gain most."""
+    wall = e.recorded_cpu_s + e.recorded_wait_s + e.other_s
+    yield (
+        f"Operations on files took {format_time(wall)} of the {format_time(e.elapsed_s)} that the program "
+        f"ran: {format_time(e.recorded_cpu_s)} of processor time and {format_time(e.recorded_wait_s)} of "
+        f"waiting on {e.file_system}"
+        + (
+            f", and {format_time(e.other_s)} in what the model does not know."
+            if e.other_s > 0.01 * wall
+            else "."
+        )
+    )
+    best = next((way for way in e.ways[1:] if way.verdict == "gains"), None)
+    if best is None:
+        yield "No other way of doing them is worth it: none gains 2% of the program's time."
+        return
+    yield (
+        f"Most would gain: {best.title} ({format_share(best.gain or 0)} of the program's time; it takes "
+        f"{best.effort})."
+    )
+
+
+def _way(way: Way) -> tuple[str, ...]:
+    def shown(seconds: float | None) -> str:
+        return "unknown" if seconds is None else format_time(seconds)
+
+    gain = "" if way.key == "as-it-ran" or way.gain is None else f"{100 * way.gain:+.0f}%"
+    verdict = (
+        "" if way.key == "as-it-ran" or way.verdict == "gains" else way.verdict.replace("not worth it", "no")
+    )
+    return shorten(way.title, 33), shown(way.cpu_s), shown(way.wait_s), shown(way.wall_s), gain, verdict
+
+
+def outputs_line(directory: Path, e: Explanation) -> str:
+    """Where the results lie."""
+    return f"{count_noun(e.facts.operations, 'operation')}; report: {directory / 'report.html'}"

@@ -1,0 +1,165 @@
+"""Which path through the kernel each operation takes, by what came before it.
+
+The page cache is followed by pages: what was read or written before is in it, and of what was there before
+the program began the recording says how much. docs/io.md has the rules.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pagelens.io.kinds import KINDS
+from pagelens.io.recording import Recording
+
+# Paths that operations take. Those of the first row have a table by size in a machine file.
+WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
+    "write", "overwrite", "read", "cold_read", "scattered_read", "direct_read", "direct_write",
+)  # fmt: skip
+SYNC, OPENING, CREATING, CALL, OTHER = "sync", "opening", "creating", "call", "other"
+
+_NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
+_MOST_PAGES = 1 << 23  # that are looked at one by one; of more, several count as one
+_WAITED_NS = 20_000  # a read that waited so long was not in the page cache, where nothing else says
+_DONTNEED = 4
+_CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "readahead", "close"))
+
+
+def classify(recording: Recording) -> pl.DataFrame:
+    """The operations on files, each with its `path`, the `bytes` it moved and shares of them.
+
+    `new_share` of a write makes the file longer; `cold_share` of a read was not in the page cache. `waiting`
+    is the recorded wall time without the processor time. `run` numbers the sequences of transfers that follow
+    each other in a file.
+    """
+    frame = recording.regular.with_columns(
+        bytes=pl.when(pl.col("kind").is_in([KINDS["read"], KINDS["write"], KINDS["copy"]]))
+        .then(pl.col("result").clip(0))
+        .otherwise(0),
+        waiting=(pl.col("wall_ns") - pl.col("cpu_ns")).clip(0),
+    )
+    frame = _runs(frame)
+    frame = frame.with_columns(
+        new_share=_new_share(frame, recording), cold_share=_cold_share(frame, recording)
+    )
+    return frame.with_columns(path=_path())
+
+
+def _path() -> pl.Expr:
+    kind = pl.col("kind")
+    moves, direct = pl.col("bytes") > 0, pl.col("direct")
+    writes = kind == KINDS["write"]
+    makes = (pl.col("flags") & os.O_CREAT != 0) & (pl.col("new_file"))
+    buffered = (
+        pl.when(writes)
+        .then(pl.when(pl.col("new_share") > 0).then(pl.lit(WRITE)).otherwise(pl.lit(OVERWRITE)))
+        .when(pl.col("cold_share") <= 0)
+        .then(pl.lit(READ))
+        .when(pl.col("follows"))
+        .then(pl.lit(COLD_READ))
+        .otherwise(pl.lit(SCATTERED_READ))
+    )
+    transfer = kind.is_in([KINDS["read"], KINDS["write"]])
+    return (
+        pl.when(transfer & moves & direct)
+        .then(pl.when(writes).then(pl.lit(DIRECT_WRITE)).otherwise(pl.lit(DIRECT_READ)))
+        .when(transfer & moves)
+        .then(buffered)
+        .when(kind.is_in([KINDS["sync"], KINDS["datasync"]]))
+        .then(pl.lit(SYNC))
+        .when((kind == KINDS["open"]) & (pl.col("result") >= 0))
+        .then(pl.when(makes).then(pl.lit(CREATING)).otherwise(pl.lit(OPENING)))
+        .when(kind.is_in(_CALLS) | transfer)
+        .then(pl.lit(CALL))
+        .otherwise(pl.lit(OTHER))
+    )
+
+
+def _runs(frame: pl.DataFrame) -> pl.DataFrame:
+    """Numbers the sequences: transfers of one kind and thread, each where the last one on its file ended."""
+    keys = ["process", "thread", "file", "kind"]
+    moves = pl.col("bytes") > 0
+    end = pl.when(moves).then(pl.col("offset") + pl.col("bytes"))
+    last = end.forward_fill().shift(1).over(keys)
+    gap = pl.col("offset") - last
+    follows = (moves & (gap == 0)).fill_null(False)
+    return frame.with_columns(
+        follows=(moves & gap.is_between(0, _NEAR)).fill_null(False) | (moves & (pl.col("offset") == 0)),
+        run=pl.struct(*keys, (~follows).cum_sum().over(keys)).rank("dense"),
+        new_file=(pl.int_range(pl.len()).over("file") == 0) & (pl.col("bytes").sum().over("file") > 0),
+    )
+
+
+def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
+    """Of each write, the share beyond the end that the file had before."""
+    lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
+    truncated = pl.col("kind") == KINDS["truncate"]
+    writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0)
+    end = pl.when(writes).then(pl.col("offset") + pl.col("bytes")).when(truncated).then(pl.col("size"))
+    parts = frame.with_columns(
+        part=truncated.cum_sum().over("file"),
+        first=pl.Series(lengths.gather(frame["file"]) if frame.height else [], dtype=pl.Int64),
+        end=end,
+    )
+    start = pl.when(pl.col("part") == 0).then(pl.col("first")).otherwise(0)
+    before = pl.max_horizontal(start, pl.col("end").cum_max().shift(1).over("file", "part").fill_null(0))
+    new = (pl.col("offset") + pl.col("bytes") - pl.max_horizontal(before.forward_fill(), "offset")).clip(0)
+    return parts.select(
+        pl.when(writes).then(new / pl.col("bytes")).otherwise(0.0).clip(0, 1).alias("new_share")
+    ).to_series()
+
+
+def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
+    """Of each buffered read, the share of pages that nothing before it had brought into the page cache."""
+    kinds = frame["kind"].to_numpy()
+    moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
+    reads = moved & (kinds == KINDS["read"])
+    share = np.zeros(frame.height)
+    at = np.flatnonzero(moved & np.isin(kinds, (KINDS["read"], KINDS["write"])))
+    if at.size and reads.any():
+        share[at] = _first_touches(frame, at)
+    share[~reads] = 0
+    return pl.Series("cold_share", share * _uncached(frame, recording, share))
+
+
+def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each of these operations, the share of its pages that no earlier one touched."""
+    offset, size = (frame[name].to_numpy()[at] for name in ("offset", "bytes"))
+    page = 4096
+    while int((size // page + 1).sum()) > _MOST_PAGES:
+        page *= 2
+    first, count = offset // page, (offset + size - 1) // page - offset // page + 1
+    life = _lives(frame)[at]
+    which = np.repeat(np.arange(at.size), count)
+    pages = np.arange(which.size) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    keys = np.stack((frame["file"].to_numpy()[at][which], life[which], pages), axis=1)
+    order = np.lexsort((which, pages, keys[:, 1], keys[:, 0]))
+    sorted_keys = keys[order]
+    is_first = np.ones(which.size, np.bool_)
+    is_first[1:] = (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1)
+    fresh = np.bincount(which[order][is_first], minlength=at.size)
+    return np.asarray(fresh / count, np.float64)
+
+
+def _lives(frame: pl.DataFrame) -> NDArray[np.int64]:
+    """How often the file had been dropped from the page cache before each operation."""
+    dropped = ((pl.col("kind") == KINDS["advise"]) & (pl.col("flags") == _DONTNEED)).cast(pl.Int64)
+    return frame.select(dropped.cum_sum().over("file")).to_series().to_numpy()
+
+
+def _uncached(frame: pl.DataFrame, recording: Recording, touched: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of a file that was not in the page cache at first; by the waits, if that is unknown."""
+    found = np.ones(len(recording.header.files) + 1)
+    unknown = np.zeros(found.size, np.bool_)
+    for number, file in enumerate(recording.header.files):
+        if file.cached_bytes is None:
+            unknown[number] = True
+        elif file.bytes > 0:
+            found[number] = 1 - min(1.0, file.cached_bytes / file.bytes)
+    files = frame["file"].to_numpy()
+    waited = (frame["waiting"].to_numpy() > _WAITED_NS).astype(np.float64)
+    again = _lives(frame) > 0
+    return np.where(again, 1.0, np.where(unknown[files], waited, found[files]))

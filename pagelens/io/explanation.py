@@ -1,0 +1,229 @@
+"""The answer of `pagelens io explain`: what the operations took, how good the model is, what would gain."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pagelens.io import classify as paths
+from pagelens.io.classify import classify
+from pagelens.io.describe import Facts, describe
+from pagelens.io.predict import Cost, Floats, predict
+from pagelens.io.recording import Recording
+from pagelens.io.what_if import Option, options
+from pagelens.machine import Io, Machine
+
+WORTH = 0.02  # of the program's time: less is not worth a change
+GOOD = 0.15  # the model is that near, or a warning comes first
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of doing the operations. Seconds; None: the machine file does not say."""
+
+    key: str
+    title: str
+    effort: str
+    cpu_s: float | None
+    wait_s: float | None
+    wall_s: float | None
+    gain: float | None  # of the program's wall time, by the model
+    verdict: str  # "gains", "not worth it", "loses", "unknown"
+
+
+@dataclass(frozen=True)
+class OfPath:
+    """All operations that took one path through the kernel."""
+
+    path: str
+    operations: int
+    bytes: int
+    recorded_cpu_s: float
+    recorded_wait_s: float
+    cpu_s: float
+    wait_s: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Of one recording on one machine."""
+
+    facts: Facts
+    machine: str
+    file_system: str
+    elapsed_s: float
+    recorded_cpu_s: float  # of the operations that the model knows
+    recorded_wait_s: float
+    cpu_s: float
+    wait_s: float
+    error: float | None  # of the processor time, as a share; None: the source does not tell it
+    other_s: float  # recorded wall time of operations that the model does not know
+    other_paths: list[str]
+    paths: list[OfPath]
+    ways: list[Way]  # as it ran first, then by their gain
+    notes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As docs/io.md describes it."""
+        return {"schema": "pagelens io explain", "version": 1, **asdict(self), "facts": self.facts.to_json()}
+
+
+def explain_recording(
+    recording: Recording, machine: Machine, elsewhere: Machine | None = None
+) -> Explanation:
+    """Explains a recording by the section [io] of a machine; `elsewhere`: also predicts it there."""
+    io = machine.io
+    assert io is not None
+    every = classify(recording)
+    on = _files_on(recording, io.file_system.value)
+    known = np.isfinite(predict(every, io).cpu_s) & every["file"].is_in(on).to_numpy()
+    frame = every.filter(pl.Series(known))
+    others = every.filter(pl.Series(~known))
+    found = list(options(frame, io))
+    elapsed = (recording.header.elapsed_ns or _span(every)) / 1e9
+    ways = _ways(frame, found, elapsed)
+    if elsewhere is not None and elsewhere.io is not None:
+        ways += _elsewhere(frame, elsewhere, elsewhere.io)
+    cpu_s, wait_s = float(np.nansum(found[0].cost.cpu_s)), float(np.nansum(found[0].cost.wait_s))
+    recorded = float(frame["cpu_ns"].sum()) / 1e9
+    tells = recording.knows("cpu_ns") and recorded > 0
+    return Explanation(
+        facts=describe(recording),
+        machine=machine.title,
+        file_system=io.file_system.value,
+        elapsed_s=elapsed,
+        recorded_cpu_s=recorded,
+        recorded_wait_s=float(frame["waiting"].sum()) / 1e9,
+        cpu_s=cpu_s,
+        wait_s=wait_s,
+        error=cpu_s / recorded - 1 if tells else None,
+        other_s=float(others["wall_ns"].sum()) / 1e9,
+        other_paths=sorted(set(others["path"].to_list())),
+        paths=_paths(frame, found[0].cost),
+        ways=ways,
+        notes=_notes(recording, io),
+    )
+
+
+def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
+    """Where most bytes went, or came from, and the device of that folder; None without files."""
+    frame = recording.regular.group_by("file").agg(pl.col("wall_ns").sum(), pl.col("result").clip(0).sum())
+    for number in frame.sort("result", descending=True)["file"].to_list():
+        file = recording.header.files[number]
+        folder = Path(file.path).parent
+        if folder.is_dir():
+            return folder, file.device
+    return None
+
+
+def _files_on(recording: Recording, file_system: str) -> list[int]:
+    """The files of that file system; all, where the recording does not say where they are."""
+    return [
+        n for n, file in enumerate(recording.header.files) if file.file_system in ("", file_system, "unknown")
+    ]
+
+
+def _span(frame: pl.DataFrame) -> int:
+    return int(frame.select((pl.col("start_ns") + pl.col("wall_ns")).max()).item() or 0)
+
+
+def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float) -> list[Way]:
+    base = _busiest(frame, found[0].wall_s)
+    made = []
+    for option in found:
+        cpu = _total(option.cost.cpu_s)
+        wall = _busiest(frame, option.wall_s)
+        wait = None if wall is None or cpu is None else float(np.sum(option.cost.wait_s))
+        gain = None if wall is None or base is None else (base - wall) / max(elapsed_s, 1e-9)
+        made.append(Way(option.key, option.title, option.effort, cpu, wait, wall, gain, _verdict(gain)))
+    return [made[0], *sorted(made[1:], key=lambda way: -(way.gain or 0))]
+
+
+def _verdict(gain: float | None) -> str:
+    if gain is None:
+        return "unknown"
+    return "gains" if gain >= WORTH else "loses" if gain <= -WORTH else "not worth it"
+
+
+def _elsewhere(frame: pl.DataFrame, machine: Machine, io: Io) -> list[Way]:
+    cost = predict(frame, io)
+    there = Option("elsewhere", f"on {machine.name}", f"{io.file_system.value} there", cost)
+    cpu, wall = _total(cost.cpu_s), _busiest(frame, there.wall_s)
+    wait = None if wall is None else float(np.nansum(cost.wait_s))
+    return [Way(there.key, there.title, there.effort, cpu, wait, wall, None, "")]
+
+
+def _total(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:
+    return None if np.isnan(seconds).any() else float(seconds.sum())
+
+
+def _busiest(frame: pl.DataFrame, wall: Floats) -> float | None:
+    """Wall seconds of the operations of the thread that has most."""
+    if not wall.size:
+        return 0.0
+    if np.isnan(wall).any():
+        return None
+    by_thread = (
+        frame.select("process", "thread").with_columns(wall=pl.Series(wall)).group_by("process", "thread")
+    )
+    return float(by_thread.agg(pl.col("wall").sum())["wall"].max() or 0)  # type: ignore[arg-type]
+
+
+def _paths(frame: pl.DataFrame, cost: Cost) -> list[OfPath]:
+    grouped = (
+        frame.with_columns(cpu=pl.Series(cost.cpu_s), wait=pl.Series(cost.wait_s))
+        .group_by("path")
+        .agg(pl.len(), pl.col("bytes", "cpu_ns", "waiting", "cpu", "wait").sum())
+        .sort("cpu_ns", "path", descending=[True, False])
+    )
+    return [
+        OfPath(r["path"], r["len"], r["bytes"], r["cpu_ns"] / 1e9, r["waiting"] / 1e9, r["cpu"], r["wait"])
+        for r in grouped.iter_rows(named=True)
+    ]
+
+
+def _notes(recording: Recording, io: Io) -> list[str]:
+    notes = []
+    if io.direct_write is None:
+        notes.append(f"{io.file_system.value} has no direct operations here.")
+    elif io.direct_copies is not None and io.direct_copies.value:
+        notes.append(
+            f"The files of {io.file_system.value} are in memory: direct operations copy all the same, so "
+            "they are not among the ways."
+        )
+    if not recording.knows("cpu_ns"):
+        notes.append(
+            f"{recording.header.source} does not tell processor times, so the model cannot be checked here."
+        )
+    if recording.header.dropped:
+        notes.append(f"{recording.header.dropped:,} operations are missing from the recording.")
+    notes.append(
+        "Not in the model: contention with other programs, the processor time of writing data back, and "
+        "leaving a core to the kernel."
+    )
+    return notes
+
+
+def in_words(path: str) -> str:
+    """A path as reports call it."""
+    return _WORDS.get(path, path)
+
+
+_WORDS = {
+    paths.WRITE: "writes at the end",
+    paths.OVERWRITE: "writes over data",
+    paths.READ: "reads, cached",
+    paths.COLD_READ: "reads, in order",
+    paths.SCATTERED_READ: "reads, scattered",
+    paths.DIRECT_READ: "direct reads",
+    paths.DIRECT_WRITE: "direct writes",
+    paths.SYNC: "fsync",
+    paths.OPENING: "open and close",
+    paths.CREATING: "new files",
+    paths.CALL: "other calls",
+    paths.OTHER: "mmap, truncate, ...",
+}

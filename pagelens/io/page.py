@@ -1,0 +1,126 @@
+"""The page of `pagelens io explain`: operations over time, their sizes, and who waits for which file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from pagelens.io.classify import classify
+from pagelens.io.explanation import Explanation, in_words
+from pagelens.io.recording import Recording
+from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, Drawing, drawing
+from pagelens.report.page import page_template
+from pagelens.units import format_share, format_size, format_time
+
+_MOST_DOTS = 20_000
+_MOST_FILES = 8
+_MOST_THREADS = 12
+
+
+def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str]) -> str:
+    """The page's text; equal explanations give equal text."""
+    frame = classify(recording)
+    drawings = [_over_time(frame), _sizes(frame), _waits(frame, recording)] if frame.height else []
+    template = page_template(
+        "pagelens.io",
+        "page.html.j2",
+        {"seconds": format_time, "size": format_size, "percent": format_share, "words": in_words},
+    )
+    return template.render(e=e, conclusion=conclusion, drawings=drawings)
+
+
+def _over_time(frame: pl.DataFrame) -> Drawing:
+    step = max(1, frame.height // _MOST_DOTS)
+
+    def draw() -> Figure:
+        figure = Figure((WIDTH, 2.8), layout="constrained")
+        axes = figure.add_subplot()
+        shown = frame.gather_every(step)
+        for number, path in enumerate(sorted(set(shown["path"].to_list()))):
+            of = shown.filter(pl.col("path") == path)
+            axes.plot(of["start_ns"].to_numpy() / 1e9, np.maximum(of["wall_ns"].to_numpy() / 1e3, 0.1), ".",
+                      color=_colour(number), markersize=2, label=in_words(path), rasterized=True)  # fmt: skip
+        axes.set_yscale("log")
+        axes.set_xlabel("seconds since the program began")
+        axes.set_ylabel("wall time (us)")
+        axes.legend(
+            frameon=False, fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), markerscale=4
+        )
+        return figure
+
+    caption = "Each dot is an operation." + (f" One in {step} is shown." if step > 1 else "")
+    return drawing("io-time", "Operations over time", caption, draw)
+
+
+def _sizes(frame: pl.DataFrame) -> Drawing:
+    moved = frame.filter(pl.col("bytes") > 0).with_columns(
+        bucket=pl.col("bytes").cast(pl.Float64).log(2).floor()
+    )
+    by = moved.group_by("bucket").agg(pl.len(), pl.col("cpu_ns", "waiting").sum()).sort("bucket")
+
+    def draw() -> Figure:
+        figure = Figure((WIDTH, 2.4), layout="constrained")
+        axes = figure.add_subplot()
+        at = by["bucket"].to_numpy()
+        cpu, wait = by["cpu_ns"].to_numpy() / 1e9, by["waiting"].to_numpy() / 1e9
+        axes.bar(at, cpu, color=OTHERS[0], label="processor")
+        axes.bar(at, wait, bottom=cpu, color=BASELINE, label="waiting")
+        for x, height, count in zip(at, cpu + wait, by["len"].to_list(), strict=True):
+            axes.annotate(f"{count:,}", (x, height), ha="center", va="bottom", fontsize=7)
+        axes.set_xticks(at, [format_size(2**each, 2) for each in at], fontsize=7)
+        axes.set_xlabel("size of an operation, from")
+        axes.set_ylabel("seconds")
+        axes.legend(frameon=False)
+        return figure
+
+    return drawing(
+        "io-sizes", "Time by size", "Recorded time of all reads and writes; above, how many.", draw
+    )
+
+
+def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
+    threads = (
+        frame.group_by("process", "thread")
+        .agg(pl.col("wall_ns").sum())
+        .sort("wall_ns", "thread", descending=[True, False])
+        .head(_MOST_THREADS)
+    )
+    files = (
+        frame.group_by("file").agg(pl.col("wall_ns").sum()).sort("wall_ns", "file", descending=[True, False])
+    )
+    first = files.head(_MOST_FILES)["file"].to_list()
+
+    def draw() -> Figure:
+        figure = Figure((WIDTH, 0.9 + 0.28 * threads.height), layout="constrained")
+        axes = figure.add_subplot()
+        left = np.zeros(threads.height)
+        for number, file in enumerate([*first, None]):
+            of = frame.filter(~pl.col("file").is_in(first) if file is None else pl.col("file") == file)
+            total = threads.select("process", "thread").join(
+                of.group_by("process", "thread").agg(pl.col("wall_ns").sum()), on=["process", "thread"],
+                how="left", maintain_order="left",
+            )  # fmt: skip
+            seconds = total["wall_ns"].fill_null(0).to_numpy() / 1e9
+            if seconds.sum() > 0:
+                name = "other files" if file is None else recording.header.files[file].path[-28:]
+                axes.barh(np.arange(threads.height), seconds, left=left, color=_colour(number), label=name)
+            left = left + seconds
+        labels = [str(row[1]) for row in threads.select("process", "thread").iter_rows()]
+        axes.set_yticks(np.arange(threads.height), labels, fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds in operations")
+        axes.set_ylabel("thread")
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return figure
+
+    return drawing(
+        "io-waits", "Which thread waits for which file", "Recorded wall time of operations, by file.", draw
+    )
+
+
+def _colour(number: int) -> str:
+    palette = (OTHERS[0], BASELINE, *OTHERS[1:], "#999933", "#882255")
+    return palette[number % len(palette)]

@@ -1,0 +1,137 @@
+"""What classified operations take on a file system that a machine file describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pagelens.io import classify as paths
+from pagelens.io.kinds import KINDS
+from pagelens.machine import Costs, Io, Machine
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of each of some operations, in seconds; NaN where the machine file does not say."""
+
+    cpu_s: Floats
+    wait_s: Floats
+
+
+def table_cost(costs: Costs, sizes: Floats) -> Cost:
+    """What operations of these sizes take by a table: as `Costs.of`, for many."""
+    rows = np.asarray(costs.sizes, np.float64)
+    beyond = np.maximum(sizes / rows[-1], 1.0)
+    cpu = np.asarray([np.nan if each is None else each for each in costs.cpu_s])
+    cpu_s = np.interp(sizes, rows, cpu) * beyond
+    wall_s = np.interp(sizes, rows, np.asarray(costs.wall_s)) * beyond
+    return Cost(cpu_s, np.where(np.isnan(cpu_s), wall_s, np.maximum(wall_s - cpu_s, 0)))
+
+
+def costs_of(io: Io, path: str) -> Costs | None:
+    """The table of a path; for one that a machine file lacks, that of the nearest path that it has."""
+    nearest = {
+        paths.OVERWRITE: ("overwrite", "write"),
+        paths.READ: ("read", "cold_read"),
+        paths.COLD_READ: ("cold_read", "read"),
+        paths.SCATTERED_READ: ("scattered_read", "cold_read", "read"),
+    }
+    for name in nearest.get(path, (path,)):
+        value = getattr(io, name)
+        if value is not None:
+            costs: Costs = value.value
+            return costs
+    return None
+
+
+def predict(frame: pl.DataFrame, io: Io) -> Cost:
+    """What each operation takes. NaN: the model has nothing to say of it, or the machine file has not."""
+    count = frame.height
+    cpu_s, wait_s = np.full(count, np.nan), np.full(count, np.nan)
+    kind = frame["path"].to_numpy()
+    sizes = frame["bytes"].to_numpy().astype(np.float64)
+
+    def put(where: NDArray[np.bool_], cost: Cost) -> None:
+        cpu_s[where], wait_s[where] = cost.cpu_s, cost.wait_s
+
+    for path in (paths.DIRECT_READ, paths.DIRECT_WRITE):
+        where, costs = kind == path, costs_of(io, path)
+        if costs is not None and where.any():
+            put(where, table_cost(costs, sizes[where]))
+    for path, share_name, base in (
+        (paths.WRITE, "new_share", paths.OVERWRITE),
+        (paths.OVERWRITE, "new_share", paths.OVERWRITE),
+        (paths.READ, "cold_share", paths.READ),
+        (paths.COLD_READ, "cold_share", paths.READ),
+        (paths.SCATTERED_READ, "cold_share", paths.READ),
+    ):
+        where = kind == path
+        whole, rest = costs_of(io, path), costs_of(io, base)
+        if whole is not None and rest is not None and where.any():
+            share = frame[share_name].to_numpy()[where]
+            put(where, _mixed(table_cost(whole, sizes[where]), table_cost(rest, sizes[where]), share))
+    for path, value in ((paths.OPENING, io.opening), (paths.CREATING, io.creating), (paths.CALL, io.call)):
+        if value is not None:
+            put(kind == path, Cost(np.float64(value.value), np.float64(0)))  # type: ignore[arg-type]
+    _synchronous(frame, io, cpu_s, wait_s)
+    _throttled(frame, io, cpu_s, wait_s)
+    return Cost(cpu_s, wait_s)
+
+
+def _mixed(first: Cost, second: Cost, share: Floats) -> Cost:
+    return Cost(
+        share * first.cpu_s + (1 - share) * second.cpu_s, share * first.wait_s + (1 - share) * second.wait_s
+    )
+
+
+def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> None:
+    """What fsync takes, and what writes to files that were opened with O_SYNC or O_DSYNC wait for besides."""
+    if io.sync is None:
+        return
+    base_cpu = io.sync_cpu.value if io.sync_cpu is not None else 0.0
+    syncs = (frame["path"] == paths.SYNC).to_numpy()
+    written = pl.when(pl.col("kind") == KINDS["write"]).then(pl.col("bytes")).otherwise(0)
+    since = frame.select(
+        total=written.cum_sum().over("file"),
+        at_sync=pl.when(pl.col("path") == paths.SYNC).then(written.cum_sum().over("file")),
+        file="file",
+    )
+    before = since.select(pl.col("at_sync").forward_fill().shift(1).over("file").fill_null(0)).to_series()
+    dirty = (since["total"] - before).to_numpy().astype(np.float64)
+    direct = frame["direct"].to_numpy()
+    clean = direct | (dirty <= 0)
+    work = 0.0 if io.sync_work is None else 1 / io.sync_work.value
+    out = 0.0 if io.write_rate is None else 1 / io.write_rate.value
+    cpu = np.where(clean, 0.0, base_cpu) + dirty * work * ~direct
+    wall = np.where(clean, 0.0, io.sync.value) + dirty * out * ~direct
+    cpu_s[syncs] = cpu[syncs]
+    wait_s[syncs] = np.maximum(wall - cpu, 0)[syncs]
+    each = (frame["synchronous"] & (frame["kind"] == KINDS["write"]) & (frame["bytes"] > 0)).to_numpy()
+    cpu_s[each] += base_cpu
+    wait_s[each] += max(io.sync.value - base_cpu, 0)
+
+
+def _throttled(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> None:
+    """Beyond the dirty limit, buffered writes wait for the storage."""
+    if io.dirty_limit is None or io.write_rate is None:
+        return
+    buffered = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
+    sizes = frame["bytes"].to_numpy().astype(np.float64) * buffered
+    over = sizes.sum() - io.dirty_limit.value
+    if over <= 0:
+        return
+    wait = max(over / io.write_rate.value - float(np.nansum(cpu_s[buffered])), 0)
+    wait_s += wait * sizes / sizes.sum()
+
+
+def predict_transfers(machine: Machine, path: str, size: int) -> float:
+    """Wall seconds of one transfer of that size and path on a machine that states it."""
+    assert machine.io is not None
+    costs = costs_of(machine.io, path)
+    assert costs is not None
+    return costs.of(size).wall_s

@@ -1,0 +1,242 @@
+"""What other ways of doing the same operations would take: each change gives processor time and waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from pagelens.io import classify as paths
+from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
+from pagelens.machine import Io
+from pagelens.units import format_binary_size
+
+BUFFERED = (paths.WRITE, paths.OVERWRITE, paths.READ, paths.COLD_READ, paths.SCATTERED_READ)
+REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
+_FEWEST_MERGED = 2
+_SAME_FILE_SYNCS = 2
+_WRITERS = (2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way, whose cost is known for each operation; NaN stands for what nobody knows."""
+
+    key: str
+    title: str
+    effort: str  # what somebody must do, or gives up
+    cost: Cost
+    factor: Floats | float = 1.0  # that the wall time of each is divided by, because threads share them
+
+    @property
+    def wall_s(self) -> Floats:
+        """Wall time of each operation."""
+        known = np.where(np.isnan(self.cost.cpu_s), 0.0, self.cost.cpu_s)
+        return (known + self.cost.wait_s) / self.factor
+
+
+def options(frame: pl.DataFrame, io: Io) -> Iterator[Option]:
+    """All ways that this program and this file system allow. The operations as they are come first."""
+    as_it_ran = predict(frame, io)
+    yield Option("as-it-ran", "as it ran", "", as_it_ran)
+    for make in (_merged, _direct, _merged_direct, _read_ahead, _fewer_syncs, _more_threads):
+        found = make(frame, io, as_it_ran)
+        if found is not None:
+            yield found
+
+
+def _buffered(frame: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return frame["path"].is_in(BUFFERED).to_numpy()
+
+
+def _sizes(frame: pl.DataFrame) -> Floats:
+    return frame["bytes"].to_numpy().astype(np.float64)
+
+
+def _copy_s(io: Io, sizes: Floats) -> Floats:
+    return sizes / io.copying.value if io.copying is not None else np.zeros_like(sizes)
+
+
+def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
+    """Of each operation, the bytes and the number of operations of its sequence."""
+    totals = frame.select(
+        total=pl.col("bytes").sum().over("run"), count=(pl.col("bytes") > 0).sum().over("run")
+    )
+    return totals["total"].to_numpy().astype(np.float64), totals["count"].to_numpy().astype(np.float64)
+
+
+def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Small buffered operations that follow each other, as larger ones."""
+    total, count = _run_totals(frame)
+    where = _buffered(frame) & (count >= _FEWEST_MERGED)
+    sizes = _sizes(frame)
+    best: tuple[float, int, Cost] | None = None
+    for request in REQUESTS:
+        some = where & (sizes < request)
+        cost = _in_requests(frame, io, now, some, request, total, lambda path: path)
+        if cost is not None and (best is None or _spent(cost) < best[0]):
+            best = (_spent(cost), request, cost)
+    if best is None:
+        return None
+    return Option(
+        "merge",
+        f"requests merged to {format_binary_size(best[1])}",
+        "a larger buffer in the program (setvbuf, a block size)",
+        best[2],
+    )
+
+
+def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """The same with direct operations from an aligned buffer."""
+    if not _has_direct(io):
+        return None
+    total, _ = _run_totals(frame)
+    sizes = _sizes(frame)
+    where = _buffered(frame)
+    best: tuple[float, int, Cost] | None = None
+    for request in REQUESTS:
+        some = where & (total >= request)
+        cost = _in_requests(
+            frame, io, now, some & (sizes < request), request, total,
+            lambda path: paths.DIRECT_WRITE if path in (paths.WRITE, paths.OVERWRITE) else paths.DIRECT_READ,
+        )  # fmt: skip
+        if cost is not None and (best is None or _spent(cost) < best[0]):
+            best = (_spent(cost), request, cost)
+    if best is None:
+        return None
+    return Option(
+        "merge-direct",
+        f"direct requests of {format_binary_size(best[1])}",
+        "O_DIRECT, and an aligned buffer of that size",
+        best[2],
+    )
+
+
+def _spent(cost: Cost) -> float:
+    return float(np.nansum(cost.cpu_s) + np.nansum(cost.wait_s))
+
+
+def _in_requests(
+    frame: pl.DataFrame,
+    io: Io,
+    now: Cost,
+    some: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    request: int,
+    total: Floats,
+    path_of: Callable[[str], str],
+) -> Cost | None:
+    """The cost if some operations were parts of requests: each bears its share of one, and a copy."""
+    if not some.any():
+        return None
+    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    kind, sizes = frame["path"].to_numpy(), _sizes(frame)
+    for path in BUFFERED:
+        where = some & (kind == path)
+        if not where.any():
+            continue
+        costs = costs_of(io, path_of(path))
+        if costs is None:
+            return None
+        whole = np.minimum(total[where], request)
+        each = table_cost(costs, whole)
+        share = sizes[where] / whole
+        cpu_s[where] = each.cpu_s * share + _copy_s(io, sizes[where])
+        wait_s[where] = each.wait_s * share
+    return Cost(cpu_s, wait_s)
+
+
+def _has_direct(io: Io) -> bool:
+    copies = io.direct_copies is not None and io.direct_copies.value
+    return (io.direct_read is not None or io.direct_write is not None) and not copies
+
+
+def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Each buffered operation as a direct one: aligned as it is, or through an aligned buffer."""
+    where = _buffered(frame)
+    if not _has_direct(io) or not where.any():
+        return None
+    block = io.direct_alignment.value if io.direct_alignment is not None else 4096
+    memory = io.memory_alignment.value if io.memory_alignment is not None else 4096
+    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    sizes, kind = _sizes(frame), frame["path"].to_numpy()
+    offset = frame["offset"].to_numpy()
+    first, last = offset % block, (offset + sizes.astype(np.int64)) % block
+    whole = np.ceil((sizes + first) / block) * block
+    bounced = (first != 0) | (last != 0) | (frame["address"].to_numpy() % memory != 0)
+    edges = (first != 0).astype(float) + (last != 0)  # blocks that are read first, because a part changes
+    for path in BUFFERED:
+        some = where & (kind == path)
+        writes = path in (paths.WRITE, paths.OVERWRITE)
+        costs = costs_of(io, paths.DIRECT_WRITE if writes else paths.DIRECT_READ)
+        if costs is None or not some.any():
+            continue
+        each = table_cost(costs, whole[some])
+        cpu_s[some] = each.cpu_s + _copy_s(io, sizes[some]) * bounced[some]
+        wait_s[some] = each.wait_s
+        if writes and (reads := costs_of(io, paths.DIRECT_READ)) is not None:
+            edge = table_cost(reads, np.full(int(some.sum()), float(block)))
+            cpu_s[some] += edges[some] * edge.cpu_s
+            wait_s[some] += edges[some] * edge.wait_s
+    bounces = float(bounced[where].mean())
+    return Option(
+        "direct",
+        "direct, request by request",
+        "O_DIRECT" + (f"; {bounces:.0%} of the requests need an aligned copy" if bounces else ""),
+        Cost(cpu_s, wait_s),
+    )
+
+
+def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Reads that the kernel does not foresee, announced by fadvise(WILLNEED) so that they come meanwhile."""
+    where = (frame["path"] == paths.SCATTERED_READ).to_numpy()
+    if io.read_rate is None or not where.any():
+        return None
+    wait_s = now.wait_s.copy()
+    wait_s[where] = np.minimum(wait_s[where], _sizes(frame)[where] / io.read_rate.value)
+    return Option(
+        "willneed",
+        "reads announced before (fadvise)",
+        "posix_fadvise(WILLNEED) where the program knows what it will read",
+        Cost(now.cpu_s, wait_s),
+    )
+
+
+def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """One fsync of each file, the last, instead of several."""
+    syncs = frame["path"] == paths.SYNC
+    per_file = frame.select((pl.col("path") == paths.SYNC).sum().over("file")).to_series()
+    last = frame.select(
+        (pl.col("path") == paths.SYNC).cum_sum().over("file")
+        == (pl.col("path") == paths.SYNC).sum().over("file")
+    ).to_series()
+    early = (syncs & ~last & (per_file >= _SAME_FILE_SYNCS)).to_numpy()
+    if not early.any():
+        return None
+    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    cpu_s[early], wait_s[early] = 0.0, 0.0
+    return Option(
+        "sync-once",
+        "one fsync a file, at its end",
+        "a crash then loses what was written since the last one",
+        Cost(cpu_s, wait_s),
+    )
+
+
+def _more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """The transfers of one thread divided among as many writers as were measured."""
+    if io.writers is None or io.writers_apart is None or frame.select("process", "thread").n_unique() > 1:
+        return None
+    factor = max(io.writers_apart.value, 1 / io.writers.value)
+    moves = (frame["bytes"] > 0).to_numpy()
+    if not moves.any() or math.isclose(factor, 1.0):
+        return None
+    return Option(
+        "threads",
+        f"{io.writers.value} threads, a core each",
+        "threads that share the transfers",
+        now,
+        np.where(moves, factor, 1.0),
+    )

@@ -1,0 +1,187 @@
+"""The model of operations on files: paths, costs and other ways, against slow and obvious references."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagelens.cli.text.io_explain import conclusion, error_line, render_explanation
+from pagelens.io import explain_recording, render_page
+from pagelens.io.classify import classify
+from pagelens.io.importers.builder import RecordingBuilder
+from pagelens.io.predict import predict, table_cost
+from pagelens.io.recording import Header, Recording
+from pagelens.machine import Costs, parse_machine
+
+IO = """
+[io]
+file_system = { value = "ext4", source = "x" }
+write = { value = [["4 KiB", "4 us", "4 us"], ["1 MiB", "256 us", "256 us"]], source = "x" }
+overwrite = { value = [["4 KiB", "2 us", "2 us"], ["1 MiB", "128 us", "128 us"]], source = "x" }
+read = { value = [["4 KiB", "1 us", "1 us"], ["1 MiB", "100 us", "100 us"]], source = "x" }
+cold_read = { value = [["4 KiB", "2 us", "6 us"], ["1 MiB", "200 us", "900 us"]], source = "x" }
+scattered_read = { value = [["4 KiB", "20 us", "120 us"], ["1 MiB", "500 us", "3 ms"]], source = "x" }
+direct_write = { value = [["4 KiB", "20 us", "60 us"], ["1 MiB", "50 us", "500 us"]], source = "x" }
+direct_read = { value = [["4 KiB", "20 us", "60 us"], ["1 MiB", "60 us", "600 us"]], source = "x" }
+direct_alignment = { value = "512 B", source = "x" }
+memory_alignment = { value = "512 B", source = "x" }
+sync = { value = "6 ms", source = "x" }
+sync_cpu = { value = "200 us", source = "x" }
+copying = { value = "10 GB/s", source = "x" }
+write_rate = { value = "400 MB/s", source = "x" }
+call = { value = "1 us", source = "x" }
+"""
+MACHINE = parse_machine(
+    f'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n{IO}'.encode(), "it"
+)
+assert MACHINE.io is not None
+PAGE = 4096
+
+
+def recording_of(operations: list[dict[str, Any]], files: list[dict[str, Any]] | None = None) -> Recording:
+    builder = RecordingBuilder(Header(source="recorder", command=["app"]), [])
+    for number, facts in enumerate(files or [{"bytes": 0, "cached_bytes": 0}]):
+        builder.file(f"/f{number}", file_system="ext4", **facts)
+    for number, operation in enumerate(operations):
+        given_ = {"file": 0, "start_ns": 1000 * number, "wall_ns": 500, "cpu_ns": 400, **operation}
+        builder.add(given_.pop("kind"), **{"result": given_.get("size", 0), **given_})
+    return builder.build()
+
+
+def paths_of(operations: list[dict[str, Any]], **file: Any) -> list[str]:
+    return classify(recording_of(operations, [file] if file else None))["path"].to_list()
+
+
+def transfer(kind: str, offset: int, size: int = PAGE, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "offset": offset, "size": size, **more}
+
+
+def test_a_write_makes_a_file_longer_or_goes_over_data() -> None:
+    writes = [transfer("write", at) for at in (0, PAGE, 0, PAGE, 8 * PAGE)]
+    assert paths_of(writes) == ["write", "write", "overwrite", "overwrite", "write"]
+    assert paths_of([transfer("write", 0)], bytes=PAGE, cached_bytes=PAGE) == ["overwrite"]
+
+
+def test_what_was_written_or_read_before_is_in_the_page_cache() -> None:
+    operations = [
+        transfer("write", 0),
+        transfer("read", 0),
+        transfer("read", 100 * PAGE),
+        transfer("read", 100 * PAGE),
+    ]
+    assert paths_of(operations, bytes=1 << 20, cached_bytes=0) == [
+        "overwrite",
+        "read",
+        "scattered_read",
+        "read",
+    ]
+    dropped = [transfer("read", 0), {"kind": "advise", "flags": 4}, transfer("read", 0)]
+    assert paths_of(dropped, bytes=1 << 20, cached_bytes=1 << 20) == ["read", "call", "cold_read"]
+
+
+def test_where_the_cache_is_unknown_the_wait_tells() -> None:
+    operations = [transfer("read", 0, wall_ns=200_000), transfer("read", PAGE)]
+    assert paths_of(operations, bytes=1 << 20, cached_bytes=None) == ["cold_read", "read"]
+
+
+def slow_first_touches(operations: list[tuple[str, int, int]]) -> list[float]:
+    """Page by page: the share of the pages of each read that nothing has touched before."""
+    seen: set[int] = set()
+    shares = []
+    for kind, offset, size in operations:
+        pages = range(offset // PAGE, (offset + size - 1) // PAGE + 1)
+        fresh = sum(page not in seen for page in pages)
+        shares.append(fresh / len(pages) if kind == "read" else 0.0)
+        seen.update(pages)
+    return shares
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["read", "write"]), st.integers(0, 60000), st.integers(1, 30000)),
+        min_size=1,
+        max_size=30,
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_first_touches_are_those_of_a_walk_by_pages(operations: list[tuple[str, int, int]]) -> None:
+    made = [transfer(kind, offset, size) for kind, offset, size in operations]
+    found = classify(recording_of(made, [{"bytes": 1 << 20, "cached_bytes": 0}]))["cold_share"].to_list()
+    assert found == pytest.approx(slow_first_touches(operations))
+
+
+@given(st.lists(st.integers(1, 1 << 26), min_size=1, max_size=20))
+@settings(max_examples=50, deadline=None)
+def test_costs_of_many_are_those_of_each(sizes: list[int]) -> None:
+    costs = Costs((4096, 65536, 1 << 20), (1e-6, 5e-6, 80e-6), (2e-6, 8e-6, 90e-6))
+    many = table_cost(costs, np.asarray(sizes, np.float64))
+    for number, size in enumerate(sizes):
+        each = costs.of(size)
+        assert many.cpu_s[number] == pytest.approx(each.cpu_s)
+        assert many.cpu_s[number] + many.wait_s[number] == pytest.approx(each.wall_s)
+
+
+def test_a_sync_waits_for_what_was_written_since_the_last_one() -> None:
+    megabytes = [transfer("write", at << 20, 1 << 20) for at in range(4)]
+    frame = classify(recording_of([*megabytes, {"kind": "sync"}, {"kind": "sync"}]))
+    cost = predict(frame, MACHINE.io)  # type: ignore[arg-type]
+    assert cost.wait_s[4] + cost.cpu_s[4] == pytest.approx(6e-3 + 4 * (1 << 20) / 400e6)
+    assert cost.wait_s[5] == 0
+
+
+def ways(operations: list[dict[str, Any]], files: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {way.key: way for way in explain_recording(recording_of(operations, files), MACHINE).ways}
+
+
+def test_small_writes_gain_by_being_merged_and_lose_as_direct_ones() -> None:
+    found = ways([transfer("write", PAGE * n, address=64) for n in range(512)])
+    assert found["as-it-ran"].cpu_s == pytest.approx(512 * 4e-6)
+    merged = 2 * 256e-6 + (2 << 20) / 10e9
+    assert found["merge"].cpu_s == pytest.approx(merged)
+    assert found["merge"].verdict == "gains"
+    # Each is aligned in the file but not in memory, so that each is copied.
+    assert found["direct"].cpu_s == pytest.approx(512 * 20e-6 + (2 << 20) / 10e9)
+    assert found["direct"].verdict == "loses"
+
+
+def test_writes_that_are_not_aligned_read_the_blocks_at_their_edges() -> None:
+    aligned = ways([transfer("write", 0, PAGE)])["direct"]
+    crooked = ways([transfer("write", 100, PAGE)])["direct"]
+    block = 20e-6  # of a direct read of 512 B; the write has two such edges
+    assert crooked.cpu_s > aligned.cpu_s + 2 * block
+
+
+def test_one_sync_at_the_end_saves_the_others() -> None:
+    operations = [part for n in range(5) for part in (transfer("write", n * PAGE), {"kind": "sync"})]
+    found = ways(operations)["sync-once"]
+    assert found.verdict == "gains"
+    assert found.wait_s < ways(operations)["as-it-ran"].wait_s / 4
+
+
+def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
+    assert "merge" not in ways([transfer("write", n << 24, 1 << 24) for n in range(4)])
+
+
+def test_the_answer_fits_80_columns_and_begins_with_the_error(tmp_path: Path) -> None:
+    recording = recording_of([transfer("write", PAGE * n) for n in range(100)])
+    found = explain_recording(recording, MACHINE)
+    lines = list(render_explanation(found))
+    assert max(map(len, lines)) <= 80
+    assert error_line(found).startswith("Warning: the model gives 900% more than")
+    assert lines[0].startswith("Warning: the model gives 900% more than")
+    assert json.loads(json.dumps(found.to_json()))["error"] == pytest.approx(9.0)
+    page = render_page(found, recording, list(conclusion(found)))
+    assert page.count("<svg") == 3
+    assert "writes at the end" in page
+
+
+def test_an_empty_recording_has_an_answer() -> None:
+    found = explain_recording(recording_of([]), MACHINE)
+    assert "cannot be checked" in "\n".join(render_explanation(found))
+    assert render_page(found, recording_of([]), [])
+    assert isinstance(classify(recording_of([])), pl.DataFrame)
