@@ -55,6 +55,7 @@ FAILING = {
         "All of the hydro in fast memory over all in slow memory, two sockets",
         "All of the hydro in fast memory over all in slow memory, KNL flat",
     },
+    "io-cori": {"The speed of copying alone explains how slow KNL is at equal clock rates"},
     "johnny-cache": {
         "Speed with Linux's frames over that of DRAM alone, from run to run",
         "Typically",
