@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from pagelens.api import (
         Ensemble,
         Explanation,
+        JobCost,
         audit,
         conflicts,
         diff,
         explain,
         import_trace,
+        job_cost,
         machine,
         machines,
         measure,
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "pagelens.api": (
-        "Ensemble", "Explanation", "audit", "conflicts", "diff", "explain", "import_trace", "machine",
-        "machines", "measure", "place", "record", "simulate", "trace", "workload",
+        "Ensemble", "Explanation", "JobCost", "audit", "conflicts", "diff", "explain", "import_trace",
+        "job_cost", "machine", "machines", "measure", "place", "record", "simulate", "trace", "workload",
     ),
     "pagelens.accesses.trace_recorder": ("TraceRecorder",),
     "pagelens.accesses.workload": ("Workload",),
@@ -66,6 +68,7 @@ __all__ = [
     "Explanation",
     "Failure",
     "Interrupted",
+    "JobCost",
     "JobMix",
     "Machine",
     "PagelensError",
@@ -78,6 +81,7 @@ __all__ = [
     "diff",
     "explain",
     "import_trace",
+    "job_cost",
     "machine",
     "machines",
     "measure",

@@ -3,6 +3,7 @@
 from pagelens.api.differences import diff
 from pagelens.api.ensembles import Ensemble, simulate
 from pagelens.api.explanations import Explanation, explain
+from pagelens.api.job_costs import JobCost, job_cost
 from pagelens.api.modelled_machines import machine, machines
 from pagelens.api.real_machine import audit, conflicts, measure
 from pagelens.api.two_memories import place
@@ -12,11 +13,13 @@ __all__ = [
     "Declared",
     "Ensemble",
     "Explanation",
+    "JobCost",
     "audit",
     "conflicts",
     "diff",
     "explain",
     "import_trace",
+    "job_cost",
     "machine",
     "machines",
     "measure",

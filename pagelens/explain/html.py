@@ -6,6 +6,7 @@ from markupsafe import Markup, escape
 
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words, other_order
 from pagelens.explain.figures import draw_all
+from pagelens.explain.job_cost import job_cost_in_words
 from pagelens.explain.model import Explanation
 from pagelens.explain.words import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
 from pagelens.report.page import page_template
@@ -54,6 +55,7 @@ def render_html(e: Explanation) -> str:
             for name, words in RESOURCES_IN_WORDS.items()
             if any(d.resource(name).busy_s for d in e.distributions)
         },
+        job_cost_in_words=job_cost_in_words,
         few_nodes=few_nodes_note(e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(

@@ -297,6 +297,32 @@ class TimedRecord(_Record):
     )
 
 
+class JobWayRecord(_Record):
+    """One way to run a job on many nodes."""
+
+    title: str
+    policy: str
+    left_out: int = Field(description="so many nodes more are taken, and the slowest left out")
+    time_s: float = Field(description="modelled: expected time of the slowest node that is kept")
+    time_low_s: float = Field(description="95% interval, bootstrap over nodes")
+    time_high_s: float
+    gain: float = Field(description="time of the job as it is over this one")
+    gain_low: float = Field(description="95% interval, paired bootstrap over nodes")
+    gain_high: float
+
+
+class JobCostRecord(_Record):
+    """A job on many nodes that all wait for the slowest."""
+
+    nodes: int = Field(description="of the job")
+    of_nodes: int = Field(description="of the ensemble, which the job's nodes are drawn from")
+    median_s: float = Field(description="modelled: time of a median node under the baseline")
+    lower_bound: bool = Field(
+        description="whether the job has more nodes than the ensemble: then it costs at least this"
+    )
+    ways: list[JobWayRecord] = Field(description="the job as it is comes first")
+
+
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
@@ -324,6 +350,10 @@ class Explanation(_Record):
     )
     timed: TimedRecord | None = Field(
         default=None, description="of `explain --timed`; null where the program was not run to be timed"
+    )
+
+    job_cost: JobCostRecord | None = Field(
+        default=None, description="of `explain --job-nodes`; null without it"
     )
 
     def distribution(self, policy: str) -> Distribution:

@@ -25,7 +25,7 @@ give equal objects, whatever the number of cores.
 - **4.** Intervals hold the choice of what is simulated of the run, beside the choice of nodes.
   `attributions` are of the baseline alone where each takes replays. New: `verdict`, `gain_serial`
   and the interval of `gain_p95` of a remedy; `gain_median` of a distribution; `assumptions`;
-  `shared_bytes`, `share_of_zero_page`.
+  `shared_bytes`, `share_of_zero_page`, `job_cost`.
 - **3.** Machines without a memory-side cache: `sampled_lines` may be a share of the run,
   `without_s` may be null, and an attribution says `of_nodes` how many it is the mean.
 - **2.** `parts` of an attribution is a list, because machines differ in their mechanisms.

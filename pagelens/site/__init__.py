@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pagelens.site.abilities import node_abilities
     from pagelens.site.act import Pass, run_pass
+    from pagelens.site.calibration import Calibration, calibrate
     from pagelens.site.check import Check
     from pagelens.site.clean import run_clean
     from pagelens.site.collect import Collected, collect_lines, collect_spools
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
     from pagelens.site.task_plan import task_plan
 
 _MODULES = {
-    "clean": ("run_clean",),
+    "abilities": ("node_abilities",),
     "act": (
         "Pass",
         "run_pass",
     ),
-    "task_plan": ("task_plan",),
-    "record": ("Record",),
-    "prolog": ("run_prolog",),
-    "epilog": ("run_epilog",),
-    "abilities": ("node_abilities",),
+    "calibration": (
+        "Calibration",
+        "calibrate",
+    ),
     "check": ("Check",),
+    "clean": ("run_clean",),
     "collect": (
         "Collected",
         "collect_lines",
@@ -49,6 +50,7 @@ _MODULES = {
         "State",
         "rule_of",
     ),
+    "epilog": ("run_epilog",),
     "history": (
         "Action",
         "actions_of",
@@ -60,6 +62,8 @@ _MODULES = {
         "CheckRequest",
         "measure_node",
     ),
+    "prolog": ("run_prolog",),
+    "record": ("Record",),
     "standing": (
         "Standing",
         "standings",
@@ -70,11 +74,13 @@ _MODULES = {
         "fleet_status",
         "node_status",
     ),
+    "task_plan": ("task_plan",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Action",
+    "Calibration",
     "Check",
     "CheckRequest",
     "Collected",
@@ -87,6 +93,7 @@ __all__ = [
     "Standing",
     "State",
     "actions_of",
+    "calibrate",
     "collect_lines",
     "collect_spools",
     "export_checks",

@@ -14,6 +14,17 @@ VERSION = 1
 MOST_BYTES = 64 << 10  # of a record; a real one has 1 kB
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
+_DETAILS = (
+    "kernels",
+    "free_blocks",
+    "unusable",
+    "huge_2m",
+    "huge_1g",
+    "turnover",
+    "snoop_filter",
+    "notes",
+)
+
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Whole = Annotated[int, Field(ge=0, le=1 << 60)]
 Rate = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
@@ -67,17 +78,8 @@ class Check(BaseModel):
 
     def details(self) -> str:
         """The part that the history keeps as JSON."""
-        names = {
-            "kernels",
-            "free_blocks",
-            "unusable",
-            "huge_2m",
-            "huge_1g",
-            "turnover",
-            "snoop_filter",
-            "notes",
-        }
-        return json.dumps(self.model_dump(include=names, exclude_defaults=True), separators=(",", ":"))
+        kept = {name: value for name in _DETAILS if (value := getattr(self, name)) not in (None, [], {})}
+        return json.dumps(kept, separators=(",", ":"))
 
 
 def parse_check(raw: bytes | str | Mapping[str, Any]) -> Check | str:

@@ -16,6 +16,7 @@ from pagelens.site.standing import Standing, standings
 from pagelens.spelling import nearest
 
 MOST_CHECKS = 300  # of a node, the newest
+LATELY = 10  # checks
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class FleetStatus:
     at: float
     counts: dict[str, int]  # by state, of all nodes
     nodes: Sequence[Standing]  # slow ones first, the slowest first
+    slow_shares: dict[str, float]  # of each slow node, the mean of its last figures over its peers'
 
     @property
     def node_hours_a_day(self) -> float:
         """What the slow nodes cost today, if each is in use all day and its jobs wait for memory alone."""
-        slow = (each for each in self.nodes if each.state is State.slow)
-        return sum(24 * max(0.0, 1 - 1 / each.slowdown) for each in slow)
+        return sum(24 * max(0.0, 1 - each) for each in self.slow_shares.values())
 
     def to_json(self) -> dict[str, Any]:
         """Everything by name."""
@@ -88,9 +89,23 @@ def fleet_status(
     counts = {str(each): sum(one.state is each for one in every) for each in State}
     rank = {State.slow: 0, State.unknown: 1, State.ok: 2}
     chosen = [each for each in every if state is None or each.state == state]
+    shares = {each.node: _lately(connection, each) for each in every if each.state is State.slow}
     return FleetStatus(
-        moment, counts, sorted(chosen, key=lambda each: (rank[each.state], -each.slowdown, each.node))
+        moment,
+        counts,
+        sorted(chosen, key=lambda each: (rank[each.state], shares.get(each.node, 1.0), each.node)),
+        shares,
     )
+
+
+def _lately(connection: sqlite3.Connection, node: Standing) -> float:
+    """The mean of the last checks that count, as a share of what the peers reach."""
+    (mean,) = connection.execute(
+        "SELECT avg(figure) FROM (SELECT figure FROM checks WHERE node = ? AND boot = ? AND counted = 1"
+        " ORDER BY uptime DESC LIMIT ?)",
+        (node.number, node.boot, LATELY),
+    ).fetchone()
+    return float(mean) / node.peers if mean and node.peers else 1.0
 
 
 def node_status(

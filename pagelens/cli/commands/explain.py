@@ -10,7 +10,7 @@ from typer import Option, Typer
 from pagelens.accesses.program import locate
 from pagelens.accesses.trace import is_trace
 from pagelens.accesses.tracer import DEFAULT_BUDGET, STDERR, TraceRequest
-from pagelens.api import Explanation, explain, simulate
+from pagelens.api import Explanation, explain, job_cost, simulate
 from pagelens.api.ensembles import WHOLE_RUN, choose_phase
 from pagelens.cli.options import (
     DEFAULT_NODES,
@@ -113,6 +113,16 @@ Timed = Annotated[
     ),
 ]
 
+JobNodes = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        min=1,
+        help="Say what a job on N nodes costs if all wait for the slowest.",
+        rich_help_panel=RARE,
+    ),
+]
+
 app = Typer(add_completion=False)
 
 
@@ -141,6 +151,7 @@ def explain_command(
     region: Region = None,
     apply: Apply = False,
     timed: Timed = False,
+    job_nodes: JobNodes = None,
 ) -> None:
     """Say how page placement changes a program's speed, what slows it, and what helps."""
     program = _to_run(target, "--apply") if apply else None
@@ -193,6 +204,8 @@ def explain_command(
             ensemble, stopped = error.partial, error
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
         explanation = explain(ensemble, printable(shlex.join(command)), beside)
+        if job_nodes is not None:
+            explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
         report = write_outputs(explanation, ensemble, source.directory)
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)

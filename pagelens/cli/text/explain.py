@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.explain import RESOURCES_IN_WORDS, few_nodes_note, large_page_note
+from pagelens.explain import RESOURCES_IN_WORDS, few_nodes_note, job_cost_in_words, large_page_note
 from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.replay.mechanisms import MECHANISMS
@@ -24,6 +24,7 @@ def render_terminal(explanation: Explanation) -> str:
         _resources(explanation),
         _objects(explanation),
         _remedies(explanation),
+        _job(explanation),
         _footing(explanation),
     ]
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
@@ -162,6 +163,19 @@ def _remedies(e: Explanation) -> Iterator[str]:
         )
         indent = " " * len(start)
         yield from textwrap.wrap(text, terminal_width(), initial_indent=start, subsequent_indent=indent)
+
+
+def _job(e: Explanation) -> Iterator[str]:
+    if e.job_cost is None:
+        return
+    words = " ".join(job_cost_in_words(e.job_cost))
+    yield from textwrap.wrap(words, terminal_width(), break_on_hyphens=False)
+    yield f"  {'way to run the job':<40} {'time':>10} {'faster':>7} {'95% interval':>13}"
+    for way in e.job_cost.ways:
+        yield (
+            f"  {_cut(way.title, 40):<40} {format_time(way.time_s):>10} {way.gain:>6.2f}x "
+            f"{f'{way.gain_low:.2f}-{way.gain_high:.2f}':>13}"
+        )
 
 
 def _footing(e: Explanation) -> Iterator[str]:

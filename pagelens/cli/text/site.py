@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterator
 
 from pagelens.cli.text.tables import count_noun, join_sections, table, wrap
-from pagelens.site import FleetStatus, NodeStatus, Standing
+from pagelens.site import Calibration, FleetStatus, NodeStatus, Standing
 
 _MOST_ROWS = 40
 _MOST_CHECKS = 12
 _WIDTHS = (16, 8, -9, -9, -6, -5, 20)
-_HEAD = ("node", "state", "GB/s", "of peers", "age", "jobs", "mode")
+_HEAD = ("node", "state", "last GB/s", "of peers", "age", "jobs", "mode")
 
 
 def render_collected(new: int, known: int, invalid: int) -> str:
@@ -46,19 +46,21 @@ def _nodes(fleet: FleetStatus) -> Iterator[str]:
     shown = [each for each in fleet.nodes if each.state != "ok"] or list(fleet.nodes)
     if not shown:
         return
-    yield from table(_HEAD, (_row(each, fleet.at) for each in shown[:_MOST_ROWS]), _WIDTHS)
+    yield from table(_HEAD, (_row(each, fleet) for each in shown[:_MOST_ROWS]), _WIDTHS)
     if len(shown) > _MOST_ROWS:
         yield f"and {len(shown) - _MOST_ROWS:,} more; --json lists all, --state names one state"
+    yield "Of peers: the mean of a slow node's last ten checks, else its last one."
 
 
-def _row(each: Standing, now: float) -> tuple[str, ...]:
-    share = f"{100 / each.slowdown:.0f}%" if each.figure and each.peers else "-"
+def _row(each: Standing, fleet: FleetStatus) -> tuple[str, ...]:
+    lately = fleet.slow_shares.get(each.node, 1 / each.slowdown)
+    share = f"{100 * lately:.0f}%" if each.figure and each.peers else "-"
     return (
         each.node,
         each.state,
         _rate(each.figure),
         share,
-        _duration(now - each.booted),
+        _duration(fleet.at - each.booted),
         str(each.jobs),
         each.mode,
     )
@@ -102,6 +104,45 @@ def _actions(one: NodeStatus) -> Iterator[str]:
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(action.at))
         result = f" ({action.result})" if action.result else ""
         yield from wrap(f"{when}  {action.step}: {action.reason}{result}", "  ", "      ")
+
+
+def render_calibration(c: Calibration) -> str:
+    """A table of the rules, and what its columns are."""
+    return join_sections([_tried_on(c), _rules(c), _how_to_read(c)])
+
+
+def _tried_on(c: Calibration) -> Iterator[str]:
+    yield from wrap(
+        f"{count_noun(c.checks, 'check')} of {count_noun(c.nodes, 'node')} in {c.hours:,.0f} hours, "
+        f"{c.checks_an_hour:,.0f} an hour. Of good nodes' checks {100 * c.low_share:.1f}% are low. "
+        f"In hindsight {c.bad_boots:,} of {count_noun(c.boots, 'boot')} went bad."
+    )
+
+
+def _rules(c: Calibration) -> Iterator[str]:
+    low = [f"low in {100 * delay.low_share:.0f}%" for delay in c.rules[0].delays]
+    yield from table(("", "good nodes drained", "bad nodes are drained after", ""), (), (24, -26, -28, 1))
+    rows = (
+        (
+            rule.name,
+            f"{rule.false_drains_an_hour:.3g} ({rule.false_low:.2g}-{rule.false_high:.2g})",
+            *(_delayed(delay.median_jobs, delay.median_hours) for delay in rule.delays),
+        )
+        for rule in c.rules
+    )
+    yield from table(("rule", "an hour (95%)", *low), rows, (27, -23, -14, -14))
+
+
+def _delayed(jobs: float | None, hours: float | None) -> str:
+    return "rarely" if jobs is None or hours is None else f"{jobs:.0f} ({hours:.0f} h)"
+
+
+def _how_to_read(c: Calibration) -> Iterator[str]:
+    yield from wrap(
+        "Good nodes: this site's checks, dealt out to the nodes at random, so that no node is worse than "
+        "another and every drain is false. Bad nodes: low figures of this site put into such checks; the "
+        "median number of checks until the drain, and their hours."
+    )
 
 
 def _rate(bytes_per_second: float | None) -> str:

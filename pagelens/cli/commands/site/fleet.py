@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from pagelens.cli.commands.site.job import DEFAULT_CONFIG, Config
-from pagelens.cli.options import Json, Quiet
+from pagelens.cli.options import Json, Quiet, Seed
 from pagelens.errors import Failure
+from pagelens.progress import progress_bar
+from pagelens.units import parse_share
 
 WATCHING = "Watching nodes"
 
@@ -21,6 +23,9 @@ def add_to(app: typer.Typer) -> None:
         collect
     )
     app.command(epilog="Example: pagelens site status nid00012", rich_help_panel=WATCHING)(status)
+    app.command(epilog="Example: pagelens site calibrate --threshold 85%", rich_help_panel=WATCHING)(
+        calibrate
+    )
 
 
 def measure(
@@ -125,3 +130,26 @@ def status(
             return
         one = node_status(history, rule, node)
     typer.echo(writer.dumps(one.to_json()) if json else render_node(one), nl=json)
+
+
+def calibrate(
+    config: Config = DEFAULT_CONFIG,
+    threshold: Annotated[
+        str, typer.Option(metavar="SHARE", help="The share of the peers' median that NERSC's rule asks for.")
+    ] = "84.5%",
+    seed: Seed = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what rules would have done to this site's nodes: good ones drained, bad ones left in service."""
+    import json as writer
+
+    from pagelens.cli.text.site import render_calibration
+    from pagelens.site import calibrate as try_rules
+    from pagelens.site import open_history, read_config, rule_of
+
+    settings = read_config(config)
+    share = parse_share(threshold, "--threshold")
+    with open_history(settings.history.database) as history, progress_bar(quiet, "rules") as report:
+        found = try_rules(history, rule_of(settings.decision), share, seed, report)
+    typer.echo(writer.dumps(found.to_json(), indent=1) if json else render_calibration(found), nl=json)
