@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "sampler.h"
 #include "task.h"
 
 SPANK_PLUGIN(pagelens, 1)
@@ -76,5 +77,16 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char** words) {
 int slurm_spank_task_init(spank_t spank, int count, char** words) {
     (void)count, (void)words;
     if (spank_context() == S_CTX_REMOTE) task_prepare(spank, &options, &files);
+    return ESPANK_SUCCESS;
+}
+
+/* In slurmstepd, as root, when a task's process is there. One sampler looks at all tasks of a step.
+ */
+int slurm_spank_task_post_fork(spank_t spank, int count, char** words) {
+    (void)count, (void)words;
+    int task = -1;
+    if (spank_context() == S_CTX_REMOTE && options.value[REPORT][0] != '\0' &&
+        spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task == 0)
+        sampler_start(spank, &files);
     return ESPANK_SUCCESS;
 }

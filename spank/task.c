@@ -28,17 +28,28 @@ static bool word(const char* text, const char* key, char* into, size_t room) {
 }
 
 void task_files_read(struct task_files* files, int count, char** words) {
+    strcpy(files->config, "/etc/pagelens/site.toml");
     for (int i = 0; i < count; i++)
         if (!word(words[i], "library", files->library, sizeof files->library) &&
+            !word(words[i], "config", files->config, sizeof files->config) &&
             !word(words[i], "command", files->command, sizeof files->command))
-            slurm_error("pagelens: plugstack.conf: '%s' is none of library=PATH, command=PATH",
-                        words[i]);
+            slurm_error(
+                "pagelens: plugstack.conf: '%s' is none of library=PATH, command=PATH, config=PATH",
+                words[i]);
 }
 
 static bool in_script(spank_t spank) {
     uint32_t step = 0;
     return spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
            step == SLURM_BATCH_SCRIPT;
+}
+
+void step_name(spank_t spank, char* into, size_t room, bool job) {
+    uint32_t job_number = 0, step = 0;
+    spank_get_item(spank, S_JOB_ID, &job_number);
+    spank_get_item(spank, S_JOB_STEPID, &step);
+    int length = job ? snprintf(into, room, "%u.", job_number) : 0;
+    snprintf(into + length, room - (size_t)length, in_script(spank) ? "script" : "%u", step);
 }
 
 static void set(spank_t spank, const char* name, const char* value) {
@@ -104,32 +115,30 @@ static bool plan_for_library(spank_t spank, const struct task_files* files, cons
 }
 
 /* Where the reports of a job's tasks go, each a file: the Epilog makes a page of them. */
-static bool report_to(spank_t spank, const char* folder, bool script, char* into, size_t room) {
-    uint32_t job = 0, step = 0;
+static bool report_to(spank_t spank, const char* folder, char* into, size_t room) {
+    uint32_t job = 0;
+    char step[32], whole[PATH_MAX];
     spank_get_item(spank, S_JOB_ID, &job);
-    spank_get_item(spank, S_JOB_STEPID, &step);
-    char name[32], whole[PATH_MAX];
+    step_name(spank, step, sizeof step, false);
     if (realpath(folder, whole) == NULL) snprintf(whole, sizeof whole, "%s", folder);
-    snprintf(name, sizeof name, script ? "script" : "%u", step);
     const int length = snprintf(into, room, "%s/.pagelens-%u", whole, job);
     if (length < 0 || (size_t)length >= room || (mkdir(into, 0777) != 0 && errno != EEXIST)) {
         slurm_error("pagelens: --pagelens-report: %s: %s; there will be no page", into,
                     strerror(errno));
         return false;
     }
-    snprintf(into + length, room - (size_t)length, "/%s.%%r.%%p.json", name);
+    snprintf(into + length, room - (size_t)length, "/%s.%%r.%%p.json", step);
     return true;
 }
 
 static void settings_for_library(spank_t spank, const struct options* options, char* into,
                                  size_t room) {
-    const bool script = in_script(spank);
     const char* pages = options->value[PAGES][0] ? options->value[PAGES] : "4k";
     const int length = snprintf(into, room, "main=%d,pages=%s,json=1",
-                                script ? (int)NOBODY : (int)getpid(), pages);
+                                in_script(spank) ? (int)NOBODY : (int)getpid(), pages);
     char reports[PATH_MAX];
     if (options->value[REPORT][0] != '\0' &&
-        report_to(spank, options->value[REPORT], script, reports, sizeof reports))
+        report_to(spank, options->value[REPORT], reports, sizeof reports))
         snprintf(into + length, room - (size_t)length, ",report=%s", reports);
 }
 

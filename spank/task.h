@@ -10,7 +10,12 @@
 struct task_files {
     char library[PATH_MAX]; /* library=PATH: libpagelens_run.so */
     char command[PATH_MAX]; /* command=PATH: pagelens */
+    char
+        config[PATH_MAX]; /* config=PATH: the site's configuration, where it is not the usual one */
 };
+
+/* The step as users see it, "0" or "script"; with `job`, "12.0". */
+void step_name(spank_t spank, char* into, size_t room, bool job);
 
 void task_files_read(struct task_files* files, int count, char** words);
 

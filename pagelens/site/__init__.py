@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pagelens.site.decision import Rule, State, rule_of
     from pagelens.site.epilog import run_epilog
     from pagelens.site.history import Action, actions_of, export_checks, open_history, record_action
+    from pagelens.site.job_sample import watch_job
     from pagelens.site.node_check import CheckRequest, measure_node
     from pagelens.site.prolog import run_prolog
     from pagelens.site.record import Record
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pagelens.site.task_plan import task_plan
 
 _MODULES = {
+    "job_sample": ("watch_job",),
     "abilities": ("node_abilities",),
     "act": (
         "Pass",
@@ -111,6 +113,7 @@ __all__ = [
     "run_prolog",
     "standings",
     "task_plan",
+    "watch_job",
 ]
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
+from pagelens.errors import PagelensError
 from pagelens.host.system import System
+from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.site.budget import Budget
 from pagelens.site.config import SiteConfig
-from pagelens.site.job_options import read_options
+from pagelens.site.job_options import JobOptions, read_options
 from pagelens.site.memory_steps import SORT
 from pagelens.site.node_state import load_state, locked, other_jobs
 from pagelens.site.record import Record
@@ -34,4 +39,50 @@ def run_epilog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
         put_back(system, budget, state, folder, record, only=f"{SORT}/sort_interval" if others else "")
         state.jobs.pop(options.job, None)
         keep(folder, state, record)
+    if options.report is not None:
+        node = environment.get("SLURMD_NODENAME", "node")
+        _write_page(options.report, config, options, node, budget, record)
+    shutil.rmtree(folder / "jobs" / options.job, ignore_errors=True)
     return record
+
+
+# The imports below take up to a second. Only a job that has a page waits for them.
+
+
+def _write_page(
+    to: Path, config: SiteConfig, options: JobOptions, node: str, budget: Budget, record: Record
+) -> None:
+    from pagelens.site.job_page import as_user, write_job_page
+    from pagelens.site.job_sample import FOLDER, kept_samples
+
+    samples = kept_samples(config.node.state / FOLDER / options.job)
+    said = _beside_fleet(config, node)
+    if in_virtual_machine() and any(sample.get("conflict_share") is not None for sample in samples):
+        said = (
+            f"{said} Node {node} is a virtual machine: which slots its pages share is up to its host.".strip()
+        )
+    write = partial(write_job_page, to, options.job, node, samples, said)
+    record.did("the job's page", budget.attempt(as_user(options.uid, write)))
+
+
+def _beside_fleet(config: SiteConfig, node: str) -> str:
+    """How this node compares with its peers, where the history can be read from here."""
+    if not config.history.database.is_file():
+        return ""
+    from pagelens.site.decision import rule_of
+    from pagelens.site.history import open_history
+    from pagelens.site.standing import standings
+    from pagelens.units import format_rate
+
+    try:
+        with open_history(config.history.database) as history:
+            found = [one for one in standings(history, rule_of(config.decision)) if one.node == node]
+    except PagelensError:
+        return ""
+    if not found or found[0].figure is None or found[0].peers is None:
+        return ""
+    one = found[0]
+    return (
+        f"Node {node} last reached {format_rate(one.figure or 0)}, and nodes of its kind "
+        f"{format_rate(one.peers or 0)}; it is {one.state} ({one.reason})."
+    )

@@ -6,7 +6,9 @@ alone: dropping and sorting would disturb them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from pagelens.host.system import System
 from pagelens.host.virtual_machine import in_virtual_machine
@@ -45,6 +47,7 @@ def run_prolog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
         state = load_state(config.node.state, system)
         others = other_jobs(state, system, options.job, config.prolog.forget_after_s)
         state.jobs = {job: of for job, of in state.jobs.items() if job in others}
+        _forget_looks(config.node.state / "jobs", state)
         state.jobs[options.job] = RunningJob(options.uid, uptime_s(system))
         keep(config.node.state, state, record)
         if others:
@@ -56,6 +59,13 @@ def run_prolog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
         state.last = record.to_json()
         keep(config.node.state, state, record)
     return record
+
+
+def _forget_looks(folder: Path, state: NodeState) -> None:
+    """Removes what samplers kept of jobs whose Epilog was killed."""
+    for path in folder.glob("*"):
+        if path.name not in state.jobs:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _prepare(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,22 +114,26 @@ class SlurmCluster:
         timeout_s: float = PATIENCE_S,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command, such as srun, to its end as that user (root: 0), in a folder that is its own."""
-        home = self.folder / f"home-{user}"
-        if not home.exists():
-            home.mkdir()
-            os.chown(home, user, user)
         return subprocess.run(
             words,
-            cwd=home,
-            env=self.environment | dict(environment or {}),
-            user=user,
-            group=user,
-            extra_groups=[],
+            **self._as(user, environment),
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
         )
+
+    def start(self, *words: str, user: int = 0) -> subprocess.Popen[bytes]:
+        """Starts a command, as run() does, and returns at once."""
+        return subprocess.Popen(words, **self._as(user, None), stdin=subprocess.DEVNULL)
+
+    def _as(self, user: int, environment: Mapping[str, str] | None) -> dict[str, Any]:
+        home = self.folder / f"home-{user}"
+        if not home.exists():
+            home.mkdir()
+            os.chown(home, user, user)
+        variables = self.environment | dict(environment or {})
+        return {"cwd": home, "env": variables, "user": user, "group": user, "extra_groups": []}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -176,7 +181,7 @@ class SlurmCluster:
             self.script(name, "#!/bin/sh\nexit 0\n")
         self.script("plugstack.conf", "")
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Starts all daemons, and waits until the nodes are idle."""
         for name in ("munge", "state", "log", *(f"spool/{node}" for node in NODES)):
             (self.folder / name).mkdir(parents=True)
@@ -290,7 +295,7 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     folder.chmod(0o755)
     cluster = SlurmCluster(folder)
     try:
-        cluster.start()
+        cluster.begin()
         yield cluster
     finally:
         cluster.stop()

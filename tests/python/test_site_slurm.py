@@ -1,5 +1,6 @@
 """The plugin, the Prolog and the Epilog in a real Slurm, with jobs of several users."""
 
+import json
 import os
 import subprocess
 import sys
@@ -145,6 +146,43 @@ def test_a_task_gets_the_plan_that_pagelens_made_for_its_program(
     cluster.script("command", "#!/bin/sh\nexit 1\n")
     done = cluster.run(*words, user=DAEMON)
     assert (done.returncode, "PAGELENS_PLAN" in done.stdout) == (0, False)
+
+
+def test_a_job_finds_a_page_on_its_memory_beside_its_output(
+    cluster: SlurmCluster, nodes: dict[str, SiteNode], plugin: Path
+) -> None:
+    config = nodes["n0"].config
+    config.write_text(config.read_text() + '[prolog]\ncache = "1GiB"\n')
+    command = f"{os.path.dirname(sys.executable)}/pagelens"
+    cluster.script(
+        "plugstack.conf", f"optional {plugin} library={library()} command={command} config={config}\n"
+    )
+    looks = nodes["n0"].state / "jobs"
+    hold = "import glob, time\n"
+    hold += f"b = bytearray(b'x') * (64 << 20)\nwhile not glob.glob('{cluster.folder}/seen'): time.sleep(.1)"
+    looked = cluster.folder / "seen"
+    job = cluster.start(
+        "srun", "-w", "n0", "-n2", "--pagelens-report", "/usr/bin/python3", "-c", hold, user=NOBODY
+    )  # fmt: skip
+
+    def both_are_seen() -> bool:
+        samples = [one for path in looks.glob("*/0.json") for one in json.loads(path.read_text())]
+        return len(samples) == 2 and all(sample["resident"] > 64 << 20 for sample in samples)
+
+    cluster.wait_for(both_are_seen, "a look at the job's memory")
+    looked.touch()
+    assert job.wait(timeout=60) == 0
+    home = cluster.folder / f"home-{NOBODY}"
+    cluster.wait_for(lambda: any(home.glob("pagelens-*.html")), "the page")
+    cluster.wait_idle()
+    text = next(home.glob("pagelens-*.txt")).read_text()
+    assert next(home.glob("pagelens-*.html")).stat().st_uid == NOBODY
+    assert "2 processes had 1" in text
+    ranks = [line.split()[:4] for line in text.splitlines() if line.startswith("0 ")]
+    assert ranks == [["0", "0", "n0", "python3"], ["0", "1", "n0", "python3"]]
+    assert text.count("0: 100%") == 2
+    assert "share a slot of the memory-side cache" in " ".join(text.split())
+    assert list(looks.glob("*")) == []
 
 
 def test_the_package_installs_and_uninstalls(plugin: Path, tmp_path: Path) -> None:

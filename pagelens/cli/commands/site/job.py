@@ -23,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog="  pagelens site epilog  # in slurm.conf's Epilog")(epilog)
     app.command(hidden=True)(plan)
     app.command(hidden=True)(clean)
+    app.command(hidden=True)(sample)
     app.command(epilog="  pagelens site act --no-dry-run")(act)
 
 
@@ -66,6 +67,18 @@ def plan(
     from pagelens.site.task_plan import task_plan
 
     typer.echo(task_plan(file, program))
+
+
+def sample(
+    step: Annotated[str, typer.Argument(help="The job and the step, as 12.0.")],
+    stepd: Annotated[int, typer.Argument(help="The process of the step's slurmstepd.")],
+    config: Config = DEFAULT_CONFIG,
+) -> None:
+    """Look at the memory of a step's processes until it ends; the plugin starts it with --pagelens-report."""
+    from pagelens.site.config import read_config
+    from pagelens.site.job_sample import watch_job
+
+    watch_job(read_config(config), step, stepd)
 
 
 def clean(config: Config = DEFAULT_CONFIG) -> None:

@@ -1,0 +1,172 @@
+"""Where the memory of a job's processes lies, looked at while they run: only root sees frames.
+
+A step's sampler looks after one second, two, four, up to every minute, and keeps what it saw when the
+processes had most memory. It ends with the step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.address.units import FRAME_BYTES
+from pagelens.errors import PagelensError, UsageError
+from pagelens.host.process_pages import read_process
+from pagelens.host.system import System
+from pagelens.site.config import SiteConfig
+from pagelens.site.memory_steps import side_cache_bytes
+
+FOLDER = "jobs"  # in the node's state folder
+LEAST_BYTES = 8 << 20  # processes with less are a shell or a helper
+_FIRST_S, _MOST_S = 1.0, 60.0
+_MOST_OF_TIME = 0.05  # that looking may take: assumed
+_LARGE = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One process; sizes in bytes."""
+
+    step: str
+    rank: int | None
+    process: int
+    program: str
+    resident: int
+    on_large_pages: int
+    by_numa_node: dict[str, int]
+    conflict_share: float | None = None  # None: no direct-mapped cache is known, or no frames are seen
+
+
+def sample_step(system: System, step: str, stepd: int, cache_bytes: int | None) -> list[Sample]:
+    """The processes of a step that have memory worth a look."""
+    found, frames = [], []
+    for process in _descendants(system, stepd):
+        folder = f"/proc/{process}"
+        variables = _variables(system, process)
+        sizes = _sizes(system.text(f"{folder}/smaps_rollup"))
+        huge = sizes.get("Shared_Hugetlb", 0) + sizes.get("Private_Hugetlb", 0)
+        resident = sizes.get("Rss", 0) + huge
+        if "PAGELENS_RUN" not in variables or resident < LEAST_BYTES:
+            continue
+        rank = variables.get("SLURM_PROCID", "")
+        found.append(
+            Sample(
+                step,
+                int(rank) if re.fullmatch("[0-9]{1,9}", rank) else None,
+                process,
+                system.text(f"{folder}/comm")[:64],
+                resident,
+                min(resident, sum(sizes.get(name, 0) for name in _LARGE)),
+                _numa(system.text(f"{folder}/numa_maps")),
+            )
+        )
+        frames.append(_frames(system, process) if cache_bytes else np.empty(0, dtype=np.int64))
+    if not cache_bytes:
+        return found
+    shares = conflict_shares(frames, cache_bytes // FRAME_BYTES)
+    return [replace(sample, conflict_share=share) for sample, share in zip(found, shares, strict=True)]
+
+
+def conflict_shares(frames: list[NDArray[np.int64]], slots: int) -> list[float | None]:
+    """Of each process, the share of its frames whose slot holds another frame of any of them."""
+    every = np.unique(np.concatenate(frames)) if frames else np.empty(0, dtype=np.int64)
+    taken = np.bincount(every % slots, minlength=1) if len(every) else np.zeros(1, dtype=np.int64)
+    return [float(np.mean(taken[own % slots] > 1)) if len(own) else None for own in frames]
+
+
+def watch_job(config: SiteConfig, step: str, stepd: int) -> None:
+    """Looks at the step "JOB.STEP" until its slurmstepd has gone. Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,10})\.([0-9]{1,10}|script)", step)
+    if match is None:
+        raise UsageError(f"STEP {step}: a job and its step, as 12.0 or 12.script")
+    system = System()
+    cache = config.prolog.cache or side_cache_bytes(system)
+    watch_step(system, config.node.state / FOLDER / match[1], match[2], stepd, cache)
+
+
+def watch_step(system: System, folder: Path, step: str, stepd: int, cache_bytes: int | None) -> None:
+    """Looks at a step until its slurmstepd has gone; the file in `folder` has the fullest look so far."""
+    pause, most = _FIRST_S, 0
+    while True:
+        time.sleep(pause)
+        if not system.text(f"/proc/{stepd}/cmdline"):
+            return
+        began = time.monotonic()
+        samples = sample_step(system, step, stepd, cache_bytes)
+        total = sum(sample.resident for sample in samples)
+        if total > most:
+            most = total
+            _keep(folder, step, samples)
+        took = time.monotonic() - began
+        pause = max(min(2 * pause, _MOST_S), took / _MOST_OF_TIME)
+
+
+def _keep(folder: Path, step: str, samples: list[Sample]) -> None:
+    partial = folder / f".{step}.partial"
+    with suppress(OSError):  # a full disk: there is no page then
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial.write_text(json.dumps([asdict(sample) for sample in samples]))
+        os.replace(partial, folder / f"{step}.json")
+
+
+def kept_samples(folder: Path) -> list[dict[str, Any]]:
+    """What the samplers of a job's steps kept."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(OSError, ValueError):
+            found += json.loads(path.read_text())
+    return found
+
+
+def _descendants(system: System, ancestor: int) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for name in system.names("/proc"):
+        if name.isdigit():
+            match = re.match(r"\d+ \(.*\) \S (\d+) ", system.text(f"/proc/{name}/stat"), re.DOTALL)
+            if match:
+                children.setdefault(int(match[1]), []).append(int(name))
+    waiting = list(children.get(ancestor, []))
+    while waiting:
+        process = waiting.pop()
+        yield process
+        waiting += children.get(process, [])
+
+
+def _variables(system: System, process: int) -> dict[str, str]:
+    words = system.raw(f"/proc/{process}/environ").decode("utf-8", "replace").split("\0")
+    return dict(word.partition("=")[::2] for word in words if "=" in word)
+
+
+def _sizes(text: str) -> dict[str, int]:
+    found = re.findall(r"^(\w+):\s+([0-9]{1,15}) kB$", text, re.MULTILINE)
+    return {name: int(kilobytes) << 10 for name, kilobytes in found}
+
+
+def _numa(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        size = re.search(r" kernelpagesize_kB=([0-9]{1,8})", line)
+        for node, pages in re.findall(r" N([0-9]{1,4})=([0-9]{1,12})", line):
+            found[node] = found.get(node, 0) + int(pages) * (int(size[1]) << 10 if size else FRAME_BYTES)
+    return found
+
+
+def _frames(system: System, process: int) -> NDArray[np.int64]:
+    try:
+        pages = read_process(process, system.root)
+    except PagelensError:
+        return np.empty(0, dtype=np.int64)
+    first = (pages.addresses // FRAME_BYTES).astype(np.int64)
+    count = pages.sizes // FRAME_BYTES
+    starts = np.repeat(first - np.concatenate(([0], np.cumsum(count)[:-1])), count)
+    return starts + np.arange(int(count.sum()))

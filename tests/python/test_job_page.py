@@ -1,0 +1,108 @@
+"""The page of a job: from parts that nodes and the library left, whatever is in them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagelens.host.system import System
+from pagelens.site.job_page import read_parts, summary, write_job_page
+from pagelens.site.job_sample import conflict_shares, sample_step
+
+MIB = 1 << 20
+
+
+def sample(rank: int, **changed: Any) -> dict[str, Any]:
+    return {
+        "step": "0", "rank": rank, "process": 100 + rank, "program": "app", "resident": 100 * MIB,
+        "on_large_pages": 25 * MIB, "by_numa_node": {"0": 75 * MIB, "1": 25 * MIB}, "conflict_share": 0.5,
+    } | changed  # fmt: skip
+
+
+def test_the_last_nodes_page_has_all_nodes(tmp_path: Path) -> None:
+    report = {"process": 101, "rank": 1, "peak_bytes": 90 * MIB, "said": ["no pages of the pool"]}
+    parts = tmp_path / ".pagelens-7"
+    parts.mkdir()
+    (parts / "0.1.101.json").write_text(json.dumps(report))
+    write_job_page(tmp_path, "7", "n0", [sample(0)], "Node n0 is ok.")
+    write_job_page(tmp_path, "7", "n1", [sample(1, conflict_share=0.75)], "")
+    text = (tmp_path / "pagelens-7.txt").read_text()
+    words = " ".join(text.split())
+    assert "2 processes had 200 MiB, 25% of it on pages of 2 MiB or more." in words
+    assert "at most 75% (rank 1 on n1)" in words
+    assert "no pages of the pool" in text
+    assert "Node n0 is ok." in text
+    lines = text.splitlines()[-2:]
+    assert [line.split() for line in lines] == [
+        ["0", "0", "n0", "app", "100", "MiB", "25%", "0:", "75%,", "1:", "25%", "50%"],
+        ["0", "1", "n1", "app", "100", "MiB", "25%", "0:", "75%,", "1:", "25%", "75%"],
+    ]
+    assert "<td>n1</td>" in (tmp_path / "pagelens-7.html").read_text()
+
+
+def test_a_program_that_nobody_looked_at_is_said(tmp_path: Path) -> None:
+    write_job_page(tmp_path, "7", "n0", [], "")
+    assert "No process was looked at while" in (tmp_path / "pagelens-7.txt").read_text()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_KEYS = st.sampled_from(["node", "samples", "fleet", "process", "rank", "peak_bytes", "said", "program"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(_KEYS, _JSON) | _JSON, st.dictionaries(st.sampled_from(list(sample(0))), _JSON))
+def test_parts_may_hold_anything(tmp_path_factory: Any, part: Any, changed: dict[str, Any]) -> None:
+    folder = tmp_path_factory.mktemp("job")
+    parts = folder / ".pagelens-7"
+    parts.mkdir()
+    (parts / "0.0.1.json").write_text(json.dumps(part))
+    (parts / "node-x.json").write_text(json.dumps(part))
+    (parts / "node-z.json").write_bytes(json.dumps(part).encode()[:-1] + b"\xff")
+    write_job_page(folder, "7", "n1", [sample(1) | changed], "")
+    summary(read_parts(parts)[0])
+
+
+@given(st.lists(st.lists(st.integers(0, 60), max_size=20), max_size=4), st.integers(1, 16))
+def test_conflict_shares_are_those_of_counting(frames: list[list[int]], slots: int) -> None:
+    every = {frame for own in frames for frame in own}
+    expected = [
+        sum(any(other != frame and other % slots == frame % slots for other in every) for frame in own)
+        / len(own)
+        if own
+        else None
+        for own in frames
+    ]
+    found = conflict_shares([np.array(own, dtype=np.int64) for own in frames], slots)
+    assert all((a is None and b is None) or abs(a - b) < 1e-12 for a, b in zip(found, expected, strict=True))
+
+
+def test_a_step_is_seen_in_a_captured_tree(tmp_path: Path) -> None:
+    def put(process: int, parent: int, variables: str, resident: int) -> None:
+        folder = tmp_path / f"proc/{process}"
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(f"{process} (a) b) S {parent} 1 1 0")
+        (folder / "environ").write_bytes(variables.encode().replace(b" ", b"\0"))
+        (folder / "comm").write_text("app\n")
+        (folder / "smaps_rollup").write_text(
+            f"0-1 ---p 0 0 0 [rollup]\nRss: {resident} kB\nAnonHugePages: 4096 kB\nPrivate_Hugetlb: 2048 kB\n"
+        )
+        (folder / "numa_maps").write_text(
+            "1000 default anon=3 N0=2048 N1=512 kernelpagesize_kB=4\n"
+            "2000 default N1=1 kernelpagesize_kB=2048\n"
+        )
+
+    put(10, 1, "", 0)  # slurmstepd
+    put(11, 10, "PAGELENS_RUN=x SLURM_PROCID=3", 10240)
+    put(12, 11, "PAGELENS_RUN=x SLURM_PROCID=3", 100)  # too small
+    put(13, 10, "SLURM_PROCID=4", 10240)  # without the library
+    put(14, 1, "PAGELENS_RUN=x SLURM_PROCID=5", 10240)  # of another step
+    (found,) = sample_step(System(tmp_path), "0", 10, None)
+    assert (found.process, found.rank, found.resident) == (11, 3, 12 * MIB)
+    assert (found.on_large_pages, found.by_numa_node) == (6 * MIB, {"0": 8 * MIB, "1": 4 * MIB})
