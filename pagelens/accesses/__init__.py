@@ -1,4 +1,6 @@
-"""Sources of accesses: the tracer, trace files (`trace`), declared sweeps; all yield a `workload.Workload`.
+"""Sources of accesses: the tracer, trace files, and declared loops; each yields a `Workload`."""
 
-Nothing is imported here: to trace a program needs none of what reads its trace, which takes half a second.
-"""
+import lazy_loader
+
+# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,8 +2,8 @@
 
 from pagelens.ensemble import Ensemble
 from pagelens.explain import JobCostRecord, job_cost_in_words
-from pagelens.explain import job_cost as cost_of
 from pagelens.explain.intervals import Intervals
+from pagelens.explain.job_cost import job_cost as cost_of
 
 
 class JobCost(JobCostRecord):

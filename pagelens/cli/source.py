@@ -6,12 +6,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagelens.accesses.trace import CutOf, is_trace
-from pagelens.accesses.trace_notes import describe, end_lines, nothing_traced
-from pagelens.accesses.tracer import TraceRequest, trace_program
-from pagelens.accesses.workload import Workload
-from pagelens.api.ensembles import check_ranks, fill_node
-from pagelens.api.workloads import Declared, trace
+from pagelens.accesses import (
+    CutOf,
+    TraceRequest,
+    Workload,
+    describe,
+    end_lines,
+    is_trace,
+    nothing_traced,
+    trace_program,
+)
+from pagelens.api import Declared, check_ranks, fill_node, trace
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens import statistics
 from pagelens.ensemble.result import Ensemble
@@ -98,7 +98,7 @@ class Intervals:
         if total == 0:
             return 0.0
         freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True) if v > 0)
-        return float(t.ppf((1 + statistics.CONFIDENCE) / 2, freedom) * np.sqrt(total))
+        return float(stdtrit(freedom, (1 + statistics.CONFIDENCE) / 2) * np.sqrt(total))
 
     def _without(self, changes: Mapping[str, Floats]) -> Mapping[str, Floats]:
         return {policy: times + changes.get(policy, 0.0) for policy, times in self.times.items()}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import bdtr  # scipy.stats takes half a second to import
 
 from pagelens.errors import UsageError
 from pagelens.explain.model import JobCostRecord, JobWayRecord
@@ -89,7 +89,7 @@ def _ways(
 def _weights(count: int, nodes: int, spare: int) -> Floats:
     """Of each of `count` sorted times, how likely it is the slowest of `nodes` that are kept."""
     beyond = 1 - np.arange(count + 1) / count
-    return np.diff(np.asarray(binom.cdf(spare, nodes + spare, beyond), dtype=np.float64))
+    return np.diff(np.asarray(bdtr(spare, nodes + spare, beyond), dtype=np.float64))
 
 
 def _interval(values: Floats) -> tuple[float, float]:

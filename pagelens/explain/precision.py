@@ -7,7 +7,7 @@ nothing of slow nodes that are rare (`words.few_nodes_note`).
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.intervals import Intervals
@@ -42,4 +42,4 @@ def half_width(values: NDArray[np.float64]) -> float:
     n = len(values)
     error = np.log(values).std(ddof=1) * np.sqrt(np.pi / (2 * n))
     doubt = (1 - CONFIDENCE) / len(ROUNDS)
-    return float(np.expm1(t.ppf(1 - doubt / 2, n - 1) * error))
+    return float(np.expm1(stdtrit(n - 1, 1 - doubt / 2) * error))

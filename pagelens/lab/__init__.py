@@ -1,1 +1,6 @@
 """The lab: real kernels in emulated guests, and the machine models fed by their accesses."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

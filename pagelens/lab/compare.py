@@ -104,7 +104,7 @@ class Comparison:
                 yield row, by_place[variant, ratio, OURS]
 
 
-def compare(
+def compare_states(
     request: Request,
     ratios: Sequence[float],
     jobs: int,

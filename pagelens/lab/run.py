@@ -218,7 +218,9 @@ class ProgramLab:
         return dict(report["plan"]) if report["plan"] else None
 
 
-def run(request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]) -> Result:
+def run_history(
+    request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]
+) -> Result:
     """Boots the guest and goes through the history; `output` gets what the program prints."""
     with ProgramLab(request) as lab:
         done = Result(request, lab.guest.kernel.release)

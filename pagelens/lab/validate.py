@@ -95,7 +95,7 @@ def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
     return float(np.abs(np.cumsum(a * frames) / (a @ frames) - np.cumsum(b * frames) / (b @ frames)).max())
 
 
-def validate(setup: Validation, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
+def validate_model(setup: Validation, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
     """Boots one guest and compares all histories in it, one after the other."""
     find_qemu()
     planner = Scheduler(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)

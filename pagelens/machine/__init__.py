@@ -3,6 +3,7 @@
 from pagelens.machine.chosen import choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
+from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.io import Costs, Io
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.private_caches import PrivateCache
@@ -36,9 +37,11 @@ __all__ = [
     "Sourced",
     "Times",
     "choose_machine",
+    "list_lines",
     "list_machines",
     "load_machine",
     "machine_directory",
+    "machine_lines",
     "measured_file",
     "modelled_times",
     "parse_machine",

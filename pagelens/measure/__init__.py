@@ -1,6 +1,6 @@
 """Speeds of this machine as distributions over page maps: each trial has frames of its own."""
 
-from pagelens.measure.files.machine_file import file_with_io, kept_file
-from pagelens.measure.files.session import Measured, measure_folder
+import lazy_loader
 
-__all__ = ["Measured", "file_with_io", "kept_file", "measure_folder"]
+# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,6 @@ import pagelens
 from pagelens.files import write_table, write_whole
 from pagelens.host.virtual_machine import in_virtual_machine
 from pagelens.machine.detect import System
-from pagelens.measure.figure import draw
 from pagelens.measure.results import Measured, Result
 from pagelens.measure.trials import Trial
 
@@ -22,6 +21,8 @@ SCHEMA_VERSION = 1  # of the JSON; a version only adds
 
 def write_outputs(measured: Measured, text: str, directory: Path) -> None:
     """Each file is whole or as it was before. Raises Failure where they cannot be written."""
+    from pagelens.measure.figure import draw  # matplotlib takes a second
+
     write_table(directory / "visits.parquet", visits_table(measured))
     write_table(directory / "frames.parquet", frames_table(measured.trials))
     write_whole(directory / "measure.json", lambda path: path.write_text(text + "\n"))

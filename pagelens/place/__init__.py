@@ -1,1 +1,6 @@
 """Two-level memory: which objects of a program lie in the fast one."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

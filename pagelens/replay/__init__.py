@@ -2,11 +2,13 @@
 
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
+from pagelens.replay.physical_trace import FORMATS, physical_lines, write_text
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Run, Sampling
 from pagelens.replay.simulation import Simulation, asked_first
 
 __all__ = [
+    "FORMATS",
     "MECHANISMS",
     "Attributed",
     "Mechanism",
@@ -16,4 +18,6 @@ __all__ = [
     "Simulation",
     "asked_first",
     "left_out",
+    "physical_lines",
+    "write_text",
 ]

@@ -1,6 +1,6 @@
 """Runs programs with remedies that need no root: it preloads a library and tells it what to do."""
 
-from pagelens.run.command import Request, run_program
-from pagelens.run.preload import Pages, Preload
+import lazy_loader
 
-__all__ = ["Pages", "Preload", "Request", "run_program"]
+# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,16 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from pagelens.address.units import GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
-from pagelens.explain.model import Remedy
+from pagelens.explain.model import Explanation, Remedy
 from pagelens.frames import find_policy
 from pagelens.frames.policies import Host, Job, RunOptions
 from pagelens.frames.policies.remedy import NEEDS_ADMINISTRATOR
 from pagelens.host.huge_page_pools import read_pool
 from pagelens.host.system import System
 from pagelens.host.virtual_machine import in_virtual_machine
+from pagelens.machine import Machine
 from pagelens.run.preload import Pages, Preload
+from pagelens.run.program import start, tell
 
 _CAP_SYS_ADMIN = 21  # linux/capability.h
 
@@ -26,6 +29,22 @@ class Choice:
 
     settings: Preload | None  # None: the program runs as it is
     said: tuple[str, ...]
+
+
+def run_with_best_remedy(
+    program: Path, words: Sequence[str], explanation: Explanation, machine: Machine, quiet: bool
+) -> NoReturn:
+    """Runs the program in place of this process, with the best remedy that this user can have here.
+
+    Unless `quiet`, standard error says which remedy that is, and why better ones are out of reach.
+    """
+    choice = choose_remedy(
+        explanation.remedies, Job(explanation.program.footprint_bytes, machine), read_host()
+    )
+    if not quiet:
+        for line in choice.said:
+            tell(f"{program.name} {line}" if line.startswith("runs") else line)
+    start(program, words, choice.settings or Preload())
 
 
 def read_host(root: Path = Path("/")) -> Host:

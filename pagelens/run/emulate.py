@@ -18,6 +18,7 @@ from pagelens.accesses.program import locate
 from pagelens.errors import Failure
 from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
+from pagelens.place.plan import read_plan
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
 from pagelens.run.plan_handover import hand_over
 from pagelens.run.preload import Preload
@@ -56,6 +57,22 @@ def find_sockets(system: System) -> Sockets | None:
         return None
     near, far = (int(PurePosixPath(node.path).name.removeprefix("node")) for node in nodes[:2])
     return Sockets(near, far, nodes[0].cpus)
+
+
+def emulate_plan(words: Sequence[str], plan: Path) -> list[str]:
+    """Runs the program on two sockets, and returns a table for the terminal.
+
+    Where nothing can be measured, it returns a line that says why.
+    """
+    sockets = find_sockets(System())
+    if sockets is None:
+        return [
+            "--emulate: this machine has no two NUMA nodes with processors, so nothing was measured; all "
+            "times are the model's"
+        ]
+    if not read_plan(plan).objects:
+        return ["--emulate: the plan puts nothing into fast memory; there is nothing to measure"]
+    return list(_lines(emulate(words, plan, sockets), sockets))
 
 
 def emulate(words: Sequence[str], plan: Path, sockets: Sockets, rounds: int = ROUNDS) -> list[Emulated]:
@@ -133,8 +150,7 @@ def _bound(cpus: frozenset[int], node: int | None) -> Callable[[], None]:
     return bind
 
 
-def lines(found: Sequence[Emulated], sockets: Sockets) -> Iterator[str]:
-    """A table for the terminal."""
+def _lines(found: Sequence[Emulated], sockets: Sockets) -> Iterator[str]:
     slow = next(each for each in found if each.policy == ALL_SLOW)
     yield (
         f"Emulated: node {sockets.near} fast, node {sockets.far} slow. Measured, {len(slow.seconds)} rounds."

@@ -7,7 +7,7 @@ from pagelens.errors import Failure
 from pagelens.run.plan_handover import hand_over
 
 
-def task_plan(plan: Path, program: str) -> Path:
+def write_task_plan(plan: Path, program: str) -> Path:
     """The file for the library. Raises UsageError, and Failure where nothing of the plan can be had here."""
     found = hand_over(plan, locate(program), None, None)
     if found is None:

@@ -114,9 +114,16 @@ def one_line(result: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_one_line_with_the_remedy(case: Case, inputs: dict[str, Path], pagelens: Run, tmp_path: Path) -> None:
-    arguments = [argument.format(**inputs) for argument in case.arguments.split()]
-    result = pagelens(*arguments, env=case.env)
+def test_one_line_with_the_remedy(
+    case: Case,
+    inputs: dict[str, Path],
+    in_process: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in case.env.items():
+        monkeypatch.setenv(name, value)
+    result = in_process(*(argument.format(**inputs) for argument in case.arguments.split()))
     assert result.returncode == case.status, result.stderr + result.stdout
     if case.says:
         line = one_line(result)

@@ -9,8 +9,9 @@ from synthetic import ensemble
 import pagelens as pl
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
-from pagelens.explain import explain, job_cost
+from pagelens.explain import explain
 from pagelens.explain.html import render_html
+from pagelens.explain.job_cost import job_cost
 
 TITLES = {"sorted": "Sorted"}
 

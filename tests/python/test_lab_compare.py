@@ -249,7 +249,7 @@ def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compa
     monkeypatch.setattr(compare, "ProgramLab", Lab)
     request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
     with pytest.raises(Failure, match=r"\./app took none of its 100000 pages of memory from pages of 2MiB"):
-        compare.compare(request, RATIOS, 3, lambda row: None)
+        compare.compare_states(request, RATIOS, 3, lambda row: None)
     assert [request.history for request in booted] == ["run"]
 
 

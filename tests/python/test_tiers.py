@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagelens.cli.commands.measure_tiers import _array_bytes
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import parse_machine
+from pagelens.measure.tiers.arrays import parse_array
 from pagelens.measure.tiers.device import Facts
-from pagelens.measure.tiers.machine_file import machine_file
+from pagelens.measure.tiers.machine_file import machine_text
 from pagelens.measure.tiers.measurement import CHASE, LINE_BYTES, STREAM_BYTES, Measured, measure
 from pagelens.measure.tiers.report import render, to_json
 
@@ -166,7 +166,7 @@ def test_json_has_every_round() -> None:
 
 def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
     found = measure(NumpyDevice([35, 35, 36, 37.5, 1200], [4000, 4000, 4100, 4155, 350]), 4096, 2, seed=1)
-    text = machine_file(found, 256 << 30)
+    text = machine_text(found, 256 << 30)
     machine = parse_machine(text.encode(), "gpu-host.toml")
     assert machine.fast_memory is not None
     assert machine.fast_memory.bandwidth.value == pytest.approx(4155e9)
@@ -186,7 +186,7 @@ def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
 @pytest.mark.parametrize(("processors", "cache"), [(108, 40 * MIB), (20, 1536 << 10), (304, 126 * MIB + 512)])
 def test_other_devices_have_a_machine_file_too(processors: int, cache: int) -> None:
     facts = Facts("another", False, processors, 1.4e9, cache, 40 << 30, 39 << 30)
-    text = machine_file(measure(NumpyDevice([9.0] * 5, [90.0] * 5, facts), 4096, 1, 1), 64 << 30)
+    text = machine_text(measure(NumpyDevice([9.0] * 5, [90.0] * 5, facts), 4096, 1, 1), 64 << 30)
     machine = parse_machine(text.encode(), "gpu-host.toml")
     assert machine.l3 is not None
     assert 0 <= cache - machine.l3.size.value < 1024
@@ -194,11 +194,11 @@ def test_other_devices_have_a_machine_file_too(processors: int, cache: int) -> N
 
 
 def test_arrays_are_above_the_cache_and_within_what_is_free() -> None:
-    assert _array_bytes(None, H200, 64 << 30) == 1 << 30
-    assert _array_bytes("1000000130B", H200, 64 << 30) == 1_000_000_128
+    assert parse_array(None, H200, 64 << 30) == 1 << 30
+    assert parse_array("1000000130B", H200, 64 << 30) == 1_000_000_128
     with pytest.raises(UsageError, match=r"--array 100MiB: each of 4 arrays .* has 210 MB \(four times"):
-        _array_bytes("100MiB", H200, 64 << 30)
+        parse_array("100MiB", H200, 64 << 30)
     with pytest.raises(UsageError, match=r"--array 40GiB: .* to 15.5 GB \(what is free\)"):
-        _array_bytes("40GiB", H200, 64 << 30)
+        parse_array("40GiB", H200, 64 << 30)
     with pytest.raises(UsageError, match=r"--array 40GiB: .* to 33.8 GB"):
-        _array_bytes("40GiB", H200, 1 << 40)
+        parse_array("40GiB", H200, 1 << 40)

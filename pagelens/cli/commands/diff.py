@@ -51,7 +51,7 @@ def diff_command(
     ] = FailOn.slower,
     json: Json = False,
 ) -> None:
-    """Compare two explanations, measurements or traces: what changed, and beyond chance or not.
+    """Compare two explanations, measurements or traces, beyond chance or not.
 
     The figures of A and B stand side by side, with the ratio B / A and its 95% interval.
     A ratio whose interval holds 1 may be chance, and counts as no difference.

@@ -7,11 +7,8 @@ from typing import Annotated
 
 from typer import Option, Typer
 
-from pagelens.accesses.program import locate
-from pagelens.accesses.trace import is_trace
-from pagelens.accesses.tracer import DEFAULT_BUDGET, STDERR, TraceRequest
-from pagelens.api import Explanation, explain, job_cost, simulate
-from pagelens.api.ensembles import WHOLE_RUN, choose_phase
+from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
+from pagelens.api import WHOLE_RUN, choose_phase, explain, job_cost, simulate
 from pagelens.cli.options import (
     DEFAULT_NODES,
     RARE,
@@ -35,11 +32,10 @@ from pagelens.cli.options import (
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import Failure, Interrupted, UsageError
-from pagelens.explain import time_beside
-from pagelens.explain.outputs import write_outputs
-from pagelens.explain.remedies import choose_policies
+from pagelens.explain import choose_policies, time_beside, write_outputs
 from pagelens.frames import DEFAULT_HISTORY, parse_history
-from pagelens.machine import Machine, choose_machine
+from pagelens.machine import choose_machine
+from pagelens.run import run_with_best_remedy
 from pagelens.spelling import printable
 from pagelens.units import parse_share
 
@@ -217,7 +213,7 @@ def explain_command(
     if stopped is not None:
         raise stopped
     if program is not None and target:
-        _apply(program, target, explanation, stated, quiet)
+        run_with_best_remedy(program, target, explanation, stated, quiet)
 
 
 def _to_run(target: list[str] | None, option: str) -> Path:
@@ -225,18 +221,3 @@ def _to_run(target: list[str] | None, option: str) -> Path:
     if not target or is_trace(Path(target[0])):
         raise UsageError(f"{option}: runs a program; give it, as -- ./app args")
     return locate(target[0])
-
-
-def _apply(program: Path, words: list[str], explanation: Explanation, machine: Machine, quiet: bool) -> None:
-    """Runs the program in place of this process."""
-    from pagelens.frames.policies import Job
-    from pagelens.run import Preload
-    from pagelens.run.best_remedy import choose_remedy, read_host
-    from pagelens.run.program import start, tell
-
-    job = Job(explanation.program.footprint_bytes, machine)
-    choice = choose_remedy(explanation.remedies, job, read_host())
-    if not quiet:
-        for line in choice.said:
-            tell(f"{program.name} {line}" if line.startswith("runs") else line)
-    start(program, words, choice.settings or Preload())

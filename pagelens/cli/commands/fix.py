@@ -4,12 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pagelens.errors import UsageError
-from pagelens.fix.hugepages import TOOL, conflict_share, order_pool, pool_frames
-from pagelens.fix.offline import turn_memory
-from pagelens.fix.system import require_real_frames
-from pagelens.host.commands import ThisMachine
-from pagelens.host.native_files import native_file
+from pagelens.fix import order_pool_here, turn_memory_here
 from pagelens.units import format_binary_size, parse_size
 
 EXAMPLES = """Examples:
@@ -46,18 +41,12 @@ def hugepages(
 
     Run it between jobs, because it takes all free pages of the pool for a moment.
     """
-    page_bytes, cache_bytes = parse_size(page, "--page"), parse_size(cache, "--cache")
-    if page_bytes not in (2 << 20, 1 << 30):
-        raise UsageError(f"--page {page}: 2MiB or 1GiB")
-    require_real_frames(virtual)
-    machine, tool = ThisMachine(), native_file(TOOL)
-    before = pool_frames(machine, tool, page_bytes, node)
-    if not before:
-        raise UsageError(f"--node {node}: its pool has no free page of {page}; reserve some by nr_hugepages")
-    after = order_pool(machine, tool, page_bytes, cache_bytes, node)
-    was, now = (100 * conflict_share(frames, page_bytes, cache_bytes) for frames in (before, after))
-    typer.echo(f"{len(after)} free pages of {page} on node {node} ordered for {cache} of cache")
-    typer.echo(f"in conflict, of the first pages that fill the cache: {was:.1f}% before, {now:.1f}% now")
+    pool = order_pool_here(parse_size(page, "--page"), parse_size(cache, "--cache"), node, virtual)
+    typer.echo(f"{pool.pages} free pages of {page} on node {node} ordered for {cache} of cache")
+    typer.echo(
+        f"in conflict, of the first pages that fill the cache: {100 * pool.share_before:.1f}% before, "
+        f"{100 * pool.share_after:.1f}% now"
+    )
 
 
 @app.command(epilog="  pagelens fix offline --cache 16GiB --node 0")
@@ -68,9 +57,7 @@ def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
     as they are, and their free memory is still used first. The command refuses to run while the NUMA node has
     a pool of huge pages, because those pages would be lost.
     """
-    cache_bytes = parse_size(cache, "--cache")
-    require_real_frames(virtual)
-    turned = turn_memory(ThisMachine(), cache_bytes, node)
+    turned = turn_memory_here(parse_size(cache, "--cache"), node, virtual)
     done, stuck = (
         format_binary_size(len(blocks) * turned.block_bytes) for blocks in (turned.order, turned.stuck)
     )

@@ -173,7 +173,7 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
     from pagelens.cli.commands.measure_io import keep
     from pagelens.io import busiest_folder
     from pagelens.machine import choose_machine, parse_machine, read_machine_file
-    from pagelens.measure import file_with_io, kept_file, measure_folder
+    from pagelens.measure.files import file_with_io, kept_file, measure_folder
 
     found = busiest_folder(recording)
     if found is None:

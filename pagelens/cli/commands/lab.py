@@ -14,16 +14,36 @@ import typer
 from pagelens.cli.text.lab import compared_row, render_run, step_lines
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
-from pagelens.lab.compare import QUICK_RATIOS, RATIOS, VARIANTS, Comparison, Row, compare
-from pagelens.lab.compare_table import command_line, markdown, progress_line, render_comparison
-from pagelens.lab.emulator import NumaSpeed
-from pagelens.lab.guest import LIMIT_S
-from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
-from pagelens.lab.planned_program import PlanOnNodes, place_on
-from pagelens.lab.run import PAGES, Request, Result, StepDone, run
-from pagelens.lab.validate import DEFAULT_HISTORIES, Compared, Validation, failures, validate
+from pagelens.lab import (
+    DEFAULT_HISTORIES,
+    DEFAULT_KERNEL,
+    LIMIT_S,
+    PAGES,
+    QUICK_RATIOS,
+    RATIOS,
+    VARIANTS,
+    Compared,
+    Comparison,
+    NumaSpeed,
+    PlanOnNodes,
+    Request,
+    Result,
+    Row,
+    StepDone,
+    Validation,
+    command_line,
+    compare_states,
+    failures,
+    find_kernel,
+    markdown,
+    place_on,
+    progress_line,
+    render_comparison,
+    run_history,
+    validate_model,
+)
 from pagelens.machine import load_machine
-from pagelens.place.plan import read_plan
+from pagelens.place import read_plan
 from pagelens.spelling import nearest
 from pagelens.units import parse_rate, parse_size, parse_time
 
@@ -181,7 +201,7 @@ def run_command(
         sys.stderr.flush()
 
     try:
-        result = run(request, report, output)
+        result = run_history(request, report, output)
     except KeyboardInterrupt:
         raise Interrupted("lab: interrupted; the guest is gone") from None
     if as_json:
@@ -226,7 +246,7 @@ def validate_command(
             print(compared_row(row), flush=True)
 
     try:
-        rows = validate(setup, report)
+        rows = validate_model(setup, report)
     except KeyboardInterrupt:
         raise Interrupted("lab: interrupted; the guest is gone") from None
     if as_json:
@@ -301,7 +321,7 @@ def compare_command(
         print(progress_line(row), file=sys.stderr, flush=True)
 
     try:
-        comparison = compare(
+        comparison = compare_states(
             request, ratios, jobs, report, [_VARIANTS[key] for key in dict.fromkeys(variant or _VARIANTS)]
         )
     except KeyboardInterrupt:

@@ -9,12 +9,18 @@ import typer
 
 from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
-from pagelens.machine import measured_file
+from pagelens.machine import (
+    Machine,
+    list_lines,
+    list_machines,
+    load_machine,
+    machine_lines,
+    measured_file,
+    parse_machine,
+    read_machine_file,
+    stated_values,
+)
 from pagelens.machine.detect import Description, System, detect
-from pagelens.machine.drawing import list_lines, machine_lines
-from pagelens.machine.reader import list_machines, load_machine, parse_machine, read_machine_file
-from pagelens.machine.schema import Machine
-from pagelens.machine.values import stated_values
 from pagelens.progress import progress_bar
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
@@ -155,7 +161,7 @@ def _measure(found: Description, root: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"--output: cannot make {output.parent} ({error.strerror}); name another") from None
-    from pagelens.measure.of_machine import measured_sections  # no other command here needs it
+    from pagelens.measure import measured_sections  # no other command here needs it
 
     measured = measured_sections(machine, lambda what: progress_bar(not what, what))
     for section, values in measured.items():

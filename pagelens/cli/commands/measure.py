@@ -16,9 +16,15 @@ from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
 from pagelens.errors import Interrupted
 from pagelens.machine import choose_machine
-from pagelens.measure.benchmarks import BENCHMARKS
-from pagelens.measure.outputs import to_json, write_outputs
-from pagelens.measure.session import MOST_PREDICTED, Report, Request, measure_benchmark
+from pagelens.measure import (
+    BENCHMARKS,
+    MOST_PREDICTED,
+    Report,
+    Request,
+    measure_benchmark,
+    to_json,
+    write_outputs,
+)
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
 

@@ -10,7 +10,7 @@ from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure_io import render_io
 from pagelens.files import write_whole
 from pagelens.machine import Machine, choose_machine, parse_machine
-from pagelens.measure import file_with_io, kept_file, measure_folder
+from pagelens.measure.files import file_with_io, kept_file, measure_folder
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
 

@@ -2,15 +2,14 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option, Typer
 
-from pagelens.accesses.trace import is_trace
-from pagelens.accesses.tracer import DEFAULT_BUDGET, STDERR, TraceRequest
+from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace
 from pagelens.api import place
 from pagelens.cli.options import (
     Accesses,
@@ -29,18 +28,16 @@ from pagelens.cli.options import (
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Interrupted, UsageError
-from pagelens.files import write_whole
 from pagelens.machine import choose_machine
-from pagelens.machine.detect import System
-from pagelens.place.assignment import Assignment
-from pagelens.place.capacity import check_two_memories, parse_capacity
-from pagelens.place.object_list import read_list
-from pagelens.place.plan import read_plan, write_plan
-from pagelens.place.profile import profiled_cut
-from pagelens.place.report import PlaceReport
-from pagelens.run.emulate import emulate as emulate_on
-from pagelens.run.emulate import find_sockets
-from pagelens.run.emulate import lines as emulated_lines
+from pagelens.place import (
+    FIGURE,
+    check_two_memories,
+    parse_capacity,
+    profiled_cut,
+    read_list,
+    write_outputs,
+)
+from pagelens.run import emulate_plan
 from pagelens.spelling import printable
 
 EXAMPLES = """Examples:
@@ -51,7 +48,6 @@ EXAMPLES = """Examples:
 
   pagelens run --plan pagelens-out/app/plan.toml --report -- ./app args
 """
-PLAN, FIGURE = "plan.toml", "place.svg"
 _COMPARISON = "Comparing and measuring"
 
 Capacity = Annotated[
@@ -143,8 +139,8 @@ def place_command(
             command=printable(shlex.join(["pagelens", *sys.argv[1:]])),
             progress=not quiet,
         )
-        shown = _write(assignment, source.directory)
-        measured = _emulated(target, Path(shown.plan)) if emulate and target else []
+        shown = write_outputs(assignment, source.directory)
+        measured = emulate_plan(target, Path(shown.plan)) if emulate and target else []
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
     if json:
@@ -165,30 +161,3 @@ def _interrupted_in_a_line() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted("interrupted before all was written; the same command begins anew") from None
-
-
-def _write(assignment: Assignment, directory: Path) -> PlaceReport:
-    """Writes plan.toml, place.json and place.svg; returns the report with the path of the plan in it."""
-    from pagelens.place.figure import draw  # matplotlib takes a second
-
-    shown = assignment.report
-    if assignment.plan is not None:
-        write_plan(assignment.plan, directory / PLAN)
-        shown = shown.model_copy(update={"plan": str(directory / PLAN)})
-    data, svg = shown.model_dump_json(indent=1), draw(shown).svg
-    write_whole(directory / "place.json", lambda path: path.write_text(data + "\n"))
-    write_whole(directory / FIGURE, lambda path: path.write_text(svg))
-    return shown
-
-
-def _emulated(words: Sequence[str], plan: Path) -> list[str]:
-    """What running the plan on two sockets measured, or a line that says why nothing was measured."""
-    sockets = find_sockets(System())
-    if sockets is None:
-        return [
-            "--emulate: this machine has no two NUMA nodes with processors, so nothing was measured; all "
-            "times are the model's"
-        ]
-    if not read_plan(plan).objects:
-        return ["--emulate: the plan puts nothing into fast memory; there is nothing to measure"]
-    return list(emulated_lines(emulate_on(words, plan, sockets), sockets))

@@ -12,9 +12,7 @@ from pagelens.cli.text.reproduce import render_terminal
 from pagelens.errors import UsageError
 from pagelens.output_directory import claim_directory
 from pagelens.progress import Bar, progress_bar
-from pagelens.reproduce.context import Scale
-from pagelens.reproduce.runner import DATA, FIGURES, PAGE, run_studies
-from pagelens.reproduce.studies import find_study, study_names
+from pagelens.reproduce import DATA, FIGURES, PAGE, Scale, find_study, run_studies, study_names
 
 EXAMPLES = """Examples:
 
@@ -60,7 +58,7 @@ def reproduce_command(
     if blind is not None and names:
         raise UsageError(f"--blind: runs the claims of its file alone; leave out {' '.join(names)}")
     if blind is not None:
-        from pagelens.reproduce.blind import blind_study  # importing it takes a moment
+        from pagelens.reproduce import blind_study  # importing it takes a moment
 
         chosen = [blind_study(blind)]
     else:

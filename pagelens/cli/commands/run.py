@@ -8,14 +8,16 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from pagelens.errors import UsageError
-from pagelens.run import Pages, Request, run_program
-from pagelens.run.preload import (
+from pagelens.run import (
     HUGE_BYTES,
     LARGE,
     LEAST_LARGE,
     LEAST_PERIOD,
     MOST_CACHE,
     MOST_PERIOD,
+    Pages,
+    Request,
+    run_program,
 )
 from pagelens.units import format_binary_size, parse_size
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pagelens.accesses.trace_notes import describe, end_lines
-from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, trace_program
+from pagelens.accesses import DEFAULT_BUDGET, TraceRequest, describe, end_lines, trace_program
 from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
 from pagelens.host import end_like
 from pagelens.progress import progress_bar

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, TextIO
 
 import typer
 
-from pagelens.accesses.trace import open_trace
+from pagelens.accesses import open_trace
 from pagelens.files import write_whole
 from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Node, find_policy, parse_history, policies
 from pagelens.machine import load_machine
-from pagelens.replay.physical_trace import FORMATS, physical_lines, write_text
+from pagelens.replay import FORMATS, physical_lines, write_text
 from pagelens.units import format_count
 
 EXAMPLES = """Examples:

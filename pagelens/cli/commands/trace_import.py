@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pagelens.accesses.importers import find_importer, importer_names
+from pagelens.accesses import find_importer, importer_names
 from pagelens.api import import_trace
 from pagelens.units import format_count, format_size
 

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pagelens.accesses.trace import TraceWorkload, describe_family, open_trace
-from pagelens.accesses.workload import ObjectInfo
-from pagelens.address.units import FRAME_BYTES
+from pagelens.accesses import ObjectInfo, TraceWorkload, describe_family, open_trace
+from pagelens.address import FRAME_BYTES
 from pagelens.spelling import printable
 from pagelens.units import format_count, format_size
 

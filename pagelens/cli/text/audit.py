@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pagelens.audit.fragmentation import free_frames, suitable_blocks
-from pagelens.audit.model import Audit, Finding, Probe, Severity, Zone
+from pagelens.audit import Audit, Finding, Probe, Severity, Zone, free_frames, suitable_blocks
 from pagelens.cli.text.audit_probe import probe_lines
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_count, format_rate, format_share

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from pagelens.audit.model import Effect, Probe, ProbedPlacement
+from pagelens.audit import Effect, Probe, ProbedPlacement
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_share
 

@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pagelens.conflicts.predict import MOST_WINDOWS, Count, Prediction
-from pagelens.conflicts.swaps import Swap
+from pagelens.conflicts import MOST_WINDOWS, Count, Prediction, Swap
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_size
 

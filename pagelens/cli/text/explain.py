@@ -3,10 +3,17 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.explain import RESOURCES_IN_WORDS, few_nodes_note, job_cost_in_words, large_page_note
-from pagelens.explain.conclusion import attributed_in_words, interaction_in_words
-from pagelens.explain.model import Distribution, Explanation
-from pagelens.replay.mechanisms import MECHANISMS
+from pagelens.explain import (
+    RESOURCES_IN_WORDS,
+    Distribution,
+    Explanation,
+    attributed_in_words,
+    few_nodes_note,
+    interaction_in_words,
+    job_cost_in_words,
+    large_page_note,
+)
+from pagelens.replay import MECHANISMS
 from pagelens.report import terminal_width
 from pagelens.units import format_count, format_share, format_size, format_time
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pagelens.lab.run import Counted, Result, StepDone
-from pagelens.lab.validate import Compared, shape_distance
+from pagelens.lab import Compared, Counted, Result, StepDone, shape_distance
 from pagelens.units import format_binary_size, format_count, format_time
 
 _SHOWN = 44  # columns of a history

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pagelens.measure.results import FEWEST_CORRELATED, Measured, Prediction, Result
-from pagelens.measure.summary import SIGNIFICANT
+from pagelens.measure import FEWEST_CORRELATED, SIGNIFICANT, Measured, Prediction, Result
 from pagelens.report import terminal_width
 from pagelens.statistics import CONSTANT
 from pagelens.units import format_share

@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.place.policies import ALL_FAST, OURS
-from pagelens.place.report import ObjectRow, PlaceReport, PolicyRow
+from pagelens.place import ALL_FAST, OURS, ObjectRow, PlaceReport, PolicyRow
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_count, format_share, format_time
 

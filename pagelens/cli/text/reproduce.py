@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from pagelens.report import terminal_width
-from pagelens.reproduce.claim import Kind, Row, score
-from pagelens.reproduce.result import Reproduction
-from pagelens.reproduce.study import Findings, Study
+from pagelens.reproduce import Findings, Kind, Reproduction, Row, Study, score
 
 _COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank between two
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pagelens.site.act import Pass
+from pagelens.site import Pass
 
 
 def render_pass(found: Pass) -> str:

@@ -1,10 +1,14 @@
 """The machine file of a device that was measured, for `pagelens place --machine FILE`."""
 
+from pathlib import Path
+
 import tomlkit
 
+from pagelens.errors import UsageError
 from pagelens.machine import parse_machine
 from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 from pagelens.measure.tiers.measurement import CHASE, LINE_BYTES, Measured
+from pagelens.measure.tiers.report import SIMULATED
 from pagelens.units import format_binary_size
 
 NAME = "gpu-host.toml"
@@ -14,7 +18,24 @@ _WAYS = 16
 _MODEL_LINE_BYTES = 64
 
 
-def machine_file(measured: Measured, host_bytes: int) -> str:
+def machine_file(found: Measured, host_bytes: int, path: Path) -> tuple[str, str]:
+    """The text of the file `path`, empty if there can be none, and a note on it.
+
+    What was measured is kept all the same.
+    """
+    if found.facts.simulator:
+        return "", (
+            f"{SIMULATED[0].upper()}{SIMULATED[1:]}. The kernels' answers are right; no machine file is "
+            "written."
+        )
+    try:
+        text = machine_text(found, host_bytes)
+    except UsageError as error:
+        return "", f"No machine file is written: the model has no place for this device ({error})."
+    return text, f"Machine file: {path}; `pagelens place --machine {path} -- ./app` plans for this device."
+
+
+def machine_text(measured: Measured, host_bytes: int) -> str:
     """The file. `host_bytes`: of host memory, that could be pinned. What is measured is the median."""
     facts = measured.facts
     assert not facts.simulator  # its times say nothing

@@ -29,8 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 def check(config: Config = DEFAULT_CONFIG) -> None:
     """Check the site's configuration, and say what it means on this node."""
-    from pagelens.site.abilities import node_abilities
-    from pagelens.site.config import read_config
+    from pagelens.site import node_abilities, read_config
 
     found = read_config(config)
     typer.echo(f"{config}: valid")
@@ -44,7 +43,7 @@ def prolog(config: Config = DEFAULT_CONFIG) -> None:
     It always exits with 0, and takes no longer than the configuration says.
     What does not fit in is left, and one line in the system's log says so.
     """
-    from pagelens.site.prolog import run_prolog
+    from pagelens.site import run_prolog
 
     _never_failing(config, run_prolog)
 
@@ -54,7 +53,7 @@ def epilog(config: Config = DEFAULT_CONFIG) -> None:
 
     It always exits with 0, and takes no longer than the configuration says.
     """
-    from pagelens.site.epilog import run_epilog
+    from pagelens.site import run_epilog
 
     _never_failing(config, run_epilog)
 
@@ -64,9 +63,9 @@ def plan(
     program: Annotated[str, typer.Argument(help="The program of the task.")],
 ) -> None:
     """Write a plan as the preload library reads it, and print where; for the plugin in a task."""
-    from pagelens.site.task_plan import task_plan
+    from pagelens.site import write_task_plan
 
-    typer.echo(task_plan(file, program))
+    typer.echo(write_task_plan(file, program))
 
 
 def sample(
@@ -75,15 +74,14 @@ def sample(
     config: Config = DEFAULT_CONFIG,
 ) -> None:
     """Look at the memory of a step's processes until it ends; the plugin starts it with --pagelens-report."""
-    from pagelens.site.config import read_config
-    from pagelens.site.job_sample import watch_job
+    from pagelens.site import read_config, watch_job
 
     watch_job(read_config(config), step, stepd)
 
 
 def clean(config: Config = DEFAULT_CONFIG) -> None:
     """Clean this node thoroughly, in the job that `pagelens site act` queued for that."""
-    from pagelens.site.clean import run_clean
+    from pagelens.site import run_clean
 
     _never_failing(config, run_clean)
 
@@ -106,8 +104,7 @@ def act(
     import json as writer
 
     from pagelens.cli.text.site_act import render_pass
-    from pagelens.site.act import run_pass
-    from pagelens.site.config import read_config
+    from pagelens.site import read_config, run_pass
 
     settings = read_config(config)
     found = run_pass(settings, config.absolute(), settings.act.dry_run if dry_run is None else dry_run)
@@ -116,7 +113,7 @@ def act(
 
 def _never_failing(path: Path, work: Callable[["SiteConfig", Mapping[str, str]], "Record"]) -> None:
     """Any failure is one line: a status other than 0 would drain the node."""
-    from pagelens.site.config import read_config
+    from pagelens.site import read_config
 
     try:
         config = read_config(path)

@@ -1,0 +1,21 @@
+from .importers import find_importer as find_importer, importer_names as importer_names
+from .program import locate as locate
+from .trace import (
+    CutOf as CutOf,
+    TraceWorkload as TraceWorkload,
+    describe_family as describe_family,
+    is_trace as is_trace,
+    open_trace as open_trace,
+)
+from .trace_notes import (
+    describe as describe,
+    end_lines as end_lines,
+    nothing_traced as nothing_traced,
+)
+from .tracer import (
+    DEFAULT_BUDGET as DEFAULT_BUDGET,
+    STDERR as STDERR,
+    TraceRequest as TraceRequest,
+    trace_program as trace_program,
+)
+from .workload import ObjectInfo as ObjectInfo, Workload as Workload

@@ -1,0 +1,20 @@
+from .analysis import explain as explain
+from .conclusion import (
+    attributed_in_words as attributed_in_words,
+    interaction_in_words as interaction_in_words,
+)
+from .job_cost import job_cost_in_words as job_cost_in_words
+from .model import (
+    Distribution as Distribution,
+    Explanation as Explanation,
+    JobCostRecord as JobCostRecord,
+    TimedRecord as TimedRecord,
+)
+from .outputs import write_outputs as write_outputs
+from .remedies import choose_policies as choose_policies
+from .timed import time_beside as time_beside
+from .words import (
+    RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,
+    few_nodes_note as few_nodes_note,
+    large_page_note as large_page_note,
+)

@@ -1,0 +1,12 @@
+from .assignment import Assignment as Assignment
+from .capacity import check_two_memories as check_two_memories, parse_capacity as parse_capacity
+from .object_list import read_list as read_list
+from .outputs import FIGURE as FIGURE, write_outputs as write_outputs
+from .plan import read_plan as read_plan
+from .policies import ALL_FAST as ALL_FAST, OURS as OURS
+from .profile import profiled_cut as profiled_cut
+from .report import (
+    ObjectRow as ObjectRow,
+    PlaceReport as PlaceReport,
+    PolicyRow as PolicyRow,
+)

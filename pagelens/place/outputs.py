@@ -1,0 +1,24 @@
+"""The files of an assignment: the plan, the report's data, and its figure."""
+
+from pathlib import Path
+
+from pagelens.files import write_whole
+from pagelens.place.assignment import Assignment
+from pagelens.place.plan import write_plan
+from pagelens.place.report import PlaceReport
+
+PLAN, FIGURE = "plan.toml", "place.svg"
+
+
+def write_outputs(assignment: Assignment, directory: Path) -> PlaceReport:
+    """Writes plan.toml, place.json and place.svg; returns the report with the path of the plan in it."""
+    from pagelens.place.figure import draw  # matplotlib takes a second
+
+    shown = assignment.report
+    if assignment.plan is not None:
+        write_plan(assignment.plan, directory / PLAN)
+        shown = shown.model_copy(update={"plan": str(directory / PLAN)})
+    data, svg = shown.model_dump_json(indent=1), draw(shown).svg
+    write_whole(directory / "place.json", lambda path: path.write_text(data + "\n"))
+    write_whole(directory / FIGURE, lambda path: path.write_text(svg))
+    return shown
