@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +63,35 @@ FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
                                     : ::pread(descriptor, buffer.get(), bytes, offset);
         if (moved < 0) throw Failure(errno, write ? "a write failed" : "a read failed");
         if (moved == 0) break;
+        result.bytes += static_cast<std::uint64_t>(moved);
+    }
+    result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    result.wall_s = seconds(CLOCK_MONOTONIC) - wall;
+    result.queued_s = queued_seconds() - queued;
+    return result;
+}
+
+FileLoopResult replay_operations(const FileOperations& operations, bool copied) {
+    const auto& [descriptors, kinds, offsets, bytes] = operations;
+    const std::size_t count = descriptors.size();
+    if (kinds.size() != count || offsets.size() != count || bytes.size() != count)
+        throw std::invalid_argument("the arrays of operations differ in their lengths");
+    const std::uint64_t most = count == 0 ? 1 : std::max<std::uint64_t>(1, std::ranges::max(bytes));
+    if (most > most_operation_bytes)
+        throw std::invalid_argument("bytes: an operation has at most 1 GiB");
+    const Buffer buffer = buffer_of(most), second = buffer_of(copied ? most : 1);
+    FileLoopResult result;
+    const double queued = queued_seconds();
+    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (std::size_t i = 0; i < count; ++i) {
+        ssize_t moved = 0;
+        if (copied && kinds[i] == 1) std::memcpy(buffer.get(), second.get(), bytes[i]);
+        if (kinds[i] == 0) moved = ::pread(descriptors[i], buffer.get(), bytes[i], offsets[i]);
+        if (kinds[i] == 1) moved = ::pwrite(descriptors[i], buffer.get(), bytes[i], offsets[i]);
+        if (kinds[i] == 2) moved = ::fsync(descriptors[i]);
+        if (moved < 0) throw Failure(errno, "an operation of the replay failed");
+        if (copied && kinds[i] == 0)
+            std::memcpy(second.get(), buffer.get(), static_cast<std::size_t>(moved));
         result.bytes += static_cast<std::uint64_t>(moved);
     }
     result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace pagelens::probes {
@@ -21,6 +22,19 @@ struct FileLoopResult {
 // Failure where the system refuses.
 FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
                          const std::vector<std::int64_t>& offsets);
+
+// The operations of a replay: all of one length.
+struct FileOperations {
+    std::span<const std::int32_t> descriptors;
+    std::span<const std::int32_t> kinds;  // 0: read, 1: write, 2: fsync
+    std::span<const std::int64_t> offsets;
+    std::span<const std::uint64_t> bytes;
+};
+
+// Makes operations one after the other, from one buffer. `copied`: each byte is first copied
+// through another buffer, as a program does that collects small requests. Throws Failure where the
+// system refuses. A read beyond the end of a file is no error.
+FileLoopResult replay_operations(const FileOperations& operations, bool copied);
 
 // How long one core takes to copy `bytes` from one buffer of that size to another, `count` times.
 double copy_seconds(std::size_t bytes, std::size_t count);

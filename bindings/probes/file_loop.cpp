@@ -21,6 +21,17 @@ void register_file_loop(nb::module_& m) {
         "file_loop", &file_loop, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
         "write"_a, "bytes"_a, "offsets"_a,
         "Reads, or writes, `bytes` at each offset of an open file, in their order, until its end.");
+    m.def(
+        "replay_operations",
+        [](const Input<std::int32_t>& descriptors, const Input<std::int32_t>& kinds,
+           const Input<std::int64_t>& offsets, const Input<std::uint64_t>& bytes, bool copied) {
+            const FileOperations operations{span_of(descriptors), span_of(kinds), span_of(offsets),
+                                            span_of(bytes)};
+            const nb::gil_scoped_release release;
+            return replay_operations(operations, copied);
+        },
+        "descriptors"_a, "kinds"_a, "offsets"_a, "bytes"_a, "copied"_a,
+        "Makes operations one after the other: kind 0 reads, 1 writes, 2 is fsync.");
     m.def("copy_seconds", &copy_seconds, nb::call_guard<nb::gil_scoped_release>(), "bytes"_a,
           "count"_a, "Seconds that `count` copies of `bytes` from buffer to buffer take.");
 }

@@ -9,12 +9,15 @@ from pagelens.io.explanation import (
     explain_recording,
     in_words,
 )
+from pagelens.io.importers.import_log import FORMATS, import_log
 from pagelens.io.page import render_page
 from pagelens.io.predict import predict_transfers
 from pagelens.io.recorder import Recorded, open_recording, record_program
 from pagelens.io.recording import Recording
+from pagelens.io.replayable import replayable
 
 __all__ = [
+    "FORMATS",
     "GOOD",
     "Explanation",
     "Facts",
@@ -24,9 +27,11 @@ __all__ = [
     "busiest_folder",
     "describe",
     "explain_recording",
+    "import_log",
     "in_words",
     "open_recording",
     "predict_transfers",
     "record_program",
     "render_page",
+    "replayable",
 ]

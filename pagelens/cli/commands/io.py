@@ -199,3 +199,77 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
         text = file_with_io(choose_machine(None).text, measure_folder(folder, _SECONDS, bar))
     keep(text, device)
     return parse_machine(text.encode(), "this machine")
+
+
+@app.command("import", epilog="Example: pagelens io import job.darshan -o job.plio")
+def import_command(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of Darshan (DXT), strace or fio.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The recording to write; by default LOG.plio."),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="What the log is: darshan, fio or strace.")
+    ] = None,
+) -> None:
+    """Turn another tool's log into a recording.
+
+    Darshan's extended traces (DXT) need pydarshan: pip install 'pagelens[darshan]'.
+    `strace -f -ttt -T -y -o LOG ./app` and `fio --write_iolog` make the others.
+    """
+    from pagelens.cli.text.io import summary
+    from pagelens.io import FORMATS, import_log
+
+    if form is not None and form not in FORMATS:
+        raise UsageError(f"--format {form}: it is one of {', '.join(FORMATS)}")
+    recording = import_log(log, form)
+    path = output or log.with_name(f"{log.name}.plio")
+    recording.write(path)
+    for line in summary(recording, path):
+        typer.echo(line)
+
+
+@app.command("replay", epilog="Example: pagelens io replay app.plio /scratch/me")
+def replay_command(
+    recording: Log,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the scratch files.")],
+    request: Annotated[
+        str, typer.Option(metavar="SIZE", help="The size that requests are merged to.")
+    ] = "1MiB",
+    rounds: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="How often each way is replayed.")
+    ] = 3,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a program's reads and writes again on scratch files, as they were and in other ways.
+
+    This measures what `pagelens io explain` predicts, without the program. The
+    ways take turns; medians are shown.
+    """
+    import json
+    from dataclasses import asdict
+
+    from pagelens.cli.text.io_replay import render_replay
+    from pagelens.io import open_recording, replayable
+    from pagelens.measure.files import read_file_system, replay, variants
+    from pagelens.units import parse_size
+
+    size = parse_size(request, "--request")
+    if not 4096 <= size <= 1 << 30 or size % 4096:
+        raise UsageError(f"--request {request}: a multiple of 4 KiB from 4 KiB to 1 GiB, such as 1MiB")
+    transfers, lengths = replayable(open_recording(recording))
+    if not transfers.height:
+        raise UsageError(f"recording: {recording} has no reads, writes or syncs of files; record another run")
+    if not folder.is_dir():
+        raise UsageError(f"folder: {folder} is no folder; name one for the scratch files")
+    with progress_bar(quiet, "replays") as bar:
+        done = replay(
+            transfers, lengths, folder, variants(size, read_file_system(folder).direct), rounds, bar
+        )
+    if as_json:
+        typer.echo(
+            json.dumps({"schema": "pagelens io replay", "version": 1, "ways": [asdict(way) for way in done]})
+        )
+    elif not quiet:
+        typer.echo("\n".join(render_replay(done, rounds)))

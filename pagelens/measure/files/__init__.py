@@ -2,5 +2,16 @@
 
 from pagelens.measure.files.machine_file import file_with_io, kept_file
 from pagelens.measure.files.session import Measured, measure_folder
+from pagelens.measure.files.system import read_file_system
+from pagelens.measure.files.ways import Replayed, replay, variants
 
-__all__ = ["Measured", "file_with_io", "kept_file", "measure_folder"]
+__all__ = [
+    "Measured",
+    "Replayed",
+    "file_with_io",
+    "kept_file",
+    "measure_folder",
+    "read_file_system",
+    "replay",
+    "variants",
+]

@@ -1,0 +1,127 @@
+"""Logs of Darshan, strace and fio as recordings, and their replay on scratch files."""
+
+import os
+import random
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pagelens.errors import UsageError
+from pagelens.io import import_log, replayable
+from pagelens.io.kinds import NAMES
+from pagelens.measure.files import replay, variants
+from pagelens.measure.files.ways import Variant, _operations
+
+FIO = b"""fio version 2 iolog
+/data/a add
+/data/a open
+/data/a write 0 4096
+/data/a write 4096 4096
+/data/a sync 0 0
+/data/b open
+/data/b read 8192 100
+/data/a close
+"""
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_a_log_of_fio_has_its_operations(tmp_path: Path) -> None:
+    recording = import_log(write(tmp_path / "log", FIO))
+    rows = recording.operations.select("kind", "file", "offset", "size").rows()
+    assert [(NAMES[row[0]], *row[1:]) for row in rows] == [
+        ("open", 0, -1, 0),
+        ("write", 0, 0, 4096),
+        ("write", 0, 4096, 4096),
+        ("sync", 0, -1, 0),
+        ("open", 1, -1, 0),
+        ("read", 1, 8192, 100),
+        ("close", 0, -1, 0),
+    ]
+    third = FIO.replace(b"version 2", b"version 3").replace(b"\n/data", b"\n17 /data")
+    again = import_log(write(tmp_path / "third", third))
+    assert (
+        again.operations.select("kind", "offset").rows()
+        == recording.operations.select("kind", "offset").rows()
+    )
+
+
+@pytest.mark.parametrize("line", [b"/data/a frob 1 2", b"/data/a write 0", b"/data/a write -1 5", b"/data/a"])
+def test_a_line_of_fio_that_makes_no_sense_is_named(line: bytes, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line 10"):
+        import_log(write(tmp_path / "log", FIO + line + b"\n"))
+
+
+def sample(name: str) -> Path:
+    found = find_spec("darshan")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / name
+
+
+def test_darshan_traces_have_operations_and_counters_have_none() -> None:
+    recording = import_log(sample("tests/input/sample-dxt-simple.darshan"))
+    assert recording.header.source == "darshan"
+    assert [Path(file.path).name for file in recording.header.files] == ["test.out_cid-0-3400.sm", "test.out"]
+    rows = recording.operations.filter(pl.col("file") == 0).select("kind", "offset", "size").rows()
+    assert [(NAMES[row[0]], *row[1:]) for row in rows] == [("write", 0, 40)]
+    with pytest.raises(UsageError, match="DXT_ENABLE_IO_TRACE"):
+        import_log(sample("tests/input/noposix.darshan"))
+
+
+def test_damaged_darshan_logs_are_refused(tmp_path: Path) -> None:
+    whole = sample("tests/input/sample-dxt-simple.darshan").read_bytes()
+    draw = random.Random(1)
+    changed = bytearray(whole)
+    for _ in range(40):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    for content in (whole[:500], bytes(changed)):
+        with pytest.raises(UsageError, match=r"pydarshan cannot read it|DXT_ENABLE"):
+            import_log(write(tmp_path / "x.darshan", content))
+
+
+def test_merging_keeps_every_byte_and_moves_none_across_a_sync(tmp_path: Path) -> None:
+    lines = [b"fio version 2 iolog"]
+    lines += [b"/a write %d 1000" % (1000 * n) for n in range(10)]
+    lines += [b"/a sync 0 0"]
+    lines += [b"/a write %d 1000" % (1000 * n) for n in range(10, 15)]
+    transfers, _ = replayable(import_log(write(tmp_path / "log", b"\n".join(lines) + b"\n")))
+    merged = _operations(transfers, Variant("merged", 4000))
+    assert merged.kinds.tolist() == [1, 1, 1, 2, 1, 1]
+    assert merged.bytes.tolist() == [4000, 4000, 2000, 0, 4000, 1000]
+    assert merged.offsets.tolist() == [0, 4000, 8000, 0, 10000, 14000]
+
+
+def test_a_replay_makes_the_operations_of_each_way_and_leaves_nothing(tmp_path: Path) -> None:
+    transfers, lengths = replayable(import_log(write(tmp_path / "log", FIO)))
+    (folder := tmp_path / "scratch").mkdir()
+    done = replay(transfers, lengths, folder, variants(1 << 20, direct=True), rounds=1)
+    assert [way.operations for way in done] == [4, 3, 3]
+    assert all(0 < way.cpu_s <= way.wall_s for way in done)
+    assert list(folder.iterdir()) == []
+
+
+def test_the_commands_import_and_replay(tmp_path: Path) -> None:
+    write(tmp_path / "log", FIO)
+    for words in (["import", "log"], ["replay", "log.plio", ".", "--rounds", "1"]):
+        done = subprocess.run(
+            ["pagelens", "io", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ,
+        )
+        assert max(map(len, done.stdout.splitlines())) <= 130
+    assert "as recorded" in done.stdout
+    bad = subprocess.run(
+        ["pagelens", "io", "replay", "log.plio", "nowhere"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
