@@ -61,6 +61,11 @@ $(STAMPS)/debian-%: scripts/setup
 	@scripts/setup debian $*
 	@mkdir -p $(@D) && touch $@
 
+# promtool, which tests the alert rules; the package itself would start a server.
+$(STAMPS)/unpacked-%: scripts/setup
+	@scripts/setup unpack $*
+	@mkdir -p $(@D) && touch $@
+
 # The C++ builds, one folder each: configured once, afterwards ninja sees to it.
 build/%/build.ninja: | $(STAMPS)/python
 	@cmake -S . -B $(@D) -G Ninja $(options.$*) >/dev/null
@@ -85,7 +90,7 @@ test-cpp: build/tests/build.ninja
 	@cmake --build build/tests --target pagelens_tests  # what it runs, not what the package has
 	@build/tests/tests/cpp/pagelens_tests
 
-test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test examples
+test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test $(STAMPS)/unpacked-prometheus examples
 	@pytest -n $(JOBS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
 test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples

@@ -23,7 +23,13 @@ from .history import (
     record_action as record_action,
 )
 from .job_sample import watch_job as watch_job
+from .monitoring import (
+    metrics_text as metrics_text,
+    monitoring_file as monitoring_file,
+    write_metrics as write_metrics,
+)
 from .node_check import CheckRequest as CheckRequest, measure_node as measure_node
+from .page import export_page as export_page, serve_page as serve_page
 from .prolog import run_prolog as run_prolog
 from .record import Record as Record
 from .standing import Standing as Standing, standings as standings

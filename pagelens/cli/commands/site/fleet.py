@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,23 +10,29 @@ import typer
 
 from pagelens.cli.commands.site.job import DEFAULT_CONFIG, Config
 from pagelens.cli.options import Json, Quiet, Seed
-from pagelens.errors import Failure
+from pagelens.errors import Failure, UsageError
 from pagelens.progress import progress_bar
 from pagelens.units import parse_share
 
 WATCHING = "Watching nodes"
 
 
+EXAMPLES: Mapping[str, str] = {
+    "measure": "measure --job 4711",
+    "collect": "collect /shared/pagelens/spool",
+    "status": "status nid00012",
+    "calibrate": "calibrate --threshold 85%",
+    "serve": "serve --port 8017",
+    "export": "export -o public/nodes",
+    "metrics": "metrics -o /var/lib/prometheus/node-exporter/pagelens.prom",
+}
+
+
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the group."""
-    app.command(epilog="Example: pagelens site measure --job 4711", rich_help_panel=WATCHING)(measure)
-    app.command(epilog="Example: pagelens site collect /shared/pagelens/spool", rich_help_panel=WATCHING)(
-        collect
-    )
-    app.command(epilog="Example: pagelens site status nid00012", rich_help_panel=WATCHING)(status)
-    app.command(epilog="Example: pagelens site calibrate --threshold 85%", rich_help_panel=WATCHING)(
-        calibrate
-    )
+    for command in (measure, collect, status, calibrate, serve, export, metrics):
+        example = f"Example: pagelens site {EXAMPLES[command.__name__]}"
+        app.command(epilog=example, rich_help_panel=WATCHING)(command)
 
 
 def measure(
@@ -153,3 +160,78 @@ def calibrate(
     with open_history(settings.history.database) as history, progress_bar(quiet, "rules") as report:
         found = try_rules(history, rule_of(settings.decision), share, seed, report)
     typer.echo(writer.dumps(found.to_json(), indent=1) if json else render_calibration(found), nl=json)
+
+
+def serve(
+    config: Config = DEFAULT_CONFIG,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on; by default 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, metavar="N", help="The port.")] = None,
+) -> None:
+    """Show the fleet in a browser until Ctrl-C. The server only reads.
+
+    It has no log-in. Where others may reach it, put a proxy with one before it.
+    """
+    from pagelens.site import read_config, rule_of, serve_page
+
+    settings = read_config(config)
+    page = settings.page
+    address, number = host or page.host, port or page.port
+    typer.echo(f"http://{address}:{number}/ (Ctrl-C ends it)", err=True)
+    serve_page(settings.history.database, rule_of(settings.decision), page.title, address, number)
+
+
+def export(
+    config: Config = DEFAULT_CONFIG,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write the page to this folder.")
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write all checks as a Parquet table.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the page of `serve` to a folder, or the history to a table."""
+    from pagelens.site import export_checks, export_page, open_history, read_config, rule_of
+
+    if output is None and parquet is None:
+        raise UsageError("export: name what is written, --output DIR or --parquet FILE")
+    settings = read_config(config)
+    with open_history(settings.history.database) as history:
+        if output is not None:
+            with progress_bar(quiet, "nodes", patience_s=2.0) as report:
+                nodes = export_page(history, rule_of(settings.decision), settings.page.title, output, report)
+            if not quiet:
+                typer.echo(f"{nodes:,} nodes: {output / 'index.html'}")
+        if parquet is not None:
+            checks = export_checks(history, parquet)
+            if not quiet:
+                typer.echo(f"{checks:,} checks: {parquet}")
+
+
+def metrics(
+    config: Config = DEFAULT_CONFIG,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The textfile; by default standard output."),
+    ] = None,
+    alerts: Annotated[bool, typer.Option("--alerts", help="Print the alert rules instead.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Print Grafana's dashboard instead.")
+    ] = False,
+) -> None:
+    """Write the fleet's figures for node_exporter's textfile collector."""
+    from pagelens.site import fleet_status, metrics_text, monitoring_file, open_history, read_config, rule_of
+    from pagelens.site import write_metrics as write
+
+    if alerts or dashboard:
+        typer.echo(monitoring_file("alerts.yml" if alerts else "dashboard.json"), nl=False)
+        return
+    settings = read_config(config)
+    with open_history(settings.history.database) as history:
+        fleet = fleet_status(history, rule_of(settings.decision))
+    if output is None:
+        typer.echo(metrics_text(fleet), nl=False)
+    else:
+        write(fleet, output)

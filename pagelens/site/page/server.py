@@ -1,0 +1,129 @@
+"""`pagelens site serve`: the page over HTTP. It only reads, and by default only this machine can reach it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pagelens.errors import Failure, PagelensError, UsageError
+from pagelens.site.check import NAME
+from pagelens.site.decision import Rule
+from pagelens.site.history import open_history
+from pagelens.site.page.data import fleet_data, node_data, script
+from pagelens.site.status import node_status
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+FILES = {"index.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+FRESH_S = 30.0  # the fleet is read from the history at most so often
+
+
+def page_file(name: str) -> bytes:
+    """One of the page's files."""
+    return files("pagelens.site.page").joinpath(name).read_bytes()
+
+
+@dataclass
+class _Fleet:
+    """The fleet's script, read again when it is old. One thread reads; others wait for it."""
+
+    database: Path
+    rule: Rule
+    title: str
+    _text: str = ""
+    _read: float = -1e9
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def script(self) -> str:
+        with self._lock:
+            if time.monotonic() - self._read > FRESH_S:
+                with open_history(self.database) as history:
+                    self._text = script("fleet", fleet_data(history, self.rule, self.title)[1])
+                self._read = time.monotonic()
+            return self._text
+
+
+def make_app(database: Path, rule: Rule, title: str) -> Starlette:
+    """The application: the page's files, fleet.js and node/NAME.js. Raises Failure without Starlette."""
+    try:
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.gzip import GZipMiddleware
+        from starlette.responses import Response
+        from starlette.routing import Route
+    except ImportError:
+        raise _not_installed() from None
+    fleet = _Fleet(database, rule, title)
+
+    def answer(text: str | bytes, kind: str, status: int = 200) -> Response:
+        return Response(text, status, HEADERS, f"{kind}; charset=utf-8")
+
+    def static(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+        async def get(_: Request) -> Response:
+            return answer(page_file(name), kind)
+
+        return get
+
+    def get_fleet(_: Request) -> Response:  # no coroutine: Starlette runs it in a thread
+        try:
+            return answer(fleet.script(), "text/javascript")
+        except PagelensError as error:
+            return answer(script("failed", str(error)), "text/javascript")
+
+    def get_node(request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            if not re.fullmatch(NAME, name):
+                raise UsageError("NODE: no such node")
+            with open_history(database) as history:
+                found = node_data(node_status(history, rule, name))
+        except UsageError as error:
+            return answer(script("failed", str(error)), "text/javascript", 404)
+        except PagelensError as error:
+            return answer(script("failed", str(error)), "text/javascript")
+        return answer(script("node", found), "text/javascript")
+
+    routes = [Route(f"/{name}", static(name, kind)) for name, kind in FILES.items()]
+    return Starlette(
+        routes=[
+            Route("/", static("index.html", "text/html")),
+            *routes,
+            Route("/fleet.js", get_fleet),
+            Route("/node/{name}.js", get_node),
+        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
+    )
+
+
+def serve_page(database: Path, rule: Rule, title: str, host: str, port: int) -> None:
+    """Serves until Ctrl-C. Raises Failure if the port is taken."""
+    app = make_app(database, rule, title)
+    try:
+        import uvicorn
+    except ImportError:
+        raise _not_installed() from None
+    try:
+        uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+    except SystemExit as error:  # uvicorn's way to say that it cannot listen
+        raise Failure(f"serve: cannot listen on {host}:{port}; name another --port") from error
+
+
+def _not_installed() -> Failure:
+    return Failure(
+        "serve: needs starlette and uvicorn; run: pip install 'pagelens[site]', or use site export"
+    )
