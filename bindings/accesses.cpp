@@ -9,6 +9,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
 #include <utility>
@@ -369,6 +370,9 @@ void register_accesses(nb::module_& m) {
             },
             "ranges"_a,
             "Variables (address, bytes) to be objects; before any survey or compilation.")
+        .def("group_call_sites", &TraceReader::group_call_sites, "groups"_a,
+             "Call sites (id, and that of another) to be one object; before any survey or "
+             "compilation.")
         .def(
             "survey",
             [](const TraceReader& t, std::uint64_t moment_instructions, const CancelFlag* cancel) {

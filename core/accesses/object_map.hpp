@@ -54,7 +54,11 @@ class ObjectMap {
             paint(regions_, region.start, region.size,
                   region.kind == RegionKind::stack ? stack : heap);
         for (const CallSiteDefinition& site : call_sites)
-            if (!sites_.contains(site.id)) sites_[site.id] = add({Kind::call_site, site.id}, heap);
+            if (site.object == 0 && !sites_.contains(site.id))
+                sites_[site.id] = add({Kind::call_site, site.id}, heap);
+        for (const CallSiteDefinition& site : call_sites)
+            if (site.object != 0 && !sites_.contains(site.id))
+                sites_[site.id] = object_of_site(site.object);
     }
 
     [[nodiscard]] const std::vector<ObjectOrigin>& origins() const { return origins_; }

@@ -62,6 +62,7 @@ struct CallSiteDefinition {
     std::uint64_t id = 0;                         // not 0
     std::vector<std::uint64_t> return_addresses;  // innermost first, allocator frames stripped
     std::string name{};  // where there are no addresses to look up: of memory in imported traces
+    std::uint64_t object = 0;  // the id of the site that it is one object with; 0: its own
 };
 
 struct PhaseDefinition {

@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,13 @@ class TraceReader {
     // Objects of their own from now on, where they are not part of their module's data.
     void set_variables(std::vector<StaticVariable> variables) { variables_ = std::move(variables); }
     [[nodiscard]] const std::vector<StaticVariable>& variables() const { return variables_; }
+
+    // Makes each of these sites one object with the other, which is not itself among them.
+    void group_call_sites(const std::unordered_map<std::uint64_t, std::uint64_t>& groups) {
+        for (CallSiteDefinition& site : call_sites_)
+            if (const auto with = groups.find(site.id); with != groups.end())
+                site.object = with->second;
+    }
 
     [[nodiscard]] const TraceHeader& header() const { return header_; }
     [[nodiscard]] const std::optional<TraceSummary>& summary() const { return summary_; }

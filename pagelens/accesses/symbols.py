@@ -103,6 +103,7 @@ class Symbolizer:
         self._warn = warn
         self._files: dict[tuple[str, bytes], ElfFile | None] = {}
         self._locations = lru_cache(maxsize=None)(self._look_up)
+        self.function = lru_cache(maxsize=None)(self._function)
 
     def __enter__(self) -> "Symbolizer":
         return self
@@ -132,18 +133,35 @@ class Symbolizer:
             return f"{name}+{offset:#x}"
         return f"{name}!{symbol.name}+{offset - symbol.address:#x}"
 
+    def _function(self, return_address: int) -> tuple[str, int | None]:
+        """The path of the file that made the call which returns here, and where its function begins.
+
+        The function is none where the file has no symbol there.
+        """
+        module = self._module(return_address - 1)
+        if module is None:
+            return "", return_address
+        file = self._file(module)
+        symbol = file.function_at(return_address - 1 - module.base) if file is not None else None
+        return module.path, None if symbol is None else symbol.address
+
     def name(self, return_addresses: Sequence[int]) -> str:
         """The name of one call site."""
         return str(self._callers(return_addresses)[0])
 
-    def names(self, sites: Mapping[int, Sequence[int]]) -> dict[int, str]:
+    def names(self, sites: Mapping[int, Sequence[int]], program: str | None = None) -> dict[int, str]:
         """The names of call sites by their number.
 
         Every name is used once. Sites whose innermost functions are the same are told apart by the first
         callers that differ, `new_matrix (matrix.c:12) from setup (main.c:40)`, and sites of one line by their
-        numbers, which are in the order of first use: `setup (main.c:41) #2`.
+        numbers, which are in the order of first use: `setup (main.c:41) #2`. A function that stands in a
+        stack several times is named once. With a `program`, whose file that is, a library without symbols is
+        called `libfoo.so (no symbols)`.
         """
-        callers = {site: self._callers(addresses) for site, addresses in sites.items()}
+        callers = {
+            site: _folded(self._callers(addresses), program and PurePosixPath(program).name)
+            for site, addresses in sites.items()
+        }
         names: dict[int, str] = {}
 
         def tell_apart(members: list[int], depth: int, name: str) -> None:
@@ -151,7 +169,7 @@ class Symbolizer:
             for level in range(depth, deepest):
                 groups: defaultdict[str, list[int]] = defaultdict(list)
                 for site in members:
-                    groups[str(callers[site][level]) if level < len(callers[site]) else ""].append(site)
+                    groups[callers[site][level] if level < len(callers[site]) else ""].append(site)
                 if len(groups) > 1 or level == 0:
                     for caller, group in groups.items():
                         tell_apart(group, level + 1, " from ".join(filter(None, (name, caller))))
@@ -231,6 +249,19 @@ class Symbolizer:
             )
             return None
         return file
+
+
+def _folded(callers: Sequence[Location], program: str | None) -> list[str]:
+    """The callers as text, without functions that came before."""
+    texts: dict[tuple[str, str | int], str] = {}
+    for place in callers:
+        if place.function is not None:
+            texts.setdefault((place.module, place.function), str(place))
+        elif program is None or place.module == program or place.path is not None:
+            texts.setdefault((place.module, place.offset), str(place))
+        else:
+            texts.setdefault((place.module, ""), f"{place.module} (no symbols)")
+    return list(texts.values())
 
 
 def _told_apart(file: ElfFile, least_bytes: int) -> Iterator[tuple[Symbol, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ from pagelens import _core
 from pagelens._core import Program
 from pagelens.accesses.instructions import SampledCode, decode_samples
 from pagelens.accesses.region_names import region_text
+from pagelens.accesses.site_groups import group_sites
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
 from pagelens.accesses.workload import (
     ALL_SETS,
@@ -94,11 +96,14 @@ class TraceWorkload(Workload):
         with Symbolizer(modules, self.warnings.append) as symbols:
             variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
             trace.set_variables([(known.address, known.size) for known in variables])
+            sites = {site.id: site.return_addresses for site in trace.call_sites if not site.name}
+            groups = group_sites(sites, symbols, trace.program)
+            trace.group_call_sites(groups)
             with ThreadPoolExecutor(1, thread_name_prefix="pagelens-trace") as pool:
                 try:
                     walk = pool.submit(self._survey, cut, first)
-                    names = _Names(trace, modules, symbols, variables, self.warnings.append)
-                    self.digest = _digest(path, variables)
+                    names = _Names(trace, modules, symbols, variables, groups, self.warnings.append)
+                    self.digest = _digest(path, variables, groups)
                     self.survey = walk.result()
                 except BaseException:  # Ctrl-C, which other threads do not see
                     self._cancel.set()
@@ -216,10 +221,12 @@ def _key(cut: Cut) -> tuple[tuple[PrivateCache, ...], int, int]:
     return cut.machine.caches_below(FRAME_BITS), cut.intervals, cut.sets
 
 
-def _digest(path: Path, variables: Sequence[Variable]) -> str:
+def _digest(path: Path, variables: Sequence[Variable], groups: Mapping[int, int]) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     digest.update(repr(variables).encode())
+    if groups:
+        digest.update(repr(groups).encode())
     return digest.hexdigest()
 
 
@@ -278,6 +285,7 @@ class _Names:
         modules: Sequence[LoadedModule],
         symbols: Symbolizer,
         variables: Sequence[Variable],
+        groups: Mapping[int, int],
         warn: Callable[[str], None],
     ) -> None:
         self._modules = modules
@@ -285,11 +293,15 @@ class _Names:
         self._regions = _REGIONS if modules else {**_REGIONS, "mapping": "[unnamed memory]"}
         self._variables = variables
         sites = {site.id: site.return_addresses for site in trace.call_sites if not site.name}
+        self._others: defaultdict[int, list[int]] = defaultdict(list)
+        for site, first in groups.items():
+            self._others[first].append(site)
+        own = {site: addresses for site, addresses in sites.items() if site not in groups}
         self._named = {site.id: site.name for site in trace.call_sites if site.name}  # of imported traces
-        self._sites = symbols.names(sites) | self._named
+        self._sites = symbols.names(own, trace.program) | self._named
         self._frames = {
             site: tuple(str(place) for address in addresses for place in symbols.locate(address))
-            for site, addresses in sites.items()
+            for site, addresses in own.items()
         }
         odd = {name for module in modules if "!" in (name := PurePosixPath(module.path).name)}
         for name in sorted(odd):
@@ -312,10 +324,15 @@ class _Names:
                 stored=found.lines_stored,
                 births=found.births,
                 site=self._keys.get(found.id, ()) if found.kind == "call_site" else (),
+                other_sites=self._keys_of_others(found),
                 variable=self._variable_key(found),
             )
             for index, found in enumerate(survey.objects)
         ]
+
+    def _keys_of_others(self, found: _core.SurveyedObject) -> tuple[tuple[str, ...], ...]:
+        others = self._others.get(found.id, []) if found.kind == "call_site" else []
+        return tuple(dict.fromkeys(self._keys[site] for site in others))
 
     def _variable_key(self, found: _core.SurveyedObject) -> str:
         if found.kind != "variable" or self._variables[found.id].module in self._odd:

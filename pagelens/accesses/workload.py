@@ -36,6 +36,7 @@ class ObjectInfo:
     # Where a plan finds it (docs/plan-format.md): the call site's return addresses, innermost first, as
     # `app!main+0x1c`, or the variable. Neither: a program's stack, what it maps itself, its modules.
     site: tuple[str, ...] = ()
+    other_sites: tuple[tuple[str, ...], ...] = ()  # likewise, where several sites are one object
     variable: str = ""
     declared: bool = False  # an array of declared loops
 

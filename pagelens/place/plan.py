@@ -17,13 +17,13 @@ import tomlkit
 from pydantic import Field, field_validator, model_validator
 
 from pagelens.accesses.region_names import region_bytes
+from pagelens.accesses.site_groups import MOST_FRAMES
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.machine.detect.detected_value import size_text
 from pagelens.values.quantities import Bytes, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 
-MOST_FRAMES = 16  # of a site: call_site_depth of tracer/call_sites.hpp
 MOST_REGIONS = 255  # that objects of a plan have shares of: preload/plan_map.c
 MOST_NAME = 255  # bytes of a region's name that count: hooks/pagelens.h
 MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB

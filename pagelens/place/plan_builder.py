@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from pagelens.accesses.site_groups import MOST_FRAMES
 from pagelens.accesses.trace import TraceWorkload
-from pagelens.place.plan import MOST_FRAMES, Plan, PlannedObject, parse_frame, parse_variable
+from pagelens.place.plan import Plan, PlannedObject, parse_frame, parse_variable
 from pagelens.place.profile import Floats, Profile
 
+MOST_SITES = 256  # of one object; those of a recursion that come later stay where the kernel puts them
 LEAST_SHARE = 0.005  # of an object: less is not worth a line
 
 
@@ -24,20 +26,23 @@ def build_plan(
     regions = in_regions or {}
     planned: dict[tuple[str, ...], PlannedObject] = {}  # by what it is found by
     for known in sorted(profile.objects, key=lambda known: -float(profile.traffic[known.index])):
-        key = known.site[:MOST_FRAMES] or (known.variable,)
+        sites = [site[:MOST_FRAMES] for site in (known.site, *known.other_sites) if site]
+        keys = list(dict.fromkeys(sites))[:MOST_SITES] or [(known.variable,)]
+        keys = [key for key in keys if key not in planned]
         share = _share(shares, known.index)
         others = {name: _share(of, known.index) for name, of in regions.items()}
-        if not known.placeable or not max([share, *others.values()]) or key in planned:
+        if not known.placeable or not max([share, *others.values()]) or not keys:
             continue
         stated = {
             "name": known.name,
-            "bytes": _size(profile.bytes[known.index]),
+            "bytes": _size(profile.bytes[known.index] / len(keys)),
             "tier": "fast",
             "share": share,
             "shares": {name: other for name, other in others.items() if other != share},
         }
-        place = {"variable": known.variable} if known.variable else {"site": list(key)}
-        planned[key] = PlannedObject.model_validate(stated | place)
+        for key in keys:
+            place = {"variable": known.variable} if known.variable else {"site": list(key)}
+            planned[key] = PlannedObject.model_validate(stated | place)
     return Plan.model_validate(
         {
             "format": 1,

@@ -53,6 +53,22 @@ def test_the_terminal_has_80_columns_and_the_conclusion_first(explanation: Expla
         assert word in text
 
 
+@pytest.mark.parametrize("width", [50, 77, 200])
+def test_the_terminal_may_have_other_widths(
+    explanation: Explanation, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = render_terminal(renamed(explanation, LONG_NAME)).splitlines()
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if line.startswith("  void")]
+    assert rows
+    assert all("(some_long_file_name.cpp:1234)" in row for row in rows) == (width > 50)
+    for d in explanation.distributions:
+        assert any(
+            re.match(rf"{re.escape(d.policy[:5])}.* +{d.median_slowdown:.2f} ", line) for line in lines
+        )
+
+
 def test_every_node_shows_in_the_histogram(explanation: Explanation) -> None:
     """A lone node in a bin is not rounded away."""
     lines = render_terminal(explanation).splitlines()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from pagelens.cli.text.tables import join_sections, shorten_middle, table, wrap
+from pagelens.cli.text.tables import join_sections, shorten_object, table, wrap
 from pagelens.diff import Difference, Row, Table
 from pagelens.report import terminal_width
 from pagelens.units import format_count, format_size, format_time
@@ -71,7 +71,7 @@ def _table(found: Difference, of: Table) -> Iterator[str]:
 
 def _cells(found: Difference, of: Table, row: Row, wide: bool, name: int) -> list[str]:
     show = _FORMAT[of.unit]
-    cells = [shorten_middle(row.name, name)]
+    cells = [shorten_object(row.name, name)]
     cells += ["none" if value is None else show(value) for value in (row.a, row.b)]
     cells.append("" if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 100 else f"{row.ratio:.0f}x")
     if wide:

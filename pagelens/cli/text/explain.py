@@ -1,8 +1,9 @@
-"""The explanation on a terminal: at most 80 columns, the conclusion first."""
+"""The explanation on a terminal: as wide as that is, the conclusion first."""
 
 import textwrap
 from collections.abc import Iterator
 
+from pagelens.cli.text.tables import shorten, shorten_middle, shorten_object
 from pagelens.explain import (
     RESOURCES_IN_WORDS,
     Distribution,
@@ -20,10 +21,11 @@ from pagelens.units import format_count, format_share, format_size, format_time
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 18
 _TOP = 6
+_WIDE = 78  # columns from which all figures have room; below it, the less important ones are left out
 
 
 def render_terminal(explanation: Explanation) -> str:
-    """Plain text; every line is at most 80 columns wide."""
+    """Plain text; no line is wider than the terminal, from 50 columns on."""
     sections = [
         _conclusion(explanation),
         _distributions(explanation),
@@ -54,18 +56,25 @@ def _distributions(e: Explanation) -> Iterator[str]:
     worst = max(d.worst_s for d in e.distributions if d.policy not in off_scale)
     low, high = 1.0, max(worst / e.best.time_s, 1.02)
     digits = 1 if high >= 1.1 else 2
-    axis = f"{low:.{digits}f}x".ljust(_BINS - 5) + f"{high:.{digits}f}x".rjust(5)
-    yield f"{'policy':<14} {'median':>6} {'p5':>5} {'p95':>5} {'worst':>6} {'>10%':>5} {'>20%':>5}  {axis}"
+    bins = _BINS if _wide() else _BINS - 2
+    axis = f"{low:.{digits}f}x".ljust(bins - 5) + f"{high:.{digits}f}x".rjust(5)
+    name = 14 if _wide() else 12
+    heads = ["median", "p5", "p95", "worst", ">10%", ">20%"] if _wide() else ["median", "p95", "worst"]
+    widths = [6, 5, 5, 6, 5, 5] if _wide() else [6, 5, 6]
+    columns = " ".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
+    yield f"{'policy':<{name}} {columns}  {axis}"
     for d in e.distributions:
         unit = e.best.time_s
-        modes = f" {d.modes} modes" if d.modes > 1 else ""
-        bars = "beyond the scale" if d.policy in off_scale else _bars(d, unit, high) + modes
-        yield (
-            f"{_cut(d.policy, 14):<14} {d.median_s / unit:>6.2f} {d.p5_s / unit:>5.2f} "
-            f"{d.p95_s / unit:>5.2f} {d.worst_s / unit:>6.2f} {format_share(d.slower_10_percent):>5} "
-            f"{format_share(d.slower_20_percent):>5}  {bars}"
-        )
-    yield ">10%, >20%: the share of nodes that are this much slower than the best run."
+        modes = f" {d.modes} modes" if d.modes > 1 and _wide() else ""
+        bars = "beyond the scale" if d.policy in off_scale else _bars(d, unit, high, bins) + modes
+        cells = [f"{d.median_s / unit:.2f}", f"{d.p95_s / unit:.2f}", f"{d.worst_s / unit:.2f}"]
+        if _wide():
+            cells.insert(1, f"{d.p5_s / unit:.2f}")
+            cells += [format_share(d.slower_10_percent), format_share(d.slower_20_percent)]
+        columns = " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"{shorten_middle(d.policy, name):<{name}} {columns}  {bars}"
+    if _wide():
+        yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
     yield from textwrap.wrap(few_nodes_note(e.sample.nodes), terminal_width())
     for d in e.distributions:
@@ -73,17 +82,17 @@ def _distributions(e: Explanation) -> Iterator[str]:
             yield from textwrap.wrap(note, terminal_width())
 
 
-def _bars(d: Distribution, unit: float, high: float) -> str:
+def _bars(d: Distribution, unit: float, high: float, count: int) -> str:
     """The histogram from 1 to `high` times `unit`, in eighths of a block; a bin with any node shows."""
-    bins = [0] * _BINS
+    bins = [0] * count
     for seconds in d.times_s:
-        bins[min(_BINS - 1, int((seconds / unit - 1) / (high - 1) * _BINS))] += 1
+        bins[min(count - 1, int((seconds / unit - 1) / (high - 1) * count))] += 1
     most = max(bins)
     return "".join(_BLOCKS[0 if not b else max(1, round(b / most * 8))] for b in bins)
 
 
-def _heading(text: str) -> list[str]:
-    return textwrap.wrap(text, terminal_width(), subsequent_indent="  ", break_on_hyphens=False)
+def _heading(text: str, hanging: str = "  ") -> list[str]:
+    return textwrap.wrap(text, terminal_width(), subsequent_indent=hanging, break_on_hyphens=False)
 
 
 def _attribution(e: Explanation) -> Iterator[str]:
@@ -91,9 +100,10 @@ def _attribution(e: Explanation) -> Iterator[str]:
     if mean is None:
         return
     t = mean.time_s
+    width = min(44, terminal_width() - 22)
 
     def line(name: str, seconds: float) -> str:
-        return f"  {name:<44} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
+        return f"  {shorten(name, width):<{width}} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
 
     yield from _heading(
         f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
@@ -119,10 +129,11 @@ def _attribution(e: Explanation) -> Iterator[str]:
 def _resources(e: Explanation) -> Iterator[str]:
     d = next(d for d in e.distributions if d.policy == e.baseline)
     yield from _heading(f"What limits the speed under '{e.baseline}' (modelled, mean over the nodes):")
-    yield f"  {'part of the machine':<44} {'busy':>10} {'limits it for':>16}"
+    width = min(44, terminal_width() - 30)
+    yield f"  {'part of the machine':<{width}} {'busy':>10} {'limits it for':>16}"
     for r in d.resources:
         busy, bound = format_time(r.busy_s), 100 * r.bound_s / d.mean_s
-        yield f"  {RESOURCES_IN_WORDS[r.name]:<44} {busy:>10} {bound:>15.1f}%"
+        yield f"  {shorten(RESOURCES_IN_WORDS[r.name], width):<{width}} {busy:>10} {bound:>15.1f}%"
 
 
 def _objects(e: Explanation) -> Iterator[str]:
@@ -133,23 +144,37 @@ def _objects(e: Explanation) -> Iterator[str]:
     yield from _heading(
         f"Objects at the {e.machine.served_by} under '{e.baseline}' (counted, mean over the nodes):"
     )
-    yield f"  {'object':<38} {'bytes':>9} {'lines':>8} {'share':>6}" + (f" {'missed':>7}" if cached else "")
+    columns = [("bytes", 9), ("lines", 8), ("share", 6)] + ([("missed", 7)] if cached else [])
+    if not _wide():
+        del columns[1]
+    width = terminal_width() - 4 - sum(1 + width for _, width in columns)
+    width = width if cached else width - 8
+
+    def row(name: str, **cells: str) -> str:
+        return f"  {shorten_object(name, width):<{width}}" + "".join(
+            f" {cells.get(column, ''):>{room}}" for column, room in columns
+        )
+
+    yield row("object", bytes="bytes", lines="lines", share="share", missed="missed")
     for o in objects[:_TOP]:
-        size = format_size(o.bytes) if o.bytes else ""
-        yield (
-            f"  {_cut(o.name, 38):<38} {size:>9} {format_count(o.accesses):>8} "
-            f"{format_share(o.access_share):>6}" + (f" {format_share(o.miss_rate):>7}" if cached else "")
+        yield row(
+            o.name,
+            bytes=format_size(o.bytes) if o.bytes else "",
+            lines=format_count(o.accesses),
+            share=format_share(o.access_share),
+            missed=format_share(o.miss_rate),
         )
     if len(objects) > _TOP:
         rest = sum(o.access_share for o in objects[_TOP:])
-        yield f"  {f'{len(objects) - _TOP} more':<38} {'':>9} {'':>8} {format_share(rest):>6}"
+        yield row(f"{len(objects) - _TOP} more", share=format_share(rest)).rstrip()
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
         run = " in the whole run" if e.program.phase else ""
-        yield f"  Which object evicts which{run} (counted, share of the evictions):"
+        yield from _heading(f"  Which object evicts which{run} (counted, share of the evictions):", "    ")
     for c in collisions[:_TOP]:
-        whom = "itself" if c.name == c.victim else _cut(c.victim, 30)
-        yield f"  {format_share(c.share):>5}  {_cut(c.name, 30)} evicts {whom}"
+        room = (terminal_width() - 17) // 2
+        whom = "itself" if c.name == c.victim else shorten_object(c.victim, room)
+        yield f"  {format_share(c.share):>5}  {shorten_object(c.name, room)} evicts {whom}"
 
 
 def _remedies(e: Explanation) -> Iterator[str]:
@@ -159,15 +184,16 @@ def _remedies(e: Explanation) -> Iterator[str]:
         f"Remedies: how much faster the program runs than under '{e.baseline}' on the same nodes (modelled; "
         "below 1x it is slower):"
     )
-    yield f"  {'policy':<14} {'median':>7} {'95% interval':>13} {'p95':>6} {'worst':>6}  costs"
+    interval, worst = (f" {'95% interval':>13}", f" {'worst':>6}") if _wide() else ("", "")
+    yield f"  {'policy':<14} {'median':>7}{interval} {'p95':>6}{worst}  costs"
     for r in e.remedies:
         costs = {"root": r.root, "memory": r.memory, "code": r.code}
         text = "; ".join(f"{name}: {cost}" for name, cost in costs.items() if cost) or "nothing"
-        start = (
-            f"  {_cut(r.policy, 14):<14} {r.gain_median:>6.2f}x "
-            f"{f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>13} {r.gain_p95:>5.2f}x "
-            f"{r.gain_worst:>5.2f}x  "
-        )
+        if _wide():
+            interval = f" {f'{r.gain_median_low:.2f}-{r.gain_median_high:.2f}':>13}"
+            worst = f" {r.gain_worst:>5.2f}x"
+        name = shorten_middle(r.policy, 14)
+        start = f"  {name:<14} {r.gain_median:>6.2f}x{interval} {r.gain_p95:>5.2f}x{worst}  "
         indent = " " * len(start)
         yield from textwrap.wrap(text, terminal_width(), initial_indent=start, subsequent_indent=indent)
 
@@ -177,12 +203,13 @@ def _job(e: Explanation) -> Iterator[str]:
         return
     words = " ".join(job_cost_in_words(e.job_cost))
     yield from textwrap.wrap(words, terminal_width(), break_on_hyphens=False)
-    yield f"  {'way to run the job':<40} {'time':>10} {'faster':>7} {'95% interval':>13}"
+    room = min(40, terminal_width() - (36 if _wide() else 22))
+    interval = f" {'95% interval':>13}" if _wide() else ""
+    yield f"  {'way to run the job':<{room}} {'time':>10} {'faster':>7}{interval}"
     for way in e.job_cost.ways:
-        yield (
-            f"  {_cut(way.title, 40):<40} {format_time(way.time_s):>10} {way.gain:>6.2f}x "
-            f"{f'{way.gain_low:.2f}-{way.gain_high:.2f}':>13}"
-        )
+        interval = f" {f'{way.gain_low:.2f}-{way.gain_high:.2f}':>13}" if _wide() else ""
+        title = shorten(way.title, room)
+        yield f"  {title:<{room}} {format_time(way.time_s):>10} {way.gain:>6.2f}x{interval}"
 
 
 def _footing(e: Explanation) -> Iterator[str]:
@@ -209,9 +236,5 @@ def _nodes(e: Explanation) -> str:
     return "1 node" if e.sample.nodes == 1 else f"{e.sample.nodes} nodes"
 
 
-def _cut(text: str, width: int) -> str:
-    """Keeps the ends of a long name: the function is at its head, the variable at its tail."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - width :]}"
+def _wide() -> bool:
+    return terminal_width() >= _WIDE

@@ -1,5 +1,6 @@
 """Text that fits the terminal: sections, paragraphs and tables."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -59,6 +60,29 @@ def shorten_middle(text: str, width: int) -> str:
         return text
     head = (width - 1) // 2
     return f"{text[:head]}…{text[head + 1 - width :]}"
+
+
+def shorten_object(name: str, width: int) -> str:
+    """The name of an object within `width` columns: functions are shortened, and files and lines kept.
+
+    Of `solve<double> (cg.c:12) from run (m.c:3) from main (m.c:9)` the innermost function and the outermost
+    one are shown, which are what tells it from others.
+    """
+    if len(name) <= width:
+        return name
+    calls = [re.fullmatch(r"(.*) (\([^()]*:\d+\)(?: #\d+)?)", part) for part in name.split(" from ")]
+    if None in calls:
+        return shorten_middle(name, width)
+    ends = [(call[1], call[2]) for call in (calls[0], calls[-1]) if call is not None][: len(calls)]
+    if len(ends) == 2:
+        (first, where), (last, from_where) = ends
+        room = width - len(f" {where} from  {from_where}")
+        if room >= 12:
+            first = shorten(first, max(room // 2, room - len(last)))
+            return f"{first} {where} from {shorten(last, room - len(first))} {from_where}"
+    function, where = ends[0]
+    room = width - len(where) - 1
+    return f"{shorten_middle(function, room)} {where}" if room >= 4 else shorten_middle(name, width)
 
 
 def count_noun(count: int, noun: str) -> str:

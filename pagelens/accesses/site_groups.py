@@ -1,0 +1,57 @@
+"""Which call sites are one object: those that differ only in how deep a recursion was, or within one library.
+
+A function that calls itself has another stack at each depth, and a site for each of them. So a function that
+stands in a stack already is left out of it. Of a library without symbols no function is known: its frames are
+one, the library. Sites whose stacks are equal then are one object. The innermost frame of a known function
+keeps its address, because two lines that allocate are two objects.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from pagelens.accesses.symbols import Symbolizer
+
+MOST_FRAMES = 16  # of a site: call_site_depth of tracer/call_sites.hpp
+
+Stack = tuple[Hashable, ...]
+
+
+def group_sites(
+    sites: Mapping[int, Sequence[int]], symbols: Symbolizer, program: str, most_frames: int = MOST_FRAMES
+) -> dict[int, int]:
+    """By the number of a site, that of the first one that it is one object with; others are left out.
+
+    `sites` has return addresses, innermost first, and at most `most_frames` of them: longer stacks were cut.
+    """
+    folded = {site: _folded(addresses, symbols, program) for site, addresses in sites.items()}
+    whole: dict[Stack, int] = {}
+    for site, stack in folded.items():
+        if len(sites[site]) < most_frames:
+            whole.setdefault(stack, site)
+    # A stack that was cut may lack its outermost frames: it goes with the first whole one that it begins.
+    begun: dict[Stack, int] = {}
+    for stack, site in whole.items():
+        for length in range(1, len(stack)):
+            begun.setdefault(stack[:length], site)
+    groups: dict[int, int] = {}
+    cut: dict[Stack, int] = {}
+    for site, stack in folded.items():
+        first = whole.get(stack)
+        if len(sites[site]) >= most_frames and first is None and len(stack) < len(sites[site]):
+            first = begun.get(stack)
+        first = cut.setdefault(stack, site) if first is None else first
+        if first != site:
+            groups[site] = first
+    return groups
+
+
+def _folded(addresses: Sequence[int], symbols: Symbolizer, program: str) -> Stack:
+    stack: list[Hashable] = []
+    seen: set[Hashable] = set()
+    for address in addresses:
+        module, function = symbols.function(address)
+        named = function is not None or module == program
+        place: Hashable = (module, address if function is None else function) if named else module
+        if place not in seen:
+            seen.add(place)
+            stack.append(address if named else module)
+    return tuple(stack)
