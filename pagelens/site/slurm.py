@@ -67,9 +67,14 @@ def run_command(words: Sequence[str]) -> str:
     except OSError as error:
         raise SlurmError(f"{words[0]}: {error.strerror}; install Slurm's commands") from None
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())[:300]
-        raise SlurmError(f"{words[0]}: {said or f'exit status {done.returncode}'}")
+        raise SlurmError(f"{words[0]}: {_last_line(done.stderr or done.stdout) or done.returncode}")
     return done.stdout
+
+
+def _last_line(text: str) -> str:
+    """The line that says why, without the names of the program and of the severity before it."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return re.sub(r"^[a-z]+: (error|fatal): ", "", lines[-1])[:300] if lines else ""
 
 
 class Slurm:

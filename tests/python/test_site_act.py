@@ -1,5 +1,6 @@
 """What is done about slow nodes: planned as a pure function, and carried out in a real Slurm."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from site_history import BAD, GOOD, SiteHistory
 from site_node import DROP, SORT, SiteNode
-from slurm_cluster import SlurmCluster, cluster, running_cluster
+from slurm_cluster import SlurmCluster, cluster, running_cluster, write_script
 
 from pagelens.cli.text.site_act import render_pass
 from pagelens.errors import Failure
@@ -225,6 +226,36 @@ def test_a_reason_may_hold_anything() -> None:
     )
     assert (node.reason, node.states) == ("x State=DOWN [y] = z", {"IDLE", "DRAIN"})
     assert parse_node("NodeName=n1").states == {"UNKNOWN"}
+
+
+def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: Path) -> None:
+    site = SiteHistory(tmp_path, "[act]\nmost_share = 1.0\n")
+    site.add("n1", [BAD] * 5)
+    nodes = "echo 'NodeName=n1 State=IDLE Partitions=main'"
+    for name, text in (
+        ("scontrol", f"{nodes}\necho $* >>{tmp_path}/asked"),
+        ("squeue", ""),
+        ("sbatch", "exit 1"),
+    ):
+        write_script(tmp_path / name, f"#!/bin/sh\n{text}\n")
+
+    def command(*options: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "pagelens", "site", "act", "--config", str(site.path), *options]
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        return subprocess.run(
+            words, capture_output=True, text=True, env=os.environ | {"PATH": path}, check=False
+        )
+
+    planned = json.loads(command("--json").stdout)["planned"]
+    assert [(one["node"], one["step"]) for one in planned] == [("n1", "clean")]
+    assert command("--no-dry-run").stdout == "n1: clean failed: sbatch: 1\n"
+    assert (tmp_path / "asked").read_text() == 2 * "--oneliner show nodes\n"
+    write_script(tmp_path / "scontrol", "#!/bin/sh\necho 'scontrol: error: no route' >&2\nexit 1\n")
+    done = command("--no-dry-run")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "Slurm does not answer (scontrol: no route); the next pass tries again\n",
+    )
 
 
 def in_cluster(cluster: SlurmCluster) -> Slurm:
