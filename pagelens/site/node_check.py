@@ -27,6 +27,7 @@ from pagelens.measure.load import LoadMeter
 from pagelens.measure.pages import PAGE_SIZES
 from pagelens.measure.session import last_level_bytes
 from pagelens.site.check import NAME, VERSION, Check
+from pagelens.site.node_state import load_state, other_jobs
 from pagelens.site.spool import put
 from pagelens.units import format_binary_size
 
@@ -51,7 +52,8 @@ class CheckRequest:
     every_s: float = 3600.0
     budget_s: float = 20.0
     root: Path = Path("/")
-    force: bool = False  # also where none is due
+    force: bool = False  # also where none is due, or other jobs run
+    forget_after_s: float = 172_800.0  # as [prolog] has it
     memory: int | None = None  # bytes of STREAM's three arrays
 
 
@@ -65,6 +67,9 @@ def measure_node(request: CheckRequest, clock: Callable[[], float] = time.time) 
     stamp = request.state / _LAST
     if not request.force and not _due(stamp, boot, uptime, request.every_s):
         return f"not due: the last check was less than {request.every_s:g} s ago"
+    others = other_jobs(load_state(request.state, system), system, request.job, request.forget_after_s)
+    if others and not request.force:
+        return f"not now: job {', '.join(others)} runs here, too, and a check would disturb it"
     check = _check(request, system, boot, uptime, clock())
     try:
         written = put(request.spool, check)

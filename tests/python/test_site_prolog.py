@@ -20,6 +20,7 @@ from pagelens.site.budget import Budget
 from pagelens.site.config import read_config
 from pagelens.site.epilog import run_epilog
 from pagelens.site.job_options import read_options
+from pagelens.site.node_check import CheckRequest, measure_node
 from pagelens.site.prolog import run_prolog
 from pagelens.site.record import Record
 
@@ -76,6 +77,14 @@ def test_nothing_is_touched_while_another_job_runs(node: SiteNode) -> None:
     assert {node.get(name) for name in (DROP, COMPACT, SORT)} == {"untouched"}
     assert (node.get(INTERVAL), node.get(f"{POOL}/nr_hugepages")) == ("0 sec", "7")
     assert record.left == ["all: job 1 runs here, too"]
+
+
+def test_a_node_is_not_measured_while_another_job_runs(node: SiteNode) -> None:
+    prolog(node, job(1))
+    prolog(node, job(2))
+    epilog(node, job(2))
+    request = CheckRequest("n0", node.folder / "spool", node.state, job="2", root=node.root)
+    assert measure_node(request) == "not now: job 1 runs here, too, and a check would disturb it"
 
 
 def test_a_second_job_ends_the_sorts_of_the_first(node: SiteNode) -> None:
@@ -185,6 +194,11 @@ def test_a_configuration_that_others_can_change_is_refused(node: SiteNode) -> No
     node.config.chmod(0o666)
     with pytest.raises(UsageError, match="others than root can change it"):
         read_config(node.config)
+    if os.geteuid() == 0:
+        node.config.chmod(0o644)
+        os.chown(node.config, 1, 1)
+        with pytest.raises(UsageError, match="others than root can change it"):
+            read_config(node.config)
 
 
 @settings(max_examples=50)

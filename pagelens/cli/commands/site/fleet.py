@@ -68,6 +68,7 @@ def measure(
         root=settings.node.root,
         force=force,
         memory=settings.measure.memory,
+        forget_after_s=settings.prolog.forget_after_s,
     )
     try:
         typer.echo(measure_node(request))
