@@ -86,7 +86,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Find out how the physical frames under a program's pages decide its speed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

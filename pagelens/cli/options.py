@@ -1,12 +1,14 @@
 """The options that several commands have: one type each, with one meaning and one help text.
 
-Nothing of pagelens is imported here: `pagelens trace` starts without numpy and polars.
+Nothing heavy of pagelens is imported here: `pagelens trace` starts without numpy and polars.
 """
 
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
+
+from pagelens.cli.completion import complete_machine, complete_workload
 
 DEFAULT_NODES = 64
 
@@ -22,6 +24,7 @@ MachineName = Annotated[
     Option(
         metavar="NAME",
         help="A name that `pagelens machines` lists, or a .toml file; by default this computer.",
+        autocompletion=complete_machine,
         show_default=False,
     ),
 ]
@@ -58,6 +61,7 @@ WorkloadName = Annotated[
     Option(
         metavar="NAME",
         help="Simulate declared loops such as stream-triad (docs/declared.md).",
+        autocompletion=complete_workload,
     ),
 ]
 Size = Annotated[

@@ -16,7 +16,9 @@ from pagelens.explain.model import (
 )
 from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
+from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
+from pagelens.units import format_time
 
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
@@ -55,7 +57,11 @@ def conclude(
             ],
         )
     sentences = [*far_off(timed, program.share_seen), *_coverage(program)]
-    sentences += [*_size(where, base, distributions), *_where_it_lies(machine)]
+    sentences += [
+        *_size(where, base, distributions),
+        *_why_fresh_is_slower(base, distributions, attributions),
+    ]
+    sentences += _where_it_lies(machine)
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
@@ -120,6 +126,32 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         yield f"Slow nodes (95th percentile) take {tail} as long as fast nodes (5th percentile)."
     else:
         yield "The nodes are about equally fast."
+
+
+def _why_fresh_is_slower(
+    base: Distribution, distributions: Sequence[Distribution], attributions: Sequence[AttributionRecord]
+) -> Iterator[str]:
+    """What costs more on contiguous frames, where an aged node is the faster one: nobody expects that."""
+    fresh = next((d for d in distributions if d.policy == "contiguous"), None)
+    if fresh is None or fresh is base or not _differs(fresh) or fresh.gain_median >= 1 / MATTERS:
+        return
+    parts = [
+        {part.mechanism: part.seconds for part in of.parts}
+        for policy in (base.policy, fresh.policy)
+        for of in attributions
+        if (of.policy, of.nodes) == (policy, "mean")
+    ]
+    if len(parts) == 2:
+        more = {name: seconds - parts[0].get(name, 0.0) for name, seconds in parts[1].items()}
+        mechanism = max(more, key=more.__getitem__)
+        if more[mechanism] > 0:
+            yield f"What costs more on contiguous frames is mostly {MECHANISMS[mechanism].loss}."
+        return
+    slower = max(fresh.resources, key=lambda r: r.busy_s - base.resource(r.name).busy_s)
+    yield (
+        f"On contiguous frames {RESOURCES_IN_WORDS[slower.name]} takes more of the time: "
+        f"{format_time(slower.busy_s)} instead of {format_time(base.resource(slower.name).busy_s)}."
+    )
 
 
 def _causes(

@@ -93,3 +93,20 @@ def test_a_trace_may_have_a_name_that_is_no_text(words: tuple[str, ...], tmp_pat
         assert "odd\\xff" in (tmp_path / "report.html").read_text(encoding="utf-8")
     else:
         assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("pagelens di", {"diff"}),
+        ("pagelens explain --machine cori-knl-c", {"cori-knl-cache"}),
+        ("pagelens explain --policies aged,shu", {"aged,shuffled"}),
+        ("pagelens place --workload stream-t", {"stream-triad"}),
+    ],
+)
+def test_a_shell_completes_names(words: str, completed: set[str], pagelens_command: Path) -> None:
+    asked = {"_PAGELENS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [pagelens_command], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == completed

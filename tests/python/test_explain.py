@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import advice, interaction_in_words, other_order
+from pagelens.explain.conclusion import _why_fresh_is_slower, advice, interaction_in_words, other_order
 from pagelens.explain.model import Explanation
 
 
@@ -87,6 +87,26 @@ def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation)
         "root",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("attributed", [True, False])
+def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed: bool) -> None:
+    base, fresh = explanation.distribution("aged"), explanation.distribution("random")
+    gains = {"gain_median": 0.8, "gain_median_low": 0.79, "gain_median_high": 0.81}
+    slower = fresh.model_copy(update={"policy": "contiguous", **gains})
+    parts = [
+        of.model_copy(update={"policy": policy})
+        for name, policy in (("contiguous", "aged"), ("random", "contiguous"))
+        for of in explanation.attributions
+        if of.policy == name
+    ]
+    said = list(_why_fresh_is_slower(base, [base, slower], parts if attributed else []))
+    if attributed:
+        assert said == ["What costs more on contiguous frames is mostly conflicts in the memory-side cache."]
+    else:
+        assert said[0].startswith("On contiguous frames DDR takes more of the time: ")
+    equal = slower.model_copy(update={"gain_median_high": 1.01})
+    assert list(_why_fresh_is_slower(base, [base, equal], parts)) == []
 
 
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:

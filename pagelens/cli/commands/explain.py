@@ -9,6 +9,7 @@ from typer import Option, Typer
 
 from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
 from pagelens.api import WHOLE_RUN, choose_phase, explain, job_cost, simulate
+from pagelens.cli.completion import complete_policies
 from pagelens.cli.options import (
     DEFAULT_NODES,
     RARE,
@@ -58,6 +59,7 @@ PolicyNames = Annotated[
         "--policies",
         metavar="A,B,...",
         help="Policies to compare, such as aged,2m (docs/frames.md); by default those that can differ.",
+        autocompletion=complete_policies,
         show_default=False,
     ),
 ]

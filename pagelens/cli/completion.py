@@ -1,0 +1,23 @@
+"""What a shell may complete an option's value with. A module is imported only when it is asked for that."""
+
+
+def complete_machine(incomplete: str) -> list[str]:
+    """Names of machines."""
+    from pagelens.machine import list_machines
+
+    return [name for name in list_machines() if name.startswith(incomplete)]
+
+
+def complete_policies(incomplete: str) -> list[str]:
+    """Names of policies, the last one of a list with commas."""
+    from pagelens.frames import policies
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in policies if name.startswith(last)]
+
+
+def complete_workload(incomplete: str) -> list[str]:
+    """Names of declared loops."""
+    from pagelens.accesses.declared import DECLARED
+
+    return [name for name in DECLARED if name.startswith(incomplete)]
