@@ -3,17 +3,14 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
+from pagelens.machine.parts import Parts
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.values import stated_values
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_rate
-
-if TYPE_CHECKING:
-    from pagelens.machine.schema import Machine
 
 _LEFT = 27  # columns of the values' names and of the values
 _VALUE = 18
@@ -22,7 +19,7 @@ _KINDS = {"source": "", "input": "calibration: ", "assumed": "assumed: "}
 Row = tuple[str, str]  # a part's name, and what is said of it
 
 
-def list_lines(machines: Mapping[str, "Machine"]) -> Iterator[str]:
+def list_lines(machines: Mapping[str, Parts]) -> Iterator[str]:
     """A line a machine."""
     yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<19}  memory"
     for name, machine in machines.items():
@@ -36,13 +33,13 @@ def _listed(memory: Memory) -> str:
     return f"{format_binary_size(memory.size.value, 4)} {format_rate(memory.bandwidth.value, 4)}"
 
 
-def picture_lines(machine: "Machine") -> Iterator[str]:
+def picture_lines(machine: Parts) -> Iterator[str]:
     """The machine drawn, under its title."""
     yield from textwrap.wrap(f"{machine.name}: {machine.title}", terminal_width())
     yield from _picture(machine)
 
 
-def machine_lines(machine: "Machine") -> Iterator[str]:
+def machine_lines(machine: Parts) -> Iterator[str]:
     """The machine drawn, and its values with their sources."""
     yield from textwrap.wrap(machine.title, terminal_width())
     based = f", based on {', '.join(machine.base)}" if machine.base else ""
@@ -88,7 +85,7 @@ def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
         yield indent + line
 
 
-def _picture(machine: "Machine") -> Iterator[str]:
+def _picture(machine: Parts) -> Iterator[str]:
     """Boxes from the cores down to the memories; a line falls from one to the next."""
     inner = terminal_width() - 6
     yield from _box([_cores(machine), *_tlbs(machine), *_private(machine)], inner)
@@ -118,7 +115,7 @@ def _picture(machine: "Machine") -> Iterator[str]:
     yield from _box(rows, inner, joined=True)
 
 
-def _cores(machine: "Machine") -> Row:
+def _cores(machine: Parts) -> Row:
     cores = machine.cores
     return "cores", (
         f"{cores.count.value} x {cores.frequency.shown}, {cores.instructions_per_cycle.shown} a cycle, "
@@ -126,7 +123,7 @@ def _cores(machine: "Machine") -> Row:
     )
 
 
-def _tlbs(machine: "Machine") -> Iterator[Row]:
+def _tlbs(machine: Parts) -> Iterator[Row]:
     for level in (1, 2):
         arrays = [array for array in machine.tlb if array.level.value == level]
         held = (f"{array.entries.value} x {array.pages.shown.replace(', ', '/')}" for array in arrays)
@@ -134,7 +131,7 @@ def _tlbs(machine: "Machine") -> Iterator[Row]:
             yield f"L{level} TLB", ", ".join(held)
 
 
-def _private(machine: "Machine") -> Iterator[Row]:
+def _private(machine: Parts) -> Iterator[Row]:
     for name, cache in zip(("L1", "L2"), machine.private_caches, strict=True):
         copies = -(-machine.cores.count.value // cache.shared_by.value)
         yield name, f"{copies} x {_shape(cache)}"
@@ -144,7 +141,7 @@ def _shape(cache: PrivateCache) -> str:
     return f"{cache.size.shown}, {cache.ways.value}-way"
 
 
-def _shared(machine: "Machine") -> Iterator[Row]:
+def _shared(machine: Parts) -> Iterator[Row]:
     if (l3 := machine.l3) is not None:
         sharers = l3.shared_by.value if l3.shared_by else machine.cores.count.value
         copies = -(-machine.cores.count.value // sharers)

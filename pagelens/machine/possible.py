@@ -4,12 +4,8 @@ The ranges are wide on purpose. They hold whatever was built since the first pro
 microseconds) and leave two orders of magnitude above today's fastest parts.
 """
 
-from typing import TYPE_CHECKING
-
+from pagelens.machine.parts import Parts
 from pagelens.machine.values import stated_values
-
-if TYPE_CHECKING:
-    from pagelens.machine.schema import Machine
 
 # By key of a section, in SI units; `cores.` before a key: of that section alone.
 RANGES = {
@@ -30,7 +26,7 @@ def is_possible(name: str, value: float) -> bool:
     return low <= value <= high
 
 
-def check_possible(machine: "Machine") -> None:
+def check_possible(machine: Parts) -> None:
     """Raises ValueError for a value that no machine has, and for an L1 that is larger than its L2."""
     for stated in stated_values(machine):
         limits = RANGES.get(stated.name) or RANGES.get(stated.key)

@@ -1,82 +1,30 @@
-"""What a machine file states: a node's cores, caches and memories.
-
-A section has a module of its own; here is how they make up a machine, and what must hold between them.
-"""
+"""A machine: what must hold between its parts, and how it differs from another."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.caches import L3, SnoopFilter
 from pagelens.machine.changes import ASKED_FOR, first_reason, with_value
-from pagelens.machine.cores import Cores
-from pagelens.machine.counters import HardwareCounters
-from pagelens.machine.dram import Dram
 from pagelens.machine.drawing import picture_lines
-from pagelens.machine.io import Io
-from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Memory, MemorySideCache, Ways
-from pagelens.machine.pipeline import Pipeline
+from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Ways
+from pagelens.machine.parts import Parts
 from pagelens.machine.possible import check_possible
 from pagelens.machine.private_caches import PrivateCache
-from pagelens.machine.tlb import PageWalk, Tlb, core_tlb
+from pagelens.machine.tlb import core_tlb
 from pagelens.units import format_binary_size
 from pagelens.values.quantities import Sourced, Table
 
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
-MOST_TLBS = 16  # two levels of an array for every page size are six
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
 
-Mode = Literal["cache", "flat", "hybrid", "single"]
 ServedBy = Literal["memory-side cache", "fast memory", "DDR"]
 
 
-def _listed(names: Any) -> Any:
-    return [names] if isinstance(names, str) else names
-
-
-class Machine(Table):
+class Machine(Parts):
     """A node, or one socket of it, with what all its lines pass."""
-
-    version: Literal[1] = Field(alias="schema", description="of the file")
-    base: Annotated[list[str], BeforeValidator(_listed)] = Field(
-        default=[],
-        description="files whose values hold where this one states none, the later before the earlier",
-    )
-    name: str = Field(description="that the machine is called by")
-    title: str = Field(description="that reports call it by")
-    mode: Mode = Field(
-        description="what the fast memory is: a cache for the other (`cache`), memory of its own (`flat`), "
-        "a part of it each (`hybrid`); or there is only one memory (`single`)"
-    )
-    hypervisor: str | None = Field(
-        default=None,
-        description="that the machine is a guest of: its frames are the guest's, not the memory's",
-    )
-    device: str | None = Field(
-        default=None,
-        description="that has these cores and sees these memories, as a GPU: where its pages lie is its "
-        "driver's business, not Linux's",
-    )
-    ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
-    cores: Cores
-    pipeline: Pipeline | None = None
-    l1: PrivateCache
-    l2: PrivateCache
-    l3: L3 | None = None
-    snoop_filter: SnoopFilter | None = None
-    tlb: list[Tlb] = Field(default=[], max_length=MOST_TLBS, description="arrays of a core's data TLB")
-    page_walk: PageWalk | None = None
-    memory_side_cache: MemorySideCache | None = None
-    fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
-    ddr: Memory = Field(description="the only memory, or the larger and slower of two")
-    dram: Dram | None = Field(default=None, description="what `ddr` is made of, bank by bank")
-    counters: HardwareCounters | None = Field(
-        default=None, description="the processor's own counters, by libpfm4's names"
-    )
-    io: Io | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -129,16 +77,6 @@ class Machine(Table):
                 f" {MOST_TAGS}, not {ratio} x {counted}"
             )
 
-    @property
-    def sections(self) -> dict[str, Table | list[Table]]:
-        """The tables, and arrays of tables, that the file states, by name."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return {
-            name: value
-            for name, value in fields.items()
-            if isinstance(value, Table) or (isinstance(value, list) and value and isinstance(value[0], Table))
-        }
-
     def require_linux_pages(self, purpose: str) -> None:
         """Raises UsageError where Linux does not choose the frames, for a command that is about them."""
         if self.device is not None:
@@ -170,11 +108,6 @@ class Machine(Table):
             return "memory-side cache"
         fast = self.fast_memory
         return "fast memory" if fast is not None and job_bytes <= fast.size.value else "DDR"
-
-    @property
-    def private_caches(self) -> tuple[PrivateCache, ...]:
-        """In the order a line meets them."""
-        return (self.l1, self.l2)
 
     def caches_below(self, page_bits: int) -> tuple[PrivateCache, ...]:
         """The leading private caches whose index lies below the page shift: run once per program.

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
+from pagelens.machine.parts import Parts
 from pagelens.values.quantities import Sourced, Table
-
-if TYPE_CHECKING:
-    from pagelens.machine.schema import Machine
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Stated:
         return f"{self.section}.{self.key}"
 
 
-def stated_values(machine: "Machine") -> Iterator[Stated]:
+def stated_values(machine: Parts) -> Iterator[Stated]:
     """Every sourced value of the machine, in the order of the schema."""
     for section, content in machine.sections.items():
         if isinstance(content, Table):

@@ -9,8 +9,8 @@ import pytest
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
+from pagelens.machine.parts import Mode
 from pagelens.machine.reference import schema_reference
-from pagelens.machine.schema import Mode
 from pagelens.machine.values import stated_values
 
 FIXTURE = Path(__file__).parents[1] / "data" / "machines" / "schema-1.toml"  # of the first release

@@ -1,0 +1,81 @@
+"""What a machine file states: the tables of a node's cores, caches and memories, and its name."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from pagelens.machine.caches import L3, SnoopFilter
+from pagelens.machine.cores import Cores
+from pagelens.machine.counters import HardwareCounters
+from pagelens.machine.dram import Dram
+from pagelens.machine.io import Io
+from pagelens.machine.memories import Memory, MemorySideCache
+from pagelens.machine.pipeline import Pipeline
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.tlb import PageWalk, Tlb
+from pagelens.values.quantities import Table
+
+MOST_TLBS = 16  # two levels of an array for every page size are six
+
+Mode = Literal["cache", "flat", "hybrid", "single"]
+
+
+def _listed(names: Any) -> Any:
+    return [names] if isinstance(names, str) else names
+
+
+class Parts(Table):
+    """The parts of a machine as its file states them; `Machine` checks that they fit together."""
+
+    version: Literal[1] = Field(alias="schema", description="of the file")
+    base: Annotated[list[str], BeforeValidator(_listed)] = Field(
+        default=[],
+        description="files whose values hold where this one states none, the later before the earlier",
+    )
+    name: str = Field(description="that the machine is called by")
+    title: str = Field(description="that reports call it by")
+    mode: Mode = Field(
+        description="what the fast memory is: a cache for the other (`cache`), memory of its own (`flat`), "
+        "a part of it each (`hybrid`); or there is only one memory (`single`)"
+    )
+    hypervisor: str | None = Field(
+        default=None,
+        description="that the machine is a guest of: its frames are the guest's, not the memory's",
+    )
+    device: str | None = Field(
+        default=None,
+        description="that has these cores and sees these memories, as a GPU: where its pages lie is its "
+        "driver's business, not Linux's",
+    )
+    ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
+    cores: Cores
+    pipeline: Pipeline | None = None
+    l1: PrivateCache
+    l2: PrivateCache
+    l3: L3 | None = None
+    snoop_filter: SnoopFilter | None = None
+    tlb: list[Tlb] = Field(default=[], max_length=MOST_TLBS, description="arrays of a core's data TLB")
+    page_walk: PageWalk | None = None
+    memory_side_cache: MemorySideCache | None = None
+    fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
+    ddr: Memory = Field(description="the only memory, or the larger and slower of two")
+    dram: Dram | None = Field(default=None, description="what `ddr` is made of, bank by bank")
+    counters: HardwareCounters | None = Field(
+        default=None, description="the processor's own counters, by libpfm4's names"
+    )
+    io: Io | None = None
+
+    @property
+    def sections(self) -> dict[str, Table | list[Table]]:
+        """The tables, and arrays of tables, that the file states, by name."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {
+            name: value
+            for name, value in fields.items()
+            if isinstance(value, Table) or (isinstance(value, list) and value and isinstance(value[0], Table))
+        }
+
+    @property
+    def private_caches(self) -> tuple[PrivateCache, ...]:
+        """In the order a line meets them."""
+        return (self.l1, self.l2)
