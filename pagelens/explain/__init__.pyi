@@ -11,6 +11,7 @@ from .model import (
     TimedRecord as TimedRecord,
 )
 from .outputs import write_outputs as write_outputs
+from .own_files import own_files_in_words as own_files_in_words
 from .remedies import choose_policies as choose_policies
 from .timed import time_beside as time_beside
 from .words import (

@@ -9,6 +9,7 @@ from pagelens.io.explanation import (
     explain_recording,
     in_words,
 )
+from pagelens.io.history import steps_with_files, transferred
 from pagelens.io.importers.import_log import FORMATS, import_log
 from pagelens.io.page import render_page
 from pagelens.io.predict import predict_transfers
@@ -34,4 +35,6 @@ __all__ = [
     "record_program",
     "render_page",
     "replayable",
+    "steps_with_files",
+    "transferred",
 ]

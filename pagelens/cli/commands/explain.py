@@ -32,9 +32,11 @@ from pagelens.cli.options import (
 )
 from pagelens.cli.source import choose_source
 from pagelens.cli.text.explain import render_terminal
+from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, Interrupted, UsageError
-from pagelens.explain import choose_policies, time_beside, write_outputs
+from pagelens.explain import choose_policies, own_files_in_words, time_beside, write_outputs
 from pagelens.frames import DEFAULT_HISTORY, parse_history
+from pagelens.io import open_recording, steps_with_files, transferred
 from pagelens.machine import choose_machine
 from pagelens.run import run_with_best_remedy
 from pagelens.spelling import printable
@@ -121,6 +123,15 @@ JobNodes = Annotated[
     ),
 ]
 
+Files = Annotated[
+    Path | None,
+    Option(
+        metavar="RECORDING",
+        help="Let the transfers of `pagelens io record` fill the page cache first, and say what they cost.",
+        rich_help_panel=RARE,
+    ),
+]
+
 app = Typer(add_completion=False)
 
 
@@ -150,6 +161,7 @@ def explain_command(
     apply: Apply = False,
     timed: Timed = False,
     job_nodes: JobNodes = None,
+    files: Files = None,
 ) -> None:
     """Say how page placement changes a program's speed, what slows it, and what helps."""
     program = _to_run(target, "--apply") if apply else None
@@ -161,7 +173,11 @@ def explain_command(
     taken.machine.require_linux_pages("explain")
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
     named = choose_policies(policy_names) if policy_names is not None else None
-    steps = parse_history(history, "--history")
+    steps = plain = parse_history(history, "--history")
+    buffered = 0
+    if files is not None:
+        recording = open_recording(files)
+        steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
     wanted = parse_share(precision, "--precision") if precision is not None else None
     request = TraceRequest(
         target or [],
@@ -205,12 +221,29 @@ def explain_command(
         if job_nodes is not None:
             explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
         report = write_outputs(explanation, ensemble, source.directory)
+        own_files: list[str] = []
+        if buffered and stopped is None:
+            without = simulate(
+                source.program,
+                source.scaled,
+                [ensemble.baseline],
+                nodes,
+                history=plain,
+                seed=seed,
+                output=source.directory / "without-files",
+                phase=phase,
+                progress=not quiet,
+                precision=wanted,
+            )
+            own_files = list(own_files_in_words(ensemble, without, buffered))
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
     if json:
         print(explanation.model_dump_json(indent=1))
     elif not quiet:
         print(render_terminal(explanation))
+        for sentence in own_files:
+            print("\n".join(wrap(sentence)))
         print(f"Report: {report}")
     if stopped is not None:
         raise stopped

@@ -42,7 +42,7 @@ def measure_io(
 ) -> None:
     """Measure what reads, writes and other operations on files take in a folder.
 
-    It writes up to 256 MiB of scratch files there, and removes them. `pagelens io
+    It writes up to 512 MiB of scratch files there, and removes them. `pagelens io
     explain` uses the result.
     """
     import json

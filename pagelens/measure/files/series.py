@@ -21,7 +21,8 @@ from pagelens import _probes
 from pagelens.errors import Failure
 
 MIB = 1 << 20
-_SMALLEST_FILE, _LARGEST_FILE = 16 * MIB, 64 * MIB
+FILE_BYTES = 256 * MIB  # of the scratch file
+_SMALLEST_PART, _LARGEST_PART = 8 * MIB, 64 * MIB
 _FEWEST, _MOST = 3, 200  # repetitions
 _FEWEST_OPERATIONS = 4  # of a repetition
 _UNEVEN_S = 2.0  # after which no second repetition begins
@@ -56,20 +57,25 @@ class Scratch:
         Path(f"{self.path}{name}").unlink(missing_ok=True)
 
 
-def file_bytes(size: int) -> int:
-    """How long the file of a series is: short ones for small operations, which take long."""
-    return max(min(_LARGEST_FILE, 4096 * size), _SMALLEST_FILE, _FEWEST_OPERATIONS * size)
+def part_bytes(size: int) -> int:
+    """How much one repetition moves: little with small operations, which take long."""
+    return max(min(_LARGEST_PART, 4096 * size), _SMALLEST_PART, _FEWEST_OPERATIONS * size)
 
 
-def offsets(size: int) -> list[int]:
-    """Of the operations of one repetition, one after the other."""
-    return list(range(0, file_bytes(size) - size + 1, size))
+def offsets(size: int, number: int = 0) -> list[int]:
+    """Of the operations of a repetition, one after the other.
+
+    Repetitions take turns through a file that is larger than caches: programs seldom find their data there.
+    """
+    part = part_bytes(size)
+    start = number % (FILE_BYTES // part) * part
+    return list(range(start, start + part - size + 1, size))
 
 
-def scattered(size: int, seed: int, operations: int = 256) -> list[int]:
+def scattered(size: int, number: int, operations: int = 256) -> list[int]:
     """The same in no order, and no more than some of them."""
-    found = offsets(size)
-    random.Random(seed).shuffle(found)
+    found = offsets(size, number)
+    random.Random(number).shuffle(found)
     return found[:operations]
 
 

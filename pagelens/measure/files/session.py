@@ -13,10 +13,10 @@ from typing import Any
 from pagelens import _probes
 from pagelens.errors import UsageError
 from pagelens.measure.files.series import (
+    FILE_BYTES,
     MIB,
     Scratch,
     Times,
-    file_bytes,
     forget,
     offsets,
     repeat,
@@ -28,7 +28,8 @@ from pagelens.measure.files.system import FileSystem, read_file_system
 
 SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
 SECONDS = 30.0  # that a measurement takes by default
-LEAST_BYTES = 256 * MIB  # of free space
+LEAST_BYTES = 3 * FILE_BYTES  # of free space
+_NEW = "-new"  # the file that becomes longer
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 _MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
@@ -69,6 +70,7 @@ def measure_folder(folder: Path, seconds: float = SECONDS, progress: Progress | 
             step()
     finally:
         scratch.remove()
+        scratch.remove(_NEW)
         for number in range(_MOST_WRITERS):
             scratch.remove(f"-{number}")
     return measured
@@ -94,6 +96,7 @@ def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
             yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
+    yield scratch.remove
     yield lambda: _single_calls(m, scratch, each)
     yield lambda: _rates(m, scratch)
     yield lambda: _writers(m, scratch)
@@ -104,38 +107,44 @@ def _keep(m: Measured, kind: str, size: int, times: Times) -> None:
 
 
 def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
-    at = offsets(size)
-
-    def new(_: int) -> tuple[float, float, int]:
-        os.ftruncate(file, 0)
+    def new(number: int) -> tuple[float, float, int]:
+        at = offsets(size, number)
+        if at[0] == 0:
+            os.ftruncate(file, 0)
         return transfer(file, True, size, at)
 
     def cold(number: int, order: list[int]) -> tuple[float, float, int]:
         forget(file)
         return transfer(file, False, size, order)
 
-    with scratch.open() as file:
+    with scratch.open(name=_NEW) as file:
         _keep(m, "write", size, repeat(new, budget_s))
-        _keep(m, "overwrite", size, repeat(lambda _: transfer(file, True, size, at), budget_s))
-        transfer(file, False, size, at)
-        _keep(m, "read", size, repeat(lambda _: transfer(file, False, size, at), budget_s))
+    scratch.remove(_NEW)
+    with scratch.open() as file:
+        if os.fstat(file).st_size < FILE_BYTES:
+            transfer(file, True, MIB, range(0, FILE_BYTES, MIB))
         if m.file_system.forgets:
-            _keep(m, "cold_read", size, repeat(lambda n: cold(n, at), budget_s))
+            _keep(m, "cold_read", size, repeat(lambda n: cold(n, offsets(size, n)), budget_s))
             _keep(m, "scattered_read", size, repeat(lambda n: cold(n, scattered(size, n)), budget_s))
-    scratch.remove()
+            transfer(file, False, MIB, range(0, FILE_BYTES, MIB))
+        for kind, write in (("read", False), ("overwrite", True)):
+            of_kind = repeat(lambda n, write=write: transfer(file, write, size, offsets(size, n)), budget_s)  # type: ignore[misc]
+            _keep(m, kind, size, of_kind)
 
 
 def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
     """On a file whose blocks have been written before, as programs that use direct operations have them."""
-    at = offsets(size)
+
+    def some(number: int) -> list[int]:
+        at = offsets(size, number)
+        return at[:: -(-len(at) // _MOST_DIRECT)]
+
     with scratch.open() as file:
-        transfer(file, True, MIB, range(0, file_bytes(size), MIB))
         forget(file)
     with scratch.open(os.O_DIRECT) as file:
-        some = at[:: -(-len(at) // _MOST_DIRECT)]
-        _keep(m, "direct_write", size, repeat(lambda _: transfer(file, True, size, some), budget_s))
-        _keep(m, "direct_read", size, repeat(lambda _: transfer(file, False, size, some), budget_s))
-    scratch.remove()
+        for kind, write in (("direct_write", True), ("direct_read", False)):
+            of_kind = repeat(lambda n, write=write: transfer(file, write, size, some(n)), budget_s)  # type: ignore[misc]
+            _keep(m, kind, size, of_kind)
 
 
 def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:

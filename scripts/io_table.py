@@ -1,0 +1,141 @@
+"""Writes docs/results/io.md: programs recorded, predicted as they ran, advised, and the advice measured.
+
+Needs dd, tar, sqlite3, python3, and fio if it is there. It takes some minutes, and 1 GB in the folder that is
+named.
+"""
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from pagelens.host.system import System
+from pagelens.io import explain_recording, record_program, replayable
+from pagelens.machine import choose_machine, parse_machine
+from pagelens.measure.files import file_with_io, measure_folder, replay, variants
+
+OUTPUT = Path(__file__).parent.parent / "docs/results/io.md"
+RUNS = 3
+REQUEST = 1 << 20
+SQL = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n where i<{rows}) \
+insert into t select i, hex(randomblob(40)) from n; create index x on t(b); select count(*) from t;"
+PYTHON = """
+import random
+with open("p", "wb", buffering=0) as f:
+    for i in range(30000):
+        f.write(b"x" * 1000)
+with open("p", "rb", buffering=0) as f:
+    for i in range(30000):
+        f.seek(random.randrange(29000) * 1000)
+        f.read(1000)
+"""
+PROGRAMS = {
+    "dd, 4 KiB": ["dd", "if=/dev/zero", "of=a", "bs=4k", "count=50000"],
+    "dd, 1 MiB": ["dd", "if=/dev/zero", "of=b", "bs=1M", "count=200"],
+    "dd, direct": ["dd", "if=/dev/zero", "of=c", "bs=64k", "count=2000", "oflag=direct"],
+    "cat": ["sh", "-c", "cat a b >/dev/null"],
+    "tar": ["tar", "cf", "t.tar", "tree"],
+    "sqlite3": ["sqlite3", "db", SQL.format(rows=100000)],
+    "Python": ["/usr/bin/python3", "-c", PYTHON],
+    "fio, randread": ["fio", "--name=r", "--rw=randread", "--bs=16k", "--size=64M", "--ioengine=psync",
+                      "--thread", "--output=/dev/null"],
+}  # fmt: skip
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the programs run")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        _tree(folder / "tree")
+        OUTPUT.write_text(_document(folder))
+
+
+def _tree(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(2000):
+        (folder / f"f{number}").write_bytes(b"x" * (number * 37 % 40000))
+
+
+def _document(folder: Path) -> str:
+    before = measure_folder(folder, 20)
+    rows, replays = [], []
+    for title, words in PROGRAMS.items():
+        if shutil.which(words[0]) is None:
+            continue
+        row, again = _program(title, words, folder, before)
+        rows.append(row)
+        replays += again
+        print(row)
+    return "\n".join([*_head(before, folder), *rows, *_replay_head(), *replays]) + "\n"
+
+
+def _program(title, words, folder, measured):  # type: ignore[no-untyped-def]
+    machine = parse_machine(file_with_io(choose_machine(None).text, measured).encode(), "here")
+    found = []
+    here = Path.cwd()
+    import os
+
+    os.chdir(folder)
+    try:
+        for _ in range(RUNS):
+            for old in ("db", "r.0.0"):
+                (folder / old).unlink(missing_ok=True)
+            recorded = record_program(words, str(folder / "it.plio"))
+            found.append((explain_recording(recorded.recording, machine), recorded.recording))
+    finally:
+        os.chdir(here)
+    found.sort(key=lambda each: each[0].recorded_cpu_s)
+    e, recording = found[0]
+    errors = sorted(each.error or 0.0 for each, _ in found)
+    best = e.ways[1] if len(e.ways) > 1 else None
+    advice = "none" if best is None or best.verdict != "gains" else f"{best.title}, {best.gain:+.0%}"
+    row = (
+        f"| {title} | {e.facts.operations:,} | {e.recorded_cpu_s * 1e3:.1f} | {e.cpu_s * 1e3:.1f} | "
+        f"{e.error or 0:+.0%} ({errors[0]:+.0%} to {errors[-1]:+.0%}) | {advice} |"
+    )
+    transfers, lengths = replayable(recording)
+    again = replay(transfers, lengths, folder, variants(REQUEST, measured.file_system.direct), RUNS)
+    ways = {way.key: way for way in e.ways}
+    lines = []
+    for way, key in zip(again, ("as-it-ran", "merge", "merge-direct"), strict=False):
+        predicted = ways.get(key)
+        told = "" if predicted is None or predicted.cpu_s is None else f"{predicted.cpu_s * 1e3:.1f}"
+        lines.append(f"| {title} | {way.title} | {told} | {way.cpu_s * 1e3:.1f} | {way.wall_s * 1e3:.1f} |")
+    return row, lines
+
+
+def _head(measured, folder):  # type: ignore[no-untyped-def]
+    processor = System().fields("/proc/cpuinfo").get("model name", "unknown")
+    kernel = subprocess.run(["uname", "-r"], capture_output=True, text=True, check=True).stdout.strip()
+    return [
+        "# Reads and writes of programs, predicted and measured",
+        "",
+        f"Written by `scripts/io_table.py` on {measured.file_system.type}, Linux {kernel}, {processor},",
+        "in a virtual machine, beside other programs. First `pagelens measure io` measured what operations",
+        f"take; then each program was recorded {RUNS} times. Processor times are in ms, of the operations",
+        "that the model knows. The run with least is shown, which others disturbed least, and the errors of",
+        "all runs.",
+        "",
+        "| program | operations | recorded | model | error of the model | advice, gain by the model |",
+        "|---|---|---|---|---|---|",
+    ]
+
+
+def _replay_head() -> list[str]:
+    return [
+        "",
+        "The advice, measured: `pagelens io replay` made the recorded reads, writes and syncs again on",
+        f"scratch files, in turn, {RUNS} rounds, with requests of 1 MiB. The model's way takes the size that",
+        "it finds best, and has the other calls of the program in it.",
+        "",
+        "| program | way | model, processor ms | measured, processor ms | measured, wall ms |",
+        "|---|---|---|---|---|",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""A program's own files as steps of a history, and what they cost its memory."""
+
+from types import SimpleNamespace
+
+import polars as pl
+from test_io_model import PAGE, recording_of, transfer
+
+from pagelens.ensemble import Ensemble
+from pagelens.explain import own_files_in_words
+from pagelens.frames import parse_history
+from pagelens.io import steps_with_files, transferred
+
+
+def test_each_page_enters_the_page_cache_once_and_direct_transfers_do_not() -> None:
+    recording = recording_of(
+        [
+            transfer("write", 0, 10 * PAGE),
+            transfer("write", 0, 10 * PAGE),
+            transfer("read", 0, 10 * PAGE),
+            transfer("read", 0, 4 * PAGE, file=1),
+            transfer("read", 0, 4 * PAGE, file=1),
+            transfer("write", 0, 7 * PAGE, file=2, direct=True),
+        ],
+        [{"bytes": 0, "cached_bytes": 0}, {"bytes": 4 * PAGE, "cached_bytes": 0}, {"bytes": 0}],
+    )
+    assert transferred(recording) == (14 * PAGE, 7 * PAGE)
+    steps = steps_with_files(parse_history("boot; age(jobs=2); run"), recording)
+    assert steps == parse_history(f"boot; age(jobs=2); io({14 * PAGE}B); io({7 * PAGE}B, direct); run")
+
+
+def test_files_that_were_cached_before_add_nothing() -> None:
+    recording = recording_of([transfer("read", 0, PAGE)], [{"bytes": PAGE, "cached_bytes": PAGE}])
+    steps = parse_history("boot; run")
+    assert steps_with_files(steps, recording) == steps
+
+
+def ensemble(time_s: float, share: float) -> Ensemble:
+    placements = pl.DataFrame(
+        {"node": [0, 1], "policy": "aged", "time_s": time_s, "conflict_share": share, "large_pages": 3,
+         "large_pages_missing": 1}
+    )  # fmt: skip
+
+    return SimpleNamespace(baseline="aged", tables=SimpleNamespace(placements=placements))  # type: ignore[return-value]
+
+
+def test_the_difference_is_said_in_words() -> None:
+    said = " ".join(own_files_in_words(ensemble(1.1, 0.3), ensemble(1.0, 0.2), 10**9))
+    assert "1 GB of the page cache" in said
+    assert "10.0% slower" in said
+    assert "30%, and 20% with direct I/O" in said
+    assert "Large pages" not in said
+    same = " ".join(own_files_in_words(ensemble(1.0, 0.2), ensemble(1.0, 0.2), 10**9))
+    assert "does not change its speed" in same
