@@ -10,5 +10,5 @@ def machine_inputs(machine: Machine) -> list[Input]:
     return [
         Input(name=stated.name, value=stated.value.shown, origin=stated.value.label, note=stated.value.origin)
         for stated in stated_values(machine)
-        if not stated.name.startswith("counters.")  # what is measured by: no input
+        if not stated.name.startswith(("counters.", "io."))  # what is measured by, and of files: no inputs
     ]

@@ -44,6 +44,7 @@ _IN_CACHE_MODE = (
     "fast_memory",
     "ddr",
     "counters",
+    "io",  # of files, which no replay has
 )
 
 Counts = NDArray[np.uint64]

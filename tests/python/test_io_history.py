@@ -7,8 +7,11 @@ from test_io_model import PAGE, recording_of, transfer
 
 from pagelens.ensemble import Ensemble
 from pagelens.explain import own_files_in_words
+from pagelens.explain.inputs import machine_inputs
 from pagelens.frames import parse_history
 from pagelens.io import steps_with_files, transferred
+from pagelens.machine import load_machine
+from pagelens.replay.memory_side import left_out
 
 
 def test_each_page_enters_the_page_cache_once_and_direct_transfers_do_not() -> None:
@@ -51,3 +54,10 @@ def test_the_difference_is_said_in_words() -> None:
     assert "Large pages" not in said
     same = " ".join(own_files_in_words(ensemble(1.0, 0.2), ensemble(1.0, 0.2), 10**9))
     assert "does not change its speed" in same
+
+
+def test_the_section_io_is_no_part_of_a_replay() -> None:
+    machine = load_machine("cori-knl-cache")
+    assert machine.io is not None
+    assert "io" not in left_out(machine)
+    assert not any(each.name.startswith("io.") for each in machine_inputs(machine))
