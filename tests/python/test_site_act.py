@@ -78,6 +78,14 @@ def test_a_slow_node_is_cleaned_then_rebooted_then_drained_each_on_new_evidence(
     assert "all steps were tried" in a_pass(site, slurm)
 
 
+def test_a_cleaning_job_may_belong_to_another_user_whose_prolog_cleans(tmp_path: Path) -> None:
+    site = SiteHistory(tmp_path, '[act]\ndry_run = false\nmost_share = 0.25\nclean_user = "daemon"\n')
+    site.add("n1", [BAD] * 5)
+    slurm = FakeSlurm()
+    a_pass(site, slurm)
+    assert slurm.asked[0].endswith("--partition=main --uid=daemon --wrap true")
+
+
 def test_a_dry_run_changes_nothing(site: SiteHistory) -> None:
     site.add("n1", [BAD] * 5)
     slurm = FakeSlurm()
