@@ -21,6 +21,7 @@ namespace pagelens {
 namespace {
 
 using Table = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Fetch = nb::ndarray<const float, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Blocks = std::vector<std::vector<std::uint32_t>>;
 
 // A column for each field of CodeInstruction, in this order.
@@ -44,8 +45,8 @@ CodeInstruction instruction_of(const std::int64_t* row) {
     CodeInstruction one;
     one.operation = static_cast<Operation>(small(row[0], operations, columns[0]));
     one.slots = small(row[1], 256, columns[1]);
-    one.load = static_cast<Access>(small(row[2], 4, columns[2]));
-    one.store = static_cast<Access>(small(row[3], 4, columns[3]));
+    one.load = static_cast<Access>(small(row[2], 3, columns[2]));
+    one.store = static_cast<Access>(small(row[3], 3, columns[3]));
     one.branch = static_cast<BranchKind>(small(row[4], 4, columns[4]));
     for (std::size_t i = 0; i < 2; ++i) one.address[i] = in_register(5 + i);
     for (std::size_t i = 0; i < 4; ++i) one.sources[i] = in_register(7 + i);
@@ -98,9 +99,14 @@ void register_pipeline(nb::module_& m) {
         .def(nb::init<>())
         .def_rw("width", &PipelineShape::width)
         .def_rw("window", &PipelineShape::window)
-        .def_rw("load_pipes", &PipelineShape::load_pipes)
-        .def_rw("vector_load_pipes", &PipelineShape::vector_load_pipes)
-        .def_rw("store_pipes", &PipelineShape::store_pipes)
+        .def_rw("retire_width", &PipelineShape::retire_width)
+        .def_rw("scheduler", &PipelineShape::scheduler)
+        .def_rw("vector_scheduler", &PipelineShape::vector_scheduler)
+        .def_rw("load_ports", &PipelineShape::load_ports)
+        .def_rw("vector_load_ports", &PipelineShape::vector_load_ports)
+        .def_rw("store_ports", &PipelineShape::store_ports)
+        .def_rw("store_data_ports", &PipelineShape::store_data_ports)
+        .def_rw("vector_store_data_ports", &PipelineShape::vector_store_data_ports)
         .def_rw("vector_load_cycles", &PipelineShape::vector_load_cycles)
         .def_rw("forward_cycles", &PipelineShape::forward_cycles)
         .def_rw("load_cycles", &PipelineShape::load_cycles)
@@ -108,14 +114,14 @@ void register_pipeline(nb::module_& m) {
         .def_rw("outstanding", &PipelineShape::outstanding)
         .def(
             "set_operation",
-            [](PipelineShape& shape, std::size_t operation, unsigned pipes, unsigned cycles,
-               unsigned busy) {
+            [](PipelineShape& shape, std::size_t operation, Ports ports, std::int64_t cycles,
+               std::int64_t every) {
                 if (operation >= operations) throw std::invalid_argument("operation: out of range");
-                shape.pipes[operation] = static_cast<std::uint8_t>(pipes);
-                shape.cycles[operation] = static_cast<std::uint8_t>(cycles);
-                shape.busy[operation] = static_cast<std::uint8_t>(busy);
+                shape.ports[operation] = ports;
+                shape.cycles[operation] = small(cycles, 256, "cycles");
+                shape.every[operation] = small(every, 256, "every");
             },
-            "operation"_a, "pipes"_a, "cycles"_a, "busy"_a);
+            "operation"_a, "ports"_a, "cycles"_a, "every"_a);
     m.def(
         "foreseen_branches",
         [](const Code& code, const Blocks& samples) {
@@ -128,22 +134,29 @@ void register_pipeline(nb::module_& m) {
     m.def(
         "pipeline_cycles",
         [](const Code& code, const std::vector<std::uint32_t>& blocks,
-           const std::vector<std::uint8_t>& foreseen, const Input<std::uint64_t>& slow_block,
-           const Input<std::uint64_t>& slow_instruction, const Input<std::uint32_t>& slow_cycles,
-           const PipelineShape& shape) {
+           const std::vector<std::uint8_t>& foreseen, const Fetch& fetch,
+           const Input<std::uint64_t>& slow_block, const Input<std::uint64_t>& slow_instruction,
+           const Input<std::uint32_t>& slow_cycles, const PipelineShape& shape) {
             check(code, {blocks});
             if (foreseen.size() != blocks.size() || slow_block.size() != slow_cycles.size() ||
-                slow_instruction.size() != slow_cycles.size())
+                slow_instruction.size() != slow_cycles.size() ||
+                (fetch.shape(0) != 0 && fetch.shape(0) != code.address.size()))
                 throw std::invalid_argument("the lengths of the arrays do not agree");
             std::vector<SlowAccess> slow;
             for (std::size_t i = 0; i < slow_block.size(); ++i)
                 slow.push_back(
                     {slow_block.data()[i], slow_instruction.data()[i], slow_cycles.data()[i]});
+            std::vector<FetchCycles> of_blocks;
+            for (std::size_t b = 0; b < fetch.shape(0); ++b)
+                of_blocks.push_back({fetch.data()[2 * b], fetch.data()[2 * b + 1]});
             const nb::gil_scoped_release released;
-            return pipeline_cycles(code, blocks, foreseen, slow, shape);
+            return pipeline_cycles(code, blocks, foreseen, of_blocks, slow, shape);
         },
-        "code"_a, "blocks"_a, "foreseen"_a, "slow_block"_a, "slow_instruction"_a, "slow_cycles"_a,
-        "shape"_a, "Cycles of one sample; slow: accesses beyond L1, in the order of the blocks.");
+        "code"_a, "blocks"_a, "foreseen"_a, "fetch"_a, "slow_block"_a, "slow_instruction"_a,
+        "slow_cycles"_a, "shape"_a,
+        "Cycles of one sample; fetch: float32 [block of the code, 2], steady and restart, or [0, "
+        "2]; "
+        "slow: accesses beyond L1, in the order of the blocks.");
 }
 
 }  // namespace pagelens

@@ -1,6 +1,9 @@
 #include "core/machine/pipeline.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
+#include <queue>
 #include <unordered_map>
 
 namespace pagelens {
@@ -9,25 +12,34 @@ namespace {
 
 using Cycle = std::uint64_t;
 
-// When each of some equal pipes is taken. A pipe may be taken earlier than by an instruction
-// before.
-class Pipes {
+// When each port is taken. A port may be taken earlier than by an instruction before.
+class PortUse {
   public:
-    explicit Pipes(unsigned count) : count_(count), taken_(ring), of_(ring) {}
+    PortUse() : taken_(ring), of_(ring) {}
 
-    // From `ready` on, for `busy` cycles; returns the first.
-    Cycle take(Cycle ready, unsigned busy) {
-        if (count_ == 0) return ready;
-        while (used(ready) >= count_) ++ready;
-        for (unsigned i = 0; i < busy; ++i) ++used(ready + i);
+    // The first cycle from `ready` on in which one of `ports` is free; the one that has been used
+    // least is taken.
+    Cycle take(Cycle ready, Ports ports) {
+        if (ports == 0) return ready;
+        Ports free = ports & ~taken(ready);
+        while (free == 0) free = ports & ~taken(++ready);
+        Ports best = free & -free;
+        for (Ports rest = free & (free - 1); rest != 0; rest &= rest - 1)
+            if (uses_[number(rest)] < uses_[number(best)]) best = rest & -rest;
+        taken(ready) |= best;
+        ++uses_[number(best)];
         return ready;
     }
 
   private:
     static constexpr std::size_t ring = 1u << 14;
 
+    static std::size_t number(Ports ports) {
+        return static_cast<std::size_t>(std::countr_zero(ports));
+    }
+
     // Of a cycle that is more than the ring's length ahead of others these are forgotten.
-    std::uint8_t& used(Cycle at) {
+    Ports& taken(Cycle at) {
         const std::size_t place = at % ring;
         if (of_[place] != at) {
             of_[place] = at;
@@ -36,9 +48,31 @@ class Pipes {
         return taken_[place];
     }
 
-    unsigned count_;
-    std::vector<std::uint8_t> taken_;
+    std::vector<Ports> taken_;
     std::vector<Cycle> of_;
+    std::array<std::uint64_t, port_numbers> uses_{};
+};
+
+// Instructions that wait in a scheduler, until each has its port.
+class Scheduler {
+  public:
+    explicit Scheduler(unsigned entries) : entries_(entries) {}
+
+    // When there is room, from `at` on.
+    Cycle room(Cycle at) {
+        while (!leave_.empty() && leave_.top() <= at) leave_.pop();
+        while (leave_.size() >= entries_) {
+            at = std::max(at, leave_.top());
+            leave_.pop();
+        }
+        return at;
+    }
+
+    void enter(Cycle leaves) { leave_.push(leaves); }
+
+  private:
+    std::size_t entries_;
+    std::priority_queue<Cycle, std::vector<Cycle>, std::greater<>> leave_;
 };
 
 // So many in each cycle, in order.
@@ -77,76 +111,97 @@ class Pipeline {
   public:
     explicit Pipeline(const PipelineShape& shape)
         : shape_(shape),
-          loads_(shape.load_pipes),
-          vector_loads_(shape.vector_load_pipes),
-          stores_(shape.store_pipes),
+          scheduler_(shape.scheduler),
+          vector_scheduler_(shape.vector_scheduler),
           dispatch_(shape.width),
-          retire_(shape.width),
+          retire_(shape.retire_width),
           left_(std::max(1u, shape.window), 0),
           answered_(std::max(1u, shape.outstanding), 0) {
-        pipes_.reserve(operations);
-        for (const unsigned count : shape.pipes) pipes_.emplace_back(count);
         for (std::size_t i = 0; i < code_registers; ++i) values_[i].of = ++value_;
+        values_[nothing] = {};
     }
 
     // Returns when it leaves the window. `extra`: cycles of its load beyond a hit of L1.
     Cycle execute(const CodeInstruction& one, std::uint32_t extra, bool foreseen) {
+        const auto operation = static_cast<std::size_t>(one.operation);
+        Scheduler* const scheduler = scheduler_of(one);
         Cycle& left = left_[number_++ % left_.size()];
-        const Cycle begin = dispatch_.take(std::max(fetched_, left), one.slots);
+        Cycle begin = std::max(fetched_, left);
+        if (scheduler != nullptr) begin = scheduler->room(std::max(begin, dispatch_.at()));
+        begin = dispatch_.take(begin, one.slots);
         Cycle address = begin + 1;
         for (const auto r : one.address) address = std::max(address, ready_[r]);
         Cycle sources = begin + 1;
         for (const auto r : one.sources) sources = std::max(sources, ready_[r]);
-        const auto operation = static_cast<std::size_t>(one.operation);
-        Cycle done = sources;
-        if (one.load != Access::none) done = std::max(done, load(one, address, extra));
+        Cycle done = sources, leaves = begin + 1;
+        if (one.load != Access::none) {
+            done = std::max(done, load(one, address, extra));
+            leaves = address;
+        }
         if (one.operation == Operation::none) {
             // A copy of a register takes no time: the registers are renamed.
             if (one.load == Access::none) done = std::max(sources, begin);
         } else {
             const Cycle start =
-                pipes_[operation].take(done, std::max<unsigned>(1, shape_.busy[operation]));
+                ports_.take(std::max(done, next_[operation]), shape_.ports[operation]);
+            if (shape_.every[operation] > 1) next_[operation] = start + shape_.every[operation];
             done = start + shape_.cycles[operation];
+            leaves = std::max(leaves, start);
         }
         Cycle whole = done;
         if (one.store != Access::none) {
-            Cycle told = stores_.take(address, 1);
-            if (one.store == Access::wide)
-                for (unsigned i = 1; i < shape_.store_pipes; ++i) told = stores_.take(told, 1);
-            whole = std::max(whole, told + 1);
-            stored_[key(one)] = done;
+            const Ports data = one.store == Access::vector ? shape_.vector_store_data_ports
+                                                           : shape_.store_data_ports;
+            const Cycle told = ports_.take(address, shape_.store_ports);
+            const Cycle moved = ports_.take(done, data);
+            whole = std::max(whole, std::max(told, moved) + 1);
+            leaves = std::max(leaves, std::max(told, moved));
+            memory_[key(one)].done = done;
         }
         for (const auto r : one.results) ready_[r] = done;
         ready_[0] = 0;
         rename(one);
+        if (scheduler != nullptr) scheduler->enter(leaves);
         left = retire_.take(whole, one.slots);
         if (!foreseen) fetched_ = std::max(fetched_, done + shape_.mispredict_cycles);
         return left;
     }
 
-    // One such branch a cycle.
-    void branch_taken() {
-        const Cycle ahead = std::min(dispatch_.at(), fetched_ahead);
-        fetched_ = std::max(fetched_ + 1, dispatch_.at() - ahead);
+    // It takes so long until the next instructions are there.
+    void fetch(float cycles) {
+        late_ += cycles;
+        const auto whole = static_cast<Cycle>(late_);
+        if (whole == 0) return;
+        late_ -= static_cast<float>(whole);
+        fetched_ =
+            std::max(fetched_ + whole, dispatch_.at() - std::min(dispatch_.at(), fetched_ahead));
     }
 
   private:
     static constexpr Cycle fetched_ahead = 16;  // as much as its queue holds, about
 
+    // Copies of registers wait for nothing.
+    Scheduler* scheduler_of(const CodeInstruction& one) {
+        if (one.operation == Operation::none && one.load == Access::none &&
+            one.store == Access::none)
+            return nullptr;
+        const bool vector =
+            one.operation >= Operation::fp_add && one.operation <= Operation::crossing;
+        return vector && shape_.vector_scheduler > 0 ? &vector_scheduler_ : &scheduler_;
+    }
+
     Cycle load(const CodeInstruction& one, Cycle address, std::uint32_t extra) {
         const bool vector = one.load != Access::integer;
         const unsigned cycles = vector ? shape_.vector_load_cycles : shape_.load_cycles;
-        const auto begin = [&](Cycle ready) {
-            if (vector) ready = vector_loads_.take(ready, 1);
-            return loads_.take(ready, 1);
-        };
+        const Ports ports = vector ? shape_.vector_load_ports : shape_.load_ports;
+        const auto begin = [&](Cycle ready) { return ports_.take(ready, ports); };
         if (extra == 0) {
             const Cycle read = begin(address) + cycles;
-            const auto stored = stored_.find(key(one));
-            if (stored == stored_.end()) return read;
+            const auto stored = memory_.find(key(one));
+            if (stored == memory_.end() || stored->second.done == 0) return read;
             const Cycle later = cycles - std::min(cycles, shape_.load_cycles);
             // The store's data are handed on, which may be sooner than the address is known.
-            return std::max(address, stored->second + shape_.forward_cycles + 3 * later);
+            return std::max(address, stored->second.done + shape_.forward_cycles + 3 * later);
         }
         Cycle& answered = answered_[missed_++ % answered_.size()];
         const Cycle done = begin(std::max(address, answered)) + cycles + extra;
@@ -168,42 +223,62 @@ class Pipeline {
         return hash;
     }
 
+    // What is known of its results, and of the memory that it stores to.
     void rename(const CodeInstruction& one) {
-        const Value origin = values_[one.origin];
+        Value result{++value_, 0};
+        if (one.origin == loaded) {
+            Value& there = memory_[key(one)].value;
+            if (there.of == 0 && there.plus == 0) there = result;
+            result = there;
+        } else if (one.origin != 0) {
+            result = {values_[one.origin].of, values_[one.origin].plus + one.constant};
+        }
+        if (one.store != Access::none) memory_[key(one)].value = result;
         for (const auto r : one.results)
             if (r != 0) values_[r] = {++value_, 0};
-        if (one.origin != 0 && one.results[0] != 0)
-            values_[one.results[0]] = {origin.of, origin.plus + one.constant};
+        if (one.results[0] != 0) values_[one.results[0]] = result;
     }
 
     const PipelineShape& shape_;
-    std::vector<Pipes> pipes_;
-    Pipes loads_, vector_loads_, stores_;
+    PortUse ports_;
+    std::array<Cycle, operations> next_{};  // when a unit that is not pipelined is free
+    Scheduler scheduler_, vector_scheduler_;
     InOrder dispatch_, retire_;
     std::vector<Cycle> left_;      // of the last `window` instructions: when they left it
     std::vector<Cycle> answered_;  // of the last `outstanding` slow accesses
     std::array<Cycle, code_registers> ready_{};
     std::array<Value, code_registers> values_{};
-    std::unordered_map<std::uint64_t, Cycle> stored_;  // when the data of stores was there
+    struct Memory {
+        Cycle done = 0;  // when the data of the last store there was ready; 0: nothing was stored
+        Value value;
+    };
+    std::unordered_map<std::uint64_t, Memory> memory_;  // by key
     std::uint64_t value_ = 0;
     std::size_t number_ = 0, missed_ = 0;
     Cycle fetched_ = 0;
+    float late_ = 0;  // part of a cycle of fetching
 };
 
 }  // namespace
 
 double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
-                       std::span<const std::uint8_t> foreseen, std::span<const SlowAccess> slow,
-                       const PipelineShape& shape) {
+                       std::span<const std::uint8_t> foreseen, std::span<const FetchCycles> fetch,
+                       std::span<const SlowAccess> slow, const PipelineShape& shape) {
     std::uint64_t all = 0;
     for (const std::uint32_t b : blocks) all += code.block(b).size();
     const std::uint64_t filling = all / 8;
     Pipeline pipeline(shape);
     Cycle left = 0, filled = 0;
-    std::uint64_t executed = 0;
+    std::uint64_t executed = 0, end = 0;
     auto next = slow.begin();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         const auto instructions = code.block(blocks[i]);
+        // No more than one branch a cycle is taken.
+        const bool jumped = i > 0 && code.address[blocks[i]] != end;
+        const FetchCycles of_block = fetch.empty() ? FetchCycles{} : fetch[blocks[i]];
+        const bool restarts = i > 0 && foreseen[i - 1] == 0;
+        pipeline.fetch(std::max(jumped ? 1.0F : 0.0F, of_block.steady) +
+                       (restarts ? of_block.restart : 0.0F));
         for (std::size_t n = 0; n < instructions.size(); ++n) {
             std::uint32_t extra = 0;
             while (next != slow.end() && next->block < i) ++next;
@@ -213,8 +288,7 @@ double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
             left = pipeline.execute(instructions[n], extra, !last || foreseen[i] != 0);
             if (++executed == filling) filled = left;
         }
-        const std::uint64_t end = code.address[blocks[i]] + code.bytes[blocks[i]];
-        if (i + 1 < blocks.size() && code.address[blocks[i + 1]] != end) pipeline.branch_taken();
+        end = code.address[blocks[i]] + code.bytes[blocks[i]];
     }
     if (executed == filling) return static_cast<double>(left);
     return static_cast<double>(left - filled) * static_cast<double>(all) /

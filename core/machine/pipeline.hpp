@@ -1,12 +1,13 @@
 // How long the pipeline of one core takes for instructions that were executed one after the other.
 //
-// Instructions are dispatched in order, `width` of them a cycle, into a window of `window`. Each
-// waits for what it reads and for a pipe of its kind, whichever comes first, and leaves the window
-// in order. So a chain of loads, each with its address from the one before, takes the sum of their
-// latencies, and loads that do not depend on each other overlap as far as the window reaches and
-// `outstanding` misses allow. After a branch that was not foreseen nothing is dispatched until it
-// has been executed and `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA,
-// with samples of a run in place of one loop: Abel, Reineke: uiCA, ICS 2022.)
+// Instructions are fetched and dispatched in order, `width` of them a cycle, into a window of
+// `window`; at most `scheduler` of them wait for their turn. Each waits for what it reads and for
+// one of the ports that its kind can use, and leaves the window in order. So a chain of loads, each
+// with its address from the one before, takes the sum of their latencies, and loads that do not
+// depend on each other overlap as far as the window reaches and `outstanding` misses allow. After a
+// branch that was not foreseen nothing is dispatched until it has been executed and
+// `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA, with samples of a run in
+// place of one loop: Abel, Reineke: uiCA, ICS 2022.)
 #pragma once
 
 #include <array>
@@ -20,19 +21,34 @@ namespace pagelens {
 inline constexpr unsigned code_registers =
     128;  // of the program, numbered by who decodes it; 0: none
 
+// Where what an instruction leaves may come from, beside a register.
+inline constexpr std::uint8_t nothing = 127;  // it is the constant itself
+inline constexpr std::uint8_t loaded = 126;   // the whole of what it loads
+
 // What an instruction does beside its load and its store, if it has any.
 enum class Operation : std::uint8_t {
     none,  // nothing, or a copy of a register
     integer,
+    select,  // a general register by flags
+    shift,
     multiply,
-    divide,
+    divide,       // up to 32 bits
+    long_divide,  // 64 bits
     branch,
     fp_add,
     fp_multiply,
+    fused,  // multiplication and addition
     fp_divide,
+    root,
+    fp_compare,  // to flags
     vector,
+    vector_shift,
+    vector_multiply,
     shuffle,
-    slow,  // what takes microcode
+    cross_lane,
+    convert,
+    crossing,  // from general to vector registers or back
+    slow,      // what takes microcode
     count
 };
 inline constexpr std::size_t operations = static_cast<std::size_t>(Operation::count);
@@ -41,8 +57,7 @@ inline constexpr std::size_t operations = static_cast<std::size_t>(Operation::co
 enum class Access : std::uint8_t {
     none,
     integer,  // to or from a general register
-    vector,   // a vector register, up to 16 bytes of it
-    wide,     // 32 bytes
+    vector,   // a vector register
 };
 
 enum class BranchKind : std::uint8_t { none, conditional, indirect, other };
@@ -56,7 +71,7 @@ struct CodeInstruction {
     std::array<std::uint8_t, 2> address{};  // registers that its address is made of
     std::array<std::uint8_t, 4> sources{};  // others that it reads
     std::array<std::uint8_t, 3> results{};
-    // results[0] is this register + `constant`, if it is not 0.
+    // results[0], or what it stores, is this register + `constant`, if it is not 0.
     std::uint8_t origin = 0;
     std::int64_t constant = 0;
     std::int64_t displacement = 0;
@@ -80,25 +95,42 @@ struct SlowAccess {
     std::uint32_t cycles = 0;                  // beyond those of a hit
 };
 
+// Ports by number, one bit each; none: what needs no port.
+using Ports = std::uint64_t;
+inline constexpr std::size_t port_numbers = 64;
+
 struct PipelineShape {
-    unsigned width = 4;     // instructions dispatched and retired in a cycle
-    unsigned window = 224;  // instructions in flight
-    unsigned load_pipes = 2, vector_load_pipes = 2, store_pipes = 1;  // a wide store takes all
+    unsigned width = 4;             // instructions dispatched in a cycle
+    unsigned retire_width = 4;      // and those that leave the window in one
+    unsigned window = 224;          // instructions in flight
+    unsigned scheduler = 97;        // of these, those that wait for operands or a port
+    unsigned vector_scheduler = 0;  // those on vector registers; 0: they share the other one
     unsigned load_cycles = 4, vector_load_cycles = 6;
     unsigned forward_cycles =
         5;  // from a store's data to a load of them; longer for vectors, as loads
     unsigned mispredict_cycles = 15;
-    unsigned outstanding = 16;                      // slow accesses in flight
-    std::array<std::uint8_t, operations> pipes{};   // of each operation; 0: it needs none
+    unsigned outstanding = 16;  // slow accesses in flight
+    Ports load_ports = 0b11, vector_load_ports = 0b11;
+    Ports store_ports = 0b100;  // for its address
+    Ports store_data_ports = 0b1000, vector_store_data_ports = 0b1000;
+    std::array<Ports, operations> ports{};          // that an operation can use
     std::array<std::uint8_t, operations> cycles{};  // its latency
-    std::array<std::uint8_t, operations> busy{};    // cycles that its pipe takes nothing else
+    std::array<std::uint8_t, operations> every{};   // cycles from one to the next of its kind, if
+                                                    // its unit is not pipelined; otherwise 1
+};
+
+// What a block costs where no cache close to the core holds it decoded, in cycles.
+struct FetchCycles {
+    float steady = 0;   // when it is fetched ahead of its turn
+    float restart = 0;  // more than that when the branch before it was mispredicted
 };
 
 // Cycles that the blocks [b] take in this order. `foreseen`[i] is 0 where the branch at the end of
-// the i-th block was mispredicted. `slow` is in the order of the blocks. The first eighth of the
-// instructions fills the pipeline, and what it takes is scaled from the others.
+// the i-th block was mispredicted. `fetch` is empty, or has an entry for each block of the code.
+// `slow` is in the order of the blocks. The first eighth of the instructions fills the pipeline,
+// and what it takes is scaled from the others.
 double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
-                       std::span<const std::uint8_t> foreseen, std::span<const SlowAccess> slow,
-                       const PipelineShape& shape);
+                       std::span<const std::uint8_t> foreseen, std::span<const FetchCycles> fetch,
+                       std::span<const SlowAccess> slow, const PipelineShape& shape);
 
 }  // namespace pagelens

@@ -17,13 +17,18 @@ from numpy.typing import NDArray
 from pagelens import _core
 
 # In the order of core/machine/pipeline.hpp's Operation.
-NONE, INTEGER, MULTIPLY, DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FP_DIVIDE, VECTOR, SHUFFLE, SLOW = range(11)
-_NO_ACCESS, _OF_INTEGER, _OF_VECTOR, _WIDE = range(4)  # Access
+(
+    NONE, INTEGER, SELECT, SHIFT, MULTIPLY, DIVIDE, LONG_DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FUSED,
+    FP_DIVIDE, ROOT, FP_COMPARE, VECTOR, VECTOR_SHIFT, VECTOR_MULTIPLY, SHUFFLE, CROSS_LANE, CONVERT,
+    CROSSING, SLOW,
+) = range(22)  # fmt: skip
+_NO_ACCESS, _OF_INTEGER, _OF_VECTOR = range(3)  # Access
 _NOT, _CONDITIONAL, _INDIRECT, _OTHER = range(4)  # BranchKind
 
 _GENERAL = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 _FLAGS, _STACK = 33, 8  # numbers of registers: rax..rsp 1..8, r8..r15 9..16, vectors 17..32
 _X87 = 34  # and MMX: up to 41
+_LOADED, _NOTHING_ELSE = 126, 127  # core/machine/pipeline.hpp's loaded and nothing
 _COPIES = frozenset(
     [
         "mov",
@@ -56,19 +61,28 @@ _COPIES = frozenset(
 )
 _MERGING = frozenset(["movhps", "movhpd", "movlps", "movlpd"])
 _NAMES: Mapping[int, str] = {
-    MULTIPLY: "imul mul mulx crc32 pdep pext",
+    SHIFT: "shl shr sar sal rol ror rcl rcr shlx shrx sarx rorx bt bts btr btc bextr bzhi",
+    MULTIPLY: "imul mul mulx crc32 pdep pext bsf bsr tzcnt",
     DIVIDE: "div idiv",
     FP_ADD: "addss addsd addps addpd subss subsd subps subpd minss minsd minps minpd maxss maxsd maxps maxpd "
-    "addsubps addsubpd cmpss cmpsd cmpps cmppd comiss comisd ucomiss ucomisd roundss roundsd roundps roundpd "
-    "haddpd haddps fadd faddp fsub fsubp fsubr fsubrp fcom fcomi fcomip fucomi fucomip fchs fabs",
-    FP_MULTIPLY: "mulss mulsd mulps mulpd fmul fmulp pmulld pmullw pmulhw pmulhuw pmuludq pmuldq pmaddwd "
-    "pmaddubsw psadbw aesenc aesenclast aesdec aesdeclast pclmulqdq dpps dppd",
-    FP_DIVIDE: "divss divsd divps divpd sqrtss sqrtsd sqrtps sqrtpd fdiv fdivp fdivr fdivrp fsqrt",
-    SHUFFLE: "vpermq permq permpd permd permps perm2f128 perm2i128 extractf128 extracti128 insertf128 "
-    "inserti128 movmskps movmskpd pmovmskb pextrb pextrw pextrd pextrq pinsrb pinsrw pinsrd pinsrq "
-    "cvtsi2sd cvtsi2ss cvttsd2si cvttss2si cvtsd2si cvtss2si cvtsd2ss cvtss2sd cvtdq2pd cvtdq2ps cvtpd2ps "
-    "cvtps2pd cvttps2dq cvtps2dq cvttpd2dq broadcastss broadcastsd pbroadcastb pbroadcastw pbroadcastd "
-    "pbroadcastq pmovzxbw pmovzxwd pmovzxdq pmovzxbd pmovsxbw pmovsxwd pmovsxdq ptest fild fist fistp",
+    "addsubps addsubpd cmpss cmpsd cmpps cmppd roundss roundsd roundps roundpd haddpd haddps "
+    "fadd faddp fsub fsubp fsubr fsubrp fcom fcomi fcomip fucomi fucomip fchs fabs",
+    FP_MULTIPLY: "mulss mulsd mulps mulpd fmul fmulp dpps dppd rcpss rcpps rsqrtss rsqrtps",
+    FP_DIVIDE: "divss divsd divps divpd fdiv fdivp fdivr fdivrp",
+    ROOT: "sqrtss sqrtsd sqrtps sqrtpd fsqrt",
+    FP_COMPARE: "comiss comisd ucomiss ucomisd ptest testps testpd movmskps movmskpd pmovmskb",
+    VECTOR_SHIFT: "psllw pslld psllq psrlw psrld psrlq psraw psrad psllvd psllvq psrlvd psrlvq psravd",
+    VECTOR_MULTIPLY: "pmulld pmullw pmulhw pmulhuw pmulhrsw pmuludq pmuldq pmaddwd pmaddubsw psadbw "
+    "aesenc aesenclast aesdec aesdeclast pclmulqdq",
+    SHUFFLE: "pshufb pshufd pshufhw pshuflw shufps shufpd unpcklps unpcklpd unpckhps unpckhpd punpcklbw "
+    "punpcklwd punpckldq punpcklqdq punpckhbw punpckhwd punpckhdq punpckhqdq packsswb packssdw packuswb "
+    "packusdw palignr pslldq psrldq permilps permilpd movddup movshdup movsldup insertps",
+    CROSS_LANE: "permq permpd permd permps perm2f128 perm2i128 extractf128 extracti128 insertf128 inserti128 "
+    "broadcastss broadcastsd pbroadcastb pbroadcastw pbroadcastd pbroadcastq pmovzxbw pmovzxwd pmovzxdq "
+    "pmovzxbd pmovsxbw pmovsxwd pmovsxdq",
+    CONVERT: "cvtsi2sd cvtsi2ss cvttsd2si cvttss2si cvtsd2si cvtss2si cvtsd2ss cvtss2sd cvtdq2pd cvtdq2ps "
+    "cvtpd2ps cvtps2pd cvttps2dq cvtps2dq cvttpd2dq fild fist fistp fisttp",
+    CROSSING: "pextrb pextrw pextrd pextrq pinsrb pinsrw pinsrd pinsrq",
     SLOW: "cpuid rdtsc rdtscp syscall xgetbv mfence lfence sfence pause xsave xsavec xrstor fxsave fldcw fnstcw "  # noqa: E501
     "stmxcsr ldmxcsr fsin fcos fptan fpatan fprem f2xm1 fyl2x gatherdpd gatherqpd gatherdps gatherqps "
     "pgatherdd pgatherdq pgatherqd pgatherqq pcmpistri pcmpestri pcmpistrm",
@@ -87,6 +101,10 @@ class SampledCode:
     code: _core.Code
     samples: Sequence["SampledRun"]
     large_blocks: NDArray[np.uint64]  # [block, 2] first page and pages of memory allocated as one, by address
+    # [block] of the code:
+    address: NDArray[np.uint64]
+    bytes: NDArray[np.uint64]
+    instructions: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -126,14 +144,12 @@ def decode_samples(
         begin.append(len(rows))
         address.append(block.address)
         size.append(len(block.bytes))
-    code = _core.Code(
-        np.asarray(rows, dtype=np.int64).reshape(-1, _COLUMNS),
-        np.asarray(begin, dtype=np.uint64),
-        np.asarray(address, dtype=np.uint64),
-        np.asarray(size, dtype=np.uint64),
-    )
+    addresses, sizes = np.asarray(address, dtype=np.uint64), np.asarray(size, dtype=np.uint64)
+    table = np.asarray(rows, dtype=np.int64).reshape(-1, _COLUMNS)
+    code = _core.Code(table, np.asarray(begin, dtype=np.uint64), addresses, sizes)
     index = {number: place for place, number in enumerate(used)}
-    return SampledCode(code, [_run(sample, index, counts, phases) for sample in samples], large_blocks)
+    runs = [_run(sample, index, counts, phases) for sample in samples]
+    return SampledCode(code, runs, large_blocks, addresses, sizes, np.asarray(counts, dtype=np.int64))
 
 
 def _run(
@@ -206,6 +222,12 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
         else:
             load = True
     kind = _operation(plain, name, load or store, first_in_memory)
+    if kind == DIVIDE and operands and operands[0].size == 8:
+        kind = LONG_DIVIDE
+    elif (
+        kind == NONE and plain in ("movd", "movq") and not (load or store) and _crosses(instruction, operands)
+    ):
+        kind = CROSSING
     if name in ("push", "call"):
         store, load = True, load
         base, displacement, scale, index = _STACK, -8, 0, 0
@@ -224,14 +246,16 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
     slots = 1
     if kind == SLOW:
         slots = 6
-    elif kind == DIVIDE:
+    elif kind in (DIVIDE, LONG_DIVIDE):
         slots = 2
     if name in ("xchg", "xadd", "cmpxchg") or instruction.prefix[0] == 0xF0:
         kind, slots = SLOW, 6
     if plain in _ZEROING and _same_operands(operands):
         reads, kind = [], NONE
-    if name in ("add", "sub", "inc", "dec", "mov", "lea") and not load and not store:
-        origin, constant = _offset(instruction, name, operands)
+    if plain in _ZEROING and _same_operands(operands):
+        origin = _NOTHING_ELSE if name in ("xor", "sub") else 0
+    elif name in _SUMS:
+        origin, constant = _offset(instruction, name, operands, load, store)
     if kind == NONE and name == "lea":
         kind = INTEGER
     if instruction.prefix[0] in (0xF2, 0xF3) and name in _STRINGS:
@@ -239,7 +263,7 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
     fuses = int(name in _FUSED and not store)
     if load and "broadcast" in name:
         kind = NONE
-    access = _access(reads, writes, memory, branch)
+    access = _access(reads, writes, branch)
     reads, writes = reads[:4], sorted(writes, key=lambda register: register == _FLAGS)[:3]
     return [
         kind, slots, access * load, access * store, branch, base, index, *reads, *[0] * (4 - len(reads)),
@@ -250,11 +274,16 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
 _STRINGS = frozenset(f"{name}{size}" for name in ("movs", "stos", "lods", "scas", "cmps") for size in "bwdq")
 
 
-def _access(reads: Sequence[int], writes: Sequence[int], memory: Any, branch: int) -> int:
+def _access(reads: Sequence[int], writes: Sequence[int], branch: int) -> int:
     """What kind of data a load or store of these registers moves."""
     if branch or not any(_FLAGS != register >= _STACK + 9 for register in (*reads, *writes)):
         return _OF_INTEGER
-    return _WIDE if memory is not None and memory.size >= 32 else _OF_VECTOR
+    return _OF_VECTOR
+
+
+def _crosses(instruction: Any, operands: Any) -> bool:
+    """From a general register to another kind, or back."""
+    return len({_number(instruction, operand.reg) > 16 for operand in operands}) == 2
 
 
 def _operation(plain: str, name: str, in_memory: bool, first_in_memory: bool) -> int:
@@ -268,7 +297,9 @@ def _operation(plain: str, name: str, in_memory: bool, first_in_memory: bool) ->
     if plain in _KIND:
         return _KIND[plain]
     if plain.startswith(("fmadd", "fmsub", "fnmadd", "fnmsub")):
-        return FP_MULTIPLY
+        return FUSED
+    if plain.startswith(("cmov", "set")):
+        return SELECT
     if plain.startswith(("fld", "fst", "fxch")):
         return NONE if in_memory else VECTOR
     if plain.startswith(("rep", "xsave", "f2", "fs", "fp")) and not plain.startswith("pack"):
@@ -360,21 +391,33 @@ def _same_operands(operands: Any) -> bool:
     return len(sources) == 2 and sources[0] == sources[1]
 
 
-def _offset(instruction: Any, name: str, operands: Any) -> tuple[int, int]:
-    """The register and the constant that the result is the sum of; 0, 0 where it is no such sum."""
+_SUMS = frozenset(["add", "sub", "inc", "dec", "mov", "lea", "movsxd"])
+
+
+def _offset(instruction: Any, name: str, operands: Any, load: bool, store: bool) -> tuple[int, int]:
+    """What the result, or what is stored, is the sum of: a register or _LOADED, and a constant.
+
+    0, 0 where it is no such sum. Numbers of 32 bits are taken to be small, as indices are.
+    """
     from capstone import x86
 
     target = operands[0]
-    if target.type != x86.X86_OP_REG or target.size != 8:
+    if target.size < 4 or (target.type != x86.X86_OP_REG and name != "mov"):
         return 0, 0
     if name in ("inc", "dec"):
         return _number(instruction, target.reg), 1 if name == "inc" else -1
     source = operands[1]
-    if name == "mov" and source.type == x86.X86_OP_REG:
-        return _number(instruction, source.reg), 0
-    if name == "lea" and source.mem.index == 0 and instruction.reg_name(source.mem.base) != "rip":
+    if name in ("mov", "movsxd"):
+        if source.type == x86.X86_OP_IMM:
+            return _NOTHING_ELSE, source.imm
+        return (_LOADED, 0) if load else (_number(instruction, source.reg), 0)
+    if load or store:
+        return 0, 0
+    if name == "lea":
+        if source.mem.index != 0 or instruction.reg_name(source.mem.base) == "rip":
+            return 0, 0
         return _number(instruction, source.mem.base), source.mem.disp
-    if name in ("add", "sub") and source.type == x86.X86_OP_IMM:
+    if source.type == x86.X86_OP_IMM:
         return _number(instruction, target.reg), source.imm if name == "add" else -source.imm
     return 0, 0
 

@@ -122,6 +122,11 @@ class TraceWorkload(Workload):
             )
         self.objects = names.objects(self.survey)
 
+    @property
+    def has_samples(self) -> bool:  # type: ignore[override]
+        """Whether the tracer wrote down what the program executes."""
+        return bool(self.trace.samples)
+
     @cached_property
     def samples(self) -> SampledCode | None:  # type: ignore[override]
         """Decoded when they are first asked for."""

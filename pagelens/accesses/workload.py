@@ -127,6 +127,7 @@ class Workload(ABC):
     share_of_zero_page: float = 0.0  # of the lines fetched: of anonymous memory never written until then
     warnings: list[str]
     samples: SampledCode | None = None  # what a traced program executes, now and then
+    has_samples: bool = False  # whether there are any, without decoding them
 
     def __init__(self) -> None:
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}

@@ -34,7 +34,7 @@ from pagelens.explain.model import (
     TimedRecord,
 )
 from pagelens.explain.verdict import verdict
-from pagelens.replay import MECHANISMS, left_out
+from pagelens.replay import MECHANISMS, left_out, why_full_width
 from pagelens.replay.mechanisms import TWO_WAY
 from pagelens.units import format_share
 
@@ -94,7 +94,7 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
         share_seen=workload.share_seen,
         shared_bytes=workload.shared_bytes,
         share_of_zero_page=workload.share_of_zero_page,
-        warnings=list(workload.warnings),
+        warnings=[*workload.warnings, *why_full_width(workload, ensemble.machine)],
     )
     return Explanation(
         conclusion=conclude(

@@ -1,5 +1,6 @@
 """One simulation: copies of a workload on a machine, and what each placement of their pages costs."""
 
+from pagelens.replay.core_model import why_full_width
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
 from pagelens.replay.physical_trace import FORMATS, physical_lines, write_text
@@ -19,5 +20,6 @@ __all__ = [
     "asked_first",
     "left_out",
     "physical_lines",
+    "why_full_width",
     "write_text",
 ]

@@ -8,7 +8,7 @@ which order DRAM serves them; that is left as it is.)
 from collections.abc import Iterator, Mapping
 
 from pagelens.machine import Machine, modelled_times
-from pagelens.machine.pipeline import Pipeline
+from pagelens.machine.pipeline import PIPELINE_NUMBERS
 from pagelens.machine.schema import ServedBy
 from pagelens.machine.time import Columns
 from pagelens.machine.values import stated_values
@@ -20,7 +20,7 @@ FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of the assumed value
 _OF_TIME_MODEL = frozenset(
     {"bandwidth", "latency", "miss_latency", "frequency", "instructions_per_cycle", "outstanding_lines"}
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
-    | set(Pipeline.model_fields)
+    | set(PIPELINE_NUMBERS)
 )
 
 

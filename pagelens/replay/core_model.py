@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.instructions import SampledCode, SampledRun
+from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.machine.core_times import DENSITIES, LEVELS, CoreTimes
 from pagelens.machine.schema import Machine
+from pagelens.replay.instruction_fetch import fetch_cycles
 
 MOST_SAMPLES = 256  # of a phase; some hundred thousand instructions
 FEWEST_INSTRUCTIONS = 64  # of a sample: a shorter one does not fill the pipeline
@@ -50,6 +52,7 @@ class CoreModel:
             for phase in range(phases)
         ]
         every = _spread(whole, MOST_SAMPLES)
+        self._fetch = fetch_cycles(code, whole, self._weights[whole], machine)
         of_all = self._of(every) if every else None
         found = [self._of(of_phase) if of_phase else of_all for of_phase in chosen]
         assert of_all is not None
@@ -117,6 +120,7 @@ class CoreModel:
                 self._code.code,
                 sample.blocks,
                 self._foreseen[s],
+                self._fetch,
                 sample.block[kept],
                 sample.instruction[kept],
                 np.full(len(kept), extra, dtype=np.uint32),
@@ -133,6 +137,22 @@ def core_model(code: SampledCode | None, phases: int, machine: Machine) -> CoreM
     if not any(sample.instructions >= FEWEST_INSTRUCTIONS for sample in code.samples):
         return None
     return CoreModel(code, phases, machine)
+
+
+def why_full_width(workload: Workload, machine: Machine) -> list[str]:
+    """Why a program's instructions are taken as issued at full width; empty where they are not.
+
+    A declared program has no instructions, so that nothing is missing.
+    """
+    if workload.source != "trace":
+        return []
+    if machine.pipeline is None:
+        missing = f"the file of {machine.name} has no [pipeline]"
+    elif not workload.has_samples:
+        missing = "the trace has no samples of instructions, because it was imported or is of an older tracer"
+    else:
+        return []
+    return [f"All instructions are taken as issued at full width, and all misses as overlapping: {missing}."]
 
 
 def irregular(sample: SampledRun) -> NDArray[np.bool_]:

@@ -36,6 +36,7 @@ MAP_BINS = 8192  # of the map of slots (64 x 128)
 # Sections that are replayed, here or in translation.py.
 _IN_CACHE_MODE = (
     "cores",
+    "pipeline",
     "l1",
     "l2",
     "tlb",

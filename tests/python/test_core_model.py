@@ -11,7 +11,7 @@ from traced_program import GOLDEN, traced_c
 from pagelens.accesses.instructions import decode
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
-from pagelens.replay.core_model import core_model
+from pagelens.replay.core_model import core_model, why_full_width
 
 MACHINE = load_machine("genoa-9654")
 PROGRAM = """
@@ -96,6 +96,12 @@ def test_a_trace_without_samples_has_the_constants() -> None:
     workload = open_trace(GOLDEN)
     assert workload.samples is None
     assert core_model(workload.samples, len(workload.phases), MACHINE) is None
+    assert "no samples of instructions" in why_full_width(workload, MACHINE)[0]
+
+
+def test_what_keeps_the_constants_is_said() -> None:
+    assert why_full_width(traced(CHASE), MACHINE) == []
+    assert "no [pipeline]" in why_full_width(traced(CHASE), load_machine("red-storm-xt4"))[0]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +110,15 @@ def test_a_trace_without_samples_has_the_constants() -> None:
         ("488b00", {"load": 1, "base": 1, "result0": 1}),  # mov rax, [rax]
         ("4883c308", {"operation": 1, "origin": 2, "constant": 8}),  # add rbx, 8
         ("c5fb1107", {"store": 2, "base": 6, "source0": 17, "result0": 0}),  # vmovsd [rdi], xmm0
-        ("c4e2f1b8c2", {"operation": 6, "source0": 17, "result0": 17}),  # vfmadd231pd xmm0, xmm1, xmm2
-        ("31c0", {"operation": 0, "source0": 0}),  # xor eax, eax
+        ("c4e2f1b8c2", {"operation": 10, "source0": 17, "result0": 17}),  # vfmadd231pd xmm0, xmm1, xmm2
+        ("31c0", {"operation": 0, "source0": 0, "origin": 127}),  # xor eax, eax: 0, whatever it was
+        ("488b4508", {"load": 1, "result0": 1, "origin": 126}),  # mov rax, [rbp+8]: what is there
+        ("48894508", {"store": 1, "origin": 1}),  # mov [rbp+8], rax: what rax holds
+        ("4883eb80", {"origin": 2, "constant": 128}),  # sub rbx, -128
+        ("48f7f1", {"operation": 6, "slots": 2}),  # div rcx
+        ("66480f6ec0", {"operation": 20, "source0": 1, "result0": 17}),  # movq xmm0, rax
+        ("f20f10c1", {"operation": 0}),  # movsd xmm0, xmm1
+        ("0f44c1", {"operation": 2}),  # cmove eax, ecx
         ("ffe0", {"branch": 2, "source0": 1}),  # jmp rax
     ],
 )

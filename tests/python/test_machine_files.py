@@ -372,7 +372,7 @@ def test_values_are_changed_as_a_file_could_state_them() -> None:
     ("values", "said"),
     [
         ({"ddr.bandwith": "40 GB/s"}, "ddr.bandwith: there is no such value; did you mean bandwidth"),
-        ({"l3.size": "1 MiB"}, "l3.size: cori-knl-cache has no such table; it has cores, l1"),
+        ({"l3.size": "1 MiB"}, "l3.size: cori-knl-cache has no such table; it has cores, pipeline, l1"),
         ({"ddr.bandwidth": 40}, r"ddr.bandwidth: 40: 40 has no unit; write a string"),
         ({"ddr.size": "1 MiB"}, "ddr.size: ddr.size must be at least 4 MiB"),
         ({"name": "x"}, "name: cori-knl-cache has no such table"),

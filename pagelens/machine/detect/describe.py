@@ -24,6 +24,7 @@ _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("GenuineIntel", 6, 0x57): Kind("family/knl"),
     ("GenuineIntel", 6, 0x6A): Kind("family/ice-lake-sp", "icx", 12),
     ("GenuineIntel", 6, 0x8F): Kind("family/sapphire-rapids", "spr", 15),
+    ("AuthenticAMD", 25, 0x01): Kind("family/milan"),
     ("AuthenticAMD", 25, 0x11): Kind("family/genoa"),
 }
 _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 with memory on the package: KNL, KNM

@@ -1,0 +1,71 @@
+"""How long a core waits for the instructions of each block of a program.
+
+Blocks that run often stay in the cache of decoded instructions and in the L1 of instructions, and others are
+fetched anew. Samples are too short to replay such caches, but they say how often each line of code is
+executed. Che's approximation of an LRU cache takes it from there: a line is in the cache if it was executed
+within the last T instructions, and T is such that the lines expected there fill the cache (Che, Tung, Wang:
+Hierarchical Web caching systems, IEEE J. Sel. Areas Commun. 20(7), 2002).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.accesses.instructions import SampledCode
+from pagelens.address.units import LINE_BYTES
+from pagelens.machine.schema import Machine
+
+Floats = NDArray[np.float64]
+_LINE_CYCLES = 2  # of a line from L2: 32 B a cycle (optimisation manuals of AMD and Intel)
+
+
+def fetch_cycles(
+    code: SampledCode, samples: Sequence[int], weights: Floats, machine: Machine
+) -> NDArray[np.float32]:
+    """[block of the code, 2] cycles to bring its instructions from beyond the cache of decoded ones.
+
+    The first are those of decoding and of the way from L2, when the branch predictor has asked for the lines
+    ahead of their turn (Ishii et al.: Re-establishing fetch-directed instruction prefetching, ISPASS 2021).
+    The second are the latency of L2, which a block after a mispredicted branch waits for, too. `weights` are
+    the instructions that each of `samples` stands for.
+    """
+    assert machine.pipeline is not None
+    pipeline, latency = machine.pipeline, machine.l2.latency
+    address, size, instructions = code.address, code.bytes, code.instructions
+    first, last = address // LINE_BYTES, (address + np.maximum(size, 1) - 1) // LINE_BYTES
+    counts = (last - first + 1).astype(np.int64)
+    of_block = np.repeat(np.arange(len(address)), counts)
+    within = np.arange(len(of_block)) - np.repeat(np.cumsum(counts) - counts, counts)
+    lines, line = np.unique(first[of_block] + within.astype(np.uint64), return_inverse=True)
+    executed = np.zeros(len(address))
+    for sample, weight in zip(samples, weights, strict=True):
+        run = code.samples[sample]
+        executed += np.bincount(run.blocks, minlength=len(address)) * (weight / run.instructions)
+    rate = np.bincount(line, executed[of_block], minlength=len(lines)) / weights.sum()
+    operations = instructions[of_block] / counts[of_block]  # of a block in one of its lines
+    # A line holds the instructions of the longest of the blocks that begin or pass there.
+    held = np.zeros(len(lines))
+    np.maximum.at(held, line, operations)
+    entries = pipeline.op_cache.value if pipeline.op_cache is not None else 0
+    decoded = present(rate, held, entries)
+    cached = present(rate, np.ones(len(lines)), pipeline.code_cache.value)
+    from_l2 = 0.0 if latency is None else latency.value * machine.cores.frequency.value
+    missed = 1 - cached[line]
+    steady = (1 - decoded[line]) * operations / pipeline.decode_width.value + missed * _LINE_CYCLES
+    cost = [np.bincount(of_block, of, minlength=len(address)) for of in (steady, missed * from_l2)]
+    return np.stack(cost, axis=1).astype(np.float32)
+
+
+def present(rate: Floats, size: Floats, capacity: float) -> Floats:
+    """[line] share of its executions that find it in an LRU cache, by Che's approximation."""
+    if size[rate > 0].sum() <= capacity:
+        return np.ones(len(rate))
+    low, high = 0.0, 1.0
+    while (size * -np.expm1(-rate * high)).sum() < capacity:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        filled = (size * -np.expm1(-rate * middle)).sum()
+        low, high = (middle, high) if filled < capacity else (low, middle)
+    return -np.expm1(-rate * low)
