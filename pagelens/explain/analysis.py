@@ -98,7 +98,16 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
     )
     return Explanation(
         conclusion=conclude(
-            program, machine, baseline, distributions, attributions, collisions, remedies, assumed, timed
+            program,
+            machine,
+            baseline,
+            distributions,
+            attributions,
+            collisions,
+            remedies,
+            assumed,
+            timed,
+            _simulated_share(ensemble),
         ),
         program=program,
         machine=machine,
@@ -127,8 +136,15 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
 def _sampled_lines(ensemble: Ensemble) -> str:
     if ensemble.sampling.lines is not None:
         return f"{ensemble.sampling.lines} of {FRAME_BYTES // LINE_BYTES}"
-    share = float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
+    share = _simulated_share(ensemble)
     return "all" if share == 1 else f"{format_share(share)} of the run's, in stretches"
+
+
+def _simulated_share(ensemble: Ensemble) -> float:
+    """Of the run's lines, where stretches of it stand for the whole; else 1."""
+    if ensemble.sampling.lines is not None:
+        return 1.0
+    return float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
 
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:

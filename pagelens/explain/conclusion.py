@@ -18,12 +18,14 @@ from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
 from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
-from pagelens.units import format_time
+from pagelens.units import format_share, format_time
 
 # A cause is named as the one cause when it carries this share of the loss.
 _MOST = 0.9
 # A pair of objects is named when it makes up this share of the evictions.
 _NAMED = 0.15
+# Of fewer of the run's lines, what is simulated may lack whole parts of the run.
+_FEW_LINES = 0.05
 
 
 def conclude(
@@ -36,8 +38,9 @@ def conclude(
     remedies: Sequence[Remedy],
     assumptions: Sequence[Assumption],
     timed: TimedRecord | None = None,
+    simulated: float = 1.0,
 ) -> Conclusion:
-    """Sentences in the order a reader needs them."""
+    """Sentences in the order a reader needs them; `simulated` is the share of the run's lines that was."""
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
@@ -45,7 +48,7 @@ def conclude(
             placement_matters=False,
             sentences=[
                 *far_off(timed, program.share_seen),
-                *_coverage(program),
+                *_coverage(program, simulated),
                 f"Page placement does not matter for this program on {_a(where)} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
                 *_where_it_lies(machine),
@@ -56,7 +59,7 @@ def conclude(
                 "To make it faster, look elsewhere.",
             ],
         )
-    sentences = [*far_off(timed, program.share_seen), *_coverage(program)]
+    sentences = [*far_off(timed, program.share_seen), *_coverage(program, simulated)]
     sentences += [
         *_size(where, base, distributions),
         *_why_fresh_is_slower(base, distributions, attributions),
@@ -305,13 +308,18 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
     return sentences
 
 
-def _coverage(program: ProgramRecord) -> list[str]:
+def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
     """How much of the run the rest is about, where that is not all of it."""
     sentences = []
     if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
             f"Only {_percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
             "follows is about that part."
+        )
+    if simulated < _FEW_LINES:
+        sentences.append(
+            f"Only {format_share(simulated)} of the run's lines were simulated, in stretches: what happens "
+            "seldom may be missing."
         )
     if program.share_of_zero_page > 1 - COVERED:
         sentences.append(

@@ -20,6 +20,9 @@ bytes, of the whole node. A figure is *counted* (the program's lines through the
 modelled frames), *modelled* (times) or *stated* (an input). Shares are from 0 to 1. Equal commands
 give equal objects, whatever the number of cores.
 
+Standard output has this object and nothing else: what a traced program prints goes to standard
+error. `pagelens diff` compares two such objects ([diff.md](diff.md)).
+
 **What each version changed**
 
 - **4.** Intervals hold the choice of what is simulated of the run, beside the choice of nodes.

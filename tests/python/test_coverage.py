@@ -1,5 +1,6 @@
 """What an explanation is not about is the first thing that it says; pages that are only read are in it."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -63,3 +64,14 @@ def test_a_run_of_which_little_was_traced_says_so_first() -> None:
         ensemble.workload.share_seen = share
         first = explain(ensemble).conclusion.sentences[0]
         assert first.startswith("Only 60% of the run was traced") == said
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.01, True), (0.2, False)])
+def test_few_simulated_lines_are_said_first(share: float, said: bool) -> None:
+    ensemble = synthetic.ensemble(nodes=2)
+    placements = ensemble.tables.placements.with_columns(simulated_share=share)
+    tables = dataclasses.replace(ensemble.tables, placements=placements)
+    sampling = dataclasses.replace(ensemble.sampling, lines=None)
+    found = explain(dataclasses.replace(ensemble, tables=tables, sampling=sampling))
+    first = "Only 1% of the run's lines were simulated, in stretches: what happens seldom may be missing."
+    assert (found.conclusion.sentences[0] == first) == said

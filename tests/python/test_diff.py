@@ -3,7 +3,7 @@
 import copy
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from pagelens.diff.explanations import diff_explanations
 from pagelens.diff.rows import same_objects
 from pagelens.diff.saved import read_explanation
 from pagelens.errors import PagelensError, UsageError
+from pagelens.explain.model import SCHEMA_VERSION, Explanation
 
 DATA = Path(__file__).parent.parent / "data"
 SAVED = DATA / "explanation-4.json"
@@ -169,6 +170,26 @@ def test_fields_and_versions(data: dict[str, Any]) -> None:
     for version in (1, 99, None, True):
         with pytest.raises(UsageError, match=r"schema_version|no explanation"):
             read_explanation(data | {"schema_version": version})
+
+
+def test_the_schema_version_grows_when_a_field_goes_away(data: dict[str, Any]) -> None:
+    """The saved explanation is of this version: each of its fields is still there."""
+    assert data["schema_version"] == SCHEMA_VERSION
+    schema = Explanation.model_json_schema()
+
+    def gone(value: Any, stated: dict[str, Any], where: str) -> Iterator[str]:
+        if "$ref" in stated:
+            stated = schema["$defs"][stated["$ref"].rpartition("/")[2]]
+        if isinstance(value, dict):
+            for name, of in value.items():
+                if name not in stated.get("properties", {}):
+                    yield f"{where}.{name}"
+                else:
+                    yield from gone(of, stated["properties"][name], f"{where}.{name}")
+        elif isinstance(value, list) and value:
+            yield from gone(value[0], stated["items"], f"{where}[]")
+
+    assert list(gone(data, schema, "")) == []
 
 
 @pytest.mark.parametrize(
