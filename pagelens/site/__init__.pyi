@@ -15,6 +15,7 @@ from .decision import (
     rule_of as rule_of,
 )
 from .epilog import run_epilog as run_epilog
+from .fleet_model import Inputs as Inputs, Simulated as Simulated, simulate_site as simulate_site
 from .history import (
     Action as Action,
     actions_of as actions_of,

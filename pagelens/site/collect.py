@@ -39,9 +39,16 @@ class Collected:
 
 
 def collect_spools(
-    connection: sqlite3.Connection, spools: Iterable[Path], rule: Rule, now: float | None = None
+    connection: sqlite3.Connection,
+    spools: Iterable[Path],
+    rule: Rule,
+    now: float | None = None,
+    report: Report = lambda done, total: None,
 ) -> Collected:
-    """Takes in the records of these folders, and deletes them there."""
+    """Takes in the records of these folders, and deletes them there.
+
+    `report` gets the records that are done, twice: nobody knows how many there are before they are read.
+    """
     done = Collected()
     found = (item for spool in spools for item in records(spool))
     while batch := list(islice(found, BATCH)):
@@ -57,11 +64,16 @@ def collect_spools(
         for path, _ in valid:
             with suppress(OSError):
                 path.unlink()
+        report(done.new + done.known, done.new + done.known)
     return done
 
 
 def collect_lines(
-    connection: sqlite3.Connection, lines: Iterable[bytes], rule: Rule, now: float | None = None
+    connection: sqlite3.Connection,
+    lines: Iterable[bytes],
+    rule: Rule,
+    now: float | None = None,
+    report: Report = lambda done, total: None,
 ) -> Collected:
     """Takes in records that come as lines, as from many nodes' spools through one pipe."""
     done = Collected()
@@ -75,6 +87,7 @@ def collect_lines(
             else:
                 valid.append(check)
         _count(done, collect(connection, valid, rule, now), len(valid))
+        report(done.new + done.known, done.new + done.known)
     return done
 
 

@@ -4,6 +4,7 @@ A full disk or a missing folder never fails a job: the record is then lost, and 
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from pagelens.site.check import MOST_BYTES, Check
 
 MOST_RECORDS = 4096  # on a node whose spool nobody collects
 _SUFFIX = ".check.json"
+_ABANDONED_S = 3600  # after which a half-written record is nobody's
 
 
 def put(spool: Path, check: Check) -> Path:
@@ -19,6 +21,7 @@ def put(spool: Path, check: Check) -> Path:
     spool.mkdir(parents=True, exist_ok=True, mode=0o755)
     if sum(1 for _ in spool.glob(f"*{_SUFFIX}")) >= MOST_RECORDS:
         raise OSError(f"{spool} holds {MOST_RECORDS} records that nobody collected")
+    _clear(spool)
     final = spool / f"{check.node}-{check.id}{_SUFFIX}"
     partial = final.with_name(f".{final.name}.partial")
     try:
@@ -31,6 +34,14 @@ def put(spool: Path, check: Check) -> Path:
         with suppress(OSError):
             partial.unlink()  # there where something went wrong
     return final
+
+
+def _clear(spool: Path) -> None:
+    """Removes what a killed check left half written."""
+    for partial in spool.glob(f".*{_SUFFIX}.partial"):
+        with suppress(OSError):
+            if time.time() - partial.stat().st_mtime > _ABANDONED_S:
+                partial.unlink()
 
 
 def records(spool: Path) -> Iterator[tuple[Path, bytes]]:

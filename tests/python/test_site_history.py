@@ -131,6 +131,11 @@ def test_records_come_twice_and_count_once(history, tmp_path):
     again = collect_lines(history, (each.to_json().encode() for each in checks), RULE, NOW)
     assert (first.new, first.known, again.new, again.known) == (200, 0, 0, 200)
     assert not list((tmp_path / "spool").rglob("*.json"))
+    for each in checks[:7]:  # as if the collector had been killed before it could delete them
+        put(tmp_path / "spool", each)
+    again = collect_spools(history, spools, RULE, NOW)
+    assert (again.new, again.known) == (0, 7)
+    assert not list((tmp_path / "spool").rglob("*.json"))
     assert (
         history.execute(
             "SELECT count(*), sum(jobs) FROM checks, (SELECT sum(jobs) AS jobs FROM states)"
@@ -152,6 +157,15 @@ def test_a_crash_before_the_commit_loses_nothing(history, tmp_path, monkeypatch)
             collect_spools(history, [tmp_path / "spool"], RULE, NOW)
     assert history.execute("SELECT count(*) FROM checks").fetchone() == (0,)
     assert collect_spools(history, [tmp_path / "spool"], RULE, NOW).new == 60
+
+
+def test_what_a_killed_check_left_half_written_goes(tmp_path):
+    old, new = (tmp_path / f".n1-{name}.check.json.partial" for name in ("old", "new"))
+    for partial in (old, new):
+        partial.write_text("{")
+    os.utime(old, (0, 0))
+    put(tmp_path, check())
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_garbage_is_set_aside_and_the_rest_comes_in(history, tmp_path):

@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, str] = {
     "collect": "collect /shared/pagelens/spool",
     "status": "status nid00012",
     "calibrate": "calibrate --threshold 85%",
+    "simulate": "simulate --nodes 1000 --job-hours 4",
     "serve": "serve --port 8017",
     "export": "export -o public/nodes",
     "metrics": "metrics -o /var/lib/prometheus/node-exporter/pagelens.prom",
@@ -30,7 +31,7 @@ EXAMPLES: Mapping[str, str] = {
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands to the group."""
-    for command in (measure, collect, status, calibrate, serve, export, metrics):
+    for command in (measure, collect, status, calibrate, simulate, serve, export, metrics):
         example = f"Example: pagelens site {EXAMPLES[command.__name__]}"
         app.command(epilog=example, rich_help_panel=WATCHING)(command)
 
@@ -97,12 +98,15 @@ def collect(
 
     settings = read_config(config)
     rule = rule_of(settings.decision)
-    with open_history(settings.history.database, write=True) as history:
+    with (
+        open_history(settings.history.database, write=True) as history,
+        progress_bar(quiet or json, "records", patience_s=2.0) as report,
+    ):
         if spools == ["-"]:
-            done = collect_lines(history, sys.stdin.buffer, rule)
+            done = collect_lines(history, sys.stdin.buffer, rule, report=report)
         else:
             folders = [Path(each) for each in spools] if spools else [settings.node.spool]
-            done = collect_spools(history, folders, rule)
+            done = collect_spools(history, folders, rule, report=report)
     for line in done.invalid[:20]:
         typer.echo(f"pagelens: no record: {line}", err=True)
     if json:
@@ -161,6 +165,48 @@ def calibrate(
     with open_history(settings.history.database) as history, progress_bar(quiet, "rules") as report:
         found = try_rules(history, rule_of(settings.decision), share, seed, report)
     typer.echo(writer.dumps(found.to_json(), indent=1) if json else render_calibration(found), nl=json)
+
+
+def simulate(
+    nodes: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="The site's nodes.")] = 9688,
+    jobs: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Jobs on each node.")] = 100,
+    draws: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Draws, for intervals.")] = 10,
+    job_hours: Annotated[
+        float, typer.Option(min=0.01, metavar="H", help="Hours that a job takes at full speed.")
+    ] = 2.0,
+    reboot_hours: Annotated[
+        float, typer.Option(min=0, metavar="H", help="Hours that a reboot takes a node out of service.")
+    ] = 0.5,
+    sort_seconds: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Seconds that sorting takes before a job.")
+    ] = 3.0,
+    memory_bound: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Share of the jobs' time that waits for memory."),
+    ] = 1.0,
+    seed: Seed = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare what policies would cost and gain a site in a year, on modelled nodes of Cori's kind."""
+    import json as writer
+
+    from pagelens.cli.text.site import render_simulated
+    from pagelens.site import Inputs, Rule, simulate_site
+
+    inputs = Inputs(
+        nodes=nodes,
+        jobs=jobs,
+        draws=draws,
+        job_hours=job_hours,
+        reboot_hours=reboot_hours,
+        sort_s=sort_seconds,
+        memory_bound=memory_bound,
+        seed=seed,
+    )
+    with progress_bar(quiet, "policies", patience_s=2.0) as report:
+        found = simulate_site(inputs, Rule(), report)
+    typer.echo(writer.dumps(found.to_json(), indent=1) if json else render_simulated(found), nl=json)
 
 
 def serve(
