@@ -59,11 +59,11 @@ def test_a_conclusion_names_the_assumed_value_that_turns_it() -> None:
     machine = with_assumed("ddr.bandwidth", "40 GB/s").model_copy(update={"dram": None})
     found = pl.explain(
         pl.simulate(
-            pl.workload("random-access", size="64MiB"),
+            pl.workload("random-access", size="32MiB"),
             machine,
             ranks=1,
             policies=["aged", "2m"],
-            nodes=2,
+            nodes=1,
             seed=1,
         )
     )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from traced_program import GOLDEN
 
 from pagelens.errors import Failure
 from pagelens.output_directory import LOCK, claim_directory
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pagelens(*words: object) -> subprocess.CompletedProcess[str]:
@@ -19,8 +22,8 @@ def pagelens(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [(), ("explain",), ("machines", "detect"), ("measure", "stream")])
-def test_h_shows_the_help(command: tuple[str, ...]) -> None:
-    short, long = (pagelens(*command, option) for option in ("-h", "--help"))
+def test_h_shows_the_help(command: tuple[str, ...], in_process: Run) -> None:
+    short, long = (in_process(*command, option) for option in ("-h", "--help"))
     assert short.returncode == 0
     assert short.stdout == long.stdout != ""
 
@@ -33,16 +36,16 @@ def test_h_shows_the_help(command: tuple[str, ...]) -> None:
         (["machines", "shw"], "pagelens machines --help"),
     ],
 )
-def test_a_usage_error_names_the_help_of_its_command(words: list[str], named: str) -> None:
-    done = pagelens(*words)
+def test_a_usage_error_names_the_help_of_its_command(words: list[str], named: str, in_process: Run) -> None:
+    done = in_process(*words)
     assert done.returncode == 2
     assert done.stderr.strip().endswith(f"see {named}")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_machines_list_is_what_machines_alone_prints() -> None:
+def test_machines_list_is_what_machines_alone_prints(in_process: Run) -> None:
     for options in ((), ("--json",)):
-        alone, named = pagelens("machines", *options), pagelens("machines", "list", *options)
+        alone, named = in_process("machines", *options), in_process("machines", "list", *options)
         assert alone.returncode == named.returncode == 0
         assert alone.stdout == named.stdout != ""
 
