@@ -39,7 +39,7 @@ def read_options(environment: Mapping[str, str]) -> JobOptions | None:
 
     def value(name: str, pattern: str) -> str:
         text = environment.get(_PREFIX + name, "")
-        if text and not re.fullmatch(pattern, text, re.DOTALL):
+        if text and not (text.isprintable() and re.fullmatch(pattern, text, re.DOTALL)):
             ignored.append(f"{name}={text[:40]!r}")
             return ""
         return text
@@ -50,7 +50,7 @@ def read_options(environment: Mapping[str, str]) -> JobOptions | None:
         ignored.append(f"ZONESORT={zonesort}")
         seconds = 0
     pages = value("PAGES", "|".join(_PAGE_BYTES))
-    report = value("REPORT", rf"/[^\x00-\x1f\x7f]{{0,{_LONGEST_PATH}}}")
+    report = value("REPORT", rf"/.{{0,{_LONGEST_PATH}}}")
     return JobOptions(
         job,
         int(uid),
