@@ -12,7 +12,7 @@ from pagelens.errors import Failure
 from pagelens.site.collect import collect
 from pagelens.site.decision import Rule
 from pagelens.site.history import Action, open_history, record_action
-from pagelens.site.page import export_page, make_app
+from pagelens.site.page import export_page, make_app, server
 from pagelens.site.page.data import script
 from pagelens.site.status import fleet_status
 
@@ -80,6 +80,17 @@ def test_the_page_of_a_server_and_that_of_a_folder_say_the_same(site):
     assert node["checks"] == data((page / "node" / f"{slow}.js").read_text())["checks"]
     assert ask(app, "/node/nobody.js")[0] == ask(app, "/node/../../etc/passwd.js")[0] == 404
     assert ask(app, "/", "POST")[0] == 405
+
+
+def test_the_server_shows_what_is_collected_later_without_keeping_a_visit_waiting(site, monkeypatch):
+    folder, _ = site
+    fleet_of = server._Fleet(folder / "h", Rule(), "x")
+    first = fleet_of.script()
+    assert fleet_of.script() is first
+    monkeypatch.setattr(server, "FRESH_S", -1.0)
+    assert fleet_of.script() is first  # old; a thread reads it again
+    with fleet_of._lock:  # once that thread is done
+        assert fleet_of._text is not first
 
 
 def test_a_reason_cannot_end_the_script_that_it_is_in():

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -31,6 +32,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 FRESH_S = 30.0  # the fleet is read from the history at most so often
+STALE_S = 300.0  # a visit waits for what is older than this
 
 
 def page_file(name: str) -> bytes:
@@ -40,22 +42,42 @@ def page_file(name: str) -> bytes:
 
 @dataclass
 class _Fleet:
-    """The fleet's script, read again when it is old. One thread reads; others wait for it."""
+    """The fleet's script. Where it is a little old it is served once more, while a thread reads it again."""
 
     database: Path
     rule: Rule
     title: str
     _text: str = ""
-    _read: float = -1e9
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _read: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # held by the one who reads
 
     def script(self) -> str:
-        with self._lock:
-            if time.monotonic() - self._read > FRESH_S:
-                with open_history(self.database) as history:
-                    self._text = script("fleet", fleet_data(history, self.rule, self.title)[1])
-                self._read = time.monotonic()
-            return self._text
+        """Waits only where there is nothing, or nothing but what is too old to show."""
+        age = time.monotonic() - self._read
+        if not self._text or age > STALE_S:
+            with self._lock:
+                if not self._text or time.monotonic() - self._read > STALE_S:  # nobody was quicker
+                    self._refresh()
+        elif age > FRESH_S and self._lock.acquire(blocking=False):
+            threading.Thread(target=self._refresh_and_release, daemon=True).start()
+        return self._text
+
+    def _refresh(self) -> None:
+        with open_history(self.database) as history:
+            self._text = script("fleet", fleet_data(history, self.rule, self.title)[1])
+        self._read = time.monotonic()
+
+    def _refresh_and_release(self) -> None:
+        try:
+            with suppress(PagelensError):  # the page says how old it is; the next visit tries again
+                self._refresh()
+        finally:
+            self._lock.release()
+
+    def warm(self) -> None:
+        """Reads it before the first visit."""
+        self._lock.acquire()
+        threading.Thread(target=self._refresh_and_release, daemon=True).start()
 
 
 def make_app(database: Path, rule: Rule, title: str) -> Starlette:
@@ -69,6 +91,8 @@ def make_app(database: Path, rule: Rule, title: str) -> Starlette:
     except ImportError:
         raise _not_installed() from None
     fleet = _Fleet(database, rule, title)
+    if database.is_file():
+        fleet.warm()
 
     def answer(text: str | bytes, kind: str, status: int = 200) -> Response:
         return Response(text, status, HEADERS, f"{kind}; charset=utf-8")
