@@ -23,8 +23,8 @@ class SiteHistory:
         text = f'[node]\nroot = "{folder}/root"\nstate = "{folder}/state"\n'
         self.path.write_text(f'{text}[history]\ndatabase = "{folder}/history.sqlite"\n{sections}')
         self._count = 0
-        for node in range(10):
-            self.add(f"peer{node}", [GOOD * (1 + 0.002 * (at - 2)) for at in range(5)])
+        steady = [GOOD * (1 + 0.002 * (at - 2)) for at in range(5)]
+        self._collect([check for node in range(10) for check in self._checks(f"peer{node}", steady, 0)])
 
     @property
     def config(self) -> SiteConfig:
@@ -32,6 +32,9 @@ class SiteHistory:
 
     def add(self, node: str, figures: list[float], boot: int = 0) -> None:
         """Checks after as many jobs, one after the other, the last one just now."""
+        self._collect(self._checks(node, figures, boot))
+
+    def _checks(self, node: str, figures: list[float], boot: int) -> list[Check]:
         checks = []
         now = time.time()
         for at, figure in enumerate(figures):
@@ -44,8 +47,11 @@ class SiteHistory:
                     kernels={"triad": figure},
                 )
             )  # fmt: skip
+        return checks
+
+    def _collect(self, checks: list[Check]) -> None:
         with open_history(self.config.history.database, write=True) as history:
-            collect(history, checks, rule_of(self.config.decision), now)
+            collect(history, checks, rule_of(self.config.decision), time.time())
 
     def state(self, node: str) -> State:
         with open_history(self.config.history.database) as history:

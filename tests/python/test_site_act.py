@@ -243,7 +243,6 @@ def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: 
     for name, text in (
         ("scontrol", f"{nodes}\necho $* >>{tmp_path}/asked"),
         ("squeue", ""),
-        ("sbatch", "exit 1"),
     ):
         write_script(tmp_path / name, f"#!/bin/sh\n{text}\n")
 
@@ -256,8 +255,7 @@ def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: 
 
     planned = json.loads(command("--json").stdout)["planned"]
     assert [(one["node"], one["step"]) for one in planned] == [("n1", "clean")]
-    assert command("--no-dry-run").stdout == "n1: clean failed: sbatch: 1\n"
-    assert (tmp_path / "asked").read_text() == 2 * "--oneliner show nodes\n"
+    assert (tmp_path / "asked").read_text() == "--oneliner show nodes\n"
     write_script(tmp_path / "scontrol", "#!/bin/sh\necho 'scontrol: error: no route' >&2\nexit 1\n")
     done = command("--no-dry-run")
     assert (done.returncode, done.stdout) == (
