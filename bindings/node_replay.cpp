@@ -164,6 +164,17 @@ void register_node_replay(nb::module_& m) {
         "program"_a,
         "[phase] lines that one copy moves at most, with those that the kernel clears.");
     m.def(
+        "moved_by_phase",
+        [](const Program& program) {
+            nb::gil_scoped_release release;
+            std::vector<std::array<std::uint64_t, 3>> phases;
+            for (const Moved& of : moved_by_phase(program))
+                phases.push_back({of.read, of.written, of.cleared});
+            return phases;
+        },
+        "program"_a,
+        "[phase] lines that one copy reads, writes, and that the kernel clears for it.");
+    m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
            const std::vector<std::array<std::uint64_t, 4>>& excerpts) {

@@ -1,6 +1,5 @@
 """Errors that reach a user: one line that names the parameter, its value, the range and the remedy."""
 
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -24,8 +23,4 @@ class Interrupted(PagelensError):
     """The user pressed Ctrl-C: exit status 130, as shells expect of SIGINT; the line says what was kept."""
 
     exit_code = 130
-    partial: Any = None  # the Ensemble of the nodes that are done, where `simulate` was stopped
-
-    def __init__(self, message: str, completed: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.completed = frozenset(completed)  # the nodes that are done
+    partial: Any = None  # the Ensemble of what is complete, where `simulate` was stopped

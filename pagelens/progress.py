@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -31,10 +31,22 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed:.2f} {self._what}/s" if task.speed else "")
 
 
+class _Noted(Progress):
+    """With lines of text below the bar."""
+
+    note = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bar, and the lines if there are any."""
+        yield self.make_tasks_table(self.tasks)
+        if self.note:
+            yield Text(self.note)
+
+
 class Bar:
     """The bar of one piece of work. Call it with (done, total) whenever more is done."""
 
-    def __init__(self, progress: Progress, what: str, patience_s: float) -> None:
+    def __init__(self, progress: _Noted, what: str, patience_s: float) -> None:
         self._progress, self._patience_s = progress, patience_s
         self._task = progress.add_task(what, total=None)
         self._began = time.monotonic()
@@ -48,6 +60,10 @@ class Bar:
         """Shows that the next part of the work begins; its count starts at nothing."""
         self._show()
         self._progress.update(self._task, description=part, completed=0, total=None)
+
+    def say(self, lines: str) -> None:
+        """Shows lines of text below the bar, in place of those before."""
+        self._progress.note = lines
 
     def traced(self, seconds: float, size: int) -> None:
         """Shows how long a program has been traced, in seconds, and how large its trace is, in bytes."""
@@ -73,7 +89,7 @@ def progress_bar(
     """
     counted = (MofNCompleteColumn(), _Rate(what), TextColumn("left"))
     console = _console()
-    progress = Progress(
+    progress = _Noted(
         TextColumn("{task.description}"),
         BarColumn(),
         *((TaskProgressColumn(),) if percent else counted),

@@ -42,13 +42,18 @@ def spread(values: ArrayLike, seed: int) -> Spread:
     Efron, Tibshirani: An Introduction to the Bootstrap, 1993, chapter 13.
     """
     x = _finite(values)
-    medians = np.median(_resamples(x, BOOTSTRAP_RESAMPLES, seed), axis=1)
+    medians = np.median(resampled(x, seed), axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [tail, 1 - tail])
     p5, median, p95 = np.quantile(x, [0.05, 0.5, 0.95])
     return Spread(
         float(median), float(low), float(high), float(p5), float(p95), float(x.min()), float(x.max())
     )
+
+
+def resampled(values: Floats, seed: int) -> Floats:
+    """Rows of as many values, each drawn from them at random: the bootstrap."""
+    return np.asarray(values[_picks(values.size, BOOTSTRAP_RESAMPLES, seed)])
 
 
 def share_slower(values: ArrayLike, best: float, margin: float) -> float:
@@ -152,10 +157,6 @@ def _count_modes(samples: Floats, h: float) -> NDArray[np.int64]:
 
 def _picks(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, n, size=(resamples, n))
-
-
-def _resamples(x: Floats, resamples: int, seed: int) -> Floats:
-    return np.asarray(x[_picks(x.size, resamples, seed)])
 
 
 def _constant(x: Floats) -> bool:

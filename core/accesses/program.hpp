@@ -17,6 +17,14 @@ class Cursor {
   public:
     virtual ~Cursor() = default;
     virtual std::span<const Op> next() = 0;
+
+    // Whether skim() is much faster than next().
+    [[nodiscard]] virtual bool skims() const { return false; }
+    // In place of next(): ops that move as many lines in all as those of next(), and give and take
+    // the same pages in the same order. Which lines they move, and in which order, may differ.
+    virtual std::span<const Op> skim() { return next(); }
+    // What next() would have given in place of the last skim(). Precondition: skims().
+    virtual std::span<const Op> in_full() { return {}; }
 };
 
 struct FilePages {  // that show a file, as code and initialised data do: [begin, end)
@@ -56,6 +64,16 @@ template <class Visit>
 void for_each_op(const Program& program, Visit&& visit) {
     const auto cursor = program.open();
     for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+        for (const Op& op : ops) visit(op);
+    }
+}
+
+// The same where only some ops matter: batches of which skips(batch) is true are only skimmed.
+template <class Skips, class Visit>
+void for_some_ops(const Program& program, Skips&& skips, Visit&& visit) {
+    const auto cursor = program.open();
+    for (auto ops = cursor->skim(); !ops.empty(); ops = cursor->skim()) {
+        if (cursor->skims() && !skips(ops)) ops = cursor->in_full();
         for (const Op& op : ops) visit(op);
     }
 }

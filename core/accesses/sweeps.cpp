@@ -143,6 +143,28 @@ class SweepCursor final : public Cursor {
     explicit SweepCursor(const SweepProgram& program) : program_(program) { start_phase(0); }
 
     std::span<const Op> next() override {
+        in_lines_ = in_order();
+        return advance();
+    }
+    [[nodiscard]] bool skims() const override { return in_order(); }
+    std::span<const Op> skim() override {
+        in_lines_ = false;
+        return advance();
+    }
+    std::span<const Op> in_full() override {
+        in_lines_ = true;
+        const std::vector<Op> last(batch_.begin() + static_cast<std::ptrdiff_t>(last_end_),
+                                   batch_.end());
+        batch_.resize(last_begin_);
+        emit_lines();
+        batch_.insert(batch_.end(), last.begin(), last.end());
+        return batch_;
+    }
+
+  private:
+    [[nodiscard]] bool in_order() const { return program_.loops().order == LineOrder::all; }
+
+    std::span<const Op> advance() {
         batch_.clear();
         while (batch_.empty() && phase_ < program_.phases()) {
             if (announce_) {
@@ -158,7 +180,6 @@ class SweepCursor final : public Cursor {
         return batch_;
     }
 
-  private:
     // One thread's way through its part of a stream. It reaches page `at` of the part's `pages` in
     // turn ceil(at * turns / pages), and its end in the last one; the turn of the next step is in
     // next_, apart from the rest, because most ways stand still in most turns.
@@ -232,14 +253,18 @@ class SweepCursor final : public Cursor {
 
     void emit_turn() {
         const Sweep& sweep = program_.loops().sweeps[sweep_];
-        if (program_.loops().order == LineOrder::all) {
-            for (std::size_t at = 0; at < ways_.size(); ++at) {
+        if (in_order()) {
+            visits_.clear();
+            for (std::size_t at = 0; at < ways_.size(); ++at)
                 take_turn(sweep, at, [this](const Visit& v) { visits_.push_back(v); });
-                if (at + 1 < ways_.size() && ways_[at + 1].thread == ways_[at].thread) continue;
-                emit_lines();
-                visits_.clear();
-            }
+            of_sweep_ = sweep_;
+            of_round_ = round_;
+            last_begin_ = batch_.size();
+            emit_lines();
+            last_end_ = batch_.size();
         } else {
+            of_sweep_ = sweep_;
+            of_round_ = round_;
             for (std::size_t at = 0; at < ways_.size(); ++at)
                 take_turn(sweep, at, [this](const Visit& v) { emit_page(v); });
         }
@@ -275,15 +300,27 @@ class SweepCursor final : public Cursor {
         way.early += (way.early < way.part ? way.pages : 0) - way.part;
     }
 
-    // The turn's pages, line by line in turn.
+    // The turn's pages, thread by thread: line by line in turn, or only skimmed.
     void emit_lines() {
-        for (const Visit& v : visits_) {
+        for (auto from = visits_.begin(); from != visits_.end();) {
+            const auto to = std::find_if(from, visits_.end(),
+                                         [&](const Visit& v) { return v.thread != from->thread; });
+            emit_lines({from, to});
+            from = to;
+        }
+    }
+    void emit_lines(std::span<const Visit> visits) {
+        for (const Visit& v : visits) {
             if (v.kind == OpKind::map_write) emit_page(v);
         }
-        for (unsigned line = 0; line < lines_per_page; ++line) {
-            for (const Visit& v : visits_) {
+        for (unsigned line = 0; line < (in_lines_ ? lines_per_page : 0); ++line) {
+            for (const Visit& v : visits) {
                 if (v.kind != OpKind::map_write) emit_line(v, line);
             }
+        }
+        if (in_lines_) return;
+        for (const Visit& v : visits) {
+            if (v.kind != OpKind::map_write) emit_page(v);
         }
     }
 
@@ -315,7 +352,7 @@ class SweepCursor final : public Cursor {
     }
     [[nodiscard]] std::uint64_t draw_from(const Visit& v, std::uint64_t number,
                                           std::uint64_t n) const {
-        return draw(sweep_, round_, v.stream->array, number, n);
+        return draw(of_sweep_, of_round_, v.stream->array, number, n);
     }
 
     void emit(const Visit& v, std::uint64_t page_of_array, std::uint64_t lines) {
@@ -328,7 +365,11 @@ class SweepCursor final : public Cursor {
     std::vector<Op> batch_;  // keeps its capacity: no allocation once the first turns are done
     std::vector<Way> ways_;  // of the sweep: thread by thread, stream by stream
     std::vector<std::uint64_t> next_;  // [way] the turn in which it takes its next step
-    std::vector<Visit> visits_;        // of a thread's turn
+    std::vector<Visit> visits_;        // of the turn, where lines are in order
+    std::size_t of_sweep_ = 0;         // of the turn
+    unsigned of_round_ = 0;
+    std::size_t last_begin_ = 0, last_end_ = 0;  // of the visits' ops in the batch
+    bool in_lines_ = false;                      // whether these are emitted line by line
     unsigned phase_ = 0;
     unsigned round_ = 0;
     bool announce_ = false;

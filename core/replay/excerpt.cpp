@@ -26,6 +26,9 @@ std::uint64_t lines_of(const Op& op, const PageCopies& copies) {
     }
 }
 
+// Of a pass that only counts lines.
+bool all_skimmed(std::span<const Op> /*unused*/) { return true; }
+
 class ExcerptedProgram final : public Program {
   public:
     ExcerptedProgram(const Program& whole, std::uint32_t ranks,
@@ -41,7 +44,10 @@ class ExcerptedProgram final : public Program {
         unsigned phase = 0;
         Excerpt::Part part = Excerpt::Part::counted;
         std::uint64_t skipped = 0;  // since the last op that was kept
-        for_each_op(whole, [&](const Op& op) {
+        const auto skips = [&](std::span<const Op> ops) {
+            return skips_batch(ops, excerpts, moved, phase, ranks);
+        };
+        for_some_ops(whole, skips, [&](const Op& op) {
             copies.step(op);
             const std::uint64_t lines = lines_of(op, copies);
             if (lines != 0) part = excerpts[phase].part(moved[phase]);
@@ -120,7 +126,7 @@ std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t 
     std::vector<std::uint64_t> lines(program.phases());
     PageCopies copies(program.pages().size(), ranks);
     unsigned phase = 0;
-    for_each_op(program, [&](const Op& op) {
+    for_some_ops(program, all_skimmed, [&](const Op& op) {
         copies.step(op);
         if (op.kind() == OpKind::phase) phase = op.page;
         lines[phase] += lines_of(op, copies);
@@ -128,10 +134,24 @@ std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t 
     return lines;
 }
 
+std::vector<Moved> moved_by_phase(const Program& program) {
+    std::vector<Moved> moved(program.phases());
+    unsigned phase = 0;
+    for_some_ops(program, all_skimmed, [&](const Op& op) {
+        if (op.kind() == OpKind::phase) phase = op.page;
+        Moved& of = moved[phase];
+        const std::uint64_t lines = most_lines(op);
+        (op.kind() == OpKind::fetch       ? of.read
+         : op.kind() == OpKind::map_write ? of.cleared
+                                          : of.written) += lines;
+    });
+    return moved;
+}
+
 std::vector<std::uint64_t> most_lines_by_phase(const Program& program) {
     std::vector<std::uint64_t> lines(program.phases());
     unsigned phase = 0;
-    for_each_op(program, [&](const Op& op) {
+    for_some_ops(program, all_skimmed, [&](const Op& op) {
         if (op.kind() == OpKind::phase) phase = op.page;
         lines[phase] += most_lines(op);
     });

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/accesses/program.hpp"
@@ -31,6 +32,12 @@ struct Excerpt {
         if (period == 0) return Part::counted;
         const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
+    }
+    // Whether none of the next `count` lines lies in a stretch.
+    [[nodiscard]] bool skips(std::uint64_t lines, std::uint64_t count) const {
+        if (period == 0) return false;
+        const std::uint64_t at = (lines + period - begin) % period;
+        return at >= stretch && at + count <= period;
     }
     // Of the stretch in which that line lies. Precondition: it is counted.
     [[nodiscard]] std::uint64_t number(std::uint64_t lines) const {
@@ -65,9 +72,29 @@ inline std::uint64_t most_lines(const Op& op) {
     return 0;
 }
 
+// Whether all lines of a batch of one phase are skipped, after `moved` [phase] others. Each line is
+// that of `copies` pages at most. `phase`: of the op before.
+inline bool skips_batch(std::span<const Op> ops, const std::vector<Excerpt>& excerpts,
+                        const std::vector<std::uint64_t>& moved, unsigned phase,
+                        std::uint64_t copies) {
+    std::uint64_t lines = 0;
+    for (const Op& op : ops) {
+        if (op.kind() == OpKind::phase) phase = op.page;
+        lines += copies * most_lines(op);
+    }
+    return excerpts[phase].skips(moved[phase], lines);
+}
+
 // [phase] the lines that `ranks` copies of a program move in a replay; those of files, which the
 // copies share, once. Without those that the kernel clears.
 std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks);
+// Lines of one copy.
+struct Moved {
+    std::uint64_t read = 0;     // fetched
+    std::uint64_t written = 0;  // written back, or stored past the caches
+    std::uint64_t cleared = 0;  // by the kernel, at most
+};
+std::vector<Moved> moved_by_phase(const Program& program);
 // [phase] that one copy moves at most, as most_lines() has it.
 std::vector<std::uint64_t> most_lines_by_phase(const Program& program);
 

@@ -12,7 +12,10 @@ RowStretches::RowStretches(const Program& in_order, const std::vector<Excerpt>& 
     using Part = Excerpt::Part;
     std::vector<Part> before(in_order.phases(), Part::skipped);  // of each phase's latest op
     unsigned phase = 0;
-    for_each_op(in_order, [&](const Op& op) {
+    const auto skips = [&](std::span<const Op> ops) {
+        return skips_batch(ops, excerpts, lines_, phase, 1);
+    };
+    for_some_ops(in_order, skips, [&](const Op& op) {
         if (op.kind() == OpKind::phase) phase = op.page;
         const std::uint64_t lines = most_lines(op);
         if (lines == 0) return;

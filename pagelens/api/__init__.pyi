@@ -1,5 +1,6 @@
 from .differences import diff as diff
 from .ensembles import (
+    MOST_NODES as MOST_NODES,
     WHOLE_RUN as WHOLE_RUN,
     Ensemble as Ensemble,
     check_ranks as check_ranks,

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import itertools
 import os
 import shutil
 import tempfile
@@ -16,15 +17,16 @@ from pagelens.api.workloads import Declared
 from pagelens.ensemble import Ensemble as EnsembleTables
 from pagelens.ensemble import Scaled, run_ensemble
 from pagelens.errors import Failure, Interrupted, UsageError
-from pagelens.explain.precision import left_to_chance
+from pagelens.explain.precision import DEFAULT_PRECISION, ByPrecision
 from pagelens.explain.remedies import default_policies
+from pagelens.explain.so_far import so_far
 from pagelens.frames import Policy, Step, find_policy, parse_history
 from pagelens.machine import Machine
 from pagelens.progress import progress_bar
 from pagelens.spelling import nearest
-from pagelens.units import format_share
 
 WHOLE_RUN = "all"
+MOST_NODES = 64  # where the precision says how many
 _DIMENSIONS = ("policy", "node", "phase")
 
 
@@ -49,22 +51,27 @@ class Ensemble(EnsembleTables):
     def to_xarray(self) -> Any:
         """`placements` as an xarray Dataset: each count and time has the shape (policy, node, phase).
 
-        Raises Failure where xarray is not installed.
+        Nodes that were not simulated under a policy are NaN. Raises Failure where xarray is not installed.
         """
         xarray = _require("xarray", "to_xarray")
-        rank = {name: place for place, name in enumerate(self.policies)}
         phases = list(self.workload.phases)
-        order = {name: place for place, name in enumerate(phases)}
-        rows = self.placements.sort(
-            pl.col("policy").replace_strict(rank), "node", pl.col("phase").replace_strict(order)
+        axes: dict[str, list[Any]] = {
+            "policy": list(self.policies),
+            "node": list(range(self.nodes)),
+            "phase": phases,
+        }
+        every = pl.DataFrame(
+            list(itertools.product(*axes.values())),
+            schema={name: self.placements.schema[name] for name in _DIMENSIONS},
+            orient="row",
         )
-        shape = (len(rank), self.nodes, len(phases))
+        rows = every.join(self.placements, on=_DIMENSIONS, how="left", maintain_order="left")
+        shape = tuple(map(len, axes.values()))
         columns = {
             name: (_DIMENSIONS, rows[name].to_numpy().reshape(shape))
             for name in rows.columns
             if name not in _DIMENSIONS
         }
-        axes = {"policy": list(rank), "node": range(self.nodes), "phase": phases}
         return xarray.Dataset(columns, coords=axes)
 
     def __repr__(self) -> str:
@@ -78,7 +85,7 @@ def simulate(
     workload: Workload | Declared,
     machine: Machine | Scaled,
     policies: Iterable[str | Policy] | None = None,
-    nodes: int = 64,
+    nodes: int | None = None,
     ranks: int | None = None,
     history: str | Sequence[Step] | None = None,
     seed: int = 1,
@@ -96,13 +103,15 @@ def simulate(
     decides every random draw: equal arguments give equal rows. `phase` chooses the phase that `explain`
     looks at ("all": the whole run).
 
-    With a `precision` (0.02: 2%), nodes come in rounds, and no more follow once the choice of nodes moves no
-    median, and no gain in the median, by more than that. Few nodes say little about the slow ones: 8 miss a
-    kind of node that is one in twenty with a chance of 66%.
+    Nodes come in rounds. No more follow once the choice of nodes leaves less than `precision` (by default
+    0.02: 2%) of each median to chance, or after 64 nodes; policies whose median is known stop before the
+    others. With `nodes` exactly so many are simulated, or at most so many if a `precision` is given, too.
+    Few nodes say little about the slow ones: 8 miss a kind of node that is one in twenty with a chance of
+    66%.
 
     Results are kept in `output`, or for as long as this process lives. After Ctrl-C the same call goes on
-    with the nodes that are missing, and the exception's `partial` is the Ensemble of those that are done
-    (None if there are none). Nothing is kept of a policy written in Python, since its code may change.
+    with what is missing, and the exception's `partial` is the Ensemble of what is done (None where there
+    is no node under the baseline). Nothing is kept of a policy written in Python, since its code may change.
 
     Raises UsageError for what does not exist or does not fit the machine, and Interrupted on Ctrl-C.
 
@@ -122,24 +131,19 @@ def simulate(
     kept = Path(output) / "nodes" if output is not None else _kept_while_this_process_lives()
     folder = Path(tempfile.mkdtemp(prefix="pagelens-")) if own else kept
 
-    def run(count: int, **others: Any) -> Ensemble:
-        found = run_ensemble(source, scaled, chosen, count, seed, folder, phase, steps, **others)
-        return Ensemble(**vars(found))
-
+    most, wanted = nodes or MOST_NODES, precision
+    if nodes is None and precision is None:
+        wanted = DEFAULT_PRECISION
     try:
-        with progress_bar(not progress) as bar:
-            if precision is None:
-                return run(nodes, progress=bar)
-
-            def enough(found: EnsembleTables) -> bool:
-                left = left_to_chance(found)
-                bar.begin(f"nodes (medians to {format_share(left)}, wanted: {format_share(precision)})")
-                return left <= precision
-
-            return run(nodes, progress=bar, enough=enough)
+        with progress_bar(not progress, "placements") as bar:
+            found = run_ensemble(
+                source, scaled, chosen, most, seed, folder, phase, steps, progress=bar,
+                judge=ByPrecision(wanted) if wanted else None, look=lambda seen: bar.say(so_far(seen)),
+            )  # fmt: skip
+            return Ensemble(**vars(found))
     except Interrupted as error:
-        done = _first_missing(error.completed)
-        error.partial = run(done) if done else None
+        if error.partial is not None:
+            error.partial = Ensemble(**vars(error.partial))
         raise
     finally:
         if own:
@@ -212,10 +216,6 @@ def _comes_with_pagelens(policy: Policy) -> bool:
         return policy == find_policy(policy.name)
     except UsageError:
         return False
-
-
-def _first_missing(completed: frozenset[int]) -> int:
-    return next(node for node in range(len(completed) + 1) if node not in completed)
 
 
 @functools.cache

@@ -69,6 +69,17 @@ Size = Annotated[
     Option(metavar="SIZE", help="The memory of --workload on a node, such as 17.6GB."),
 ]
 Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="How many nodes are simulated.")]
+SomeNodes = Annotated[
+    int | None,
+    Option(
+        "--nodes",
+        min=1,
+        max=100_000,
+        metavar="N",
+        help="Simulate exactly N nodes; by default as many as --precision needs, at most 64.",
+        show_default=False,
+    ),
+]
 Ranks = Annotated[
     int | None,
     Option(

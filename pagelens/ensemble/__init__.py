@@ -1,6 +1,7 @@
 """Ensembles: nodes x policies, in parallel, deterministic, kept as Parquet."""
 
-from pagelens.ensemble.ensemble import ROUNDS, check_fits, run_ensemble
+from pagelens.ensemble.ensemble import check_fits, run_ensemble
+from pagelens.ensemble.growing import ROUNDS
 from pagelens.ensemble.result import Ensemble, Tables
 from pagelens.ensemble.scale import Scaled, scale_to
 

@@ -8,8 +8,9 @@ import pagelens
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES
 from pagelens.ensemble.code_digest import code_digest
-from pagelens.ensemble.result import TABLES, Ensemble
-from pagelens.ensemble.run import Progress, run_nodes
+from pagelens.ensemble.growing import GrowingEnsemble, Judge
+from pagelens.ensemble.result import TABLES, Ensemble, Tables, baseline_of
+from pagelens.ensemble.run import Progress
 from pagelens.ensemble.scale import Scaled
 from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.ensemble.simulate import NodeSimulation
@@ -19,7 +20,6 @@ from pagelens.machine import Machine
 from pagelens.replay import Simulation
 from pagelens.units import format_binary_size, format_size
 
-ROUNDS = (4, 8, 16, 32)  # numbers of nodes after which the ensemble is asked whether they are enough
 ATTRIBUTED_NODES = 2  # without a memory-side cache each set of mechanisms is a replay of its own
 
 
@@ -35,17 +35,19 @@ def run_ensemble(
     executor: Executor | None = None,
     progress: Progress | None = None,
     attributed: int = ATTRIBUTED_NODES,
-    enough: Callable[[Ensemble], bool] | None = None,
+    judge: Judge | None = None,
+    look: Callable[[Ensemble], None] | None = None,
 ) -> Ensemble:
     """Runs `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from the same
     node state.
 
-    Rows depend on all arguments but `executor` and `progress`; nodes found complete under `output` for the
+    Rows depend on all arguments but `executor` and `progress`; what is complete under `output` for the
     same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
     memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed under the
-    baseline without their mechanisms. With `enough` the nodes come in ROUNDS, and no more follow once it is
-    true of those that are there. Raises UsageError where the job does not fit the machine,
-    Interrupted on Ctrl-C.
+    baseline without their mechanisms. With a `judge` the nodes come in ROUNDS, until it has enough of them
+    under each policy. `look` sees the bounds of the time at first, and then what there is, now and then.
+    Raises UsageError where the job does not fit the machine, Interrupted on Ctrl-C: its `partial` is the
+    Ensemble of what is complete, None for nothing.
     """
     machine, ranks = scaled.machine, scaled.ranks
     check_fits(workload, machine, ranks)
@@ -57,7 +59,7 @@ def run_ensemble(
         else min(machine.cores.count.value, ranks * workload.threads)
     )
     simulation = Simulation(workload, machine, ranks, seed=seed, cores_used=cores_used, vary_assumed=True)
-    of_node = NodeSimulation(simulation, policies, steps, scaled.factor, attributed)
+    of_piece = NodeSimulation(simulation, policies, steps, scaled.factor)
     key = key_of(
         {
             "version": pagelens.__version__,
@@ -70,32 +72,32 @@ def run_ensemble(
             "history": [repr(step) for step in steps],
             "scale": scaled.factor,
             "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "attributed": attributed,
             "code": code_digest(),
         }
     )
     store = ShardStore(output, key)
+    bounds = simulation.bounds()
 
-    def of_nodes(count: int) -> Ensemble:
+    def ensemble(counts: Mapping[str, int], tables: Tables) -> Ensemble:
+        most = counts[baseline_of(policies)]
         return Ensemble(
-            tables=run_nodes(range(count), of_node.rows, store, executor, progress),
+            tables=tables,
             workload=workload,
             machine=machine,
-            policies=policies,
-            nodes=count,
+            policies={name: policies[name] for name in policies if counts[name]},
+            nodes=most,
             seed=seed,
             ranks=ranks,
             cores_used=cores_used,
             sampling=simulation.sampling,
             phase=phase,
             scaled=scaled.factor if scaled.factor < 1 else None,
+            bounds=bounds,
+            stopped={name: count for name, count in counts.items() if 0 < count < most},
         )
 
-    if enough is not None:
-        for count in ROUNDS:
-            if count < nodes and enough(found := of_nodes(count)):
-                return found
-    return of_nodes(nodes)
+    growing = GrowingEnsemble(of_piece, store, ensemble, attributed, executor, progress, look)
+    return growing.grow(nodes, judge)
 
 
 def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str, Policy]) -> None:

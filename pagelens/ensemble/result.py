@@ -1,7 +1,7 @@
 """The result of an ensemble: tables of nodes x policies x phases, and what they were made from."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -10,6 +10,7 @@ from pagelens.accesses.workload import Workload
 from pagelens.frames import Policy
 from pagelens.machine import Machine
 from pagelens.machine.schema import ServedBy
+from pagelens.replay.bounds import Bounds
 from pagelens.replay.memory_side_engine import TWIN_COUNTS, TWINS
 from pagelens.replay.node_engine import KEPT
 from pagelens.replay.run import Sampling
@@ -133,7 +134,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Tables:
-    """The rows of one node, or of all of them."""
+    """The rows of one piece of an ensemble, or of all of them."""
 
     placements: pl.DataFrame
     counterfactuals: pl.DataFrame
@@ -151,6 +152,11 @@ class Tables:
     def __getitem__(self, name: str) -> pl.DataFrame:
         table: pl.DataFrame = getattr(self, name)
         return table
+
+    @staticmethod
+    def of(**some: pl.DataFrame) -> "Tables":
+        """With these tables; the others have no rows."""
+        return Tables(**{name: some.get(name, schema.to_frame()) for name, schema in TABLES.items()})
 
     @staticmethod
     def concatenate(parts: Iterable["Tables"]) -> "Tables":
@@ -183,18 +189,29 @@ class Ensemble:
     workload: Workload
     machine: Machine
     policies: Mapping[str, Policy]  # in the order asked for
-    nodes: int
+    nodes: int  # under the baseline; other policies may have stopped before
     seed: int
     ranks: int
     cores_used: int
     sampling: Sampling
+    bounds: Bounds  # seconds [phase] between which every placement lies
     phase: str | None = None
     scaled: float | None = None  # factor on the machine's capacities
+    stopped: Mapping[str, int] = field(default_factory=dict)  # nodes of the policies that have fewer
 
     @property
     def baseline(self) -> str:
         """The policy that the others are compared with."""
         return baseline_of(self.policies)
+
+    def nodes_under(self, policy: str) -> int:
+        """How many nodes were simulated under the policy, from node 0 on."""
+        return self.stopped.get(policy, self.nodes)
+
+    def between(self) -> tuple[float, float]:
+        """The bounds of what is explained: seconds that no placement goes below, and none above."""
+        phases = slice(None) if self.phase is None else self.workload.phases.index(self.phase)
+        return float(self.bounds.least_s[phases].sum()), float(self.bounds.most_s[phases].sum())
 
     @property
     def served_by(self) -> ServedBy:

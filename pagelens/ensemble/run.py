@@ -1,34 +1,35 @@
-"""Runs nodes on an executor and keeps each as it completes."""
+"""Runs the pieces of an ensemble on an executor and keeps each as it completes."""
 
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 
 from pagelens import _core
+from pagelens.ensemble.pieces import Piece
 from pagelens.ensemble.result import Tables
 from pagelens.ensemble.shards import ShardStore
 from pagelens.errors import Interrupted
 from pagelens.interrupts import ctrl_c_sets
 
-Progress = Callable[[int, int], None]  # nodes done, nodes in all
+Progress = Callable[[int, int], None]  # pieces done, pieces in all
 
 
-def run_nodes(
-    nodes: Iterable[int],
-    simulate: Callable[[int, _core.CancelFlag], Tables],
+def run_pieces(
+    pieces: Iterable[Piece],
+    simulate: Callable[[Piece, _core.CancelFlag], Tables],
     store: ShardStore,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Tables:
-    """Rows of all `nodes` in ascending order; nodes that `store` holds already are read, not simulated.
+    """Rows of all `pieces` in their order; pieces that `store` holds already are read, not simulated.
 
-    `simulate(node, cancel)` must depend on nothing but its node: then the result is the same whatever the
+    `simulate(piece, cancel)` must depend on nothing but its piece: then the result is the same whatever the
     executor, and its files too. The executor's workers are threads (the simulation releases the
     interpreter's lock); without one, one thread a core runs. On Ctrl-C `cancel` is set, upon which
-    `simulate` may raise; every node completed by then is kept in the store.
+    `simulate` may raise; every piece completed by then is kept in the store.
     """
-    wanted = sorted(set(nodes))
-    missing = [node for node in wanted if node not in store.complete()]
+    wanted = sorted(set(pieces))
+    missing = [piece for piece in wanted if piece not in store.complete]
     done = len(wanted) - len(missing)
     report = progress or (lambda _done, _total: None)
     report(done, len(wanted))
@@ -36,11 +37,11 @@ def run_nodes(
         cancel = _core.CancelFlag()
         workers = len(os.sched_getaffinity(0))
         pool = executor or ThreadPoolExecutor(workers, thread_name_prefix="pagelens-node")
-        futures: dict[Future[Tables], int] = {}
+        futures: dict[Future[Tables], Piece] = {}
         try:
             with ctrl_c_sets(cancel):
-                for node in missing:
-                    futures[pool.submit(simulate, node, cancel)] = node
+                for piece in missing:
+                    futures[pool.submit(simulate, piece, cancel)] = piece
                 running = set(futures)
                 while running and not cancel:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
@@ -58,8 +59,7 @@ def run_nodes(
                 pool.shutdown(wait=True, cancel_futures=True)
     if done < len(wanted):
         raise Interrupted(
-            f"stopped with {done} of {len(wanted)} nodes complete, kept in {store.directory}; "
-            "the same command again does the rest",
-            store.complete(),
+            f"stopped with {done} of {len(wanted)} placements complete, kept in {store.directory}; "
+            "the same command again does the rest"
         )
-    return Tables.concatenate(store.read(node) for node in wanted)
+    return Tables.concatenate(store.read(piece) for piece in wanted)

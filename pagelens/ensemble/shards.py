@@ -1,61 +1,82 @@
-"""Results on disk: a directory of Parquet files a node, whole or absent; a rerun does what is missing."""
+"""Results on disk: a directory of Parquet files a piece, whole or absent; a rerun does what is missing."""
 
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
+from pagelens.ensemble.pieces import Piece
 from pagelens.ensemble.result import TABLES, Tables
 from pagelens.errors import Failure
 
 
 def key_of(parts: Mapping[str, object]) -> str:
-    """Hash of all that decides a node's rows; equal keys mean equal results. `parts` must be JSON values."""
+    """Hash of all that decides a piece's rows; equal keys mean equal results. `parts` must be JSON values."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class ShardStore:
-    """The shards of one ensemble: ROOT/KEY/00017/{placements,objects,...}.parquet."""
+    """The shards of one ensemble: ROOT/KEY/00017-2/{placements,objects,...}.parquet. Tables without rows have
+    no file.
+    """
 
     def __init__(self, root: Path, key: str) -> None:
         self.directory = root / key
+        self._read: dict[Piece, Tables] = {}  # what has been written or read since
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             for left_over in self.directory.glob("*.partial"):
                 shutil.rmtree(left_over)
+            self.complete = {piece for entry in self.directory.iterdir() if (piece := _piece(entry.name))}
         except OSError as error:
             raise _cannot_write(self.directory, error) from error
 
-    def complete(self) -> set[int]:
-        """Nodes whose shards are there."""
-        return {int(entry.name) for entry in self.directory.iterdir() if entry.name.isdecimal()}
-
-    def write(self, node: int, tables: Tables) -> None:
-        """Writes the node's shard beside its name and renames it: under its name it is always whole."""
-        final = self.directory / f"{node:05d}"
+    def write(self, piece: Piece, tables: Tables) -> None:
+        """Writes a shard beside its name and renames it: under its name it is always whole."""
+        final = self.directory / piece.name
         partial = final.with_suffix(".partial")
         try:
             partial.mkdir()
             for name in TABLES:
-                tables[name].write_parquet(partial / f"{name}.parquet", statistics=False)
+                if tables[name].height:
+                    tables[name].write_parquet(partial / f"{name}.parquet", statistics=False)
             os.rename(partial, final)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise _cannot_write(final, error) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+        self._read[piece] = tables
+        self.complete.add(piece)
 
-    def read(self, node: int) -> Tables:
-        """The rows of one complete node."""
-        shard = self.directory / f"{node:05d}"
-        try:
-            return Tables(**{name: pl.read_parquet(shard / f"{name}.parquet") for name in TABLES})
-        except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-            raise Failure(f"{shard}: unreadable ({error}); delete this directory and run again") from error
+    def read(self, piece: Piece) -> Tables:
+        """The rows of one complete piece."""
+        if piece not in self._read:
+            shard = self.directory / piece.name
+            try:
+                self._read[piece] = Tables(
+                    **{name: _read(shard / f"{name}.parquet", name) for name in TABLES}
+                )
+            except (OSError, pl.exceptions.PolarsError, ValueError) as error:
+                raise Failure(
+                    f"{shard}: unreadable ({error}); delete this directory and run again"
+                ) from error
+        return self._read[piece]
+
+
+def _read(path: Path, name: str) -> pl.DataFrame:
+    return pl.read_parquet(path) if path.exists() else TABLES[name].to_frame()
+
+
+def _piece(name: str) -> Piece | None:
+    """Of a shard's name; None for another file."""
+    found = re.fullmatch(r"(\d+)-(\d+)(-attributed)?", name)
+    return Piece(found[3] is not None, int(found[1]), int(found[2])) if found else None
 
 
 def _cannot_write(path: Path, error: Exception) -> Failure:

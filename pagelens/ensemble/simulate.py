@@ -1,13 +1,15 @@
-"""One node of an ensemble: its history once, then every policy from the same state, as rows of tables."""
+"""The pieces of an ensemble as rows of tables: a node's history once, then policies from the same state."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from pagelens import _core
+from pagelens.ensemble.pieces import Piece
 from pagelens.ensemble.result import (
     ASSUMED,
     COLLISIONS,
@@ -19,7 +21,6 @@ from pagelens.ensemble.result import (
     SLOTS,
     STRETCHES,
     Tables,
-    baseline_of,
     table,
 )
 from pagelens.errors import Failure, UsageError
@@ -30,60 +31,80 @@ from pagelens.replay import Attributed, Placement, Run, Simulation
 Columns = dict[str, Any]
 
 
-@dataclass(frozen=True)
+_KEPT_NODES = 8  # states of nodes that later policies branch from; as many threads may be at different ones
+
+
 class NodeSimulation:
-    """What decides the rows of a node, beside its number; shared by all nodes."""
+    """What decides the rows of a piece, beside the piece; shared by all."""
 
-    simulation: Simulation
-    policies: Mapping[str, Policy]
-    history: Sequence[Step]
-    scale: float  # of the machine's capacities, and so of the sizes in the history
-    attributed: int  # where that takes replays, so many nodes are attributed, under the baseline alone
+    def __init__(
+        self,
+        simulation: Simulation,
+        policies: Mapping[str, Policy],
+        history: Sequence[Step],
+        scale: float,  # of the machine's capacities, and so of the sizes in the history
+    ) -> None:
+        self.simulation, self.policies, self.history, self.scale = simulation, policies, history, scale
+        self._lock = threading.Lock()
+        self._states: OrderedDict[int, tuple[Node, threading.Lock]] = OrderedDict()
 
-    def rows(self, node: int, cancel: _core.CancelFlag) -> Tables:
-        """The rows of one node. Raises UsageError, Failure, _core.Cancelled."""
-        simulation = self.simulation
-        state = Node(
-            simulation.machine,
-            simulation.seed,
-            node,
-            history=self.history,
-            scale=self.scale,
-            job_bytes=simulation.workload.job_bytes(simulation.ranks),
-        )
-        return Tables.concatenate(self._rows(policy, state, cancel) for policy in self.policies.values())
-
-    def _rows(self, policy: Policy, state: Node, cancel: _core.CancelFlag) -> Tables:
+    def rows(self, piece: Piece, cancel: _core.CancelFlag) -> Tables:
+        """The rows of one piece. Raises UsageError, Failure, _core.Cancelled."""
+        policy = list(self.policies.values())[piece.policy]
         simulation = self.simulation
         try:
-            found = self._found(policy, simulation.place(policy, state), cancel)
+            placement = self._place(policy, piece.node)
+            if piece.attributed or not simulation.attribution_replays:
+                found = simulation.attribute(placement, cancel)
+            else:
+                found = Attributed(simulation.run(placement, cancel=cancel), {}, {})
         except UsageError as error:
-            raise UsageError(f"policy '{policy.name}', node {state.node}: {error}") from None
+            raise UsageError(f"policy '{policy.name}', node {piece.node}: {error}") from None
         except MemoryError:
             raise Failure(
-                f"policy '{policy.name}', node {state.node}: this computer's memory does not suffice to "
+                f"policy '{policy.name}', node {piece.node}: this computer's memory does not suffice to "
                 f"simulate --ranks {simulation.ranks}; name fewer, or run on fewer cores, "
                 "as with taskset -c 0"
             ) from None
         workload, run = simulation.workload, found.run
-        key = {"node": state.node, "policy": policy.name}
-        of_phase = key | {"phase": list(workload.phases)}
+        phases, key = list(workload.phases), {"node": piece.node, "policy": policy.name}
+        counterfactuals = _counterfactuals(key | {"phase": phases}, found)
+        if piece.attributed:
+            return Tables.of(counterfactuals=counterfactuals)
         names = [known.name for known in workload.objects]
+        columns = key | {"phase": phases} | dict(run.counts) | times_columns(run.times)
         return Tables(
-            placements=table(PLACEMENTS, of_phase | dict(run.counts) | times_columns(run.times)),
-            counterfactuals=_counterfactuals(of_phase, found),
-            objects=_objects(key, list(workload.phases), names, run),
+            placements=table(PLACEMENTS, columns),
+            counterfactuals=counterfactuals,
+            objects=_objects(key, phases, names, run),
             collisions=_collisions(key, names, run),
             slots=_slots(key, run),
-            stretches=_stretches(key, list(workload.phases), run),
-            assumed=_assumed(key, list(workload.phases), run),
+            stretches=_stretches(key, phases, run),
+            assumed=_assumed(key, phases, run),
         )
 
-    def _found(self, policy: Policy, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        chosen = policy.name == baseline_of(self.policies) and placement.node < self.attributed
-        if self.simulation.attribution_replays and not chosen:
-            return Attributed(self.simulation.run(placement, cancel=cancel), {}, {})
-        return self.simulation.attribute(placement, cancel)
+    def _place(self, policy: Policy, number: int) -> Placement:
+        """Of one node all policies branch from one state, one at a time."""
+        with self._lock:
+            if number not in self._states:
+                self._states[number] = self._state(number), threading.Lock()
+            self._states.move_to_end(number)
+            while len(self._states) > _KEPT_NODES:
+                self._states.popitem(last=False)
+            state, turn = self._states[number]
+        with turn:
+            return self.simulation.place(policy, state)
+
+    def _state(self, number: int) -> Node:
+        simulation = self.simulation
+        return Node(
+            simulation.machine,
+            simulation.seed,
+            number,
+            history=self.history,
+            scale=self.scale,
+            job_bytes=simulation.workload.job_bytes(simulation.ranks),
+        )
 
 
 def times_columns(times: Times) -> Columns:

@@ -18,4 +18,5 @@ from .words import (
     RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,
     few_nodes_note as few_nodes_note,
     large_page_note as large_page_note,
+    stopped_note as stopped_note,
 )

@@ -18,6 +18,7 @@ from pagelens.explain.intervals import Intervals
 from pagelens.explain.model import (
     AttributionRecord,
     Best,
+    BoundsRecord,
     CollisionRecord,
     Correlation,
     Distribution,
@@ -75,6 +76,8 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
     objects, collisions = _objects(ensemble), _collisions(ensemble)
     remedies = _remedies(ensemble, totals, baseline, intervals)
     assumed = assumptions(ensemble, remedies)
+    least, most = ensemble.between()
+    bounds = BoundsRecord(least_s=least, most_s=most)
     workload = ensemble.workload
     machine = MachineRecord(
         name=ensemble.machine.name,
@@ -101,6 +104,7 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
             program,
             machine,
             baseline,
+            bounds,
             distributions,
             attributions,
             collisions,
@@ -122,6 +126,7 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
         ),
         baseline=baseline,
         best=best,
+        bounds=bounds,
         distributions=distributions,
         attributions=attributions,
         objects=objects,
@@ -193,6 +198,7 @@ def _distribution(
     times = rows["time_s"].to_numpy()
     s = statistics.spread(times, ensemble.seed)
     median, gain = intervals.median(policy), intervals.gain(baseline, policy, 0.5)
+    slow = intervals.quantile(policy, 0.95)
     accesses = (rows["msc_reads"] + rows["msc_writes"]).to_numpy()
     misses = rows["msc_misses"].to_numpy()
     rates = np.divide(misses, accesses, out=np.zeros_like(misses), where=accesses > 0)
@@ -200,11 +206,14 @@ def _distribution(
     return Distribution(
         policy=policy,
         title=ensemble.policies[policy].title,
+        nodes=len(times),
         median_s=s.median,
         median_low_s=median.low,
         median_high_s=median.high,
         p5_s=s.p5,
         p95_s=s.p95,
+        p95_low_s=slow.low,
+        p95_high_s=slow.high,
         best_s=s.best,
         worst_s=s.worst,
         serial_median_s=float(np.median(rows["serial_time_s"].to_numpy())),
@@ -242,12 +251,12 @@ def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:
     )  # fmt: skip
     busy = {name: rows[column].to_numpy() for name, column in RESOURCES.items()}
     decides = np.argmax(np.stack(list(busy.values())), axis=0)
-    times = rows["time_s"].to_numpy()
+    times, nodes = rows["time_s"].to_numpy(), ensemble.nodes_under(policy)
     records = [
         ResourceRecord(
             name=name,
-            busy_s=float(seconds.sum() / ensemble.nodes),
-            bound_s=float(times[decides == number].sum() / ensemble.nodes),
+            busy_s=float(seconds.sum() / nodes),
+            bound_s=float(times[decides == number].sum() / nodes),
         )
         for number, (name, seconds) in enumerate(busy.items())
     ]
@@ -313,12 +322,12 @@ def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
     sizes = {known.name: known.bytes for known in ensemble.workload.objects}
     rows = _of_phase(ensemble, ensemble.tables.objects)
     counts = ("accesses", "misses", "conflict_evictions")
-    means = rows.group_by("policy", "object").agg(pl.col(counts).sum() / ensemble.nodes)
+    sums = rows.group_by("policy", "object").agg(pl.col(counts).sum())
     records = []
     for policy in ensemble.policies:
-        of_policy = means.filter(pl.col("policy") == policy).sort(
-            ["accesses", "object"], descending=[True, False]
-        )
+        of_policy = sums.filter(pl.col("policy") == policy).with_columns(
+            pl.col(counts) / ensemble.nodes_under(policy)
+        ).sort(["accesses", "object"], descending=[True, False])  # fmt: skip
         accesses, misses = float(of_policy["accesses"].sum()), float(of_policy["misses"].sum())
         records += [
             ObjectRecord(
@@ -339,14 +348,12 @@ def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
 
 def _collisions(ensemble: Ensemble) -> list[CollisionRecord]:
     """The pairs that evict each other most, per policy."""
-    means = ensemble.tables.collisions.group_by("policy", "object", "victim").agg(
-        pl.col("lines").sum() / ensemble.nodes
-    )
+    sums = ensemble.tables.collisions.group_by("policy", "object", "victim").agg(pl.col("lines").sum())
     records = []
     for policy in ensemble.policies:
-        pairs = means.filter(pl.col("policy") == policy).sort(
-            ["lines", "object", "victim"], descending=[True, False, False]
-        )
+        pairs = sums.filter(pl.col("policy") == policy).with_columns(
+            pl.col("lines") / ensemble.nodes_under(policy)
+        ).sort(["lines", "object", "victim"], descending=[True, False, False])  # fmt: skip
         total = float(pairs["lines"].sum())
         records += [
             CollisionRecord(
@@ -364,7 +371,8 @@ def _collisions(ensemble: Ensemble) -> list[CollisionRecord]:
 
 def _slot_maps(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str) -> list[SlotMap]:
     """The node of median time under the baseline, as each policy fills its cache."""
-    times = totals[baseline]["time_s"].to_numpy()
+    nodes = min(map(ensemble.nodes_under, ensemble.policies))  # that all policies have
+    times = totals[baseline]["time_s"].to_numpy()[:nodes]
     node = int(totals[baseline]["node"][int(np.argsort(times, kind="stable")[(len(times) - 1) // 2])])
     maps = []
     for policy in ensemble.policies:

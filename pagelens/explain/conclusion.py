@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pagelens.explain.model import (
     Assumption,
     AttributionRecord,
+    BoundsRecord,
     CollisionRecord,
     Conclusion,
     Distribution,
@@ -32,6 +33,7 @@ def conclude(
     program: ProgramRecord,
     machine: MachineRecord,
     baseline: str,
+    bounds: BoundsRecord,
     distributions: Sequence[Distribution],
     attributions: Sequence[AttributionRecord],
     collisions: Sequence[CollisionRecord],
@@ -51,6 +53,7 @@ def conclude(
                 *_coverage(program, simulated),
                 f"Page placement does not matter for this program on {_a(where)} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
+                *_bounded(bounds),
                 *_where_it_lies(machine),
                 *_unknown(remedies),
                 *_harm(remedies),
@@ -73,6 +76,17 @@ def conclude(
     sentences += [*_unknown(remedies), *_harm(remedies), *_idle(remedies)]
     sentences += [*_assumed(assumptions), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
+
+
+def _bounded(bounds: BoundsRecord) -> list[str]:
+    """Why no placement can matter, where the traffic of the program says so."""
+    if bounds.most_s > MATTERS * bounds.least_s:
+        return []
+    more = 100 * (bounds.most_s / bounds.least_s - 1)
+    return [
+        f"No placement can: even if every line that leaves L1 came from the worst place in memory, the "
+        f"program would take at most {more:.1f}% longer."
+    ]
 
 
 def _largest_effect(

@@ -1,6 +1,8 @@
 """How sure times and gains of an ensemble are: by its nodes, and by the stretches of the run in it.
 
-Nodes are drawn, so their spread is in the interval by a bootstrap over nodes. Where a run is simulated in
+Nodes are drawn, so their spread is in the interval by a bootstrap over nodes. Of few nodes the bootstrap
+draws the same ones again and again, and its intervals are too narrow. So they are as wide at least as
+Student's t makes them for the logarithms of the values. Where a run is simulated in
 stretches, all nodes and policies have the same ones, and no number of nodes makes up for these. Their part is
 a jackknife: the figure is made again without each stretch (pagelens/replay/stretches.py), for all nodes and
 policies at once, so that what two policies have in common cancels. Both parts are added as variances.
@@ -12,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # scipy.stats takes half a second to import
+from scipy.special import ndtri, stdtrit  # scipy.stats takes half a second to import
 
 from pagelens import statistics
 from pagelens.ensemble.result import Ensemble
 
 Floats = NDArray[np.float64]
 Figure = Callable[[Mapping[str, Floats]], float]  # of each policy's times by node
+FEW = 16  # nodes; of as many the bootstrap's intervals hold what they should (tests/python/test_precision.py)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,34 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+_TAILS = ((1 - statistics.CONFIDENCE) / 2, (1 + statistics.CONFIDENCE) / 2)
+
+
+def relative_error(values: Floats, quantile: float) -> float:
+    """The standard error of a quantile of positive values, as a share of it.
+
+    That of n normal values with the standard deviation s is s sqrt(q (1 - q) / n) / d, where d is the density
+    of the standard normal distribution at its quantile q (Kendall, Stuart: The Advanced Theory of Statistics
+    1, chapter 10). Here the values are logarithms.
+    """
+    density = np.exp(-(ndtri(quantile) ** 2) / 2) / np.sqrt(2 * np.pi)
+    error = np.log(values).std(ddof=1) * np.sqrt(quantile * (1 - quantile) / len(values)) / density
+    return float(error)
+
+
+def _of_few(of_nodes: Interval, values: Floats, quantile: float) -> Interval:
+    """An interval by the bootstrap over few values, made as wide at least as Student's t makes it."""
+    n = len(values)
+    if n < 2 or n >= FEW:
+        return of_nodes
+    width = float(np.exp(stdtrit(n - 1, _TAILS[1]) * relative_error(values, quantile)))
+    return Interval(
+        of_nodes.value,
+        min(of_nodes.low, of_nodes.value / width),
+        max(of_nodes.high, of_nodes.value * width),
+    )
 
 
 class Intervals:
@@ -59,17 +90,53 @@ class Intervals:
 
     def median(self, policy: str) -> Interval:
         """Over the nodes."""
-        spread = statistics.spread(self.times[policy], self._seed)
+        return self.quantile(policy, 0.5)
+
+    def quantile(self, policy: str, quantile: float) -> Interval:
+        """Of the times over the nodes."""
         return self._widened(
-            Interval(spread.median, spread.median_low, spread.median_high),
-            lambda times: float(np.median(times[policy])),
+            self._of_nodes(self.times[policy], quantile),
+            lambda times: float(np.quantile(times[policy], quantile)),
         )
 
     def gain(self, before: str, after: str, quantile: float) -> Interval:
-        """The quantile over the nodes of one policy's times over that of another's: 2 is twice as fast."""
-        value, low, high = statistics.paired_gain(self.times[before], self.times[after], quantile, self._seed)
+        """The quantile over the nodes of one policy's times over that of another's: 2 is twice as fast.
+
+        Where one of them has fewer nodes, the surer of two intervals is taken: of the nodes that have both,
+        or of each on its own nodes.
+        """
+        both = min(len(self.times[before]), len(self.times[after]))
+        paired = self._gain_of(before, after, quantile, both)
+        if len(self.times[before]) == len(self.times[after]):
+            return paired
+        apart = self._gain_apart(before, after, quantile)
+        return min(paired, apart, key=lambda of: of.high / of.low if of.low > 0 else np.inf)
+
+    def _of_nodes(self, values: Floats, quantile: float) -> Interval:
+        value = float(np.quantile(values, quantile))
+        found = np.quantile(statistics.resampled(values, self._seed), quantile, axis=1)
+        low, high = np.quantile(found, _TAILS)
+        return _of_few(Interval(value, float(low), float(high)), values, quantile)
+
+    def _gain_of(self, before: str, after: str, quantile: float, nodes: int) -> Interval:
+        """Of the first nodes."""
+        x, y = self.times[before][:nodes], self.times[after][:nodes]
+        drawn = Interval(*statistics.paired_gain(x, y, quantile, self._seed))
+
+        def figure(times: Mapping[str, Floats]) -> float:
+            of = (np.quantile(times[policy][:nodes], quantile) for policy in (before, after))
+            return float(next(of) / next(of))
+
+        return self._widened(_of_few(drawn, x / y, quantile), figure)
+
+    def _gain_apart(self, before: str, after: str, quantile: float) -> Interval:
+        """Of all nodes of each, whatever the other has."""
+        x, y = (self._of_nodes(self.times[policy], quantile) for policy in (before, after))
+        value = x.value / y.value
+        below = np.hypot(np.log(x.value / x.low), np.log(y.high / y.value))
+        above = np.hypot(np.log(x.high / x.value), np.log(y.value / y.low))
         return self._widened(
-            Interval(value, low, high),
+            Interval(value, float(value * np.exp(-below)), float(value * np.exp(above))),
             lambda times: float(np.quantile(times[before], quantile) / np.quantile(times[after], quantile)),
         )
 

@@ -40,14 +40,17 @@ def job_cost(
     count = len(times[baseline])
     if count < 2:
         raise UsageError(f"--job-nodes: {count} node was simulated; take at least two with --nodes")
-    picks = np.random.default_rng(seed).integers(0, count, size=(BOOTSTRAP_RESAMPLES, count))
-    resampled = {policy: np.sort(of[picks], axis=1) for policy, of in times.items()}
+    picks = {  # policies with as many nodes have the same ones
+        size: np.random.default_rng(seed).integers(0, size, size=(BOOTSTRAP_RESAMPLES, size))
+        for size in {len(of) for of in times.values()}
+    }
+    resampled = {policy: np.sort(of[picks[len(of)]], axis=1) for policy, of in times.items()}
     plain = _weights(count, nodes, 0)
     before = resampled[baseline] @ plain
     value = float(np.sort(times[baseline]) @ plain)
     ways = []
     for policy, spare, title in _ways(times, baseline, nodes, titles):
-        weights = _weights(count, nodes, spare)
+        weights = _weights(len(times[policy]), nodes, spare)
         after = resampled[policy] @ weights
         expected = float(np.sort(times[policy]) @ weights)
         low, high = _interval(after)

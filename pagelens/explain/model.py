@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pagelens.explain.verdict import Verdict
 from pagelens.replay.mechanisms import L3_CONFLICTS, SNOOP_FILTER
 
-SCHEMA_VERSION: Literal[4] = 4
+SCHEMA_VERSION: Literal[5] = 5
 
 
 class _Record(BaseModel):
@@ -66,7 +66,7 @@ class MachineRecord(_Record):
 class SampleRecord(_Record):
     """How the numbers came about."""
 
-    nodes: int
+    nodes: int = Field(description="under the baseline; each distribution has its own")
     seed: int
     sampled_slots: str = Field(description="of the memory-side cache, simulated, such as '1 in 64'")
     sampled_lines: str = Field(
@@ -77,6 +77,15 @@ class SampleRecord(_Record):
     )
     version: str
     command: str = Field(description="reproduces the result")
+
+
+class BoundsRecord(_Record):
+    """Seconds between which the time of every placement lies, at the speed of the median core: modelled."""
+
+    least_s: float = Field(description="if the L2s served every line that leaves L1")
+    most_s: float = Field(
+        description="if each of these lines missed every cache and opened a row of DRAM, after a page walk"
+    )
 
 
 class Best(_Record):
@@ -115,6 +124,9 @@ class Distribution(_Record):
 
     policy: str
     title: str
+    nodes: int = Field(
+        description="that were simulated: fewer than the baseline's where more would change nothing"
+    )
     median_s: float
     median_low_s: float = Field(
         description="95% interval of the median, by the choice of nodes and of what is simulated of the run"
@@ -122,6 +134,8 @@ class Distribution(_Record):
     median_high_s: float
     p5_s: float
     p95_s: float
+    p95_low_s: float = Field(description="95% interval, as of the median")
+    p95_high_s: float
     best_s: float
     worst_s: float
     serial_median_s: float = Field(description="the other bound: the median if nothing overlapped")
@@ -326,13 +340,14 @@ class JobCostRecord(_Record):
 class Explanation(_Record):
     """All that `pagelens explain` says about one program on one machine."""
 
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[5] = SCHEMA_VERSION
     conclusion: Conclusion
     program: ProgramRecord
     machine: MachineRecord
     sample: SampleRecord
     baseline: str = Field(description="the policy that remedies are compared with and conclusions are about")
     best: Best
+    bounds: BoundsRecord
     distributions: list[Distribution]
     attributions: list[AttributionRecord] = Field(
         description="the mean over nodes, and the slowest: of every policy, or of the baseline alone where "

@@ -1,45 +1,98 @@
-"""When an ensemble has enough nodes for its medians.
+"""When a policy of an ensemble has enough nodes, so that more would not change what is said of it.
 
-Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each, the spread
-between the nodes says how far the median of many more nodes can lie from the one that is there. It says
-nothing of slow nodes that are rare (`words.few_nodes_note`).
+Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each, the
+spread between the nodes says how far the median of many more nodes can lie from the one that is there.
+Policies whose median is known stop, as those do that no longer compete: others surely gain more, and what is
+said of them is sure. The rest of the nodes goes where the answer is open. Two nodes are enough where the
+bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%. None of it holds for slow
+nodes that are rare (`words.few_nodes_note`).
 """
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens.ensemble import ROUNDS, Ensemble
-from pagelens.explain.intervals import Intervals
+from pagelens.explain.intervals import Interval, Intervals, relative_error
+from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 
+NODES_TO_CONFIRM = 2  # where the bounds of the time leave nothing open
+DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
 
-def left_to_chance(ensemble: Ensemble) -> float:
-    """Half of the widest interval that the choice of nodes leaves to a median, as a share of it.
+Floats = NDArray[np.float64]
 
-    Medians are of each policy's times, and of its gains over the baseline on the same nodes; each by both
-    bounds of the time. Infinite for a single node.
+
+class ByPrecision:
+    """Judges an ensemble by its medians (`pagelens.ensemble.growing.Judge`)."""
+
+    def __init__(self, precision: float) -> None:
+        self._precision = precision
+
+    def first_nodes(self, bounds: Ensemble) -> int:
+        """Few where the bounds of the time have the answer already. Cores of several speeds need more."""
+        return NODES_TO_CONFIRM if self._is_bounded(bounds) else ROUNDS[0]
+
+    def unsettled(self, found: Ensemble) -> Sequence[str]:
+        """As the function, unless the bounds say enough."""
+        return [] if self._is_bounded(found) else unsettled(found, self._precision)
+
+    def _is_bounded(self, found: Ensemble) -> bool:
+        least, most = found.between()
+        return most <= MATTERS * least and found.machine.cores.frequency_spread is None
+
+
+def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
+    """The policies that need more nodes until their medians are known to `precision`.
+
+    The baseline is one of them wherever another one is, because gains are over it on the same nodes.
     """
-    if ensemble.nodes < 2:
-        return np.inf
-    widest = 0.0
-    for column in ("time_s", "serial_time_s"):
-        times = Intervals(ensemble, column).times
-        baseline = times[ensemble.baseline]
-        widest = max(widest, *(half_width(of) for of in times.values()))
-        widest = max(widest, *(half_width(baseline / of) for of in times.values()))
-    return widest
+    of_columns = [Intervals(ensemble, column).times for column in ("time_s", "serial_time_s")]
+    open_ones = {policy for times in of_columns for policy in _unknown(times, precision)}
+    for times in of_columns:
+        open_ones &= _competing(times, ensemble.baseline)
+    if not open_ones:
+        return []
+    return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
 
 
-def half_width(values: NDArray[np.float64]) -> float:
-    """Of the interval of the median of positive values, as a share of it.
+def half_width(values: Floats) -> float:
+    """Of the interval of the median of positive values, as a share of it. Infinite for a single one.
 
-    The median of n normal values of standard deviation s has the error s sqrt(pi / 2 n) (Kendall, Stuart: The
-    Advanced Theory of Statistics 1, chapter 10); here the values are logarithms. Student's t stands for few
-    nodes. An ensemble is asked once a round, so that each of these answers is wrong as rarely as keeps all
-    of them together at CONFIDENCE (Bonferroni).
+    An ensemble is asked once a round, so that each of these answers is wrong as rarely as keeps all of them
+    together at CONFIDENCE (Bonferroni).
     """
     n = len(values)
-    error = np.log(values).std(ddof=1) * np.sqrt(np.pi / (2 * n))
+    if n < 2:
+        return np.inf
     doubt = (1 - CONFIDENCE) / len(ROUNDS)
-    return float(np.expm1(stdtrit(n - 1, 1 - doubt / 2) * error))
+    return float(np.expm1(stdtrit(n - 1, 1 - doubt / 2) * relative_error(values, 0.5)))
+
+
+def _unknown(times: Mapping[str, Floats], precision: float) -> set[str]:
+    return {policy for policy, of_nodes in times.items() if half_width(of_nodes) > precision}
+
+
+def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:
+    """Those of which it is open whether they gain, or whether they gain most."""
+    gains = {policy: _gain(times[baseline], after) for policy, after in times.items() if policy != baseline}
+    most = max((gain.low for gain in gains.values()), default=1.0)
+    beaten = {policy for policy, gain in gains.items() if gain.high < most and _side_is_sure(gain)}
+    return set(times) - beaten
+
+
+def _gain(before: Floats, after: Floats) -> Interval:
+    """Of the nodes that have both."""
+    both = min(len(before), len(after))
+    ratios = before[:both] / after[:both]
+    middle, width = float(np.median(ratios)), 1 + half_width(ratios)
+    return Interval(middle, middle / width, middle * width)
+
+
+def _side_is_sure(gain: Interval) -> bool:
+    return any(
+        low <= gain.low and gain.high <= high
+        for low, high in ((0, 1 / MATTERS), (1 / MATTERS, MATTERS), (MATTERS, np.inf))
+    )

@@ -1,5 +1,7 @@
 """Words that the terminal and the report share."""
 
+from collections.abc import Sequence
+
 from pagelens.address.units import FRAME_BYTES
 from pagelens.explain.model import Distribution
 from pagelens.statistics import CONFIDENCE
@@ -27,6 +29,16 @@ def few_nodes_note(nodes: int) -> str:
         f"Slow nodes may be missing here: {miss} a kind of node that is one in twenty with a chance of "
         f"{format_share(unseen)}."
     )
+
+
+def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
+    """Which policies have fewer nodes than the baseline; empty where none has."""
+    stopped: dict[int, list[str]] = {}
+    for d in distributions:
+        if d.nodes < nodes:
+            stopped.setdefault(d.nodes, []).append(f"'{d.policy}'")
+    parts = [f"{n} under {', '.join(names)}" for n, names in sorted(stopped.items())]
+    return f"Fewer nodes were enough for some policies: {'; '.join(parts)}." if parts else ""
 
 
 def large_page_note(d: Distribution) -> str:

@@ -1,5 +1,6 @@
 """One simulation: copies of a workload on a machine, and what each placement of their pages costs."""
 
+from pagelens.replay.bounds import Bounds
 from pagelens.replay.core_model import why_full_width
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
@@ -12,6 +13,7 @@ __all__ = [
     "FORMATS",
     "MECHANISMS",
     "Attributed",
+    "Bounds",
     "Mechanism",
     "Placement",
     "Run",

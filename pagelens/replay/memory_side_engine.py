@@ -18,9 +18,10 @@ import numpy as np
 
 from pagelens import _core
 from pagelens.accesses.workload import Workload
-from pagelens.address.units import FRAME_BYTES
+from pagelens.address.units import FRAME_BITS, FRAME_BYTES
 from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
 from pagelens.replay.assumed import times_if_assumed
+from pagelens.replay.bounds import Bounds, bounds
 from pagelens.replay.core_model import core_model
 from pagelens.replay.dram_rows import RowsBehind
 from pagelens.replay.mechanisms import (
@@ -90,6 +91,13 @@ class MemorySideEngine:
         self.mechanisms = (*self._of_caches, *self._arithmetic)
         self.attribution_replays = bool(self._of_caches)
         self.sampling = Sampling(self._sampled, sampled_lines(machine))
+
+    def bounds(self) -> Bounds:
+        """By the program for pages of 4 KiB."""
+        program = self._workload.compile(self._machine, FRAME_BITS)
+        moved = self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
+        executed = instructions(self._ranks, program.instructions, program.phases)
+        return bounds(moved, executed, self._machine, self._cores_used, "memory-side cache", self._core)
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """One placement; rows are timed unless they are removed."""

@@ -17,6 +17,7 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
 from pagelens.replay.assumed import times_if_assumed
+from pagelens.replay.bounds import Bounds, bounds
 from pagelens.replay.core_model import core_model
 from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
 from pagelens.replay.placement import Placement
@@ -65,11 +66,18 @@ class NodeEngine:
         self._programs = NodePrograms(workload, machine, ranks)
         self._served_by = machine.served_by(workload.job_bytes(ranks))
         self._core = core_model(workload.samples, len(workload.phases), machine)
+        self._core_times = self._core.times if self._core is not None else None
         self._has_banks = machine.dram is not None and self._served_by == "DDR"
         self._by_replay = mechanisms_by_replay(machine)
         rows = (ROW_CONFLICTS,) if self._has_banks else ()
         spread = (FREQUENCY,) if machine.cores.frequency_spread is not None else ()
         self.mechanisms = (*self._by_replay, *rows, *spread, CACHE_CAPACITY)
+
+    def bounds(self) -> Bounds:
+        """By all lines in their order."""
+        moved, program = self._programs.moved(), self._programs.parts().program
+        executed = instructions(self._ranks, program.instructions, len(moved))
+        return bounds(moved, executed, self._machine, self._cores_used, self._served_by, self._core_times)
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """One replay."""
@@ -136,7 +144,7 @@ class _Placed:
         rows = slice(None) if phase is None else phase
         columns = {**counts, **{name: values[rows] for name, values in self._instructions.items()}}
         engine = self._engine
-        core = engine._core.times if engine._core is not None else None
+        core = engine._core_times
         if core is not None and phase is not None:
             core = core.of_rows(phase)
         return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor, core)

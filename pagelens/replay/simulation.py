@@ -18,6 +18,7 @@ from pagelens.accesses.workload import FirstProgram, Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Node, Policy
 from pagelens.machine import Machine
+from pagelens.replay.bounds import Bounds
 from pagelens.replay.memory_side_engine import MemorySideEngine
 from pagelens.replay.node_engine import NodeEngine
 from pagelens.replay.placement import Placement, place
@@ -30,6 +31,9 @@ class Engine(Protocol):
     mechanisms: tuple[str, ...]
     attribution_replays: bool
     sampling: Sampling
+
+    def bounds(self) -> Bounds:
+        """As `Simulation.bounds`."""
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """As `Simulation.run`."""
@@ -98,6 +102,10 @@ class Simulation:
     def sampling(self) -> Sampling:
         """What of the job is simulated."""
         return self._engine.sampling
+
+    def bounds(self) -> Bounds:
+        """Between which seconds the time of every placement lies; known without any of them."""
+        return self._engine.bounds()
 
     def place(self, policy: Policy, node: Node) -> Placement:
         """The frames that `policy` gives the job on `node`."""

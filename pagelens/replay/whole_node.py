@@ -175,7 +175,7 @@ class NodePrograms:
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._lock = threading.Lock()
-        self._made: dict[int, tuple[Parts, NDArray[np.float64]]] = {}  # by offset
+        self._made: dict[int, tuple[Parts, NDArray[np.float64], NDArray[np.float64]]] = {}  # by offset
 
     def parts(self, offset_bytes: int = 0) -> Parts:
         """With the arrays at that offset (`Workload.compile`); from any thread."""
@@ -185,13 +185,18 @@ class NodePrograms:
         """[phase, 2]: lines that memory reads and writes below infinite caches."""
         return self._of(offset_bytes)[1]
 
-    def _of(self, offset_bytes: int) -> tuple[Parts, NDArray[np.float64]]:
+    def moved(self) -> NDArray[np.float64]:
+        """[phase, 3]: lines that all copies read, write, and that the kernel clears for them."""
+        return self._of(0)[2]
+
+    def _of(self, offset_bytes: int) -> tuple[Parts, NDArray[np.float64], NDArray[np.float64]]:
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 parts = simulated_parts(whole, self._machine, self._ranks)
                 least = np.asarray(_core.compulsory_by_phase(whole, self._ranks), dtype=np.float64)
-                self._made[offset_bytes] = (parts, least)
+                moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
+                self._made[offset_bytes] = (parts, least, moved)
             return self._made[offset_bytes]
 
 

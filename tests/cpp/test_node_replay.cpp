@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/accesses/sweeps.hpp"
 #include "core/replay/compulsory.hpp"
 #include "core/replay/node_replay.hpp"
 #include "core/replay/object_lines.hpp"
@@ -471,6 +472,31 @@ TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
     }
     CHECK(simulated > 0);
     CHECK(skipped > simulated);
+}
+
+TEST_CASE("excerpts of declared loops count as the whole, though what they skip is only skimmed") {
+    using enum StreamKind;
+    for (const std::uint64_t seed : {1u, 2u, 3u}) {
+        const auto program = declare_sweeps(
+            {.array_pages = {40, 25},
+             .sweeps = {{0, true, 1.0, {{0, write}, {1, write}}},
+                        {1, false, 1.0, {{0, read}, {1, stream_store}}},
+                        {1, false, 1.0, {{0, write, 0, 0, 1, Walk::random}, {1, read, 3, 0, 2.5}}}},
+             .phase_repeats = {1, 6},
+             .threads = 2,
+             .order = LineOrder::all});
+        const auto placement = place_by_kernel(bare(), small_order);
+        NodeModel model = small_node(4);
+        model.drams = {small_dram(RowPolicy::open)};
+        const std::vector<Excerpt> excerpts{{3000 + seed, 700, 200, 100 * seed},
+                                            {9001, 1000, 300, 7 * seed}};
+        const auto part = excerpted(*program, 2, excerpts);
+        const NodeCounters whole = replay_node(*program, *placement, model, {2, excerpts}, run_on);
+        const NodeCounters fast = replay_node(*part, *placement, model, {2, excerpts}, run_on);
+        check_equal(fast.phases, whole.phases);
+        CHECK(lines_by_phase(*program, 2) ==
+              std::vector{whole.phases[0].lines, whole.phases[1].lines});
+    }
 }
 
 TEST_CASE("an excerpt of a steady program misses as often as all of it") {

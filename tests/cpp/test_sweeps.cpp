@@ -100,6 +100,55 @@ TEST_CASE("in order, the same lines come line by line in turn") {
     }
 }
 
+TEST_CASE("what is skimmed has as many lines and gives the same pages") {
+    using enum StreamKind;
+    SweepLoops loops = triad(23, 3, 2);
+    loops.sweeps.push_back(
+        {1, false, 1.0, {{1, read, 0, 9, 1, Walk::random}, {0, write, 2, 0, 3.5}}});
+    loops.sweeps.push_back({2, false, 1.0, {{2, read, 0, 0, 1, Walk::shared}}, {1}});
+    loops.phase_repeats = {1, 2, 2};
+    loops.order = LineOrder::all;
+    const auto program = declare_sweeps(loops);
+    const std::vector<Op> lines = all_ops(*program);
+
+    const auto cursor = program->open();
+    REQUIRE(cursor->skims());
+    std::vector<Op> in_full;
+    std::size_t skimmed_ops = 0;
+    bool same_lines = true, same_pages = true;
+    for (auto batch = cursor->skim(); !batch.empty(); batch = cursor->skim()) {
+        const std::vector<Op> skimmed(batch.begin(), batch.end());
+        const auto full = cursor->in_full();
+        in_full.insert(in_full.end(), full.begin(), full.end());
+        skimmed_ops += skimmed.size();
+        const auto moved = [](std::span<const Op> ops, OpKind kind) {
+            int sum = 0;
+            for (const Op& op : ops)
+                if (op.kind() == kind) sum += std::popcount(op.lines);
+            return sum;
+        };
+        for (const OpKind kind : {OpKind::fetch, OpKind::write_back, OpKind::stream_store})
+            same_lines &= moved(skimmed, kind) == moved(full, kind);
+        const auto pages = [](std::span<const Op> ops) {
+            std::vector<std::tuple<OpKind, std::uint32_t, std::uint64_t>> found;
+            for (const Op& op : ops)
+                if (op.kind() == OpKind::map_write || op.kind() == OpKind::unmap ||
+                    op.kind() == OpKind::phase)
+                    found.emplace_back(op.kind(), op.page, op.lines);
+            return found;
+        };
+        same_pages &= pages(skimmed) == pages(full);
+    }
+    CHECK(same_lines);
+    CHECK(same_pages);
+    CHECK(skimmed_ops * 8 < lines.size());
+    const auto same = [](const Op& a, const Op& b) {
+        return a.page == b.page && a.kind() == b.kind() && a.lines == b.lines &&
+               a.object == b.object && a.thread == b.thread;
+    };
+    CHECK(std::ranges::equal(in_full, lines, same));
+}
+
 TEST_CASE("written pages are written back once a sweep, after their fetch") {
     SweepLoops loops = triad(10, 2, 1);
     loops.sweeps.push_back({1, false, 1.0, {{2, StreamKind::write}}});

@@ -22,6 +22,7 @@ from pagelens.ensemble.result import (
 from pagelens.ensemble.simulate import times_columns
 from pagelens.frames import policies as known_policies
 from pagelens.machine import TRANSLATION_COUNTS, Machine, PrivateCache, load_machine, modelled_times
+from pagelens.replay.bounds import Bounds
 from pagelens.replay.mechanisms import TWO_WAY
 from pagelens.replay.memory_side_engine import TWIN_COUNTS, TWINS, counterfactuals, of_twin
 from pagelens.replay.node_engine import KEPT
@@ -169,5 +170,6 @@ def ensemble(
         ranks=machine.cores.count.value,
         cores_used=machine.cores.count.value,
         sampling=Sampling(64, 2),
+        bounds=Bounds(np.array([0.0, 0.0]), np.array([1e3, 1e3])),
         phase=phase,
     )

@@ -124,7 +124,6 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         small(["random"], nodes=6, output=tmp_path)
     partial = stopped.value.partial
     assert partial.nodes == 2
-    assert len(stopped.value.completed) >= 2
     monkeypatch.undo()
     whole = small(["random"], nodes=6, output=tmp_path)
     assert whole.placements.filter(pl_node_below(2)).equals(partial.placements)

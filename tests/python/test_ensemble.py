@@ -55,7 +55,7 @@ def test_one_worker_writes_the_same_files_as_two(tmp_path: Path) -> None:
     run(tmp_path / "one", workers=1)
     run(tmp_path / "two", workers=2)
     assert files(tmp_path / "one") == files(tmp_path / "two")
-    assert len(files(tmp_path / "one")) == 3 * len(TABLES)
+    assert len({path.split("/")[1] for path in files(tmp_path / "one")}) == 3 * len(NAMES)
 
 
 def test_the_seed_decides(tmp_path: Path, ensemble: Ensemble) -> None:
@@ -134,7 +134,7 @@ def test_ctrl_c_stops_replays_and_keeps_whole_nodes(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     workload, chosen = declared("stream-triad", 48 * MIB, 4), {"contiguous": policies["contiguous"]}
-    with pytest.raises(Interrupted, match="1 of 50 nodes complete"):
+    with pytest.raises(Interrupted, match="1 of 50 placements complete"):
         run_ensemble(workload, Scaled(small(), 1, 1 / 256), chosen, 50, 1, tmp_path, progress=interrupt)
     assert len(list(tmp_path.glob("*/*"))) == 1
 

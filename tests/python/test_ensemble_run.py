@@ -1,4 +1,4 @@
-"""Nodes on executors, and their shards: the same whatever the workers, whole or absent."""
+"""Pieces of ensembles on executors, and their shards: the same whatever the workers, whole or absent."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from pagelens import _core
+from pagelens.ensemble.pieces import Piece, leading_nodes
 from pagelens.ensemble.result import TABLES, Tables
-from pagelens.ensemble.run import run_nodes
+from pagelens.ensemble.run import run_pieces
 from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.errors import Failure, Interrupted
 
@@ -32,15 +33,20 @@ def tables(node: int) -> Tables:
     return Tables(**made)
 
 
+def pieces(count: int) -> list[Piece]:
+    """Under one policy."""
+    return [Piece(False, node, 0) for node in range(count)]
+
+
 class Simulation:
     """Remembers which nodes it was asked for."""
 
     def __init__(self) -> None:
         self.ran: list[int] = []
 
-    def __call__(self, node: int, cancel: _core.CancelFlag) -> Tables:
-        self.ran.append(node)
-        return tables(node)
+    def __call__(self, piece: Piece, cancel: _core.CancelFlag) -> Tables:
+        self.ran.append(piece.node)
+        return tables(piece.node)
 
 
 def files(store: ShardStore) -> dict[str, bytes]:
@@ -55,7 +61,7 @@ def test_the_files_are_the_same_whatever_the_workers(tmp_path: Path) -> None:
     for workers in (1, 2, 5):
         store = ShardStore(tmp_path / str(workers), "key")
         with ThreadPoolExecutor(workers) as pool:
-            run_nodes(range(9), Simulation(), store, pool)
+            run_pieces(pieces(9), Simulation(), store, pool)
         written.append(files(store))
     assert written[0] == written[1] == written[2]
     assert len(written[0]) == 9 * len(TABLES)
@@ -64,23 +70,23 @@ def test_the_files_are_the_same_whatever_the_workers(tmp_path: Path) -> None:
 def test_rows_come_in_the_order_of_the_nodes(tmp_path: Path) -> None:
     first_waits = threading.Event()
 
-    def reversed_order(node: int, cancel: _core.CancelFlag) -> Tables:
-        if node == 0:
+    def reversed_order(piece: Piece, cancel: _core.CancelFlag) -> Tables:
+        if piece.node == 0:
             first_waits.wait(60)
-        elif node == 1:
+        elif piece.node == 1:
             first_waits.set()
-        return tables(node)
+        return tables(piece.node)
 
     with ThreadPoolExecutor(2) as pool:
-        result = run_nodes([1, 0], reversed_order, ShardStore(tmp_path, "key"), pool)
+        result = run_pieces(reversed(pieces(2)), reversed_order, ShardStore(tmp_path, "key"), pool)
     assert result.placements["node"].to_list() == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_rerun_does_only_what_is_missing(tmp_path: Path) -> None:
     first, second = Simulation(), Simulation()
-    run_nodes(range(3), first, ShardStore(tmp_path, "key"))
+    run_pieces(pieces(3), first, ShardStore(tmp_path, "key"))
     seen: list[tuple[int, int]] = []
-    result = run_nodes(range(5), second, ShardStore(tmp_path, "key"), progress=lambda *p: seen.append(p))
+    result = run_pieces(pieces(5), second, ShardStore(tmp_path, "key"), progress=lambda *p: seen.append(p))
     assert sorted(first.ran) == [0, 1, 2]
     assert sorted(second.ran) == [3, 4]
     assert result.placements.equals(Tables.concatenate(tables(n) for n in range(5)).placements)
@@ -89,8 +95,8 @@ def test_a_rerun_does_only_what_is_missing(tmp_path: Path) -> None:
 
 def test_another_key_shares_nothing(tmp_path: Path) -> None:
     again = Simulation()
-    run_nodes(range(2), Simulation(), ShardStore(tmp_path, key_of({"seed": 1})))
-    run_nodes(range(2), again, ShardStore(tmp_path, key_of({"seed": 2})))
+    run_pieces(pieces(2), Simulation(), ShardStore(tmp_path, key_of({"seed": 1})))
+    run_pieces(pieces(2), again, ShardStore(tmp_path, key_of({"seed": 2})))
     assert sorted(again.ran) == [0, 1]
     assert key_of({"seed": 1, "ranks": 4}) == key_of({"ranks": 4, "seed": 1})
 
@@ -102,10 +108,12 @@ def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_half_written(tmp_path:
         if done == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match=r"stopped with 2 of 8 nodes complete, kept in .*key") as caught:
-        run_nodes(range(8), Simulation(), store, progress=interrupted)
+    with pytest.raises(
+        Interrupted, match=r"stopped with 2 of 8 placements complete, kept in .*key"
+    ) as caught:
+        run_pieces(pieces(8), Simulation(), store, progress=interrupted)
     assert caught.value.exit_code == 130
-    assert len(store.complete()) == 2
+    assert len(store.complete) == 2
     assert not list(store.directory.glob("*.partial"))
     assert threading.active_count() == 1 or not [
         t for t in threading.enumerate() if t.name.startswith("pagelens-node")
@@ -113,31 +121,31 @@ def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_half_written(tmp_path:
 
 
 def test_a_node_that_fails_fails_the_run_and_keeps_the_others(tmp_path: Path) -> None:
-    def third_fails(node: int, cancel: _core.CancelFlag) -> Tables:
-        if node == 2:
+    def third_fails(piece: Piece, cancel: _core.CancelFlag) -> Tables:
+        if piece.node == 2:
             raise Failure("node 2: no")
-        return tables(node)
+        return tables(piece.node)
 
     store = ShardStore(tmp_path, "key")
     with ThreadPoolExecutor(1) as pool, pytest.raises(Failure, match="node 2: no"):
-        run_nodes(range(4), third_fails, store, pool)
-    assert {0, 1} <= store.complete()
-    assert 2 not in store.complete()
+        run_pieces(pieces(4), third_fails, store, pool)
+    assert {*pieces(2)} <= store.complete
+    assert pieces(3)[2] not in store.complete
 
 
 def test_left_overs_of_a_killed_run_are_swept_away(tmp_path: Path) -> None:
     store = ShardStore(tmp_path, "key")
-    (store.directory / "00001.partial").mkdir()
-    assert ShardStore(tmp_path, "key").complete() == set()
+    (store.directory / "00001-0.partial").mkdir()
+    assert ShardStore(tmp_path, "key").complete == set()
     assert not list(store.directory.iterdir())
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     store = ShardStore(tmp_path, "key")
-    run_nodes([0], Simulation(), store)
-    (store.directory / "00000" / "objects.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(Failure, match="00000: unreadable"):
-        run_nodes([0], Simulation(), store)
+    run_pieces(pieces(1), Simulation(), store)
+    (store.directory / "00000-0" / "objects.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(Failure, match="00000-0: unreadable"):
+        run_pieces(pieces(1), Simulation(), ShardStore(tmp_path, "key"))
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -150,3 +158,19 @@ def test_tables_hold_their_schema(tmp_path: Path) -> None:
     good = tables(0)
     with pytest.raises(ValueError, match="table placements"):
         Tables(**{name: good[name] for name in TABLES} | {"placements": good.objects})
+
+
+def test_tables_without_rows_have_no_file_and_come_back_empty(tmp_path: Path) -> None:
+    piece = Piece(True, 3, 2)
+    ShardStore(tmp_path, "key").write(piece, Tables.of(objects=tables(3).objects))
+    store = ShardStore(tmp_path, "key")
+    assert store.complete == {piece}
+    assert len(files(store)) == 1
+    assert store.read(piece).objects.equals(tables(3).objects)
+    assert store.read(piece).placements.height == 0
+
+
+def test_nodes_are_counted_up_to_the_first_gap() -> None:
+    done = {Piece(False, node, policy) for node, policy in ((0, 0), (1, 0), (3, 0), (0, 1))}
+    done.add(Piece(True, 2, 0))
+    assert [leading_nodes(done, policy) for policy in range(3)] == [2, 1, 0]

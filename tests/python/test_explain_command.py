@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 from small_program import MACHINE, SWEEPS
 
-from pagelens.ensemble.result import TABLES
 from pagelens.errors import Failure
 from pagelens.output_directory import LOCK, claim_directory
 
@@ -52,7 +51,7 @@ def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Pat
     results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
     assert done.stdout.endswith(f"Report: pagelens-out/{results.name}/report.html\n")
     data = json.loads((results / "explanation.json").read_text())
-    assert data["schema_version"] == 4
+    assert data["schema_version"] == 5
     assert data["program"]["phase"] == "triad"
     assert data["sample"]["command"].startswith("pagelens explain --machine small.toml --workload")
     assert pl.read_parquet(results / "placements.parquet")["node"].n_unique() == 3
@@ -191,7 +190,9 @@ def test_tracing_shows_its_progress_on_a_terminal(
             while part := shown.read(4096):
                 text += part
     assert b"tracing: 1 s" in text or b"tracing: 0 s" in text
-    assert b"nodes" in text[text.rindex(b"tracing:") :]  # after it, the bar of the nodes
+    after = text[text.rindex(b"tracing:") :]  # the bar of the nodes
+    assert b"placements" in after
+    assert b"Page placement can" in after  # what the bounds say, before any node
 
 
 def test_of_two_runs_into_one_directory_the_second_says_so(explain: Run, tmp_path: Path) -> None:
@@ -342,9 +343,9 @@ def test_ctrl_c_gives_the_answer_so_far_and_the_same_command_goes_on(
     nodes = re.search(r"(\d+) nodes\. Times are modelled", answer)
     assert nodes is not None
     assert 1 <= int(nodes[1]) < 400
-    assert "of 400 nodes complete" in errors
+    assert "of 1200 placements complete" in errors
     assert errors.count("\n") == 1
     kept = list((tmp_path / "out").glob("nodes/*/[0-9]*"))
     assert len(kept) >= 3
     assert not list((tmp_path / "out").rglob("*.partial"))
-    assert all(len(list(node.iterdir())) == len(TABLES) for node in kept)
+    assert all((piece / "placements.parquet").exists() for piece in kept)

@@ -235,7 +235,7 @@ def test_a_baseline_that_memory_moves_nothing_for_is_reported(explanation: Expla
 def test_the_data_reads_back_and_is_finite(explanation: Explanation) -> None:
     text = explanation.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert data["schema_version"] == 4
+    assert data["schema_version"] == 5
     assert Explanation.model_validate_json(text) == explanation
 
 

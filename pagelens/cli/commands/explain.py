@@ -8,10 +8,9 @@ from typing import Annotated
 from typer import Option, Typer
 
 from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
-from pagelens.api import WHOLE_RUN, choose_phase, explain, job_cost, simulate
+from pagelens.api import MOST_NODES, WHOLE_RUN, choose_phase, explain, job_cost, simulate
 from pagelens.cli.completion import complete_policies
 from pagelens.cli.options import (
-    DEFAULT_NODES,
     RARE,
     Accesses,
     FollowExec,
@@ -19,7 +18,6 @@ from pagelens.cli.options import (
     History,
     Json,
     MachineName,
-    Nodes,
     Output,
     Quiet,
     Ranks,
@@ -27,6 +25,7 @@ from pagelens.cli.options import (
     Seed,
     Size,
     Skip,
+    SomeNodes,
     Target,
     WorkloadName,
 )
@@ -93,7 +92,8 @@ Precision = Annotated[
     str | None,
     Option(
         metavar="SHARE",
-        help="Stop before --nodes once they leave so little of the medians to chance, such as 2%.",
+        help="How much of a median the choice of nodes may leave to chance (default: 2%).",
+        show_default=False,
         rich_help_panel=RARE,
     ),
 ]
@@ -144,7 +144,7 @@ def explain_command(
     ways: Ways = None,
     ranks: Ranks = None,
     full_size: FullSize = None,
-    nodes: Nodes = DEFAULT_NODES,
+    nodes: SomeNodes = None,
     precision: Precision = None,
     policy_names: PolicyNames = None,
     history: History = DEFAULT_HISTORY,
@@ -199,6 +199,8 @@ def explain_command(
                 beside = time_beside(words, source.program, stated, seed)
             except Failure as error:  # the rest goes on
                 print(f"pagelens: {error}", file=sys.stderr)
+        if job_nodes is not None and nodes is None and wanted is None:
+            nodes = MOST_NODES  # what a job waits for are the slow ones, of which few nodes say little
         try:
             ensemble = simulate(
                 source.program,

@@ -13,6 +13,7 @@ from pagelens.explain import (
     interaction_in_words,
     job_cost_in_words,
     large_page_note,
+    stopped_note,
 )
 from pagelens.replay import MECHANISMS
 from pagelens.report import terminal_width
@@ -76,6 +77,7 @@ def _distributions(e: Explanation) -> Iterator[str]:
     if _wide():
         yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
+    yield from textwrap.wrap(stopped_note(e.distributions, e.sample.nodes), terminal_width())
     yield from textwrap.wrap(few_nodes_note(e.sample.nodes), terminal_width())
     for d in e.distributions:
         if note := large_page_note(d):

@@ -1,0 +1,107 @@
+"""An ensemble that grows in rounds, until whoever judges it has seen enough."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
+from typing import Protocol
+
+from pagelens.ensemble.pieces import Piece, leading_nodes
+from pagelens.ensemble.result import Ensemble, Tables, baseline_of
+from pagelens.ensemble.run import Progress, run_pieces
+from pagelens.ensemble.shards import ShardStore
+from pagelens.ensemble.simulate import NodeSimulation
+from pagelens.errors import Interrupted
+
+ROUNDS = (4, 8, 16, 32)  # numbers of nodes after which policies that are settled stop
+LOOK_S = 2.0  # seconds between two looks at a round that is under way
+
+
+class Judge(Protocol):
+    """Who says how many nodes an ensemble needs."""
+
+    def first_nodes(self, bounds: Ensemble) -> int:
+        """The nodes of the first round. The Ensemble has no node yet, but the bounds of the time."""
+
+    def unsettled(self, found: Ensemble) -> Collection[str]:
+        """The policies that need more nodes than there are."""
+
+
+class GrowingEnsemble:
+    """The pieces of an ensemble that are there, and those that are simulated next."""
+
+    def __init__(
+        self,
+        of_piece: NodeSimulation,
+        store: ShardStore,
+        ensemble: Callable[[Mapping[str, int], Tables], Ensemble],  # of the nodes of each policy, with rows
+        attributed: int,
+        executor: Executor | None = None,
+        progress: Progress | None = None,
+        look: Callable[[Ensemble], None] | None = None,
+    ) -> None:
+        self._of_piece, self._store, self._ensemble = of_piece, store, ensemble
+        self._executor, self._progress, self._look = executor, progress, look
+        self._attributed = attributed if of_piece.simulation.attribution_replays else 0
+        self._numbers = {name: number for number, name in enumerate(of_piece.policies)}
+        self._baseline = baseline_of(of_piece.policies)
+        self._looked = time.monotonic()
+
+    def grow(self, nodes: int, judge: Judge | None) -> Ensemble:
+        """To so many nodes under each policy, or to as few as the judge wants. Raises Interrupted, whose
+        `partial` is the Ensemble of what is complete, None without a node under the baseline.
+        """
+        bounds = self._ensemble(dict.fromkeys(self._numbers, 0), Tables.of())
+        if self._look is not None:
+            self._look(bounds)
+        counts = dict.fromkeys(self._numbers, nodes)
+        if judge is not None:
+            counts = self._judged(nodes, judge, bounds)
+        return self._run(counts, min(self._attributed, counts[self._baseline]))
+
+    def _judged(self, nodes: int, judge: Judge, bounds: Ensemble) -> dict[str, int]:
+        """How many nodes each policy needs."""
+        counts = dict.fromkeys(self._numbers, 0)
+        wanted: Collection[str] = self._numbers
+        first = min(nodes, judge.first_nodes(bounds))
+        for count in (first, *(count for count in ROUNDS if first < count < nodes), nodes):
+            counts |= dict.fromkeys(wanted, count)
+            wanted = judge.unsettled(self._run(counts))
+            if not wanted:
+                break
+        return counts
+
+    def _pieces(self, counts: Mapping[str, int], attributed: int = 0) -> list[Piece]:
+        runs = [
+            Piece(False, node, self._numbers[name]) for name, count in counts.items() for node in range(count)
+        ]
+        return runs + [Piece(True, node, self._numbers[self._baseline]) for node in range(attributed)]
+
+    def _run(self, counts: Mapping[str, int], attributed: int = 0) -> Ensemble:
+        def report(done: int, total: int) -> None:
+            if self._progress is not None:
+                self._progress(done, total)
+            if self._look is not None and time.monotonic() - self._looked > LOOK_S:
+                if (found := self._complete(counts, attributed)) is not None:
+                    self._look(found)
+                self._looked = time.monotonic()
+
+        pieces = self._pieces(counts, attributed)
+        try:
+            rows = run_pieces(pieces, self._of_piece.rows, self._store, self._executor, report)
+        except Interrupted as error:
+            error.partial = self._complete(counts, attributed)
+            raise
+        return self._ensemble(counts, rows)
+
+    def _complete(self, counts: Mapping[str, int], attributed: int) -> Ensemble | None:
+        """Of the nodes that are done under each policy, without a gap; None for none under the baseline."""
+        complete = self._store.complete
+        done = {
+            name: min(count, leading_nodes(complete, self._numbers[name])) for name, count in counts.items()
+        }
+        most = done[self._baseline]
+        if not most:
+            return None
+        done = {name: min(count, most) for name, count in done.items()}
+        kept = [piece for piece in sorted(self._pieces(done, attributed)) if piece in complete]
+        return self._ensemble(done, Tables.concatenate(map(self._store.read, kept)))

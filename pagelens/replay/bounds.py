@@ -1,0 +1,96 @@
+"""What the placement of pages can cost a program at most, before any placement is simulated.
+
+The lines that leave L1 are known, because L1 is indexed below the page. Placement decides only where they
+are served. At best L2 serves all of them. At worst each of them misses every cache, opens a row of DRAM in
+the busiest bank of its channel, and pushes out a dirty line; and every access that may need a page walk has
+one. The time of every placement lies between these two, at the frequency of the median node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
+from pagelens.machine.dram import Dram
+from pagelens.machine.schema import ServedBy
+from pagelens.replay.run import Floats
+
+TABLE_LEVELS = 4  # entries of page tables that a walk reads at most
+MOST_CLEARED = 8  # pages cleared for one that is used: a large page is taken where an eighth of it is used
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Seconds of each phase [p] that no placement goes below, and none above."""
+
+    least_s: Floats
+    most_s: Floats
+
+
+def bounds(
+    moved: Floats,
+    executed: Floats,
+    machine: Machine,
+    cores_used: int,
+    served_by: ServedBy,
+    core: CoreTimes | None,
+) -> Bounds:
+    """Of a job on a machine, whatever the policy: of its instructions [p] and of the lines that leave L1
+    [p, 3], as `_core.moved_by_phase` has them. DRAM is taken to be busy with every line.
+    """
+    reads, writes = moved[:, 0], moved[:, 1] + MOST_CLEARED * moved[:, 2]
+    none = np.zeros_like(executed)
+    nowhere = dict.fromkeys(
+        ("msc_reads", "msc_writes", "msc_misses", "msc_read_misses", "ddr_reads", "ddr_writes", "dram_reads",
+         "dram_writes", "dram_time_s", "l3_hits", "core_forwards", *TRANSLATION_COUNTS),
+        none,
+    )  # fmt: skip
+    at_best = {**nowhere, "instructions": executed, "l2_accesses": reads, "l2_misses": none}
+    walks = {"stlb_hits": reads, "walks": reads, "walker_loads": TABLE_LEVELS * reads}
+    lines = reads + writes
+    pushed_out = reads + writes if served_by == "memory-side cache" else none
+    at_worst = {
+        **at_best,
+        **(walks if machine.page_walk is not None else {}),
+        "l2_misses": reads,
+        "msc_reads": reads,
+        "msc_writes": writes,
+        "msc_misses": lines,
+        "msc_read_misses": reads,
+        "ddr_reads": lines,
+        "ddr_writes": pushed_out,
+        "dram_reads": reads,
+        "dram_writes": writes,
+    }
+    if machine.dram is not None:
+        of_line = _worst_line(machine.dram)
+        at_worst["row_s"] = np.full_like(none, of_line)
+        at_worst["dram_time_s"] = lines * of_line
+    least = _times(machine, at_best, cores_used, served_by, core)
+    most = _times(machine, at_worst, cores_used, served_by, core)
+    return Bounds(least.time_s, np.maximum(most.time_s, least.time_s))
+
+
+def _times(
+    machine: Machine,
+    counts: Mapping[str, Floats],
+    cores_used: int,
+    served_by: ServedBy,
+    core: CoreTimes | None,
+) -> Times:
+    return modelled_times(machine, counts, cores_used, served_by, 1.0, core)
+
+
+def _worst_line(dram: Dram) -> float:
+    """Seconds a line when each opens a row of the same bank of its channel, and waits for the last write.
+
+    Channels share the lines evenly, because maps interleave them within pages.
+    """
+    clock = dram.clock_ps
+    refresh, between, row, *write = (
+        getattr(dram, name).value.picoseconds(clock)
+        for name in ("tRFC", "tREFI", "tRC", "tRCD", "CWL", "tWR", "tRP")
+    )
+    written = sum(write) + dram.burst_length.value // 2 * clock
+    return float(1e-12 * max(row, written) / (1 - refresh / between) / dram.channels)
