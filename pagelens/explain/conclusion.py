@@ -248,7 +248,7 @@ def other_order(remedies: Sequence[Remedy]) -> str:
 
 def attributed_in_words(e: Explanation) -> str:
     """Of how many nodes attributions are: each costs replays where caches are simulated without something."""
-    of_nodes = {a.of_nodes for a in e.attributions}
+    of_nodes = {a.of_nodes for a in e.attributions if a.policy == e.baseline}
     return "the nodes" if of_nodes <= {e.sample.nodes} else f"{min(of_nodes)} nodes"
 
 
