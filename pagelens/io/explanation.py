@@ -201,6 +201,7 @@ def _notes(recording: Recording, io: Io) -> list[str]:
         )
     if recording.header.dropped:
         notes.append(f"{recording.header.dropped:,} operations are missing from the recording.")
+    notes.append("Recorded waiting includes that for a processor which other programs had.")
     notes.append(
         "Not in the model: contention with other programs, the processor time of writing data back, and "
         "leaving a core to the kernel."

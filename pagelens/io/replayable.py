@@ -25,7 +25,7 @@ def replayable(recording: Recording) -> tuple[pl.DataFrame, list[tuple[int, bool
     transfers = kept.select(
         pl.col("file").replace_strict(numbers, default=-1, return_dtype=pl.Int32),
         pl.col("kind").replace_strict(_WHAT, default="", return_dtype=pl.String).alias("what"),
-        "offset", "bytes", "run",
+        "offset", "bytes", "run", "direct",
     )  # fmt: skip
     lengths = []
     for file in used:

@@ -184,7 +184,7 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "direct",
         "direct, request by request",
-        "O_DIRECT" + (f"; {bounces:.0%} of the requests need an aligned copy" if bounces else ""),
+        "O_DIRECT" + (f"; {bounces:.0%} of the requests need an aligned copy" if bounces >= 0.005 else ""),
         Cost(cpu_s, wait_s),
     )
 

@@ -11,7 +11,9 @@ import pytest
 
 from pagelens.errors import UsageError
 from pagelens.io import import_log, replayable
+from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import NAMES
+from pagelens.io.recording import Header
 from pagelens.measure.files import replay, variants
 from pagelens.measure.files.ways import Variant, _operations
 
@@ -125,3 +127,17 @@ def test_the_commands_import_and_replay(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+
+
+def test_what_was_direct_is_replayed_as_direct(tmp_path: Path) -> None:
+    builder = RecordingBuilder(Header(source="recorder"), [])
+    file = builder.file("/a")
+    for number, direct in enumerate((True, False)):
+        builder.add(
+            "write", file=file, start_ns=number, offset=4096 * number, size=4096, result=4096, direct=direct
+        )
+    transfers, lengths = replayable(builder.build())
+    assert _operations(transfers, Variant("as recorded")).direct.tolist() == [True, False]
+    assert _operations(transfers, Variant("direct", 1 << 20, True)).direct.all()
+    (done,) = replay(transfers, lengths, tmp_path, [Variant("as recorded")], rounds=1)
+    assert done.operations == 2

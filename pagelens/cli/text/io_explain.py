@@ -72,8 +72,8 @@ def conclusion(e: Explanation) -> Iterator[str]:
         yield "No other way of doing them is worth it: none gains 2% of the program's time."
         return
     yield (
-        f"Most would gain: {best.title} ({format_share(best.gain or 0)} of the program's time; it takes "
-        f"{best.effort})."
+        f"Most would gain: {best.title}, by the model {format_share(best.gain or 0)} of the program's time. "
+        f"It takes {best.effort}."
     )
 
 

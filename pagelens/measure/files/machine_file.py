@@ -46,7 +46,7 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     for kind, by_size in m.costs.items():
         least = min(times.repetitions for times in by_size.values())
         source(kind, [_row(size, times) for size, times in sorted(by_size.items())],
-               f"{_HERE}: at least {least} repetitions, median and least")  # fmt: skip
+               f"{_HERE}: at least {least} repetitions, lower quartile and least")  # fmt: skip
     if of.direct:
         where = of.alignment_source
         for key, value in (

@@ -26,6 +26,7 @@ from pagelens.units import format_binary_size, format_size
 ROUNDS = 3
 _KINDS = {"read": 0, "write": 1, "sync": 2}
 _MOST_FILES = 4096  # open at the same time
+_BLOCK = 4096  # bytes, of direct operations
 _SPARE = 1.1  # times the bytes of the files must be free
 
 
@@ -54,6 +55,7 @@ class _Operations:
     kinds: NDArray[np.int32]
     offsets: NDArray[np.int64]
     bytes: NDArray[np.uint64]
+    direct: NDArray[np.bool_]
 
 
 def variants(request: int, direct: bool) -> list[Variant]:
@@ -74,9 +76,9 @@ def replay(
 ) -> list[Replayed]:
     """Makes the operations in each way, in turn.
 
-    `transfers` has `file`, `what` (read, write, sync), `offset`, `bytes` and `run`; `lengths` has, for each
-    file, its bytes before the program began, and whether they were in the page cache. Raises UsageError where
-    the folder will not do.
+    `transfers` has `file`, `what` (read, write, sync), `offset`, `bytes`, `run` and `direct`; `lengths` has,
+    for each file, its bytes before the program began, and whether they were in the page cache. Raises
+    UsageError where the folder will not do.
     """
     made = [_operations(transfers, way) for way in ways]
     _check(folder, transfers, lengths)
@@ -93,7 +95,7 @@ def replay(
 
 
 def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
-    frame = transfers.select("file", "what", "offset", "bytes", "run")
+    frame = transfers.select("file", "what", "offset", "bytes", "run", "direct")
     if way.request:
         frame = pl.concat(list(_merged(frame, way)) or [frame.clear()])
     return _Operations(
@@ -101,6 +103,7 @@ def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
         frame["what"].replace_strict(_KINDS, return_dtype=pl.Int32).to_numpy(),
         frame["offset"].clip(0).to_numpy(),
         frame["bytes"].cast(pl.UInt64).to_numpy(),
+        frame["direct"].to_numpy() | way.direct,
     )
 
 
@@ -108,13 +111,15 @@ def _merged(frame: pl.DataFrame, way: Variant) -> Iterator[pl.DataFrame]:
     """Each sequence as requests of the size, where its first transfer stood."""
     kinds = frame["what"].to_list()
     runs, offsets, sizes, files = (frame[name].to_list() for name in ("run", "offset", "bytes", "file"))
+    direct = frame["direct"].to_list()
     last: dict[int, int] = {}
     rows: list[list[int | str]] = []
-    for kind, run, offset, size, file in zip(kinds, runs, offsets, sizes, files, strict=True):
+    columns = (kinds, runs, offsets, sizes, files, direct)
+    for kind, run, offset, size, file, is_direct in zip(*columns, strict=True):
         at = last.get(run)
         if kind == "sync" or at is None or int(rows[at][3]) + size > way.request:
             last[run] = len(rows)
-            rows.append([file, kind, offset, size, run])
+            rows.append([file, kind, offset, size, run, is_direct])
             if kind == "sync":
                 last.clear()  # what was written before it is written before it
         else:
@@ -150,9 +155,10 @@ def _once(
     operations: _Operations, lengths: Sequence[tuple[int, bool]], folder: Path, way: Variant
 ) -> tuple[float, float]:
     scratch = Scratch(folder)
-    block = 4096
     with ExitStack() as stack:
-        descriptors = np.full(max(len(lengths), 1), -1, np.int32)
+        buffered = np.full(max(len(lengths), 1), -1, np.int32)
+        direct = buffered.copy()
+        direct_files = set(operations.files[operations.direct].tolist())
         for number in sorted(set(operations.files.tolist())):
             stack.callback(scratch.remove, f"-{number}")
             length, cached = lengths[number]
@@ -160,17 +166,17 @@ def _once(
                 _fill(file, length)
                 if not cached:
                     forget(file)
-            flags = os.O_DIRECT if way.direct else 0
-            descriptors[number] = stack.enter_context(scratch.open(flags, f"-{number}"))
-        offsets, sizes = operations.offsets, operations.bytes
-        if way.direct:  # whole blocks: a program would do the same through its aligned buffer
-            end = -(-(offsets + sizes.astype(np.int64)) // block) * block
-            offsets = offsets // block * block
-            sizes = (end - offsets).astype(np.uint64)
+            buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))
+            if number in direct_files:
+                direct[number] = stack.enter_context(scratch.open(os.O_DIRECT, f"-{number}"))
+        # Direct operations are of whole blocks: a program does the same through its aligned buffer.
+        block = np.where(operations.direct, _BLOCK, 1)
+        end = -(-(operations.offsets + operations.bytes.astype(np.int64)) // block) * block
+        offsets = operations.offsets // block * block
+        sizes = (end - offsets).astype(np.uint64)
+        descriptors = np.where(operations.direct, direct[operations.files], buffered[operations.files])
         try:
-            done = _probes.replay_operations(
-                descriptors[operations.files], operations.kinds, offsets, sizes, bool(way.request)
-            )
+            done = _probes.replay_operations(descriptors, operations.kinds, offsets, sizes, bool(way.request))
         except OSError as error:
             raise Failure(f"replay: {error.strerror or error}; name another folder") from None
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s)
