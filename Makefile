@@ -6,6 +6,7 @@
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
 #   make test-lowest the wheel, with the lowest versions of its dependencies
+#   make engine     the tracer's second engine, DynamoRIO
 #   make zonesort   the kernel module, for both of its kernels
 #   make spank      the plugin for Slurm, packaged with what a site puts where
 #   make examples   the programs of examples/                    make lock        renew the lock files
@@ -27,7 +28,7 @@ NATIVE := core bindings probes tracer hooks iorecord fix preload machines launch
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort spank lock clean FORCE
+.PHONY: help engine demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort spank lock clean FORCE
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -80,6 +81,12 @@ options.bench := -DPAGELENS_BENCH=ON
 
 examples:
 	@$(MAKE) -s -C examples OUT=$(CURDIR)/build/examples
+
+# DynamoRIO is fetched and built once; then the package is built again, with its client.
+engine: $(STAMPS)/python
+	@scripts/build-engine
+	@rm -f $(STAMPS)/package
+	@$(MAKE) $(STAMPS)/package
 
 demo: $(STAMPS)/package $(STAMPS)/debian-run examples
 	@scripts/demo

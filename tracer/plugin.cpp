@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tracer/follow_exec.hpp"
@@ -137,10 +138,26 @@ std::vector<std::string> guest_command() {
     return words;
 }
 
+// The program's signals are for its own threads.
+bool start_thread(void (*work)(void*), void* argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread(work, argument).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return true;
+}
+
 // At the first translation: only now is it known where guest memory is.
 void start() try {
-    tracer = new Tracer(options, guest_command(), guest_base,
-                        [] { go_to(Stage::tracing, Stage::finishing); });
+    const Engine qemu{
+        .producer = "pagelens tracer (QEMU user mode)",
+        .guest_base = guest_base,
+        .budget_used = [] { go_to(Stage::tracing, Stage::finishing); },
+        .start_thread = start_thread,
+        .owns = [](std::uint64_t) { return false; },
+    };
+    tracer = new Tracer(options, guest_command(), qemu);
     self_test = new SelfTest(guest_base);
     tracer->begin_thread(0);
     tracer->vcpu(0).cpu = current_cpu;

@@ -1,21 +1,27 @@
 #include "tracer/session.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <span>
+#include <system_error>
 #include <utility>
 
 namespace pagelens {
 
-Session::Session(std::string path, const TraceHeader& header)
-    : path_(std::move(path)), writer_(path_ + ".partial", header) {
-    // The program's signals are for its own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::make_unique<std::thread>([this] { write_blocks(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+Session::Session(std::string path, const TraceHeader& header, const Engine& engine)
+    : path_(std::move(path)),
+      writer_(path_ + ".partial", header),
+      has_writer_(engine.start_thread != nullptr) {
+    const auto work = [](void* session) { static_cast<Session*>(session)->write_blocks(); };
+    if (has_writer_ && !engine.start_thread(work, this)) {
+        throw std::system_error(EAGAIN, std::generic_category(), "the writer's thread");
+    }
+}
+
+void Session::put(Block* block) {
+    if (has_writer_) return queue_.put(block);
+    const std::lock_guard lock(write_mutex_);
+    write(block);
 }
 
 std::uint32_t Session::begin_thread() {
@@ -28,7 +34,7 @@ std::uint32_t Session::begin_thread() {
 void Session::end_thread(Block* block) {
     const std::uint32_t number = block->thread;
     block->last = true;
-    queue_.put(block);
+    put(block);
     queue_.reserve_one_less();
     const std::lock_guard lock(mutex_);
     ended_.insert(number);  // its blocks are before those of who gets it next
@@ -41,23 +47,31 @@ Block* Session::take(std::uint32_t thread) {
 }
 
 void Session::write_blocks() {
-    while (Block* block = queue_.next()) {
-        auto filter = filters_.find(block->thread);
-        if (filter == filters_.end()) {
-            filter = filters_.try_emplace(block->thread, writer_.thread(block->thread)).first;
-        }
-        filter->second.take(std::span(block->records).first(block->size));
-        if (block->last) {
-            filters_.erase(filter);
-            writer_.end_thread(block->thread);
-        }
-        queue_.give_back(block);
+    while (Block* block = queue_.next()) write(block);
+    const std::lock_guard lock(mutex_);
+    written_ = true;
+    written_changed_.notify_all();
+}
+
+void Session::write(Block* block) {
+    auto filter = filters_.find(block->thread);
+    if (filter == filters_.end()) {
+        filter = filters_.try_emplace(block->thread, writer_.thread(block->thread)).first;
     }
+    filter->second.take(std::span(block->records).first(block->size));
+    if (block->last) {
+        filters_.erase(filter);
+        writer_.end_thread(block->thread);
+    }
+    queue_.give_back(block);
 }
 
 int Session::finish(TraceSummary& summary) {
     queue_.close();
-    thread_->join();
+    if (has_writer_) {
+        std::unique_lock lock(mutex_);
+        written_changed_.wait(lock, [this] { return written_; });
+    }
     summary = writer_.finish(summary);
     const std::string partial = path_ + ".partial";
     const bool kept = writer_.readable() && std::rename(partial.c_str(), path_.c_str()) == 0;
@@ -66,10 +80,7 @@ int Session::finish(TraceSummary& summary) {
     return error;
 }
 
-void Session::abandon() {
-    static_cast<void>(
-        thread_.release());  // it is not in this process: nothing to wait for or to delete
-    writer_.abandon();
-}
+// The writer's thread is not in this process: there is nothing to wait for.
+void Session::abandon() { writer_.abandon(); }
 
 }  // namespace pagelens

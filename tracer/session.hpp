@@ -3,24 +3,25 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "core/accesses/filter.hpp"
 #include "core/accesses/trace_writer.hpp"
 #include "tracer/block_queue.hpp"
+#include "tracer/engine.hpp"
 
 namespace pagelens {
 
 class Session {
   public:
-    // Creates PATH.partial and the writer's thread. Throws std::system_error.
-    Session(std::string path, const TraceHeader& header);
+    // Creates PATH.partial, and the writer's thread if the engine can have one. Throws
+    // std::system_error.
+    Session(std::string path, const TraceHeader& header, const Engine& engine);
     ~Session() = default;
 
     // A thread of the program begins; returns its number in the file, which may have been that of a
@@ -30,7 +31,7 @@ class Session {
     void end_thread(Block* block);
 
     Block* take(std::uint32_t thread);
-    void put(Block* block) { queue_.put(block); }
+    void put(Block* block);
 
     TraceWriter& writer() { return writer_; }
 
@@ -45,7 +46,9 @@ class Session {
     void abandon();
 
   private:
+    // The writer's thread: takes blocks until `finish` closes the queue.
     void write_blocks();
+    void write(Block* block);
 
     std::string path_;
     TraceWriter writer_;
@@ -57,7 +60,10 @@ class Session {
     // the host's scheduling.
     std::set<std::uint32_t> ended_;
     std::atomic<std::uint64_t> syncs_{1};
-    std::unique_ptr<std::thread> thread_;
+    std::condition_variable written_changed_;
+    bool written_ = false;    // the writer's thread is done
+    const bool has_writer_;   // else each thread filters its blocks itself, one at a time
+    std::mutex write_mutex_;  // of filters_, where there is no writer's thread
 };
 
 }  // namespace pagelens

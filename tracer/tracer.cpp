@@ -22,12 +22,11 @@ constexpr std::uint64_t lines_per_look = 256;             // of a string operati
 
 constinit Tracer::VcpuTable Tracer::table_;
 
-Tracer::Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base,
-               void (*budget_used)())
+Tracer::Tracer(Options options, std::vector<std::string> command, const Engine& engine)
     : options_(std::move(options)),
       command_(std::move(command)),
-      budget_used_(budget_used),
-      space_{.guest_base = guest_base} {
+      engine_(engine),
+      space_{.guest_base = engine.guest_base} {
     open_session();
 }
 
@@ -35,7 +34,7 @@ void Tracer::open_session() {
     TraceHeader header;
     header.exact_for.assign(filter_exact_for.begin(), filter_exact_for.end());
     header.page_filter = filter_page_shape(page_sets_used());
-    header.producer = "pagelens tracer (QEMU user mode)";
+    header.producer = engine_.producer;
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());
@@ -44,7 +43,7 @@ void Tracer::open_session() {
     const std::string path = with_process_id(name, options_.program);
     report(options_.status, "begun " + path);  // before the file, so that none is unknown
     report(options_.status, "program " + header.program);
-    session_ = std::make_unique<Session>(path, header);
+    session_ = std::make_unique<Session>(path, header, engine_);
     modules_ = std::make_unique<Modules>(space_.guest_base, [this](const ModuleDefinition& module) {
         if (module.path == options_.function_file) {
             begin_address_ = module.base + options_.function_address;
@@ -164,12 +163,12 @@ void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
         end_sample(vcpu);
     }
     if (vcpu.at != vcpu.stamped) stamp(vcpu);
-    if (session_->writer().error() != 0) return budget_used_();
+    if (session_->writer().error() != 0) return engine_.budget_used();
     std::uint64_t next = instructions_per_stamp;
     if (options_.accesses != 0) {
         if (vcpu.instructions() >= vcpu.budget_at) {
             const std::uint64_t left = budget_left();
-            if (left == 0) return budget_used_();
+            if (left == 0) return engine_.budget_used();
             vcpu.budget_at =
                 vcpu.instructions() + std::clamp(left / std::max(threads_.load(), 1u),
                                                  std::uint64_t{1}, instructions_per_look);
@@ -245,14 +244,15 @@ std::uint64_t Tracer::budget_left() {
 }
 
 void Tracer::stop_recording() {
-    for (unsigned i = 0; i < used_; ++i) {
-        Vcpu& vcpu = table_.vcpus[i];
-        if (vcpu.block == nullptr) continue;
-        end_sample(vcpu);
-        make_room(vcpu, 1);
-        vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
-        session_->put(vcpu.take_block());
-    }
+    for (unsigned i = 0; i < used_; ++i) stop_recording(table_.vcpus[i]);
+}
+
+void Tracer::stop_recording(Vcpu& vcpu) {
+    if (vcpu.block == nullptr) return;
+    end_sample(vcpu);
+    make_room(vcpu, 1);
+    vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
+    session_->put(vcpu.take_block());
 }
 
 void Tracer::finish(std::int32_t exit_status) {

@@ -13,6 +13,7 @@
 #include "hooks/pagelens.h"
 #include "tracer/access_place.hpp"
 #include "tracer/code_blocks.hpp"
+#include "tracer/engine.hpp"
 #include "tracer/options.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/session.hpp"
@@ -22,12 +23,14 @@ namespace pagelens {
 
 class Tracer {
   public:
+#ifdef PAGELENS_MAX_THREADS
+    static constexpr unsigned max_vcpus = PAGELENS_MAX_THREADS;
+#else
     static constexpr unsigned max_vcpus = 16384;
+#endif
 
     // Throws std::system_error if the trace cannot be created.
-    // `budget_used` is called, by any thread and any number of times, once it is.
-    Tracer(Options options, std::vector<std::string> command, std::uint64_t guest_base,
-           void (*budget_used)());
+    Tracer(Options options, std::vector<std::string> command, const Engine& engine);
 
     const Options& options() const { return options_; }
     static Vcpu& vcpu(unsigned index) { return table_.vcpus[index]; }
@@ -65,6 +68,8 @@ class Tracer {
 
     // With all other threads of the program stopped: records what they hold, and no more.
     void stop_recording();
+    // The same for one thread, which calls it itself or is stopped.
+    void stop_recording(Vcpu& vcpu);
     // The process ends with this status (as a shell states it).
     void finish(std::int32_t exit_status);
 
@@ -105,7 +110,7 @@ class Tracer {
 
     Options options_;
     const std::vector<std::string> command_;
-    void (*const budget_used_)();
+    const Engine engine_;
     AddressSpace space_;
     bool files_known_ = false;  // in this session: those that memory showed when it began
     // Hidden: where it is declared only, that is not so by itself, and costs a load an access.

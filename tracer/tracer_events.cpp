@@ -100,7 +100,9 @@ void Tracer::know_heap(std::uint64_t program_break) {
 }
 
 void Tracer::know_files(Vcpu& vcpu) {
-    present_files(space_, read_mappings("/proc/self/maps"), [&](const Event& event) {
+    std::vector<FileMapping> mappings = read_mappings("/proc/self/maps");
+    std::erase_if(mappings, [this](const FileMapping& m) { return engine_.owns(m.begin); });
+    present_files(space_, mappings, [&](const Event& event) {
         make_room(vcpu, event_words);
         vcpu.push(event);
     });

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
+from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, place_alike_each_time
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
@@ -22,6 +23,8 @@ from pagelens.host.program_signals import SignalsHandedOn
 
 DEFAULT_BUDGET = 500_000_000  # accesses
 STDERR = 2  # a descriptor, for `TraceRequest.stdout`
+ENGINES = ("qemu", "dynamorio")
+_ENGINE_VARIABLE = "PAGELENS_ENGINE"  # for commands without --engine
 
 _SETTINGS = {  # of the program's environment, unless the user has others
     "PYTHONMALLOC": "malloc",  # Python's own allocator hides its objects in arenas
@@ -46,6 +49,7 @@ class TraceRequest:
     follow_exec: bool | None = None
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
+    engine: str | None = None  # one of ENGINES; none: as the environment says, else QEMU
 
 
 def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:
@@ -56,15 +60,13 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     """
     _check_region_of_interest(request)
     program = find_program(request.command)
-    emulator = find_emulator()
+    engine = _find_engine(request)
     output = expand_rank(request.output, os.environ)
     path = checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
-        words = _command_line(request, program, emulator, output, Path(status.name))
+        start = _start_of(engine, request, program, output, Path(status.name))
         with SignalsHandedOn() as signals:
-            process = subprocess.Popen(
-                words, env=_environment(emulator), stdout=request.stdout, close_fds=False
-            )  # MPICH hands a descriptor down
+            process = start()
             signals.begin(process, begun=lambda: Path(status.name).stat().st_size > 0)
             # The emulator runs as the process that was started.
             path = Path(str(path).replace("%p", str(process.pid)))
@@ -88,19 +90,59 @@ def _check_region_of_interest(request: TraceRequest) -> None:
             raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
 
 
-def _command_line(
-    request: TraceRequest, program: GuestProgram, emulator: Emulator, output: str, status: Path
-) -> list[str]:
-    options = {
-        "file": emulator.plugin,
-        "plugin": emulator.plugin,
-        "qemu": emulator.qemu,
-        "hooks": emulator.hooks,
+def _find_engine(request: TraceRequest) -> Emulator | DynamoRio:
+    name = request.engine or os.environ.get(_ENGINE_VARIABLE) or ENGINES[0]
+    if name not in ENGINES:
+        option = "--engine" if request.engine else _ENGINE_VARIABLE
+        raise UsageError(f"{option} {name}: there is no such engine; choose one of {', '.join(ENGINES)}")
+    return find_dynamorio() if name == "dynamorio" else find_emulator()
+
+
+def _start_of(
+    engine: Emulator | DynamoRio, request: TraceRequest, program: GuestProgram, output: str, status: Path
+) -> Callable[[], subprocess.Popen[bytes]]:
+    """What starts the program in the engine. Descriptors are handed down, as MPICH needs it."""
+    preload = ":".join(filter(None, [str(engine.hooks), os.environ.get("LD_PRELOAD", "")]))
+    if isinstance(engine, Emulator):
+        own = {
+            "file": engine.plugin,
+            "plugin": engine.plugin,
+            "qemu": engine.qemu,
+            "hooks": engine.hooks,
+            "wide_reads": int(engine.wide_reads),
+        }
+        plugin = _as_text(own | _tracer_options(request, program, output, status))
+        words = _command_line(program, engine, plugin, preload)
+        return lambda: subprocess.Popen(
+            words, env=_environment(engine), stdout=request.stdout, close_fds=False
+        )
+    own = {"plugin": engine.client, "qemu": engine.library, "hooks": engine.hooks}
+    settings = _as_text(own | _tracer_options(request, program, output, status))
+    inherited = {**_SETTINGS, **os.environ}
+    environment = engine.environment(inherited, program.path, settings, preload)
+    return lambda: subprocess.Popen(
+        [program.argv0, *program.arguments],
+        executable=engine.library,
+        env=environment,
+        stdout=request.stdout,
+        close_fds=False,
+        preexec_fn=place_alike_each_time,
+    )
+
+
+def _as_text(options: Mapping[str, object]) -> str:
+    return ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
+
+
+def _tracer_options(
+    request: TraceRequest, program: GuestProgram, output: str, status: Path
+) -> dict[str, object]:
+    """What both engines are told (tracer/options.hpp)."""
+    options: dict[str, object] = {
         "output": Path(output).absolute(),
         "status": status,
         "accesses": request.accesses,
         "skip": request.skip,
-        "wide_reads": int(emulator.wide_reads),
         "any_tlb": int(request.any_tlb),
     }
     if request.follow_exec or (request.follow_exec is None and request.from_function is None):
@@ -114,8 +156,10 @@ def _command_line(
 
         file, address = find_function(program.path, request.from_function)
         options |= {"function_file": file, "function_address": address}
-    plugin = ",".join(f"{key}={str(value).replace(',', ',,')}" for key, value in options.items())
-    preload = ":".join(filter(None, [str(emulator.hooks), os.environ.get("LD_PRELOAD", "")]))
+    return options
+
+
+def _command_line(program: GuestProgram, emulator: Emulator, plugin: str, preload: str) -> list[str]:
     return [
         str(emulator.qemu),
         *("-plugin", plugin),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -52,6 +52,13 @@ def trace(
             help="Also keep page uses that fully associative TLBs and large pages need; takes longer.",
         ),
     ] = False,
+    engine: Annotated[
+        Literal["qemu", "dynamorio"] | None,
+        typer.Option(
+            "--engine",
+            help="What runs the program: an emulator, or DynamoRIO (faster, newer). Default: qemu.",
+        ),
+    ] = None,
 ) -> None:
     """Record which lines of memory a program moves, by object, thread and phase.
 
@@ -66,6 +73,7 @@ def trace(
         region,
         follow_exec,
         any_tlb,
+        engine=engine,
     )
     with progress_bar(what="tracing") as progress:
         result = trace_program(request, progress.traced)

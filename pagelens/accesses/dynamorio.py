@@ -1,0 +1,64 @@
+"""DynamoRIO and its client: the tracer's second engine, which runs programs on the processor itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelens import _core
+from pagelens.errors import Failure
+
+_ADDR_NO_RANDOMIZE = 0x0040000  # personality(2)
+
+# A program that the client does not follow runs without DynamoRIO. The client's own calls, which read files
+# and compress, need more stack than DynamoRIO's default.
+_OPTIONS = "-no_follow_children -stack_size 256K -signal_stack_size 64K -code_api"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoRio:
+    """Paths of the engine, its client and the interposer."""
+
+    library: Path
+    client: Path
+    hooks: Path
+
+    def environment(
+        self, inherited: Mapping[str, str], program: Path, client_options: str, preload: str
+    ) -> dict[str, str]:
+        """What the engine is started with; the client hides its own part from the program."""
+        return {
+            **inherited,
+            "LD_PRELOAD": preload,
+            "DYNAMORIO_EXE_PATH": str(program),
+            "DYNAMORIO_OPTIONS": f"{_OPTIONS} -client_lib {shlex.quote(f'{self.client};0;')}",
+            "PAGELENS_TRACER": client_options,
+        }
+
+
+def find_dynamorio() -> DynamoRio:
+    """The engine of this package. Raises Failure."""
+    libraries = Path(_core.__file__).parent / "lib"
+    engine = DynamoRio(
+        libraries / "libdynamorio.so",
+        libraries / "libpagelens_client.so",
+        libraries / "libpagelens_hooks.so",
+    )
+    for library in (engine.library, engine.client):
+        if not library.is_file():
+            raise Failure(
+                f"--engine dynamorio: {library.name} is not part of this installation; "
+                "run make engine in a clone of pagelens, or leave the option out"
+            )
+    if not os.access(engine.library, os.X_OK):
+        raise Failure(f"--engine dynamorio: {engine.library} may not be executed; leave the option out")
+    return engine
+
+
+def place_alike_each_time() -> None:
+    """In the process that becomes the program: its addresses are the same in each run, if that is allowed."""
+    ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)

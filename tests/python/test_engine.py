@@ -1,0 +1,144 @@
+"""DynamoRIO as the tracer's engine: programs run as alone, and their traces are those of QEMU."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelens import _core
+from pagelens.accesses.trace import TraceWorkload, open_trace
+
+LIBRARIES = Path(_core.__file__).parent / "lib"
+needs_engine = pytest.mark.skipif(
+    not (LIBRARIES / "libdynamorio.so").exists(), reason="no DynamoRIO; run make engine"
+)
+
+PROGRAMS = Path(__file__).parent.parent / "programs"
+HEADERS = Path(__file__).parent.parent.parent / "hooks"
+MIB_PAGES = 256
+MIB_LINES = 1 << 14
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program of tests/programs once."""
+    folder = tmp_path_factory.mktemp("built")
+
+    def build(name: str, *flags: str) -> Path:
+        program = folder / "_".join([name, *flags]).replace("/", "_")
+        if not program.exists():
+            command = ["gcc", "-O1", "-g", "-pthread", f"-I{HEADERS}", PROGRAMS / f"{name}.c", *flags]
+            subprocess.run([*command, "-o", program], check=True)
+        return program
+
+    return build
+
+
+def traced(
+    run: Run, folder: Path, engine: str, program: Path | str, *arguments: str, options: tuple[str, ...] = ()
+) -> TraceWorkload:
+    done = run("trace", "-o", f"{engine}.trace", "--engine", engine, *options, "--", program, *arguments)
+    assert done.returncode == 0, done.stderr
+    workload = open_trace(folder / f"{engine}.trace")
+    assert workload.warnings == []
+    return workload
+
+
+def first_writes(workload: TraceWorkload) -> int:
+    return int(workload.survey.first_writes[:, 1].sum())
+
+
+@needs_engine
+def test_a_program_runs_as_alone(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    alone = subprocess.run([built("copy"), "2"], capture_output=True, text=True, check=False)
+    done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("copy"), "2")
+    assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, alone.stderr, alone.returncode)
+    workload = open_trace(tmp_path / "a.trace")
+    assert workload.share_seen == 1
+    arrays = [item for item in workload.objects if item.bytes == 2 << 20]
+    assert sorted(item.lines for item in arrays) == pytest.approx([2 * MIB_LINES, 4 * MIB_LINES], abs=4)
+    assert os.listdir(tmp_path) == ["a.trace"]
+
+
+@needs_engine
+def test_the_engines_count_the_same(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    """What one more round of a loop adds; what runs before main depends on the processor."""
+    added = {}
+    for engine in ("qemu", "dynamorio"):
+        counts = []
+        for times in ("1", "2"):
+            done = pagelens("trace", "-o", "a.trace", "--engine", engine, "--", built("copy"), "1", times)
+            assert done.returncode == 7
+            summary = open_trace(tmp_path / "a.trace").trace.summary
+            counts.append((summary.accesses, summary.instructions))
+        (a1, i1), (a2, i2) = counts
+        added[engine] = (a2 - a1, i2 - i1)
+    assert added["dynamorio"] == pytest.approx(added["qemu"], abs=8)
+
+
+@needs_engine
+def test_the_environment_is_the_programs_own(pagelens: Run) -> None:
+    done = pagelens("trace", "--engine", "dynamorio", "--", "/usr/bin/env")
+    assert "PATH=" in done.stdout
+    assert "DYNAMORIO" not in done.stdout
+    assert "PAGELENS_TRACER" not in done.stdout
+
+
+@needs_engine
+@pytest.mark.parametrize("flags", [(), ("-static",)])
+def test_threads(pagelens: Run, built: Callable[..., Path], tmp_path: Path, flags: tuple[str, ...]) -> None:
+    workload = traced(pagelens, tmp_path, "dynamorio", built("threads", *flags))
+    assert workload.threads == 5
+    assert first_writes(workload) >= 8 * MIB_PAGES
+
+
+@needs_engine
+@pytest.mark.parametrize("way", ["free", "discard", "brk", "remap"])
+def test_temporaries_give_their_frames_back(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, way: str
+) -> None:
+    workload = traced(pagelens, tmp_path, "dynamorio", built("temporaries"), way)
+    assert first_writes(workload) >= 20 * MIB_PAGES
+    assert workload.survey.peak_pages < 3.5 * MIB_PAGES
+
+
+@needs_engine
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGTERM])
+def test_what_a_killed_program_did_is_kept(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, number: signal.Signals
+) -> None:
+    done = pagelens(
+        "trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("signals"), str(int(number))
+    )
+    assert done.returncode == -number
+    workload = open_trace(tmp_path / "a.trace")
+    assert first_writes(workload) >= MIB_PAGES
+    assert workload.trace.summary.exit_status == 128 + number
+
+
+@needs_engine
+def test_a_forked_child_does_not_write_into_its_parents_trace(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    assert first_writes(traced(pagelens, tmp_path, "dynamorio", built("processes"))) < MIB_PAGES
+
+
+@needs_engine
+def test_non_temporal_stores_are_told_apart(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    workload = traced(pagelens, tmp_path, "dynamorio", built("stream_stores"))
+    [array] = [item for item in workload.objects if item.bytes == 1 << 20]
+    assert array.lines <= 2
+    assert array.stored == MIB_LINES + array.lines
+
+
+def test_an_engine_that_does_not_exist_is_named(pagelens: Run) -> None:
+    done = pagelens("trace", "--", "/bin/true", env={"PAGELENS_ENGINE": "valgrind"})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "PAGELENS_ENGINE valgrind: there is no such engine; choose one of qemu, dynamorio" in done.stderr

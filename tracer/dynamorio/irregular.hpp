@@ -1,0 +1,26 @@
+// The accesses of instructions whose addresses depend on more than general registers: gathers and
+// scatters, masked moves, xsave, and string operations that end early or run backwards.
+#pragma once
+
+#include <dr_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace pagelens {
+
+struct IrregularAccess {
+    std::uint64_t address;
+    bool store;
+    unsigned bytes;
+};
+
+// Whether the accesses are elements of one string operation.
+bool is_string_operation(instr_t* instruction);
+
+// Calls `emit` for each access that the instruction is about to make with these registers, in
+// order. `registers` needs all parts of the context.
+void irregular_accesses(instr_t* instruction, const dr_mcontext_t& registers,
+                        const std::function<void(const IrregularAccess&)>& emit);
+
+}  // namespace pagelens

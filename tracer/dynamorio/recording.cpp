@@ -1,0 +1,137 @@
+#include "tracer/dynamorio/recording.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/address/units.hpp"
+#include "tracer/dynamorio/state.hpp"
+#include "tracer/meminfo.hpp"
+
+namespace pagelens {
+
+namespace {
+
+// An operand of which time has passed for all pieces; `later` accesses come after the last one.
+template <bool store>
+[[gnu::always_inline]] inline void touch(Tracer& owner, Vcpu& vcpu, std::uint64_t address,
+                                         unsigned bytes, AccessPlace place) {
+    if (vcpu.strip.hides(address, store, line_bytes - bytes, place.later())) [[likely]]
+        return;
+    const unsigned count = pieces(bytes);
+    for (unsigned piece = 0; piece < count; ++piece) {
+        const unsigned size = std::min(bytes - 8 * piece, 8u);
+        const AccessPlace here = place.with_later(place.later() + count - 1 - piece);
+        const std::uint64_t at = address + 8 * piece;
+        if (vcpu.strip.hides(at, store, line_bytes - size, here.later())) continue;
+        owner.pass<store>(vcpu, at, load_of(std::bit_ceil(size)), here);
+    }
+}
+
+}  // namespace
+
+ThreadRecording::ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
+                                 ThreadSlots& slots)
+    : tracer_(owner), blocks_(blocks), index_(index), vcpu_(Tracer::vcpu(index)), slots_(slots) {
+    slots_ = {words_.data(), words_.data() + capacity - block_limit, 0};
+}
+
+void ThreadRecording::drain() {
+    const std::uint64_t* const end = slots_.next;
+    for (const std::uint64_t* at = words_.data(); at < end;) {
+        const RecordedBlock& block = blocks_[*at];
+        execute(block, at + 1);
+        at += 1 + block.words;
+    }
+    slots_.next = words_.data();
+    if (stage == Stage::finishing) tracer_.stop_recording(vcpu_);
+}
+
+void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* values) {
+    if (block.traced && stage == Stage::tracing) {
+        trace(block, values);
+    } else if (stage != Stage::tracing) {  // the interposer's instructions are no program's
+        slots_.untraced += block.instructions;
+        if (block.traced && stage == Stage::skipping && skips(block)) go_to(Stage::tracing);
+    }
+    if (block.branch == Branch::none || vcpu_.thread == nullptr) return;
+    const std::uint64_t slot = block.address(block.stack, values);
+    if (block.branch == Branch::call) {
+        vcpu_.thread->stack.call(block.return_address, slot);
+        if (!vcpu_.thread->stack_known) tracer_.know_stack(vcpu_, slot);
+    } else {
+        vcpu_.thread->stack.ret(slot);
+    }
+}
+
+void ThreadRecording::trace(const RecordedBlock& block, const std::uint64_t* values) {
+    vcpu_.strip.advance(block.certain);
+    vcpu_.left -= block.instructions;
+    if (vcpu_.left < 0) [[unlikely]]
+        tracer_.look(vcpu_, block.code);
+    for (const RecordedAccess& access : block.accesses) {
+        const std::uint64_t address = block.address(access, values);
+        switch (access.kind) {
+            case RecordedAccess::Kind::load:
+                touch<false>(tracer_, vcpu_, address, access.bytes, access.place);
+                break;
+            case RecordedAccess::Kind::store:
+                touch<true>(tracer_, vcpu_, address, access.bytes, access.place);
+                break;
+            case RecordedAccess::Kind::stream_store:
+                for (unsigned piece = 0; piece < access.bytes; piece += 8) {
+                    vcpu_.strip.advance(1);
+                    tracer_.stream_store(vcpu_, address + piece, access.place.later());
+                }
+                break;
+            default:
+                string_operation(access, values);
+                break;
+        }
+    }
+}
+
+// The words are the operation's count, where it reads, and where it writes.
+void ThreadRecording::string_operation(const RecordedAccess& access, const std::uint64_t* values) {
+    const std::uint64_t count = values[access.word];
+    const std::uint64_t from = values[access.word + 1], to = values[access.word + 2];
+    const unsigned size = access.bytes;
+    vcpu_.string = {.since_look = vcpu_.string.since_look};
+    const bool loads = access.kind != RecordedAccess::Kind::rep_stos;
+    const bool stores = access.kind != RecordedAccess::Kind::rep_lods;
+    // Elements before the next line begins, where `at` is within one.
+    const auto rest_of_line = [size](std::uint64_t at) {
+        return at % line_bytes == 0 ? 0 : (line_bytes - at % line_bytes) / size;
+    };
+    for (std::uint64_t i = 0; i < count && stage == Stage::tracing;) {
+        if (loads) string_element(from + i * size, false, size, access.place);
+        if (stores) string_element(to + i * size, true, size, access.place);
+        ++i;
+        // What stays in these lines is hidden, and leaves their order as it is.
+        std::uint64_t more = count - i;
+        if (loads) more = std::min(more, rest_of_line(from + i * size));
+        if (stores) more = std::min(more, rest_of_line(to + i * size));
+        const std::uint64_t made = more * (loads && stores ? 2 : 1);
+        vcpu_.strip.advance(made);
+        vcpu_.same_line += made;
+        i += more;
+    }
+}
+
+void ThreadRecording::string_element(std::uint64_t address, bool store, unsigned bytes,
+                                     AccessPlace place) {
+    const std::uint64_t before = vcpu_.strip.accesses();
+    access(address, store, bytes, place);
+    tracer_.string_access(vcpu_, address, store, bytes, vcpu_.strip.accesses() - before);
+}
+
+void ThreadRecording::access(std::uint64_t address, bool store, unsigned bytes, AccessPlace place) {
+    vcpu_.strip.advance(pieces(bytes));
+    store ? touch<true>(tracer_, vcpu_, address, bytes, place)
+          : touch<false>(tracer_, vcpu_, address, bytes, place);
+}
+
+bool ThreadRecording::skips(const RecordedBlock& block) {
+    return to_skip.fetch_sub(block.certain, std::memory_order_relaxed) <= block.certain;
+}
+
+}  // namespace pagelens

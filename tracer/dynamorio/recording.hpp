@@ -1,0 +1,76 @@
+// A thread's buffer, filled by the code of recorded blocks, and its way into the tracer.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tracer/dynamorio/recorded_block.hpp"
+#include "tracer/tracer.hpp"
+
+namespace pagelens {
+
+// All blocks that were translated, by number. Code that is running refers to them for ever.
+class RecordedBlocks {
+  public:
+    static constexpr std::size_t limit = std::size_t{1} << 22;
+
+    explicit RecordedBlocks(RecordedBlock const** table) : table_(table) {}
+
+    // 0 if there is no room.
+    std::uint32_t add(RecordedBlock block) {
+        if (size_ == limit) return 0;
+        table_[size_] = new RecordedBlock(std::move(block));
+        return static_cast<std::uint32_t>(size_++);
+    }
+    [[nodiscard]] const RecordedBlock& operator[](std::uint64_t number) const {
+        return *table_[number];
+    }
+
+  private:
+    RecordedBlock const** table_;
+    std::size_t size_ = 1;
+};
+
+// What the generated code finds in the thread's storage; at fixed places.
+struct ThreadSlots {
+    std::uint64_t* next;     // the next word to fill
+    std::uint64_t* limit;    // beyond it there may be no room for a block
+    std::uint64_t untraced;  // instructions that only were counted
+};
+
+class ThreadRecording {
+  public:
+    static constexpr std::size_t capacity = 8192;     // words
+    static constexpr std::size_t block_limit = 1024;  // words that one block needs, at most
+
+    ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
+                    ThreadSlots& slots);
+
+    // Hands what is in the buffer to the tracer. The thread calls it itself, or is stopped.
+    void drain();
+    // An access that no block recorded, of the instruction at `place`.
+    void access(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
+    void string_element(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
+
+    [[nodiscard]] unsigned index() const { return index_; }
+    [[nodiscard]] ThreadSlots& slots() { return slots_; }
+
+    // Of --skip: counts down over all threads.
+    static inline std::atomic<std::int64_t> to_skip{0};
+
+  private:
+    void execute(const RecordedBlock& block, const std::uint64_t* values);
+    void trace(const RecordedBlock& block, const std::uint64_t* values);
+    void string_operation(const RecordedAccess& access, const std::uint64_t* values);
+    bool skips(const RecordedBlock& block);
+
+    Tracer& tracer_;
+    const RecordedBlocks& blocks_;
+    const unsigned index_;
+    Vcpu& vcpu_;
+    ThreadSlots& slots_;
+    alignas(64) std::array<std::uint64_t, capacity> words_;
+};
+
+}  // namespace pagelens
