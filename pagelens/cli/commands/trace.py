@@ -56,7 +56,7 @@ def trace(
         Literal["qemu", "dynamorio"] | None,
         typer.Option(
             "--engine",
-            help="What runs the program: an emulator, or DynamoRIO (faster, newer). Default: qemu.",
+            help="What runs the program: an emulator, or DynamoRIO for AVX-512 (make engine). Default: qemu.",
         ),
     ] = None,
 ) -> None:
