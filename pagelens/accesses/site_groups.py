@@ -7,6 +7,7 @@ keeps its address, because two lines that allocate are two objects.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from pagelens.accesses.symbols import Symbolizer
 
@@ -21,6 +22,7 @@ def group_sites(
     """By the number of a site, that of the first one that it is one object with; others are left out.
 
     `sites` has return addresses, innermost first, and at most `most_frames` of them: longer stacks were cut.
+    `program` is the traced program as it was called, such as `./app`.
     """
     folded = {site: _folded(addresses, symbols, program) for site, addresses in sites.items()}
     whole: dict[Stack, int] = {}
@@ -49,7 +51,7 @@ def _folded(addresses: Sequence[int], symbols: Symbolizer, program: str) -> Stac
     seen: set[Hashable] = set()
     for address in addresses:
         module, function = symbols.function(address)
-        named = function is not None or module == program
+        named = function is not None or PurePosixPath(module).name == PurePosixPath(program).name
         place: Hashable = (module, address if function is None else function) if named else module
         if place not in seen:
             seen.add(place)

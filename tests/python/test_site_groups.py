@@ -56,6 +56,16 @@ def test_a_library_without_symbols_is_one_frame() -> None:
     assert grouped([1001, 901], [1234, 1250, 901], [1001, 902]) == [[1, 2], [3]]
 
 
+def test_sites_of_a_program_without_symbols_stay_apart_however_it_was_called() -> None:
+    class Stripped:
+        def function(self, address: int) -> tuple[str, int | None]:
+            return "/home/user/app", None
+
+    sites = {1: [101, 901], 2: [102, 901]}
+    for called in ("app", "./app", "/home/user/app"):
+        assert group_sites(sites, Stripped(), called) == {}  # type: ignore[arg-type]
+
+
 def test_names_have_each_function_once_and_libraries_without_symbols() -> None:
     stack = [
         Location("lib.so", 5),
