@@ -59,13 +59,21 @@ class CoreModel:
         rows = [row if row is not None else of_all for row in found]
         self.times = CoreTimes(*(np.asarray(column) for column in zip(*rows, strict=True)))
         self._few = _spread(every, OF_CHANGE)
+        self._cycles_of_few: dict[str, float] = {}  # by core: every run asks for the same few cores
 
     def on(self, changed: Machine) -> CoreTimes:
         """With another value of the machine: cycles as much longer as some samples are."""
         if _same_core(changed, self._machine):
             return self.times
-        ratio = self._cycles(self._few, changed) / self._cycles(self._few, self._machine)
+        ratio = self._of_few(changed) / self._of_few(self._machine)
         return replace(self.times, cycles=self.times.cycles * ratio)
+
+    def _of_few(self, machine: Machine) -> float:
+        assert machine.pipeline is not None
+        core = f"{machine.cores.instructions_per_cycle.value} {machine.pipeline.model_dump_json()}"
+        if core not in self._cycles_of_few:
+            self._cycles_of_few[core] = self._cycles(self._few, machine)
+        return self._cycles_of_few[core]
 
     def _of(self, samples: Sequence[int]) -> tuple[float, float, list[float], list[float], list[list[float]]]:
         """The fields of CoreTimes from some samples."""

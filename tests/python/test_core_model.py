@@ -92,6 +92,23 @@ def test_a_stall_costs_its_latency_over_what_overlaps() -> None:
     assert with_samples > 4 * at_full_width
 
 
+def test_a_core_with_another_value_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run of an ensemble asks for the same few, and to follow one takes as long as a replay."""
+    workload = traced(SORTED)
+    model = core_model(workload.samples, len(workload.phases), MACHINE)
+    assert model is not None
+    assert MACHINE.pipeline is not None
+    width = MACHINE.cores.instructions_per_cycle
+    narrow = width.model_copy(update={"value": 1.0})
+    changed = MACHINE.model_copy(
+        update={"cores": MACHINE.cores.model_copy(update={"instructions_per_cycle": narrow})}
+    )
+    first = model.on(changed)
+    assert first.cycles[0] > 1.2 * model.times.cycles[0]
+    monkeypatch.setattr(model, "_cycles", None)
+    assert model.on(changed).cycles.tolist() == first.cycles.tolist()
+
+
 def test_a_trace_without_samples_has_the_constants() -> None:
     workload = open_trace(GOLDEN)
     assert workload.samples is None
