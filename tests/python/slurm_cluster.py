@@ -80,6 +80,7 @@ while :; do
     setpriv --pdeathsig KILL slurmd -D -N $1 -f {folder}/slurm.conf $boot
     [ -e rebooting-$1 ] || exit
     rm rebooting-$1
+    sleep 2  # Slurm takes no reboot for one that began in the second of its request
     boot=-b
 done
 """
