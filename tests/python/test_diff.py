@@ -172,9 +172,9 @@ def test_fields_and_versions(data: dict[str, Any]) -> None:
             read_explanation(data | {"schema_version": version})
 
 
-def test_the_schema_version_grows_when_a_field_goes_away(data: dict[str, Any]) -> None:
-    """The saved explanation is of this version: each of its fields is still there."""
-    assert data["schema_version"] == SCHEMA_VERSION
+def test_no_field_has_gone_since_the_saved_version(data: dict[str, Any]) -> None:
+    """The saved explanation is of version 4; each of its fields is still there."""
+    assert data["schema_version"] <= SCHEMA_VERSION
     schema = Explanation.model_json_schema()
 
     def gone(value: Any, stated: dict[str, Any], where: str) -> Iterator[str]:
