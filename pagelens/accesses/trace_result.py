@@ -152,7 +152,7 @@ def _remove_partial(programs: Sequence[TracedProgram]) -> None:
 
 
 def keep_busiest(result: TraceResult) -> None:
-    """Of the programs that ran, keeps the trace of the one with the most accesses, as `result.path`."""
+    """Keeps, of the programs that ran, the trace of the one with the most accesses, as `result.path`."""
     busiest = result.busiest
     if busiest is None or busiest.weight < (0, 0):
         return

@@ -81,7 +81,7 @@ class SavedPart(_Saved):
 
 
 class SavedAttribution(_Saved):
-    """Of one policy; only lists of parts are read."""
+    """What is read of one policy; only lists of parts are."""
 
     policy: str
     nodes: str

@@ -74,7 +74,7 @@ def _read(path: Path, name: str) -> pl.DataFrame:
 
 
 def _piece(name: str) -> Piece | None:
-    """Of a shard's name; None for another file."""
+    """Reads the piece from a shard's name; None for another file."""
     found = re.fullmatch(r"(\d+)-(\d+)(-attributed)?", name)
     return Piece(found[3] is not None, int(found[1]), int(found[2])) if found else None
 

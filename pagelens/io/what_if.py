@@ -61,7 +61,7 @@ def _copy_s(io: Io, sizes: Floats) -> Floats:
 
 
 def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
-    """Of each operation, the bytes and the number of operations of its sequence."""
+    """Gives for each operation the bytes and the number of operations of its sequence."""
     totals = frame.select(
         total=pl.col("bytes").sum().over("run"), count=(pl.col("bytes") > 0).sum().over("run")
     )

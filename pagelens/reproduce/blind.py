@@ -77,7 +77,7 @@ class Claim(Table):
 
     @property
     def digest(self) -> str:
-        """Of all that decides the obtained figure."""
+        """Hashes all that decides the obtained figure."""
         stated = self.model_dump(mode="json", exclude={"published", "claim", "where", "why"})
         return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -171,7 +171,7 @@ def _kind(connection: sqlite3.Connection, hardware: str, mode: str) -> int:
 
 
 def _leave_out_repeats(connection: sqlite3.Connection, before: int) -> None:
-    """Of the checks after one job the first counts; of those without a job, one in IDLE_REPEAT_S."""
+    """Counts the first of the checks after one job; of those without a job, one in IDLE_REPEAT_S."""
     connection.execute(
         "UPDATE checks SET counted = 0 WHERE number > ?1 AND counted = 1 AND job <> '' AND EXISTS ("
         " SELECT 1 FROM checks AS first WHERE first.node = checks.node AND first.boot = checks.boot"
