@@ -11,7 +11,7 @@ import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
-from pagelens.io.describe import Facts, describe
+from pagelens.io.facts import Facts, describe
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording
 from pagelens.io.what_if import Option, options

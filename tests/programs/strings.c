@@ -1,4 +1,4 @@
-/* String operations over a field, or the same accesses one by one: argv[1] is "rep" or "loop". */
+/* String operations over a field, or the same accesses one by one: argv[1] is "reps" or "loop". */
 #include <string.h>
 
 enum { bytes = 1 << 20 };
@@ -6,7 +6,7 @@ static char from[bytes + 64] __attribute__((aligned(4096)));
 static char to[bytes + 64] __attribute__((aligned(4096)));
 
 int main(int argc, char** argv) {
-    const int rep = argc > 1 && strcmp(argv[1], "rep") == 0;
+    const int rep = argc > 1 && strcmp(argv[1], "reps") == 0;
     char *source = from + 5, *target = to;
     long left = bytes;
     if (rep) {

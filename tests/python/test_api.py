@@ -4,7 +4,6 @@ import doctest
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pagelens as pl
 from pagelens import _core
 from pagelens.frames import load_mix
 from pagelens.frames.steps import Age, Boot, Run
+from pagelens.progress import Bar
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [name for name in pl.__all__ if callable(getattr(pl, name)) and name[0].islower()]
@@ -110,15 +110,12 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """The exception has the nodes that are done, and the same call does only the others."""
     done = []
 
-    def stop_after_two(report: Callable[[int, int], None]) -> Callable[[int, int], None]:
-        def told(count: int, total: int) -> None:
-            done.append(count)
-            if count == 2:
-                raise KeyboardInterrupt
+    def stop_after_two(self: Bar, count: int, total: int) -> None:
+        done.append(count)
+        if count == 2:
+            raise KeyboardInterrupt
 
-        return told
-
-    monkeypatch.setattr("pagelens.api.ensembles.progress_bar", _bar(stop_after_two))
+    monkeypatch.setattr(Bar, "__call__", stop_after_two)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # nodes are done in order
     with pytest.raises(pl.Interrupted) as stopped:
         small(["random"], nodes=6, output=tmp_path)
@@ -133,16 +130,6 @@ def pl_node_below(count: int) -> object:
     import polars
 
     return polars.col("node") < count
-
-
-def _bar(change: Callable[..., object]) -> Callable[..., object]:
-    from contextlib import contextmanager
-
-    @contextmanager
-    def bar(*_: object, **__: object) -> object:
-        yield change(None)
-
-    return bar
 
 
 @pytest.mark.parametrize(("method", "package"), [("to_pandas", "pandas"), ("to_xarray", "xarray")])

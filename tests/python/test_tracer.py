@@ -322,7 +322,7 @@ def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Pat
     """As many lines, in the same order, as the same accesses one by one, and one instruction."""
     machine = load_machine("cori-knl-flat")
     summaries, lines = [], []
-    for way in ("rep", "loop"):
+    for way in ("reps", "loop"):
         workload = traced(pagelens, tmp_path, built("strings"), way)
         summaries.append(workload.trace.summary)
         exported = physical_lines(workload, machine, policies["contiguous"], Node(machine, 1, 0))
@@ -338,9 +338,9 @@ def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Pat
 def test_the_budget_is_kept_within_a_string_operation(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:
-    workload = traced(pagelens, tmp_path, built("strings"), "rep")
+    workload = traced(pagelens, tmp_path, built("strings"), "reps")
     budget = workload.trace.summary.accesses - 20_000
-    cut = traced(pagelens, tmp_path, built("strings"), "rep", options=("--accesses", str(budget)))
+    cut = traced(pagelens, tmp_path, built("strings"), "reps", options=("--accesses", str(budget)))
     assert cut.trace.summary.accesses == pytest.approx(budget, abs=2000)
 
 

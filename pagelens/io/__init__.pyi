@@ -1,0 +1,37 @@
+from .facts import (
+    Facts as Facts,
+    describe as describe,
+)
+from .explanation import (
+    GOOD as GOOD,
+    Explanation as Explanation,
+    Way as Way,
+    busiest_folder as busiest_folder,
+    explain_recording as explain_recording,
+    in_words as in_words,
+)
+from .history import (
+    steps_with_files as steps_with_files,
+    transferred as transferred,
+)
+from .importers.import_log import (
+    FORMATS as FORMATS,
+    import_log as import_log,
+)
+from .page import (
+    render_page as render_page,
+)
+from .predict import (
+    predict_transfers as predict_transfers,
+)
+from .recorder import (
+    Recorded as Recorded,
+    open_recording as open_recording,
+    record_program as record_program,
+)
+from .recording import (
+    Recording as Recording,
+)
+from .scratch_steps import (
+    replayable as replayable,
+)
