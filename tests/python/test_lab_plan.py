@@ -42,7 +42,7 @@ def whole_plan(program: Path) -> Plan:
     )
 
 
-@pytest.fixture(scope="module", params=["6.1", "6.12"])
+@pytest.fixture(scope="module", params=["6.1", pytest.param("6.12", marks=pytest.mark.long)])
 def guest(program: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Guest, list[str]]]:
     root = Initramfs()
     words = add_planned(

@@ -568,8 +568,8 @@ def test_a_damaged_file_is_a_line_and_the_program_runs(
     run_planned(moving_plan(program), program)
     (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
     good, lines = handed.read_bytes(), 0
-    damaged = [good[:cut] for cut in range(0, len(good), 40)]
-    damaged += [good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :] for at in range(0, len(good), 7)]
+    damaged = [good[:cut] for cut in range(0, len(good), 80)]
+    damaged += [good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :] for at in range(0, len(good), 13)]
     for content in damaged:
         handed.write_bytes(content)
         done = subprocess.run(
@@ -582,7 +582,7 @@ def test_a_damaged_file_is_a_line_and_the_program_runs(
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("mesh: ")
         lines += "is damaged; the program runs without it" in done.stderr
-    assert lines > len(good) // 40
+    assert lines > len(good) // 80
 
 
 def test_a_site_that_goes_in_circles_is_a_damaged_file(

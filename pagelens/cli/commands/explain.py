@@ -35,7 +35,6 @@ from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import choose_policies, own_files_in_words, time_beside, write_outputs
 from pagelens.frames import DEFAULT_HISTORY, parse_history
-from pagelens.io import open_recording, steps_with_files, transferred
 from pagelens.machine import choose_machine
 from pagelens.run import run_with_best_remedy
 from pagelens.spelling import printable
@@ -176,6 +175,8 @@ def explain_command(
     steps = plain = parse_history(history, "--history")
     buffered = 0
     if files is not None:
+        from pagelens.io import open_recording, steps_with_files, transferred  # with pyarrow: 0.2 s
+
         recording = open_recording(files)
         steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
     wanted = parse_share(precision, "--precision") if precision is not None else None
