@@ -66,6 +66,33 @@ def test_a_program_runs_as_alone(pagelens: Run, built: Callable[..., Path], tmp_
 
 
 @needs_engine
+def test_a_shell_runs_programs(pagelens_command: Path, tmp_path: Path) -> None:
+    """It starts them by vfork, and goes on after them."""
+    script = "/bin/true; /bin/echo one; echo $?"
+    command = [pagelens_command, "trace", "--engine", "dynamorio", "--", "sh", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.returncode) == ("one\n0\n", 0)
+
+
+@needs_engine
+def test_accesses_are_skipped_from_a_function_on(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The function makes non-temporal stores alone."""
+    counts = [
+        traced(
+            pagelens,
+            tmp_path,
+            "dynamorio",
+            built("stream_stores"),
+            options=("--from-function", "fill", *skip),
+        ).trace.summary.accesses
+        for skip in ((), ("--skip", "1000"))
+    ]
+    assert counts[1] == pytest.approx(counts[0] - 1000, abs=64)
+
+
+@needs_engine
 def test_the_engines_count_the_same(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     """What one more round of a loop adds; what runs before main depends on the processor."""
     added = {}

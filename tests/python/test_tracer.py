@@ -460,7 +460,7 @@ def test_programs_as_they_come(pagelens: Run, tmp_path: Path, command: list[str]
 
 def test_avx512_is_told(pagelens: Run, compile_c: Callable[[str], Path]) -> None:
     program = compile_c('int main(void) { __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0"); return 0; }')
-    done = pagelens("trace", "--", program)
+    done = pagelens("trace", "--engine", "qemu", "--", program)
     assert done.returncode == -signal.SIGILL
     assert "has the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main (program" in done.stderr, (
         done.stderr
@@ -477,7 +477,7 @@ def test_avx512_is_told_after_the_budget_too(pagelens: Run, compile_c: Callable[
             return 0;
         }
     """)
-    done = pagelens("trace", "--accesses", "300000", "--", program)
+    done = pagelens("trace", "--engine", "qemu", "--accesses", "300000", "--", program)
     assert done.returncode == -signal.SIGILL
     assert "the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main" in done.stderr
 
@@ -513,7 +513,7 @@ def test_what_cannot_be_traced(pagelens: Run, tmp_path: Path) -> None:
 
 
 def test_no_emulator(pagelens: Run, tmp_path: Path) -> None:
-    done = pagelens("trace", "--", "/bin/true", env={"PATH": str(tmp_path)})
+    done = pagelens("trace", "--engine", "qemu", "--", "/bin/true", env={"PATH": str(tmp_path)})
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "apt-get install qemu-user" in done.stderr

@@ -211,7 +211,9 @@ void finish(int status) {
     tracer->finish(status);
 }
 
-void on_exec(const SystemCall& call) {
+// The call itself is DynamoRIO's: it notes that a child of vfork is gone with it, and would wait
+// for that child at the end of the program otherwise.
+void on_exec(void* context, const SystemCall& call) {
     const ExecRequest request = exec_request(call, 0, tracer->program());
     if (!request.runs) return;  // the call fails and the program goes on
     if (is_of_process()) alone([] { finish(0); });
@@ -219,7 +221,16 @@ void on_exec(const SystemCall& call) {
     if (request.traceable && !options.child_output.empty()) {
         Options given = tracer->options();
         if (!is_of_process()) given.program = 0;  // of a new process
-        exec_in_engine(request, given);
+        EngineExec* const exec = exec_in_engine(request, given);
+        const auto argv = reinterpret_cast<reg_t>(exec->argv.data());
+        const auto envp = reinterpret_cast<reg_t>(exec->envp.data());
+        if (call.number == nr::execve) {
+            dr_syscall_set_param(context, 0, reinterpret_cast<reg_t>(exec->path.c_str()));
+            dr_syscall_set_param(context, 1, argv);
+            dr_syscall_set_param(context, 2, envp);
+            return;
+        }
+        ::execve(exec->path.c_str(), exec->argv.data(), exec->envp.data());
     }
     report(options.status, "exec " + request.path);
 }
@@ -231,7 +242,9 @@ bool on_system_call(void* context, int number) {
         exit_status = static_cast<int>(call.argument[0] & 0xff);
     ThreadRecording* recording = recording_of(context);
     if (recording != nullptr) recording->drain();
-    if (number == nr::execve || number == nr::execveat) on_exec(call);
+    // As with QEMU: after an execve in a child of vfork, the parent would wait for ever.
+    if (number == SYS_vfork) dr_syscall_set_sysnum(context, SYS_fork);
+    if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording != nullptr) tracer->system_call(Tracer::vcpu(recording->index()), call);
     return true;
 }

@@ -78,7 +78,9 @@ dr_emit_flags_t analyse(void*, void*, instrlist_t* instructions, bool, bool, voi
     if (first == nullptr) return DR_EMIT_STORE_TRANSLATIONS;
     const Stage now = stage;
     const bool untraced = now == Stage::finishing || now == Stage::idle;
-    std::uint64_t begin = now == Stage::waiting ? tracer->begin_address() : 0;
+    // The function's file becomes known when its first block is looked up.
+    if (now == Stage::waiting) static_cast<void>(is_interposers(instr_get_app_pc(first)));
+    const std::uint64_t begin = now == Stage::waiting ? tracer->begin_address() : 0;
     for (instr_t* i = first; i != nullptr; i = instr_get_next_app(i)) {
         if (untraced) ++plan->instructions;
         if (instr_get_opcode(i) == OP_std) sets_direction = true;

@@ -4,10 +4,12 @@
 //   the client is ever unwound.
 // - For open, close, read and write the loader takes DynamoRIO's functions of these names, which
 //   have other flags and do not set errno.
+// - Its memcpy, memmove and memset move byte by byte, and are most of some traces' time.
 // - The client's libc was never told of the program's threads. It believes to be alone, and its
 //   mutexes wake nobody.
 #include <dlfcn.h>
 #include <elf.h>
+#include <emmintrin.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -18,13 +20,17 @@
 #include <cstdint>
 #include <span>
 
-// What is hidden is bound when the client is linked, and the loader is not asked.
+// What is hidden is bound when the client is linked, and the loader is not asked. The linker's
+// -Bsymbolic-functions does the same for what the compiler knows as its own (memcpy).
 #pragma GCC visibility push(hidden)
 extern "C" {
 int open(const char* path, int flags, ...);
 int close(int file);
 ssize_t read(int file, void* buffer, std::size_t bytes);
 ssize_t write(int file, const void* buffer, std::size_t bytes);
+void* memcpy(void* to, const void* from, std::size_t bytes) noexcept;
+void* memmove(void* to, const void* from, std::size_t bytes) noexcept;
+void* memset(void* to, int value, std::size_t bytes) noexcept;
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept;
 int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept;
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
@@ -45,6 +51,58 @@ ssize_t read(int file, void* buffer, std::size_t bytes) {
 }
 ssize_t write(int file, const void* buffer, std::size_t bytes) {
     return ::syscall(SYS_write, file, buffer, bytes);
+}
+
+namespace {
+
+// Two words that may overlap: all is read before anything is written.
+template <typename Word>
+void move_ends(char* to, const char* from, std::size_t bytes) {
+    Word first, last;
+    __builtin_memcpy(&first, from, sizeof first);
+    __builtin_memcpy(&last, from + bytes - sizeof last, sizeof last);
+    __builtin_memcpy(to, &first, sizeof first);
+    __builtin_memcpy(to + bytes - sizeof last, &last, sizeof last);
+}
+
+}  // namespace
+
+void* memmove(void* to, const void* from, std::size_t bytes) noexcept {
+    auto* const target = static_cast<char*>(to);
+    const auto* const source = static_cast<const char*>(from);
+    if (bytes >= 16 && bytes <= 32) {
+        move_ends<__m128i>(target, source, bytes);
+    } else if (bytes >= 8 && bytes < 16) {
+        move_ends<std::uint64_t>(target, source, bytes);
+    } else if (bytes >= 4 && bytes < 8) {
+        move_ends<std::uint32_t>(target, source, bytes);
+    } else if (bytes < 4) {
+        if (bytes >= 2) move_ends<std::uint16_t>(target, source, bytes);
+        if (bytes == 1) *target = *source;
+    } else if (static_cast<std::size_t>(target - source) >= bytes) {  // forwards
+        const __m128i last = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + bytes - 16));
+        for (std::size_t at = 0; at < bytes - 16; at += 16) {
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(target + at),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at)));
+        }
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(target + bytes - 16), last);
+    } else {
+        const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
+        for (std::size_t at = bytes; at > 16; at -= 16) {
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(target + at - 16),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at - 16)));
+        }
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(target), first);
+    }
+    return to;
+}
+void* memcpy(void* to, const void* from, std::size_t bytes) noexcept {
+    return memmove(to, from, bytes);
+}
+void* memset(void* to, int value, std::size_t bytes) noexcept {
+    void* at = to;
+    __asm__ volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(value) : "memory");
+    return to;
 }
 
 // A mutex of three states: free, held, held with others waiting (Drepper, "Futexes are tricky").

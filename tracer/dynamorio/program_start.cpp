@@ -107,14 +107,15 @@ ProgramStart take_program_start() {
     return start;
 }
 
-void exec_in_engine(const ExecRequest& request, const Options& given) {
+EngineExec* exec_in_engine(const ExecRequest& request, const Options& given) {
     Options options = given;
     options.output = options.child_output;
     options.function_file.clear();  // the region of interest is the first program's
     options.skip = 0;
     ++options.program;
 
-    std::vector<std::string> words;
+    auto* const made = new EngineExec;
+    std::vector<std::string>& words = made->words;
     char* const* argument = request.arguments;
     std::string program = request.path;
     if (request.interpreter.empty()) {
@@ -127,7 +128,7 @@ void exec_in_engine(const ExecRequest& request, const Options& given) {
     if (argument != nullptr && *argument != nullptr) {
         for (++argument; *argument != nullptr; ++argument) words.emplace_back(*argument);
     }
-    std::vector<std::string> environment;
+    std::vector<std::string>& environment = made->environment;
     for (char* const* variable = request.environment; variable != nullptr && *variable != nullptr;
          ++variable) {
         if (!is_ours(*variable)) environment.emplace_back(*variable);
@@ -139,12 +140,12 @@ void exec_in_engine(const ExecRequest& request, const Options& given) {
     environment.push_back(std::string(program_variable) + program);
     environment.push_back(std::string(engine_variable) + engine_options);
     environment.push_back(std::string(tracer_variable) + plugin_argument(options));
-    std::vector<char*> argv, envp;
-    for (std::string& word : words) argv.push_back(word.data());
-    for (std::string& variable : environment) envp.push_back(variable.data());
-    argv.push_back(nullptr);
-    envp.push_back(nullptr);
-    ::execve(options.qemu.c_str(), argv.data(), envp.data());
+    for (std::string& word : words) made->argv.push_back(word.data());
+    for (std::string& variable : environment) made->envp.push_back(variable.data());
+    made->argv.push_back(nullptr);
+    made->envp.push_back(nullptr);
+    made->path = options.qemu;
+    return made;
 }
 
 }  // namespace pagelens

@@ -23,7 +23,13 @@ struct ProgramStart {
 // Before the program runs. Throws std::invalid_argument.
 ProgramStart take_program_start();
 
-// Executes the program of `request` in the engine. Returns only if that fails.
-void exec_in_engine(const ExecRequest& request, const Options& given);
+// What the program's execve is to execute instead, so that the new program runs in the engine.
+// The texts stay until the call is made.
+struct EngineExec {
+    std::vector<std::string> words, environment;
+    std::vector<char*> argv, envp;
+    std::string path;
+};
+EngineExec* exec_in_engine(const ExecRequest& request, const Options& given);
 
 }  // namespace pagelens

@@ -11,20 +11,34 @@ namespace pagelens {
 
 namespace {
 
-// An operand of which time has passed for all pieces; `later` accesses come after the last one.
-template <bool store>
-[[gnu::always_inline]] inline void touch(Tracer& owner, Vcpu& vcpu, std::uint64_t address,
-                                         unsigned bytes, AccessPlace place) {
-    if (vcpu.strip.hides(address, store, line_bytes - bytes, place.later())) [[likely]]
-        return;
+void pass(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store, unsigned bytes,
+          AccessPlace place) {
+    const auto size = load_of(std::bit_ceil(bytes));
+    store ? owner.pass<true>(vcpu, address, size, place)
+          : owner.pass<false>(vcpu, address, size, place);
+}
+
+// In pieces of 8 bytes; `later` accesses come after the last one.
+[[gnu::noinline]] void pass_pieces(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store,
+                                   unsigned bytes, AccessPlace place) {
     const unsigned count = pieces(bytes);
     for (unsigned piece = 0; piece < count; ++piece) {
         const unsigned size = std::min(bytes - 8 * piece, 8u);
         const AccessPlace here = place.with_later(place.later() + count - 1 - piece);
         const std::uint64_t at = address + 8 * piece;
         if (vcpu.strip.hides(at, store, line_bytes - size, here.later())) continue;
-        owner.pass<store>(vcpu, at, load_of(std::bit_ceil(size)), here);
+        pass(owner, vcpu, at, store, size, here);
     }
+}
+
+// An operand of which time has passed for all pieces. Whether it is a store is no branch: the order
+// of loads and stores in a block is hard to foresee.
+[[gnu::always_inline]] inline void touch(Tracer& owner, Vcpu& vcpu, std::uint64_t address,
+                                         bool store, unsigned bytes, AccessPlace place) {
+    if (vcpu.strip.hides(address, store, line_bytes - bytes, place.later())) [[likely]]
+        return;
+    if (bytes > 8) return pass_pieces(owner, vcpu, address, store, bytes, place);
+    pass(owner, vcpu, address, store, bytes, place);
 }
 
 }  // namespace
@@ -51,7 +65,7 @@ void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* v
         trace(block, values);
     } else if (stage != Stage::tracing) {  // the interposer's instructions are no program's
         slots_.untraced += block.instructions;
-        if (block.traced && stage == Stage::skipping && skips(block)) go_to(Stage::tracing);
+        if (block.traced && stage == Stage::skipping && skips(block, values)) go_to(Stage::tracing);
     }
     if (block.branch == Branch::none || vcpu_.thread == nullptr) return;
     const std::uint64_t slot = block.address(block.stack, values);
@@ -70,22 +84,16 @@ void ThreadRecording::trace(const RecordedBlock& block, const std::uint64_t* val
         tracer_.look(vcpu_, block.code);
     for (const RecordedAccess& access : block.accesses) {
         const std::uint64_t address = block.address(access, values);
-        switch (access.kind) {
-            case RecordedAccess::Kind::load:
-                touch<false>(tracer_, vcpu_, address, access.bytes, access.place);
-                break;
-            case RecordedAccess::Kind::store:
-                touch<true>(tracer_, vcpu_, address, access.bytes, access.place);
-                break;
-            case RecordedAccess::Kind::stream_store:
-                for (unsigned piece = 0; piece < access.bytes; piece += 8) {
-                    vcpu_.strip.advance(1);
-                    tracer_.stream_store(vcpu_, address + piece, access.place.later());
-                }
-                break;
-            default:
-                string_operation(access, values);
-                break;
+        if (access.kind <= RecordedAccess::Kind::store) [[likely]] {
+            touch(tracer_, vcpu_, address, access.kind == RecordedAccess::Kind::store, access.bytes,
+                  access.place);
+        } else if (access.kind == RecordedAccess::Kind::stream_store) {
+            for (unsigned piece = 0; piece < access.bytes; piece += 8) {
+                vcpu_.strip.advance(1);
+                tracer_.stream_store(vcpu_, address + piece, access.place.later());
+            }
+        } else {
+            string_operation(access, values);
         }
     }
 }
@@ -126,12 +134,22 @@ void ThreadRecording::string_element(std::uint64_t address, bool store, unsigned
 
 void ThreadRecording::access(std::uint64_t address, bool store, unsigned bytes, AccessPlace place) {
     vcpu_.strip.advance(pieces(bytes));
-    store ? touch<true>(tracer_, vcpu_, address, bytes, place)
-          : touch<false>(tracer_, vcpu_, address, bytes, place);
+    touch(tracer_, vcpu_, address, store, bytes, place);
 }
 
-bool ThreadRecording::skips(const RecordedBlock& block) {
-    return to_skip.fetch_sub(block.certain, std::memory_order_relaxed) <= block.certain;
+bool ThreadRecording::skips(const RecordedBlock& block, const std::uint64_t* values) {
+    std::uint64_t made = block.certain;
+    for (const RecordedAccess& access : block.accesses) {
+        if (access.kind <= RecordedAccess::Kind::store) continue;
+        if (access.kind == RecordedAccess::Kind::stream_store) {
+            made += pieces(access.bytes);
+        } else {  // one for each line
+            const unsigned sides = access.kind == RecordedAccess::Kind::rep_movs ? 2 : 1;
+            made += sides * (values[access.word] * access.bytes + line_bytes - 1) / line_bytes;
+        }
+    }
+    const auto count = static_cast<std::int64_t>(made);
+    return to_skip.fetch_sub(count, std::memory_order_relaxed) <= count;
 }
 
 }  // namespace pagelens

@@ -63,7 +63,7 @@ class ThreadRecording {
     void execute(const RecordedBlock& block, const std::uint64_t* values);
     void trace(const RecordedBlock& block, const std::uint64_t* values);
     void string_operation(const RecordedAccess& access, const std::uint64_t* values);
-    bool skips(const RecordedBlock& block);
+    bool skips(const RecordedBlock& block, const std::uint64_t* values);
 
     Tracer& tracer_;
     const RecordedBlocks& blocks_;
