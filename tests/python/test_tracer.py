@@ -539,7 +539,7 @@ def test_an_emulator_that_is_none(pagelens: Run, tmp_path: Path, content: str, t
     emulator = tmp_path / "qemu-x86_64"
     emulator.write_text(content)
     emulator.chmod(0o755)
-    done = pagelens("trace", "--", "/bin/true", env={"PATH": f"{tmp_path}:/bin"})
+    done = pagelens("trace", "--engine", "qemu", "--", "/bin/true", env={"PATH": f"{tmp_path}:/bin"})
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert told in done.stderr
 
