@@ -141,7 +141,9 @@ spank: $(STAMPS)/debian-slurm
 	@echo "build/spank/pagelens-spank.tar.gz: unpack it on a node, and run ./install; docs/site.md says more"
 
 picture: demo
-	@python scripts/picture.py build/demo/explanation.json
+	@pagelens explain build/demo/cg.trace --machine cori-knl-cache --phase solve --nodes 64 \
+		--policies aged,aged+zonesort,contiguous,2m --quiet -o build/picture
+	@python scripts/picture.py build/picture/explanation.json
 
 docs: $(STAMPS)/package
 	@python scripts/docs.py
