@@ -99,3 +99,19 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         return known[text]
 
     return compile_text
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program of tests/programs once."""
+    folder = tmp_path_factory.mktemp("built")
+
+    def build(name: str, *flags: str, compiler: str = "gcc") -> Path:
+        program = folder / "_".join([name, compiler, *flags]).replace("/", "_")
+        if not program.exists():
+            command = [compiler, "-O1", "-g", "-pthread", f"-I{ROOT / 'hooks'}"]
+            source = ROOT / "tests/programs" / f"{name}.c"
+            subprocess.run([*command, source, "-o", program, *flags], check=True)
+        return program
+
+    return build

@@ -16,27 +16,10 @@ needs_engine = pytest.mark.skipif(
     not (LIBRARIES / "libdynamorio.so").exists(), reason="no DynamoRIO; run make engine"
 )
 
-PROGRAMS = Path(__file__).parent.parent / "programs"
-HEADERS = Path(__file__).parent.parent.parent / "hooks"
 MIB_PAGES = 256
 MIB_LINES = 1 << 14
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles a program of tests/programs once."""
-    folder = tmp_path_factory.mktemp("built")
-
-    def build(name: str, *flags: str) -> Path:
-        program = folder / "_".join([name, *flags]).replace("/", "_")
-        if not program.exists():
-            command = ["gcc", "-O1", "-g", "-pthread", f"-I{HEADERS}", PROGRAMS / f"{name}.c", *flags]
-            subprocess.run([*command, "-o", program], check=True)
-        return program
-
-    return build
 
 
 def traced(

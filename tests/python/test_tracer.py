@@ -25,28 +25,10 @@ from pagelens.replay.physical_trace import physical_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
 
-PROGRAMS = Path(__file__).parent.parent / "programs"
-HEADERS = Path(__file__).parent.parent.parent / "hooks"
 MIB_PAGES = 256
 MIB_LINES = 1 << 14
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles a program of tests/programs once."""
-    folder = tmp_path_factory.mktemp("built")
-
-    def build(name: str, *flags: str, compiler: str = "gcc") -> Path:
-        program = folder / "_".join([name, compiler, *flags]).replace("/", "_")
-        if not program.exists():
-            source = PROGRAMS / f"{name}.c"
-            command = [compiler, "-O1", "-g", "-pthread", source, "-o", program, *flags]
-            subprocess.run(command, check=True)
-        return program
-
-    return build
 
 
 def traced(run: Run, tmp_path: Path, *arguments: str | Path, options: tuple[str, ...] = ()) -> TraceWorkload:
@@ -402,7 +384,7 @@ def test_from_function(pagelens: Run, built: Callable[..., Path], tmp_path: Path
 
 
 def test_a_region_alone_is_traced(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
-    program = built("regions", f"-I{HEADERS}")
+    program = built("regions")
     for visits in (1, 3):
         workload = traced(pagelens, tmp_path, program, str(visits), options=("--region", "fill"))
         inside, outside = (item for item in workload.objects if item.bytes == 1 << 20)
@@ -415,11 +397,11 @@ def test_a_region_alone_is_traced(pagelens: Run, built: Callable[..., Path], tmp
 
 
 def test_a_region_that_is_never_begun_is_told(pagelens: Run, built: Callable[..., Path]) -> None:
-    done = pagelens("trace", "--region", "nowhere", "--", built("regions", f"-I{HEADERS}"))
+    done = pagelens("trace", "--region", "nowhere", "--", built("regions"))
     assert done.returncode == 0
     assert "--region nowhere: the program never began it" in done.stderr
     assert done.stderr.count("\n") == 1
-    refused = pagelens("explain", "--region", "nowhere", "--", built("regions", f"-I{HEADERS}"))
+    refused = pagelens("explain", "--region", "nowhere", "--", built("regions"))
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "there is nothing to explain" in refused.stderr
 
