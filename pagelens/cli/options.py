@@ -34,7 +34,7 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="DIR",
-        help="The folder of the results; by default pagelens-out/NAME.",
+        help="The folder of the results; by default one in pagelens-out.",
         show_default=False,
     ),
 ]

@@ -1,6 +1,7 @@
 from .analysis import explain as explain
 from .conclusion import (
     attributed_in_words as attributed_in_words,
+    has_effect as has_effect,
     interaction_in_words as interaction_in_words,
 )
 from .job_cost import job_cost_in_words as job_cost_in_words

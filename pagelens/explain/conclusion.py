@@ -73,7 +73,7 @@ def conclude(
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
-    sentences += [*_unknown(remedies), *_harm(remedies), *_idle(remedies)]
+    sentences += [*_unknown(remedies), *_harm(remedies)]
     sentences += [*_assumed(assumptions), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
@@ -353,11 +353,9 @@ def _faster(gain: float) -> str:
     return f"{_times(gain)} faster" if gain >= 1 else f"{_times(1 / gain)} slower"
 
 
-def _idle(remedies: Sequence[Remedy]) -> list[str]:
-    """Those that neither gain nor cost, as an offset does where frames come by first touch."""
-    none = {_times(1)}
-    idle = [f"'{r.policy}'" for r in remedies if {_times(r.gain_median), _times(r.gain_p95)} == none]
-    return [f"These remedies make no difference (1.00x): {', '.join(idle)}."] if idle else []
+def has_effect(remedy: Remedy) -> bool:
+    """Whether it gains or costs what is seen, unlike an offset where frames come by first touch."""
+    return {_times(remedy.gain_median), _times(remedy.gain_p95)} != {_times(1)}
 
 
 def _gain(remedy: Remedy) -> str:

@@ -69,6 +69,19 @@ def test_the_terminal_may_have_other_widths(
         )
 
 
+def test_remedies_without_effect_are_left_out_in_one_line(explanation: Explanation) -> None:
+    """One that gains for slow nodes alone, or costs, has an effect."""
+    first, *others = explanation.remedies
+    idle = first.model_copy(update={"policy": "idle", "gain_median": 1.004, "gain_p95": 0.996})
+    slow = first.model_copy(update={"policy": "slow", "gain_median": 1.0, "gain_p95": 1.02})
+    text = render_terminal(explanation.model_copy(update={"remedies": [idle, slow, *others]}))
+    assert "Remedies that make no difference (1.00x) and are left out: 'idle'.\n" in text
+    assert re.search("^  slow ", text, re.M)
+    assert not re.search("^  idle ", text, re.M)
+    text = render_terminal(explanation.model_copy(update={"remedies": [idle]}))
+    assert "Remedies: how much faster" not in text
+
+
 def test_every_node_shows_in_the_histogram(explanation: Explanation) -> None:
     """A lone node in a bin is not rounded away."""
     lines = render_terminal(explanation).splitlines()

@@ -12,6 +12,7 @@ from typer import Option
 
 from pagelens.cli.commands.measure_io import measure_io
 from pagelens.cli.commands.measure_tiers import tiers
+from pagelens.cli.options import Json, Output, Quiet
 from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure import render
 from pagelens.errors import Interrupted
@@ -115,17 +116,9 @@ def _common(
         str | None,
         Option(metavar="NAME", help="The machine for predictions and counters; by default this one."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="The folder of the results; by default pagelens-out/measure-BENCHMARK.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")] = False,
+    output: Output = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
     repeats: Annotated[
         int,
         Option(

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from pagelens.cli.options import Json, Output, Quiet
 from pagelens.cli.source import OUTPUT
 from pagelens.cli.text.measure_io import render_io
 from pagelens.files import write_whole
@@ -28,17 +29,9 @@ def measure_io(
             metavar="NAME", help="The machine file that gets the section [io]; by default this machine's."
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="The folder of the results; by default pagelens-out/measure-io.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")] = False,
+    output: Output = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure what reads, writes and other operations on files take in a folder.
 

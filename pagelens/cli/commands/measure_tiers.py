@@ -1,13 +1,13 @@
 """`pagelens measure tiers`: finds the device, measures its two memories, prints and keeps what came out."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from pagelens import _probes
+from pagelens.cli.options import Json, Output, Quiet
 from pagelens.cli.source import OUTPUT
 from pagelens.files import write_whole
 from pagelens.measure.tiers import NAME, find_device, machine_file, measure, parse_array, render, to_json
@@ -25,17 +25,9 @@ def tiers(
     trials: Annotated[
         int, Option(min=1, max=10_000, metavar="N", help="How often everything is measured.")
     ] = 20,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="The folder of the results; by default pagelens-out/measure-tiers.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")] = False,
+    output: Output = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
     seed: Annotated[
         int, Option(min=0, max=2**31 - 1, metavar="N", help="The seed of every random draw.")
     ] = 1,

@@ -10,6 +10,7 @@ from pagelens.explain import (
     Explanation,
     attributed_in_words,
     few_nodes_note,
+    has_effect,
     interaction_in_words,
     job_cost_in_words,
     large_page_note,
@@ -180,7 +181,11 @@ def _objects(e: Explanation) -> Iterator[str]:
 
 
 def _remedies(e: Explanation) -> Iterator[str]:
-    if not e.remedies:
+    shown = [r for r in e.remedies if has_effect(r)]
+    if idle := [f"'{r.policy}'" for r in e.remedies if not has_effect(r)]:
+        text = f"Remedies that make no difference (1.00x) and are left out: {', '.join(idle)}."
+        yield from textwrap.wrap(text, terminal_width(), break_on_hyphens=False)
+    if not shown:
         return
     yield from _heading(
         f"Remedies: how much faster the program runs than under '{e.baseline}' on the same nodes (modelled; "
@@ -188,7 +193,7 @@ def _remedies(e: Explanation) -> Iterator[str]:
     )
     interval, worst = (f" {'95% interval':>13}", f" {'worst':>6}") if _wide() else ("", "")
     yield f"  {'policy':<14} {'median':>7}{interval} {'p95':>6}{worst}  costs"
-    for r in e.remedies:
+    for r in shown:
         costs = {"root": r.root, "memory": r.memory, "code": r.code}
         text = "; ".join(f"{name}: {cost}" for name, cost in costs.items() if cost) or "nothing"
         if _wide():
