@@ -8,8 +8,9 @@ independent ones overlap. docs/core-model.md describes the model and its limits.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,12 @@ MOST_SAMPLES = 256  # of a phase; some hundred thousand instructions
 FEWEST_INSTRUCTIONS = 64  # of a sample: a shorter one does not fill the pipeline
 OF_CHANGE = 32  # samples that say what another value of the machine changes
 MOST_OVERLAP = 1e6  # where no miss makes a core wait
-# Hardware fetches a line before the program asks for it if one of the last `RECENT` accesses was at most
-# `NEAR` lines away, or if the instruction has kept its step from line to line, up to half of a page (the
-# prefetchers in the optimisation manuals of Intel and AMD).
-RECENT, NEAR, STRIDE_LINES = 64, 2, 32
+# Hardware fetches a line before the program asks for it if it is at most `NEAR` lines away from where one of
+# `STREAMS` streams has come to, or if the instruction has kept its step from line to line, up to half of a
+# page (the streamer and the stride prefetcher in Intel's optimisation reference manual, 248966).
+STREAMS, NEAR, STRIDE_LINES = 32, 2, 32
 APART_PAGES = 64  # memory that is touched at greater distances is not one whole
+_NEIGHBOURS = sorted(range(-NEAR, NEAR + 1), key=abs)
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -44,7 +46,7 @@ class CoreModel:
         whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
         foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
         self._foreseen = foreseen
-        self._irregular = {s: irregular(code.samples[s]) for s in whole}
+        self._lines = {s: foreseen_lines(code.samples[s]) for s in whole}
         sizes = sizes_of_data(code)
         self._served = {s: _farthest_level(machine, sizes[s]) for s in whole}
         chosen = [
@@ -89,13 +91,13 @@ class CoreModel:
         passed, shares, overlap = [], [], []
         for level, name in enumerate(LEVELS):
             served = {s: self._served[s] >= level for s in samples}
-            slow = {s: self._irregular[s] & served[s] for s in samples}
             if not any(of_sample.any() for of_sample in served.values()):  # lines that come but once
                 served = {s: np.ones_like(served[s]) for s in samples}
-                slow = {s: self._irregular[s] for s in samples}
+            slow = {s: self._lines[s].irregular & served[s] for s in samples}
             passed.append(mean([float(served[s].sum()) for s in samples]))
             loads = mean([float(slow[s].sum()) for s in samples])
-            shares.append(loads / max(passed[-1], 1e-12))
+            known = mean([float((self._lines[s].known & served[s]).sum()) for s in samples])
+            shares.append(loads / max(known, 1e-12))
             extra = _extra_cycles(self._machine, name)
             of_level = []
             for share in DENSITIES:
@@ -163,24 +165,50 @@ def why_full_width(workload: Workload, machine: Machine) -> list[str]:
     return [f"All instructions are taken as issued at full width, and all misses as overlapping: {missing}."]
 
 
-def irregular(sample: SampledRun) -> NDArray[np.bool_]:
-    """[n] loads of lines that no prefetcher foresees, of the accesses past the first filter."""
-    found = np.zeros(len(sample.line), dtype=bool)
-    recent: dict[int, int] = {}  # line -> number of the access
-    last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
+@dataclass(frozen=True)
+class Foreseen:
+    """What hardware prefetchers make of the accesses past the first filter of a sample."""
+
+    irregular: NDArray[np.bool_]  # [n] loads of lines that none foresees
+    known: NDArray[np.bool_]  # [n] the others: a stream may have begun before the sample did
+
+
+def foreseen_lines(sample: SampledRun) -> Foreseen:
+    """Which loads wait for memory, as far as the sample shows.
+
+    The first accesses of a sample have no past. Where such a line follows nothing, what comes after it
+    decides: without a neighbour there it is irregular, and with one it is unknown.
+    """
     places = [
         (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
     ]
-    for number, (line, place, store) in enumerate(
-        zip(sample.line.tolist(), places, sample.store, strict=True)
-    ):
-        near = any(number - recent.get(line + step, -RECENT - 1) <= RECENT for step in range(-NEAR, NEAR + 1))
+    lines = sample.line.tolist()
+    follows, past = _follows(lines, places)
+    continues, _ = _follows(lines[::-1], places[::-1])
+    alone = ~follows & ~sample.store
+    unknown = alone & ~past & continues[::-1]
+    return Foreseen(irregular=alone & ~unknown, known=~unknown)
+
+
+def _follows(
+    lines: Sequence[int], places: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """[n] whether the line follows a stream or its instruction's step; whether `STREAMS` came before it."""
+    follows, past = np.zeros(len(lines), dtype=bool), np.zeros(len(lines), dtype=bool)
+    streams: OrderedDict[int, None] = OrderedDict()  # where each has come to, the latest at the end
+    last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
+    for number, (line, place) in enumerate(zip(lines, places, strict=True)):
+        past[number] = len(streams) == STREAMS
         before, step = last.get(place, (line, 0))
-        strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
-        found[number] = not (store or near or strides)
-        recent[line] = number
         last[place] = (line, line - before)
-    return found
+        near = next((line + by for by in _NEIGHBOURS if line + by in streams), None)
+        if near is not None:
+            del streams[near]
+        elif len(streams) == STREAMS:
+            streams.popitem(last=False)
+        streams[line] = None
+        follows[number] = near is not None or (step == line - before and 0 < abs(step) <= STRIDE_LINES)
+    return follows, past
 
 
 def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:

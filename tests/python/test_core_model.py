@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from traced_program import GOLDEN, traced_c
 
-from pagelens.accesses.instructions import decode
+from pagelens.accesses.instructions import SampledRun, decode
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
-from pagelens.replay.core_model import core_model, why_full_width
+from pagelens.replay.core_model import STREAMS, core_model, foreseen_lines, why_full_width
 
 MACHINE = load_machine("genoa-9654")
 PROGRAM = """
@@ -68,6 +68,30 @@ def test_a_chase_waits_for_one_miss_at_a_time() -> None:
 def test_independent_loads_overlap() -> None:
     overlap = times_of(RANDOM).overlap[0]
     assert overlap[:, 0].min() > 8
+
+
+def sample_of(lines: list[int]) -> SampledRun:
+    """Loads of these lines, each by an instruction of its own."""
+    count = len(lines)
+    number = np.arange(count, dtype=np.uint64)
+    none = np.zeros(count, dtype=np.uint64)
+    return SampledRun(
+        0, 0, 0, 20 * count, list(range(count)), number, none, none > 0, np.array(lines, dtype=np.uint64)
+    )
+
+
+@pytest.mark.parametrize(("streams", "known"), [(12, 200 - 12), (STREAMS, 200 - STREAMS), (STREAMS + 8, 200)])
+def test_as_many_streams_as_hardware_follows_are_regular(streams: int, known: int) -> None:
+    """From the beginning of a sample on, although a stream's first line there follows nothing."""
+    found = foreseen_lines(sample_of([1000 * (n % streams) + n // streams for n in range(200)]))
+    assert found.irregular.sum() == (0 if streams <= STREAMS else 200)
+    assert found.known.sum() == known
+
+
+def test_lines_without_neighbours_are_irregular_however_short_the_sample() -> None:
+    found = foreseen_lines(sample_of([997 * n * n for n in range(1, 20)]))
+    assert found.irregular.all()
+    assert found.known.all()
 
 
 def test_a_branch_on_random_data_is_not_foreseen() -> None:
