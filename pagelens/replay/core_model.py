@@ -183,32 +183,35 @@ def foreseen_lines(sample: SampledRun) -> Foreseen:
         (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
     ]
     lines = sample.line.tolist()
-    follows, past = _follows(lines, places)
-    continues, _ = _follows(lines[::-1], places[::-1])
+    follows, _, past = _streams(lines, places)
+    _, moves, _ = _streams(lines[::-1], places[::-1])
     alone = ~follows & ~sample.store
-    unknown = alone & ~past & continues[::-1]
+    unknown = alone & ~past & moves[::-1]
     return Foreseen(irregular=alone & ~unknown, known=~unknown)
 
 
-def _follows(
+def _streams(
     lines: Sequence[int], places: Sequence[tuple[int, int]]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """[n] whether the line follows a stream or its instruction's step; whether `STREAMS` came before it."""
-    follows, past = np.zeros(len(lines), dtype=bool), np.zeros(len(lines), dtype=bool)
-    streams: OrderedDict[int, None] = OrderedDict()  # where each has come to, the latest at the end
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """By access [n]: whether it follows another, whether on to another line, and whether the table is full.
+
+    An access follows a stream or its instruction's step. The table holds `STREAMS` streams.
+    """
+    follows, moves, full = (np.zeros(len(lines), dtype=bool) for _ in range(3))
+    streams: OrderedDict[int, bool] = OrderedDict()  # where each is, the latest last; whether it has moved
     last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
     for number, (line, place) in enumerate(zip(lines, places, strict=True)):
-        past[number] = len(streams) == STREAMS
+        full[number] = len(streams) == STREAMS
         before, step = last.get(place, (line, 0))
         last[place] = (line, line - before)
+        strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
         near = next((line + by for by in _NEIGHBOURS if line + by in streams), None)
-        if near is not None:
-            del streams[near]
-        elif len(streams) == STREAMS:
+        moved = near is not None and (streams.pop(near) or near != line)
+        if near is None and len(streams) == STREAMS:
             streams.popitem(last=False)
-        streams[line] = None
-        follows[number] = near is not None or (step == line - before and 0 < abs(step) <= STRIDE_LINES)
-    return follows, past
+        streams[line] = moved
+        follows[number], moves[number] = near is not None or strides, moved or strides
+    return follows, moves, full
 
 
 def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:

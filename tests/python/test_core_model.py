@@ -94,6 +94,11 @@ def test_lines_without_neighbours_are_irregular_however_short_the_sample() -> No
     assert found.known.all()
 
 
+def test_a_line_that_is_used_twice_is_no_stream() -> None:
+    found = foreseen_lines(sample_of([997 * n * n for n in range(1, 20) for _ in range(2)]))
+    assert found.irregular.tolist() == [True, False] * 19
+
+
 def test_a_branch_on_random_data_is_not_foreseen() -> None:
     wrong = {body: float(times_of(body).mispredicted[0]) for body in (SORTED, RANDOM)}
     assert wrong[SORTED] > 0.02
