@@ -42,6 +42,9 @@ class NodeSection(Table):
         default=Path("/var/spool/pagelens"), description="records of checks, until they are collected"
     )
     kind: str = Field(default="", description="what nodes are compared with their like by; empty: hardware")
+    machine: str = Field(
+        default="", description="the machine, by name or file, whose banks are on jobs' pages; empty: none"
+    )
 
 
 class PrologSection(Table):

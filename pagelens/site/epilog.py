@@ -59,7 +59,8 @@ def _write_page(
     said = _beside_fleet(config, node)
     if in_virtual_machine() and any(sample.get("conflict_share") is not None for sample in samples):
         said = (
-            f"{said} Node {node} is a virtual machine: which slots its pages share is up to its host.".strip()
+            f"{said} Node {node} is a virtual machine: which slots and banks its pages share is up to its "
+            "host.".strip()
         )
     write = partial(write_job_page, to, options.job, node, samples, said)
     record.did("the job's page", budget.attempt(as_user(options.uid, write)))

@@ -39,6 +39,8 @@ class Row:
     on_large_pages: int | None
     by_numa_node: dict[str, int]
     conflict_share: float | None
+    banks: int | None  # of DRAM, that hold a line of it
+    fullest_bank: float | None  # its lines over the mean of all banks
     blocks: int | None  # bytes in large blocks at the peak, by the library
     said: tuple[str, ...]  # what the library could not do
 
@@ -123,6 +125,7 @@ def _text(of: dict[str, Any], name: str) -> str:
 
 def _row(node: str, sample: dict[str, Any], report: dict[str, Any]) -> Row:
     share = sample.get("conflict_share")
+    fullest = sample.get("fullest_bank")
     by_node = sample.get("by_numa_node")
     rank = _whole(sample.get("rank"))
     said = report.get("said")
@@ -137,12 +140,17 @@ def _row(node: str, sample: dict[str, Any], report: dict[str, Any]) -> Row:
         if isinstance(by_node, dict)
         else {},
         share if isinstance(share, float) and 0 <= share <= 1 else None,
+        _whole(sample.get("banks")),
+        fullest if isinstance(fullest, float) and 0 <= fullest <= 1e6 else None,
         _whole(report.get("peak_bytes")),
         tuple(str(line)[:300] for line in said[:5]) if isinstance(said, list) else (),
     )
 
 
-HEADS = ("step", "rank", "node", "program", "memory", "on large pages", "NUMA nodes", "conflict share")
+HEADS = (
+    "step", "rank", "node", "program", "memory", "on large pages", "NUMA nodes", "conflict share",
+    "DRAM banks",
+)  # fmt: skip
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -161,6 +169,7 @@ def cells(row: Row) -> tuple[str, ...]:
         else "",
         ", ".join(tiers),
         "" if row.conflict_share is None else format_share(row.conflict_share),
+        "" if row.banks is None or row.fullest_bank is None else f"{row.banks}, {row.fullest_bank:.2f}x",
     )
 
 
@@ -189,6 +198,13 @@ def summary(rows: Sequence[Row]) -> list[str]:
         )
     elif seen:
         lines.append("The nodes have no direct-mapped memory-side cache that is known of.")
+    if full := [(row.fullest_bank, row) for row in seen if row.fullest_bank is not None]:
+        most, row = max(full, key=lambda pair: pair[0])
+        who = f"rank {row.rank}" if row.rank is not None else row.program
+        lines.append(
+            f"The fullest bank of DRAM holds {most:.2f} times as many lines of a process as the mean of all "
+            f"banks ({who} on {row.node}); 1.00 is even."
+        )
     said = sorted({line for row in rows for line in row.said})
     return [*lines, *said[:5]]
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.address.units import FRAME_BYTES
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.errors import PagelensError, UsageError
 from pagelens.host.process_pages import read_process
 from pagelens.host.system import System
@@ -30,7 +30,17 @@ FOLDER = "jobs"  # in the node's state folder
 LEAST_BYTES = 8 << 20  # processes with less are a shell or a helper
 _FIRST_S, _MOST_S = 1.0, 60.0
 _MOST_OF_TIME = 0.05  # that looking may take: assumed
+_MOST_FRAMES = 1 << 16  # of a process, whose lines are counted by bank
 _LARGE = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb")
+
+
+@dataclass(frozen=True)
+class Banks:
+    """The banks of a machine's DRAM, of all channels and ranks."""
+
+    of: Callable[[NDArray[np.uint64]], NDArray[np.uint32]]  # the bank of each address
+    count: int
+    frames: int  # that the machine's map places
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,13 @@ class Sample:
     on_large_pages: int
     by_numa_node: dict[str, int]
     conflict_share: float | None = None  # None: no direct-mapped cache is known, or no frames are seen
+    banks: int | None = None  # that hold a line of it; None: no map that places all frames, or no frames
+    fullest_bank: float | None = None  # its lines over the mean of all banks
 
 
-def sample_step(system: System, step: str, stepd: int, cache_bytes: int | None) -> list[Sample]:
+def sample_step(
+    system: System, step: str, stepd: int, cache_bytes: int | None, banks: Banks | None = None
+) -> list[Sample]:
     """The processes of a step that have memory worth a look."""
     found, frames = [], []
     for process in _descendants(system, stepd):
@@ -70,11 +84,34 @@ def sample_step(system: System, step: str, stepd: int, cache_bytes: int | None) 
                 _numa(system.text(f"{folder}/numa_maps")),
             )
         )
-        frames.append(_frames(system, process) if cache_bytes else np.empty(0, dtype=np.int64))
-    if not cache_bytes:
-        return found
-    shares = conflict_shares(frames, cache_bytes // FRAME_BYTES)
-    return [replace(sample, conflict_share=share) for sample, share in zip(found, shares, strict=True)]
+        frames.append(_frames(system, process) if cache_bytes or banks else np.empty(0, dtype=np.int64))
+    if cache_bytes:
+        shares = conflict_shares(frames, cache_bytes // FRAME_BYTES)
+        found = [replace(sample, conflict_share=share) for sample, share in zip(found, shares, strict=True)]
+    if banks:
+        found = [_with_banks(sample, own, banks) for sample, own in zip(found, frames, strict=True)]
+    return found
+
+
+def _with_banks(sample: Sample, frames: NDArray[np.int64], banks: Banks) -> Sample:
+    if not len(frames) or int(frames.max()) >= banks.frames:  # the file is of a smaller machine
+        return sample
+    lines = lines_by_bank(frames, banks)
+    return replace(sample, banks=int(np.count_nonzero(lines)), fullest_bank=float(lines.max() / lines.mean()))
+
+
+def lines_by_bank(frames: NDArray[np.int64], banks: Banks) -> NDArray[np.int64]:
+    """How many lines of these frames are in each bank of DRAM.
+
+    Of more than 65,536 frames as many are drawn, so that a look stays short. They are not evenly spaced,
+    because frames three apart may all be of the same channels.
+    """
+    if len(frames) > _MOST_FRAMES:
+        frames = np.random.default_rng(0).choice(frames, _MOST_FRAMES)
+    first = frames.astype(np.uint64) * np.uint64(FRAME_BYTES)
+    lines = np.arange(0, FRAME_BYTES, LINE_BYTES, dtype=np.uint64)
+    addresses: NDArray[np.uint64] = np.add.outer(first, lines).ravel()
+    return np.bincount(banks.of(addresses).astype(np.int64), minlength=banks.count)
 
 
 def conflict_shares(frames: list[NDArray[np.int64]], slots: int) -> list[float | None]:
@@ -91,10 +128,30 @@ def watch_job(config: SiteConfig, step: str, stepd: int) -> None:
         raise UsageError(f"STEP {step}: a job and its step, as 12.0 or 12.script")
     system = System()
     cache = config.prolog.cache or side_cache_bytes(system)
-    watch_step(system, config.node.state / FOLDER / match[1], match[2], stepd, cache)
+    folder = config.node.state / FOLDER / match[1]
+    watch_step(system, folder, match[2], stepd, cache, banks_of(config.node.machine))
 
 
-def watch_step(system: System, folder: Path, step: str, stepd: int, cache_bytes: int | None) -> None:
+def banks_of(machine: str) -> Banks | None:
+    """The banks of that machine. None if none is named, or if its file has no [dram]. Raises UsageError."""
+    if not machine:
+        return None
+    from pagelens.machine import load_machine  # takes up to a second
+
+    dram = load_machine(machine).dram
+    if dram is None:
+        return None
+    place = dram.map()
+    return Banks(
+        lambda addresses: place(addresses)[0],
+        dram.channels * dram.banks_per_channel,
+        dram.size // FRAME_BYTES,
+    )
+
+
+def watch_step(
+    system: System, folder: Path, step: str, stepd: int, cache_bytes: int | None, banks: Banks | None = None
+) -> None:
     """Looks at a step until its slurmstepd has gone; the file in `folder` has the fullest look so far."""
     pause, most = _FIRST_S, 0
     while True:
@@ -102,7 +159,7 @@ def watch_step(system: System, folder: Path, step: str, stepd: int, cache_bytes:
         if not system.text(f"/proc/{stepd}/cmdline"):
             return
         began = time.monotonic()
-        samples = sample_step(system, step, stepd, cache_bytes)
+        samples = sample_step(system, step, stepd, cache_bytes, banks)
         total = sum(sample.resident for sample in samples)
         if total > most:
             most = total

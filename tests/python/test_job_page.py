@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pagelens.host.system import System
 from pagelens.site.job_page import read_parts, summary, write_job_page
-from pagelens.site.job_sample import conflict_shares, sample_step
+from pagelens.site.job_sample import banks_of, conflict_shares, lines_by_bank, sample_step
 
 MIB = 1 << 20
 
@@ -28,17 +28,19 @@ def test_the_last_nodes_page_has_all_nodes(tmp_path: Path) -> None:
     parts.mkdir()
     (parts / "0.1.101.json").write_text(json.dumps(report))
     write_job_page(tmp_path, "7", "n0", [sample(0)], "Node n0 is ok.")
-    write_job_page(tmp_path, "7", "n1", [sample(1, conflict_share=0.75)], "")
+    on_banks = {"banks": 320, "fullest_bank": 1.5}
+    write_job_page(tmp_path, "7", "n1", [sample(1, conflict_share=0.75, **on_banks)], "")
     text = (tmp_path / "pagelens-7.txt").read_text()
     words = " ".join(text.split())
     assert "2 processes had 200 MiB, 25% of it on pages of 2 MiB or more." in words
     assert "at most 75% (rank 1 on n1)" in words
+    assert "holds 1.50 times as many lines of a process as the mean of all banks (rank 1 on n1)" in words
     assert "no pages of the pool" in text
     assert "Node n0 is ok." in text
     lines = text.splitlines()[-2:]
     assert [line.split() for line in lines] == [
         ["0", "0", "n0", "app", "100", "MiB", "25%", "0:", "75%,", "1:", "25%", "50%"],
-        ["0", "1", "n1", "app", "100", "MiB", "25%", "0:", "75%,", "1:", "25%", "75%"],
+        ["0", "1", "n1", "app", "100", "MiB", "25%", "0:", "75%,", "1:", "25%", "75%", "320,", "1.50x"],
     ]
     assert "<td>n1</td>" in (tmp_path / "pagelens-7.html").read_text()
 
@@ -81,6 +83,29 @@ def test_conflict_shares_are_those_of_counting(frames: list[list[int]], slots: i
     ]
     found = conflict_shares([np.array(own, dtype=np.int64) for own in frames], slots)
     assert all((a is None and b is None) or abs(a - b) < 1e-12 for a, b in zip(found, expected, strict=True))
+
+
+@given(st.lists(st.integers(0, 1 << 18), min_size=1, max_size=20, unique=True))
+def test_lines_are_in_the_banks_of_the_machine(frames: list[int]) -> None:
+    banks = banks_of("red-storm-xt3")
+    assert banks is not None
+    counts = [0] * banks.count
+    for frame in frames:
+        for line in range(64):
+            address = np.array([frame * 4096 + line * 64], dtype=np.uint64)
+            counts[int(banks.of(address)[0])] += 1
+    assert lines_by_bank(np.array(frames, dtype=np.int64), banks).tolist() == counts
+
+
+def test_a_look_counts_a_part_of_a_large_process() -> None:
+    """Also where a fixed step would see the channels of every third frame alone."""
+    banks = banks_of("skx-8160")
+    assert banks is not None
+    frames = np.arange(3 << 16, dtype=np.int64)
+    every = sum(lines_by_bank(part, banks) for part in np.split(frames, 3))
+    drawn = lines_by_bank(frames, banks)
+    assert drawn.sum() == 64 << 16
+    assert np.abs(drawn - every / 3).max() < 0.1 * every.max()
 
 
 def test_a_step_is_seen_in_a_captured_tree(tmp_path: Path) -> None:

@@ -152,7 +152,8 @@ def test_a_job_finds_a_page_on_its_memory_beside_its_output(
     cluster: SlurmCluster, nodes: dict[str, SiteNode], plugin: Path
 ) -> None:
     config = nodes["n0"].config
-    config.write_text(config.read_text() + '[prolog]\ncache = "1GiB"\n')
+    text = config.read_text().replace("[node]", '[node]\nmachine = "skx-8160"')
+    config.write_text(text + '[prolog]\ncache = "1GiB"\n')
     command = f"{os.path.dirname(sys.executable)}/pagelens"
     cluster.script(
         "plugstack.conf", f"optional {plugin} library={library()} command={command} config={config}\n"
@@ -182,6 +183,7 @@ def test_a_job_finds_a_page_on_its_memory_beside_its_output(
     assert ranks == [["0", "0", "n0", "python3"], ["0", "1", "n0", "python3"]]
     assert text.count("0: 100%") == 2
     assert "share a slot of the memory-side cache" in " ".join(text.split())
+    assert "The fullest bank of DRAM holds" in " ".join(text.split())
     assert list(looks.glob("*")) == []
 
 
