@@ -20,7 +20,7 @@ from pagelens.site.evidence import bring_up_to_date
 from pagelens.site.history import writing
 from pagelens.site.spool import records, set_aside
 
-BATCH = 20_000  # records in a transaction
+BATCH = 100_000  # records in a transaction
 # A clock before this cannot be right: 2020-01-01. One that is ahead of the collector's cannot, either.
 _EARLIEST = 1_577_836_800.0
 _AHEAD_S = 600.0

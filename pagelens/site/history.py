@@ -20,6 +20,7 @@ from pagelens.files import write_table
 
 VERSION = 1  # of the tables: PRAGMA user_version
 _BUSY_MS = 30_000  # another process writes
+_CACHE_KIB = 256 << 10  # of the writer: indexes of millions of checks are hit everywhere
 
 _TABLES = """
 CREATE TABLE nodes (        -- a name on a board: a node that is renamed, or gets a new board, is a new row
@@ -131,6 +132,7 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute("PRAGMA foreign_keys = ON")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0 and write:
