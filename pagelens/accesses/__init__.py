@@ -1,4 +1,4 @@
-"""Sources of accesses: the tracer, trace files, and declared loops; each yields a `Workload`."""
+"""Sources of accesses: the tracer, trace files and declared loops. Each of them yields a `Workload`."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The command line: routes to the commands, and turns our errors into one line and an exit status."""
+"""The command line: it routes to the commands, and turns our errors into one line and an exit status."""
 
 import importlib
 import io
@@ -26,10 +26,10 @@ ORDER = ("trace", "explain", "place")  # shown first in the list of commands; th
 
 
 def find_commands(folder: Path = FOLDER) -> dict[str, str]:
-    """Each command's name and its line in the list: a module or package of `commands/` that begins with both.
+    """Return each command's name and its line in the list of commands.
 
-    The first line of its docstring reads `pagelens NAME`: and what the command does. The modules are not
-    imported for that, which takes a second with what they import.
+    A command is a module or package of `commands/` whose docstring begins with `pagelens NAME`: and what the
+    command does. The modules are not imported for that, which would take a second.
     """
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
     lines = {path: _first_line(path) for path in sorted(files)}
@@ -47,7 +47,7 @@ def _module(name: str) -> str:
 
 
 class _Commands(TyperGroup):
-    """The commands by name. Each is imported when it is asked for; the list in the help needs none."""
+    """The commands by name. Each is imported when it is used. The list in the help imports none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -107,7 +107,7 @@ def _commands(
 
 
 def _given(error: typer.TyperException) -> str:
-    """The value that was refused, where the message has only its range."""
+    """Return the value that was refused, because the message has only its range."""
     from pydantic import ValidationError  # what typer checks ranges with
 
     if not isinstance(error.__cause__, ValidationError):

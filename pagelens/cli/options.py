@@ -1,6 +1,6 @@
-"""The options that several commands have: one type each, with one meaning and one help text.
+"""The options that several commands share. Each has one type, one meaning and one help text.
 
-Nothing heavy of pagelens is imported here: `pagelens trace` starts without numpy and polars.
+Nothing heavy of pagelens is imported here, so `pagelens trace` starts without numpy and polars.
 """
 
 from pathlib import Path

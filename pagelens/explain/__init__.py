@@ -1,4 +1,4 @@
-"""Explanation: statistics, attribution, remedies, and their renderings."""
+"""Explains an ensemble: statistics, attribution, remedies, and their renderings."""
 
 import lazy_loader
 

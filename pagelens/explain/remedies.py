@@ -1,4 +1,4 @@
-"""Which policies are compared if the user names none: those that can make a difference on the machine."""
+"""Chooses the policies to compare if the user names none: those that can matter on the machine."""
 
 from collections.abc import Iterable, Mapping
 

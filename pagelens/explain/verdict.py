@@ -1,4 +1,4 @@
-"""What can be said of a remedy, from its gains and how sure these are."""
+"""Judges a remedy by its gains, and by how sure these are."""
 
 from typing import Literal
 
@@ -13,7 +13,10 @@ Verdict = Literal["gains", "costs", "none", "unsure", "bounds disagree"]
 
 
 def verdict(median: Interval, slow_nodes: Interval, serial: float) -> Verdict:
-    """Of the gain in the median, in the 95th percentile, and in the median if nothing overlapped."""
+    """Return the verdict.
+
+    It depends on the gain in the median, in the 95th percentile, and in the median if nothing overlaps.
+    """
     if any(gain.value > MATTERS and gain.low > 1 for gain in (median, slow_nodes)):
         return "bounds disagree" if serial < 1 / EQUAL else "gains"
     if median.value < 1 / MATTERS and median.high < 1:

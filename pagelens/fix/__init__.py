@@ -1,4 +1,4 @@
-"""Remedies that change where frames lie, without a kernel module."""
+"""Applies remedies that change where frames lie, without a kernel module."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A program's operations on files: recorded or imported, predicted, and what would make them faster."""
+"""A program's operations on files: recorded or imported, predicted, and made faster."""
 
 import lazy_loader
 

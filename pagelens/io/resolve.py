@@ -1,7 +1,8 @@
-"""From descriptors to files, and from the position of a file to offsets.
+"""Resolves descriptors to files, and positions to offsets.
 
-A raw log says of a descriptor where it leads when it is first used. An operation is on the file that its
-descriptor led to then. Descriptors that `dup` made share one position, so they are followed as one stream.
+A raw log says where a descriptor leads when the descriptor is first used. An operation is on the file that
+its descriptor led to at that time. Descriptors that `dup` made share one position, so they are followed as
+one stream.
 """
 
 import os
@@ -37,7 +38,7 @@ _TYPES = {
 
 
 def resolve(logs: Sequence[RawLog], header: Header) -> Recording:
-    """The recording of all processes' logs. `header` has what the logs do not say."""
+    """Return the recording of all processes' logs. `header` has what the logs do not say."""
     frames, files, processes = [], _Files(), []
     began = min((int(log.records["start_ns"].min()) for log in logs), default=0)
     for log in logs:
@@ -56,7 +57,7 @@ def resolve(logs: Sequence[RawLog], header: Header) -> Recording:
 
 
 class _Files:
-    """Each file once, by its device, number and name."""
+    """The files, each once, by device, number and name."""
 
     def __init__(self) -> None:
         self.found: list[File] = []
@@ -102,7 +103,7 @@ def _time(value: int, began: int) -> int:
 
 
 def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
-    """The operations of one log, with their files and offsets."""
+    """Return the operations of one log, with their files and offsets."""
     columns = {name: log.records[name] for name in RECORD.names or ()}
     columns["start_ns"] = np.minimum(columns["start_ns"] - np.uint64(began), MOST).astype(np.int64)
     raw = (
@@ -125,7 +126,10 @@ def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
 
 
 def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -> pl.DataFrame:
-    """What each descriptor leads to from when on: a stream has a file, a first position and flags."""
+    """Return where each descriptor leads, and from when on.
+
+    It leads to a stream, which has a file, a first position and flags.
+    """
     rows: list[_Stream] = []
     for place in log.texts:
         if log.records["kind"][place] != kinds.FILE:
@@ -144,7 +148,7 @@ def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -
 
 
 def _doubled(operations: pl.DataFrame, rows: list[_Stream]) -> list[_Stream]:
-    """What descriptors that `dup` made lead to: the stream of the one that they double."""
+    """Return where descriptors made by `dup` lead: to the streams of those that they double."""
     made: list[_Stream] = []
     doubles = operations.filter((pl.col("kind") == KINDS["dup"]) & (pl.col("result") >= 0))
     for since, descriptor, second in doubles.select("start_ns", "descriptor", "result").iter_rows():
@@ -155,7 +159,10 @@ def _doubled(operations: pl.DataFrame, rows: list[_Stream]) -> list[_Stream]:
 
 
 def _on_streams(operations: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
-    """The operations with the stream of each. What opens a descriptor is on the stream that follows."""
+    """Return the operations with the stream of each.
+
+    An operation that opens a descriptor is on the stream that it opens.
+    """
     keyed = operations.with_columns(
         at=pl.when(pl.col("kind") == KINDS["open"])
         .then(pl.col("start_ns") + pl.col("wall_ns"))

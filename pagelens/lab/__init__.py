@@ -1,4 +1,4 @@
-"""The lab: real kernels in emulated guests, and the machine models fed by their accesses."""
+"""The lab: real kernels in emulated guests, whose accesses feed the models of machines."""
 
 import lazy_loader
 

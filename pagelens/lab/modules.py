@@ -1,4 +1,4 @@
-"""Kernel modules for guests: built against Debian's headers, which are fetched and kept like the kernels."""
+"""Builds kernel modules for guests, against Debian's headers, which are fetched and kept like the kernels."""
 
 import hashlib
 import re
@@ -15,9 +15,9 @@ _SOURCES = ("*.c", "*.h", "Kbuild")
 
 
 def build_module(sources: Path, kernel: Kernel) -> Path:
-    """The .ko that a folder's Kbuild file names, for one kernel; built once for these sources.
+    """Return the .ko that a folder's Kbuild file names, built once for one kernel and these sources.
 
-    Raises UsageError for a kernel that has no headers package, Failure with the compiler's words.
+    Raises UsageError for a kernel without a headers package, and Failure with the compiler's words.
     """
     name = _BUILT.search((sources / "Kbuild").read_text())
     if name is None:
@@ -39,7 +39,7 @@ def _digest(sources: Path) -> str:
 
 
 def _headers(kernel: Kernel) -> Path:
-    """The folder that `make -C` builds modules in."""
+    """Return the folder that `make -C` builds modules in."""
     if kernel.root is None:
         raise UsageError(
             f"--kernel {kernel.image}: modules are built for Debian's kernels only; name 6.1 or 6.12"

@@ -1,8 +1,8 @@
-"""The section [pipeline] of a machine: what one core needs for instructions whose data are in L1.
+"""The section [pipeline] of a machine: the time that a core needs for instructions whose data are in L1.
 
 docs/core-model.md describes the model. Ports and latencies are those that uops.info (Abel, Reineke:
-uops.info, ASPLOS 2019) and Fog (Instruction tables, agner.org/optimize) measure; OSACA and uiCA have such
-models, too.
+uops.info, ASPLOS 2019) and Fog (Instruction tables, agner.org/optimize) measure. OSACA and uiCA have similar
+models.
 """
 
 import re
@@ -113,7 +113,7 @@ class Pipeline(Table):
     crossing: Sourced[Use] = Field(description="from a general to a vector register or back")
 
     def shape(self, width: int) -> _core.PipelineShape:
-        """As the core model takes it, with `width` instructions dispatched in a cycle."""
+        """Return the parameters of the core model, with `width` instructions dispatched in a cycle."""
         shape = _core.PipelineShape()
         shape.width, shape.retire_width = width, self.retire_width.value
         shape.window, shape.scheduler = self.window.value, self.scheduler.value

@@ -1,7 +1,7 @@
-"""What no machine can be: values that are a slip of the unit or of the keyboard.
+"""Checks for values that no machine can have, such as a slip of the unit or of the keyboard.
 
 The ranges are wide on purpose. They hold whatever was built since the first processors with caches (1 MHz,
-microseconds) and leave two orders of magnitude above today's fastest parts.
+microseconds), and leave two orders of magnitude above today's fastest parts.
 """
 
 from pagelens.machine.parts import Parts
@@ -21,7 +21,7 @@ RANGES = {
 
 
 def is_possible(name: str, value: float) -> bool:
-    """Whether any machine has this value, in SI units, of a key of a section."""
+    """Return whether any machine can have this value, in SI units, for a key of a section."""
     low, high = RANGES[name]
     return low <= value <= high
 

@@ -1,4 +1,4 @@
-"""Speeds of this machine as distributions over page maps: each trial has frames of its own."""
+"""Measures this machine's speeds as distributions over page maps: each trial has frames of its own."""
 
 import lazy_loader
 

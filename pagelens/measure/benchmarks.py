@@ -1,4 +1,4 @@
-"""What is measured: each kernel as points to time in a trial's memory, and what its figures count."""
+"""What is measured: the points of each kernel to time in a trial's memory, and what its figures count."""
 
 from collections.abc import Callable
 
@@ -303,5 +303,5 @@ def _require(right: bool, kernel: str, what: str) -> None:
 
 
 def _whole_pages(size: int) -> int:
-    """The nearest whole pages that are no more, at least one; bytes."""
+    """Return the nearest number of bytes in whole pages that is no more, but at least one page."""
     return max(_PAGE, size // _PAGE * _PAGE)

@@ -1,4 +1,4 @@
-"""Two-level memory: which objects of a program lie in the fast one."""
+"""Two-level memory: decides which objects of a program lie in the fast memory."""
 
 import lazy_loader
 

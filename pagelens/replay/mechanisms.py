@@ -1,4 +1,4 @@
-"""The mechanisms that time is attributed to, and how each is spoken of."""
+"""The mechanisms that time is attributed to, and the words for each of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import combinations
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Words and colour of one mechanism."""
+    """The words and the colour of one mechanism."""
 
     name: str  # in `AttributionRecord.parts`
     term: str  # as a summand of the time
@@ -17,7 +17,7 @@ class Mechanism:
 
 
 def subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Every set of them, none first, all last."""
+    """Yield every set of the names. The empty set comes first and the whole set last."""
     for size in range(len(names) + 1):
         yield from combinations(names, size)
 

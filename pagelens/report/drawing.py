@@ -1,6 +1,6 @@
-"""Figures of pages: one style, as SVG text that can stand inside HTML.
+"""Draws the figures of pages in one style, as SVG text that can stand inside HTML.
 
-Vector graphics, no scripts; text is drawn as outlines, so a figure looks the same wherever it is opened.
+These are vector graphics without scripts. Text is drawn as outlines, so a figure looks the same everywhere.
 """
 
 import io

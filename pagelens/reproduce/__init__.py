@@ -1,4 +1,4 @@
-"""Published figures beside those obtained here: studies, and the page and table of their claims."""
+"""Published figures beside the ones obtained here: the studies, and the page and table of their claims."""
 
 import lazy_loader
 

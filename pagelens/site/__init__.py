@@ -1,4 +1,4 @@
-"""A site's nodes: what is done to their memory between jobs, and how fit they are over their age."""
+"""Keeps a site's nodes fit: works on their memory between jobs, and watches them over their age."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""`pagelens site collect`: takes records into the history, once each, and brings all evidence up to date.
+"""`pagelens site collect`: takes each record into the history once, and updates all evidence.
 
 A record is deleted from the spool after it is safe in the history. If anything ends between the two, the
 record comes again, and its id shows that it is known.
@@ -31,7 +31,7 @@ Report = Callable[[int, int], None]
 
 @dataclass
 class Collected:
-    """What came in."""
+    """The number of records that came in, and those that are invalid."""
 
     new: int = 0
     known: int = 0
@@ -146,7 +146,10 @@ def _rows(
 
 
 def _node(connection: sqlite3.Connection, name: str, board: str) -> int:
-    """The row of a name on a board. A board that had another name, and is alone in having it, goes on."""
+    """Return the row of a name on a board.
+
+    If a board had another name, and is alone in having it, its row goes on.
+    """
     known = connection.execute(
         "SELECT node FROM nodes WHERE name = ? AND board = ?", (name, board)
     ).fetchone()

@@ -1,7 +1,7 @@
-"""Where the memory of a job's processes lies, looked at while they run: only root sees frames.
+"""Records where the memory of a job's processes lies, while they run. Only root sees frames.
 
-A step's sampler looks after one second, two, four, up to every minute, and keeps what it saw when the
-processes had most memory. It ends with the step.
+A step's sampler looks after one second, two, four, up to every minute. It keeps what it saw when the
+processes had most memory, and ends with the step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Banks:
 
 @dataclass(frozen=True)
 class Sample:
-    """One process; sizes in bytes."""
+    """One process. Sizes are in bytes."""
 
     step: str
     rank: int | None
@@ -62,7 +62,7 @@ class Sample:
 def sample_step(
     system: System, step: str, stepd: int, cache_bytes: int | None, banks: Banks | None = None
 ) -> list[Sample]:
-    """The processes of a step that have memory worth a look."""
+    """Return the processes of a step that have enough memory for a look."""
     found, frames = [], []
     for process in _descendants(system, stepd):
         folder = f"/proc/{process}"
@@ -115,7 +115,7 @@ def lines_by_bank(frames: NDArray[np.int64], banks: Banks) -> NDArray[np.int64]:
 
 
 def conflict_shares(frames: list[NDArray[np.int64]], slots: int) -> list[float | None]:
-    """Of each process, the share of its frames whose slot holds another frame of any of them."""
+    """Return for each process the share of its frames whose slot holds another frame of any process."""
     every = np.unique(np.concatenate(frames)) if frames else np.empty(0, dtype=np.int64)
     taken = np.bincount(every % slots, minlength=1) if len(every) else np.zeros(1, dtype=np.int64)
     return [float(np.mean(taken[own % slots] > 1)) if len(own) else None for own in frames]
@@ -177,7 +177,7 @@ def _keep(folder: Path, step: str, samples: list[Sample]) -> None:
 
 
 def kept_samples(folder: Path) -> list[dict[str, Any]]:
-    """What the samplers of a job's steps kept."""
+    """Return what the samplers of a job's steps kept."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.json")):
         with suppress(OSError, ValueError):

@@ -255,7 +255,7 @@ def explain_command(
 
 
 def _to_run(target: list[str] | None, option: str) -> Path:
-    """The program that `option` runs. Raises UsageError before anything is simulated."""
+    """Return the program that `option` runs. Raises UsageError before anything is simulated."""
     if not target or is_trace(Path(target[0])):
         raise UsageError(f"{option}: runs a program; give it, as -- ./app args")
     return locate(target[0])

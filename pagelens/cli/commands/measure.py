@@ -175,11 +175,11 @@ def _common(
         ),
     ] = 1,
 ) -> None:
-    """Options of every benchmark."""
+    """The options of every benchmark."""
 
 
 def _command(benchmark: str) -> Callable[..., None]:
-    """The command of one benchmark: its own settings, and those of all."""
+    """Return the command of one benchmark, with its own settings and those of all."""
 
     def measure(**options: Any) -> None:
         given = {name: options.pop(name) for name in own}

@@ -1,4 +1,4 @@
-"""A core's data TLBs as CPUID tells of them, and what no processor tells of its page walks."""
+"""Reads a core's data TLBs from CPUID, and assumes the page walks, which no processor describes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Array:
         )
 
     def section(self) -> Section:
-        """As it stands in a file."""
+        """Return the section of the file."""
         return {
             "level": read(self.level, self.where),
             "pages": read(list(self.pages), self.where),
@@ -51,7 +51,10 @@ class Array:
 
 
 def translation_sections(processor: Processor, system: System) -> tuple[list[Section], Section]:
-    """Sections tlb and page_walk; none if CPUID does not know both small and 2 MiB pages at level 1."""
+    """Return the sections tlb and page_walk.
+
+    There are none unless CPUID knows both 4 KiB and 2 MiB pages at level 1.
+    """
     intel = processor.vendor == "GenuineIntel"
     arrays: list[Array] = []
     for array in _of_intel(system) if intel else _of_amd(system):
@@ -64,7 +67,7 @@ def translation_sections(processor: Processor, system: System) -> tuple[list[Sec
 
 
 def _the_rest(array: Array, before: list[Array]) -> list[Array]:
-    """Without the pages that an array of its level has already; a file can state them in one."""
+    """Return the array without the pages that another array of its level has, as a file allows only one."""
     taken = {page for other in before if other.level == array.level for page in other.pages}
     pages = tuple(page for page in array.pages if page not in taken)
     return [Array(array.level, pages, array.entries, array.ways, array.where)] if pages else []

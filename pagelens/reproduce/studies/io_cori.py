@@ -45,19 +45,22 @@ DSYNC_MB_S = {"haswell": 45.7, "knl": 31.3}
 
 @dataclass(frozen=True)
 class Dd:
-    """The runs of dd at one clock rate, as means."""
+    """The means over the runs of dd at one clock rate."""
 
-    ghz: float  # cycles over processor time
+    ghz: float  # cycles divided by processor time
     rate: float  # MB/s
-    cycles: float  # of a page
-    instructions: float  # of a page
+    cycles: float  # per page
+    instructions: float  # per page
 
 
 Runs = Mapping[str, Sequence[Dd]]  # by machine, the slowest clock first
 
 
 def run(context: StudyContext) -> Findings:
-    """Needs no simulation: the runs are data, and what is predicted follows from few of them."""
+    """Compare the published runs with the predictions.
+
+    Nothing is simulated: the runs are data, and the predictions follow from a few of them.
+    """
     lustre, null = read_dd("lustre"), read_dd("null")
     direct = read_direct()
     predicted = predicted_rates(lustre)
@@ -88,7 +91,7 @@ def _data(name: str) -> list[dict[str, str]]:
 
 
 def read_dd(target: str) -> Runs:
-    """The runs to one target: "lustre" or "null"."""
+    """Return the runs to one target, "lustre" or "null", by machine."""
     grouped: dict[str, dict[int, list[dict[str, str]]]] = {}
     for row in _data("dd.csv"):
         if row["target"] == target:
@@ -109,7 +112,7 @@ def _mean(rows: Sequence[Mapping[str, str]]) -> Dd:
 
 
 def read_direct() -> Mapping[str, Sequence[tuple[int, float]]]:
-    """By machine, processes in all and MiB/s of IOR with O_DIRECT."""
+    """Return the total processes and the MiB/s of IOR with O_DIRECT, by machine."""
     found: dict[str, list[tuple[int, float]]] = {}
     for row in _data("ior_direct.csv"):
         processes = int(row["nodes"]) * int(row["processes"])
@@ -118,7 +121,11 @@ def read_direct() -> Mapping[str, Sequence[tuple[int, float]]]:
 
 
 def predicted_rates(lustre: Runs) -> list[tuple[float, float]]:
-    """GHz and MB/s of KNL's runs: Haswell's instructions a page, at KNL's slowest cycles an instruction."""
+    """Return GHz and MB/s of KNL's runs, as predicted.
+
+    The prediction takes Haswell's instructions per page, and KNL's cycles per instruction at its slowest
+    clock rate.
+    """
     slowest = lustre["knl"][0]
     cycles = _haswell_instructions(lustre) * slowest.cycles / slowest.instructions
     return [(dd.ghz, dd.ghz * 1e9 / cycles * 4096 / 1e6) for dd in lustre["knl"]]

@@ -21,7 +21,7 @@ RANGE, TYPICAL, AVOIDED = (0.20, 0.80), 0.60, 0.85  # of DRAM's speed
 
 
 def run(context: StudyContext) -> Findings:
-    """Nodes with their own histories, each with both policies; and a table without conflicts."""
+    """Run nodes with their own histories under both policies, and a table without conflicts."""
     machine = shrink(load_machine("optane-memory-mode"), FACTOR)
     assert machine.fast_memory is not None
     cores, cache = machine.cores.count.value, machine.fast_memory.size.value

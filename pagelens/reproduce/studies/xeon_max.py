@@ -1,4 +1,4 @@
-"""Xeon Max with its HBM as a cache, from what its memories do apart: its curve over the size of arrays."""
+"""Xeon Max with its HBM as a cache: its bandwidth over array sizes, from what each memory does alone."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ Curve = Mapping[int, PhaseRun]
 
 
 def run(context: StudyContext) -> Findings:
-    """The triad at each size, on random frames and on a fresh node's."""
+    """Run the triad at each size, on random frames and on those of a fresh node."""
     whole = load_machine("xeon-max-cache")
     sizes, factor = tuple(CURVE), context.pick(1.0, 1 / 32)
     # And the sizes with it: fewer slots of the same shares of the cache.
@@ -64,7 +64,7 @@ def run(context: StudyContext) -> Findings:
 
 
 def counted(run: PhaseRun) -> float:
-    """Bytes a second as the benchmark counts them: two loads and a store, without the store's fetch."""
+    """Return bytes a second as the benchmark counts them: two loads and a store, without its fetch."""
     return COUNTED * run.bandwidth
 
 
@@ -85,7 +85,7 @@ def _inputs(machine: Machine) -> tuple[Row, ...]:
 
 
 def _frames(fresh: Curve) -> Row:
-    """What tells that the published node was not fresh: it misses where a fresh one cannot."""
+    """Show that the published node was not fresh: it misses where a fresh one cannot."""
     obtained = counted(fresh[FITS]) / 1e9
     return Row(
         f"Frames: a fresh node misses nothing over {FITS} GiB, and the published one lost half of its speed",
