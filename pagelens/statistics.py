@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 BOOTSTRAP_RESAMPLES = 2000
 CONFIDENCE = 0.95
-# Below this p95/p5 a distribution counts as one value: no mode is worth naming inside half a percent to
-# either side.
+# Below this p95/p5 a distribution counts as one value, because modes within half a percent of each other do
+# not matter.
 UNIFORM_SPREAD = 1.01
-# A column whose range is below this share of its largest value is constant: what moves there is rounding.
+# A column whose range is below this share of its largest value is constant, because it varies only by
+# rounding.
 CONSTANT = 1e-4
 _MODE_RESAMPLES = 400
 _MODE_LEVEL = 0.05
@@ -84,7 +85,8 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float | None:
     if a.size < 3 or _constant(a) or _constant(b):
         return None
     a, b = a - a.mean(), b - b.mean()
-    # Scaled first: squares of counters near 10^12 are fine, squares of differences near 10^-200 are not.
+    # Scaling comes first: squares of counters near 10^12 are fine, squares of differences near 10^-200 are
+    # not.
     a, b = a / np.abs(a).max(), b / np.abs(b).max()
     return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1, 1))
 
@@ -114,7 +116,7 @@ def modes(values: ArrayLike, seed: int) -> int:
     rng = np.random.default_rng(seed)
     for k in range(1, _MAX_MODES):
         h = _critical_bandwidth(x, k)
-        # Smoothed resamples, shrunk so that their variance is that of the values.
+        # The resamples are smoothed, and shrunk so that their variance is that of the values.
         drawn = x[_picks(x.size, _MODE_RESAMPLES, seed + k)]
         noise = h * rng.standard_normal(drawn.shape)
         smooth = (drawn + noise) / np.sqrt(1 + h * h)
@@ -139,7 +141,8 @@ def _count_modes(samples: Floats, h: float) -> NDArray[np.int64]:
     """Return the modes of the Gaussian kernel density of each row of `samples` at bandwidth `h`."""
     low, high = samples.min() - 3 * h, samples.max() + 3 * h
     step = (high - low) / (_GRID - 1)
-    # Linear binning onto the grid, then one convolution by transform; padding keeps the ends apart.
+    # Values are binned linearly onto the grid, then convolved once by transform. Padding keeps the ends
+    # apart.
     position = (samples - low) / step
     left = np.minimum(position.astype(np.int64), _GRID - 2)
     weight = position - left

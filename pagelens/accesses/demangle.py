@@ -8,7 +8,8 @@ from typing import Any
 _CLONE_MARKS = re.compile(r"(?:\.(?:constprop|isra|part|cold|lto_priv|_omp_fn|\d+))+$")
 _FORTRAN_MODULE = re.compile(r"^__(\w+?)_MOD_(\w+)$")
 
-# What holds brackets or spaces that do not nest: operators (to a type, too) and the unnamed namespace.
+# Operators (also those that convert to a type) and the unnamed namespace hold brackets or spaces that do not
+# nest.
 _ATOM = re.compile(r"operator(?:\(\)|[<>=-]+ ?| [^(]+)|\(anonymous namespace\)")
 
 

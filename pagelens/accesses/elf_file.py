@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 
 from pagelens.accesses.debug_info import DebugInfo, SourceFrame
 
-# Where distributions put the debug information of stripped files, by build id.
+# Distributions put the debug information of stripped files here, by build id.
 DEBUG_FOLDER = Path("/usr/lib/debug/.build-id")
 
 _SYMBOL = np.dtype(

@@ -28,6 +28,6 @@ class Importer:
     """
 
     name: str
-    title: str  # which tool writes such files, and with which options
+    title: str  # the tool that writes such files, and its options
     read: Read
     note: str = ""  # what of the file is left out or assumed

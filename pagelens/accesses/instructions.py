@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 
-# In the order of core/machine/pipeline.hpp's Operation.
+# The order is that of Operation in core/machine/pipeline.hpp.
 (
     NONE, INTEGER, SELECT, SHIFT, MULTIPLY, DIVIDE, LONG_DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FUSED,
     FP_DIVIDE, ROOT, FP_COMPARE, VECTOR, VECTOR_SHIFT, VECTOR_MULTIPLY, SHUFFLE, CROSS_LANE, CONVERT,
@@ -101,7 +101,7 @@ class SampledCode:
     code: _core.Code
     samples: Sequence["SampledRun"]
     large_blocks: NDArray[np.uint64]  # [block, 2] first page and pages of memory allocated as one, by address
-    # [block] of the code:
+    # The following arrays have an entry for each [block] of the code.
     address: NDArray[np.uint64]
     bytes: NDArray[np.uint64]
     instructions: NDArray[np.int64]

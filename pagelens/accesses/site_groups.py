@@ -31,7 +31,7 @@ def group_sites(
     for site, stack in folded.items():
         if len(sites[site]) < most_frames:
             whole.setdefault(stack, site)
-    # A stack that was cut may lack its outermost frames: it goes with the first whole one that it begins.
+    # A stack that was cut may lack its outermost frames. It joins the first whole stack that begins with it.
     begun: dict[Stack, int] = {}
     for stack, site in whole.items():
         for length in range(1, len(stack)):

@@ -24,9 +24,9 @@ _WRAPPER = re.compile(
     r"^(?:std|__gnu_cxx)::|^operator new"
     r"|(?:^|[_x])(?:m|c|re)alloc(?!at)|(?:M|C|Re)alloc(?!at)|memalign|aligned_alloc"
 )
-# Their headers: inlined functions of theirs may lack a qualified name.
+# The headers of these libraries. Their inlined functions may lack a qualified name.
 _WRAPPER_HEADER = re.compile(r"/include/c\+\+/|/include/(?:.*/)?[cs]tdlib")
-# Libraries of the languages, of which a user knows nothing.
+# Libraries of programming languages, of which a user knows nothing.
 _RUNTIME = re.compile(
     r"^(?:ld-linux|ld-musl|libpagelens_hooks|(?:libc|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libgfortran|libquadmath|libgomp|libomp|libiomp5|libpthread|libm)[.-])"
 )
@@ -222,8 +222,8 @@ class Symbolizer:
         symbol = file.function_at(offset)
         function = demangle(symbol.name) if symbol is not None else None
         inside = offset - symbol.address if symbol is not None else 0
-        # A runtime's lines say nothing to a user, and where its debug information is installed to read it
-        # takes longer than the program's own.
+        # A runtime's lines say nothing to a user. Reading its debug information, if it is installed, takes
+        # longer than reading the program's own.
         frames = file.source_frames(offset) if not _RUNTIME.match(name) else []
         if not frames:
             return (Location(name, offset, function, inside),)

@@ -37,7 +37,7 @@ _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[st
 
 MOMENTS = 1024  # of a run, about: what lives within one is taken to live together
 LIKELY_INSTRUCTIONS = 1 << 30
-TOUCHING = 8  # where lines are sampled, one in so many instructions is one whose lines touch pages
+TOUCHING = 8  # in a sample of lines, one instruction in so many touches pages
 
 TRACE_MAGIC = b"\x89PLTR\r\n\x1a"  # core/accesses/trace_format.hpp
 
@@ -90,7 +90,7 @@ class TraceWorkload(Workload):
         self.trace = trace
         self.warnings = [*trace.warnings]
         self.threads = max(1, trace.threads)
-        # Before the names, which take a while: it may be refused.
+        # This comes before the names, which take a while, because it may refuse the trace.
         cut = cut_of(self) if cut_of is not None else None
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
         with Symbolizer(modules, self.warnings.append) as symbols:

@@ -117,7 +117,7 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
     for process_id, what, *rest in facts:
         process, details = int(process_id), " ".join(rest)
         if what == "begun":
-            # All lie in one folder, which the plugin knows by its absolute path.
+            # All traces lie in one folder, which the plugin knows by its absolute path.
             path = result.path.with_name(Path(details).name)
             running[process] = TracedProgram(process, path)
             programs.append(running[process])

@@ -44,8 +44,8 @@ class TraceRequest:
     skip: int = 0
     from_function: str | None = None
     region: str | None = None  # its markers switch tracing on and off
-    # Of the programs that the first one becomes or starts. None: all are traced, and the trace with the
-    # most accesses is kept. True: forks are traced, too, and each has a trace. False: they run natively.
+    # Which programs are traced, of those that the first one becomes or starts. None: all of them, and the
+    # trace with the most accesses is kept. True: forks, too, and each has a trace. False: they run natively.
     follow_exec: bool | None = None
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
@@ -154,7 +154,7 @@ def _tracer_options(
     if request.region is not None:
         options["region"] = request.region
     if request.from_function is not None:
-        # With it comes numpy: only who names a function waits for it.
+        # This import loads numpy, so only users who name a function wait for it.
         from pagelens.accesses.named_function import find_function
 
         file, address = find_function(program.path, request.from_function)

@@ -33,8 +33,9 @@ class ObjectInfo:
     lines: int = 0  # fetched by this program past the filter; 0 if it is declared
     stored: int = 0  # lines made dirty
     births: int = 0  # blocks allocated
-    # Where a plan finds it (docs/plan-format.md): the call site's return addresses, innermost first, as
-    # `app!main+0x1c`, or the variable. Neither: a program's stack, what it maps itself, its modules.
+    # How a plan finds the object (docs/plan-format.md): the return addresses of the call site, innermost
+    # first, as `app!main+0x1c`, or the variable. A program's stack, its modules and its own mappings have
+    # neither.
     site: tuple[str, ...] = ()
     other_sites: tuple[tuple[str, ...], ...] = ()  # likewise, where several sites are one object
     variable: str = ""
@@ -85,7 +86,7 @@ def ratio(all_: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.fl
 class Timeline:
     """A program cut into intervals of its run, and the bytes that are live in the course of it."""
 
-    program: Program  # whose phases are the intervals
+    program: Program  # its phases are the intervals
     interval_phases: list[str]  # the phase that each interval lies in
     live_bytes: NDArray[np.float64]  # [moment, object] the most at a time within a moment
     sample: SampledLines | None = None  # None: the program has every line

@@ -30,7 +30,7 @@ class Pages:
 
     addresses: NDArray[np.uint64]  # physical, of the first byte
     sizes: NDArray[np.int64]  # bytes
-    cores: NDArray[np.int64] | None = None  # that hold it; None: equal parts of one buffer
+    cores: NDArray[np.int64] | None = None  # core that holds it; None: equal parts of one buffer
     virtual: NDArray[np.uint64] | None = None  # addresses
     notes: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ from pagelens.progress import progress_bar
 from pagelens.spelling import nearest
 
 WHOLE_RUN = "all"
-MOST_NODES = 64  # where the precision says how many
+MOST_NODES = 64  # the most nodes if the precision decides how many
 _DIMENSIONS = ("policy", "node", "phase")
 
 

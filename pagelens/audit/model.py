@@ -155,7 +155,7 @@ class Probe:
 
     size: int
     pages: str  # 4k, thp, 2m, 1g
-    machine: str  # whose caches, banks and filter it is held against
+    machine: str  # the machine whose caches, banks and filter judge it
     measured: bool  # its frames were seen
     verified: bool  # they are the memory's, not a guest's
     nodes: dict[int, float]  # share of the job on each NUMA node

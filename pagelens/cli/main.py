@@ -19,7 +19,7 @@ from pagelens.interrupts import ending_at_once
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
 
-# Ranges are in errors and docs/cli.md; in the help they take the room of the text.
+# Errors and docs/cli.md show ranges. In the help they would take the room of the text.
 typer.rich_utils.RANGE_STRING = ""
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
@@ -120,7 +120,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a file's name may be no text at all
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Where no folder is writable, Matplotlib warns of its font cache: no business of our users.
+    # If no folder is writable, Matplotlib warns of its font cache, which does not concern our users.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         status = app(standalone_mode=False)
@@ -136,7 +136,7 @@ def main() -> None:
             where = context.command_path if context else "pagelens"
             print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
-    except MemoryError:  # where no narrower remedy is known than that of pagelens.ensemble.simulate
+    except MemoryError:  # pagelens.ensemble.simulate knows a narrower remedy
         print(
             "pagelens: this computer's memory does not suffice; take a smaller problem or one with more",
             file=sys.stderr,

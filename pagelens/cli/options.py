@@ -55,7 +55,7 @@ Root = Annotated[
     Option(metavar="DIR", help="Read /proc and /sys of a captured tree.", rich_help_panel=RARE),
 ]
 
-# What is simulated.
+# Options on what is simulated.
 WorkloadName = Annotated[
     str | None,
     Option(
@@ -98,7 +98,7 @@ History = Annotated[
     ),
 ]
 
-# How a program is traced.
+# Options on how a program is traced.
 Accesses = Annotated[
     int,
     Option(

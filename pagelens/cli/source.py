@@ -119,7 +119,7 @@ def trace_or_open(
         raise UsageError(
             f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
         ) from None
-    # Programs may be called what no line of text holds.
+    # The name of a program may have bytes that no line of text can hold.
     name = "".join(character if character.isprintable() else "_" for character in path.name)
     with claim_directory(output or OUTPUT / name) as directory:
         program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine)

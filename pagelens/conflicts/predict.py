@@ -40,7 +40,7 @@ class PageCount:
     page: int  # its place in the list
     address: int  # physical
     virtual: int | None
-    l2s: tuple[int, ...]  # that hold it
+    l2s: tuple[int, ...]  # L2s that hold it
     lines: int  # held
     crowded: int
 

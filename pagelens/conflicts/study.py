@@ -23,7 +23,7 @@ from pagelens.machine.caches import count
 from pagelens.replay.whole_node import caches_below_l1
 
 HELD_BYTES = 1_000_000  # of each L2: 125,000 doubles
-POOL_BYTES = 96 << 30  # that random pages are drawn from: the memory of a socket
+POOL_BYTES = 96 << 30  # the pool of random pages: the memory of a socket
 LARGE_BYTES = 2 << 20
 GIB = 1 << 30
 WARM_UP, SWEEPS = 2, 5

@@ -18,11 +18,11 @@ from pagelens.conflicts.socket import Shared, Socket
 from pagelens.conflicts.windows import Held, Windows
 from pagelens.errors import UsageError
 
-MOST_COLOURS = 512  # that are tried; evenly drawn from those of the pool
+MOST_COLOURS = 512  # colours to try, evenly spaced among those of the pool
 MOST_TRIED = 16  # pages of the worst window, the most crowded ones
 MOST_JOINT = 64  # colours a page, the best in the worst window, that are counted in its other windows
 MOST_POOL = 1 << 16  # pages, evenly drawn
-_MOST_PATTERNS = 1024  # that are kept: some 200 kB each
+_MOST_PATTERNS = 1024  # patterns to keep, with some 200 kB each
 _PROBES = 64  # lines whose slices tell a page's colour
 
 
@@ -73,7 +73,7 @@ class _Rest:
     counts: _core.SetCounts
     offset: int  # bytes into the page
     lines: int
-    window_lines: int  # with the page
+    window_lines: int  # lines of the window, including the page
 
 
 class _Search:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pagelens.statistics import BOOTSTRAP_RESAMPLES, CONFIDENCE
 
-FEWEST_PAIRS = 6  # with fewer, no outcome of Wilcoxon's test has p < 0.05
+FEWEST_PAIRS = 6  # with fewer pairs, no outcome of Wilcoxon's test has p < 0.05
 FEWEST = 4  # likewise of Mann and Whitney's, in each sample
 _SEED = 1
 _PERMUTATIONS = 2000

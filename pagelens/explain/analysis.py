@@ -41,7 +41,7 @@ from pagelens.units import format_share
 
 Floats = NDArray[np.float64]
 
-# Counters shown against the time, by what serves the lines; the rest are sums or shares of these.
+# Counters shown against the time, by what serves the lines. The other counters are sums or shares of these.
 _OF_NODE = ("l2_misses", "l2_write_backs", "l3_misses", "sf_evictions", "walks", "row_conflicts")
 CORRELATED = {
     "memory-side cache": (
@@ -157,7 +157,7 @@ def _simulated_share(ensemble: Ensemble) -> float:
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
     """Return one row per node for each policy, in order, with counters and times summed over the phases."""
-    # Sorted first: sums of times then have one order of rounding (counters are whole numbers, exact anyway).
+    # Sorting first gives sums of times one order of rounding. Counters are whole numbers, and exact anyway.
     rows = _of_phase(ensemble, ensemble.tables.placements).sort("policy", "node", "phase")
     of_run = (
         "conflict_share",
@@ -279,7 +279,7 @@ def _attributions(ensemble: Ensemble) -> list[AttributionRecord]:
     rows = _of_phase(ensemble, ensemble.tables.counterfactuals)
     records = []
     for policy in ensemble.policies:
-        # Sorted first: sums over the phases then have one order of rounding.
+        # Sorting first gives sums over the phases one order of rounding.
         by_node = rows.filter(pl.col("policy") == policy).sort("without", "node", "phase").group_by(
             "without", "node", maintain_order=True
         ).agg(pl.col("time_s").sum())  # fmt: skip
@@ -377,7 +377,7 @@ def _collisions(ensemble: Ensemble) -> list[CollisionRecord]:
 
 def _slot_maps(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str) -> list[SlotMap]:
     """Return how each policy fills the cache on the node of median time under the baseline."""
-    nodes = min(map(ensemble.nodes_under, ensemble.policies))  # that all policies have
+    nodes = min(map(ensemble.nodes_under, ensemble.policies))  # the nodes that all policies have
     times = totals[baseline]["time_s"].to_numpy()[:nodes]
     node = int(totals[baseline]["node"][int(np.argsort(times, kind="stable")[(len(times) - 1) // 2])])
     maps = []

@@ -21,11 +21,11 @@ from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 from pagelens.units import format_share, format_time
 
-# A cause is named as the one cause when it carries this share of the loss.
+# A cause is named as the only cause if it has this share of the loss.
 _MOST = 0.9
-# A pair of objects is named when it makes up this share of the evictions.
+# A pair of objects is named if it makes up this share of the evictions.
 _NAMED = 0.15
-# Of fewer of the run's lines, what is simulated may lack whole parts of the run.
+# If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
 _FEW_LINES = 0.05
 
 
@@ -189,7 +189,8 @@ def _causes(
                 "machine, such as the TLB, make the difference."
             ]
         return ["Beyond compulsory misses, caches, TLB and memory cost the program less than 2% of its time."]
-    # Parts that give time back make the others more than the loss: shares are of all that costs.
+    # Parts that give time back make the others add up to more than the loss. Shares are therefore of all
+    # costs.
     burden = sum(max(0.0, part.seconds) for part in cause.parts)
     parts = {MECHANISMS[part.mechanism].loss: part.seconds / burden for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)

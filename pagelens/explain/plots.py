@@ -78,7 +78,7 @@ def misses(e: Explanation) -> Figure:
     right = max(axes.get_xlim()[1], 1e-12)
     axes.set_xlim(0, right)
     axes.set_ylim(0, 1.05)
-    # Names stand to the right, pushed apart where clusters lie together, each tied to its cluster's median.
+    # Names stand to the right. They are pushed apart if clusters lie together, and tied to their medians.
     height = 2.0
     for y_middle, x_middle, policy in sorted(labels, reverse=True):
         height = min(y_middle, height - 0.07)

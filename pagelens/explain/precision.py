@@ -19,7 +19,7 @@ from pagelens.explain.intervals import Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 
-NODES_TO_CONFIRM = 2  # where the bounds of the time leave nothing open
+NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
 
 Floats = NDArray[np.float64]

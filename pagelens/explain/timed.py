@@ -12,7 +12,7 @@ from pagelens.machine import Machine
 from pagelens.replay import Simulation
 from pagelens.units import format_time
 
-# Modelled and measured times that are further apart than this factor are a warning.
+# The report warns if modelled and measured times differ by more than this factor.
 FAR = 1.5
 RUNS = 3
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 from pagelens.explain.intervals import Interval
 
-# A spread or gain below this is smaller than what a run shows by itself; see `Conclusion.placement_matters`.
+# A smaller spread or gain is less than a run varies by itself; see `Conclusion.placement_matters`.
 MATTERS = 1.02
-# A run of which a smaller share was traced is said to be, first of all.
+# If a smaller share of a run was traced, the report says so first.
 COVERED = 0.9
 EQUAL = 1.005  # no model is exact to half a percent
 Verdict = Literal["gains", "costs", "none", "unsure", "bounds disagree"]

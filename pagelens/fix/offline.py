@@ -22,8 +22,8 @@ _MEMORY = "/sys/devices/system/memory"
 
 _PATIENCE_S = 60  # the kernel may try for ever to empty a block, until a signal ends it
 
-# Whatever ends pagelens, or is typed, this goes on until the block is online again, and back in the zone that
-# it was in: "online" alone might choose another.
+# Whatever ends pagelens, this goes on until the block is online again, and in the zone that it was in. The
+# word "online" alone might choose another zone.
 _TURN = """
 trap '' HUP INT PIPE QUIT TERM
 cd {memory}/memory{block} || exit 1

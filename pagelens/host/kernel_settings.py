@@ -25,7 +25,7 @@ class TransparentHugePages:
     khugepaged: bool | None  # whether it looks for pages to put together
     max_ptes_none: int | None
     faults: int | None  # page faults since boot that got a large page
-    fallbacks: int | None  # that did not
+    fallbacks: int | None  # faults that got none
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Rights:
     """What this user may see of frames. The values are None for a captured tree."""
 
     frames: bool | None  # their numbers, in pagemap
-    flags: bool | None  # which are free, in kpageflags
+    flags: bool | None  # whether frames are free, in kpageflags
 
 
 def read_usage(system: System) -> Usage:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pagelens.errors import UsageError
 
-# Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
+# The variables in which MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 

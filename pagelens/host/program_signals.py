@@ -27,7 +27,7 @@ class SignalsHandedOn:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        # What is ignored (nohup, a shell's background job) stays so, here and for the program.
+        # Ignored signals (nohup, a shell's background job) stay ignored, here and in the program.
         for number in self._NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._hand_on)
@@ -63,7 +63,7 @@ def end_like(exit_status: int) -> int:
     number = -exit_status
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
-    # One core file is enough, and the program has left it.
+    # One core file is enough, and the program has written it.
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

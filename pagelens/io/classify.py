@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
 
-# Paths that operations take. Those of the first row have a table by size in a machine file.
+# The paths that operations take. Those of the first row have a table by size in a machine file.
 WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
     "write", "overwrite", "read", "cold_read", "scattered_read", "direct_read", "direct_write",
 )  # fmt: skip
 SYNC, OPENING, CREATING, CALL, OTHER = "sync", "opening", "creating", "call", "other"
 
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
-_MOST_PAGES = 1 << 23  # that are looked at one by one; of more, several count as one
+_MOST_PAGES = 1 << 23  # looked at one by one; if there are more, several count as one
 _WAITED_NS = 20_000  # a read that waited so long was not in the page cache, where nothing else says
 _DONTNEED = 4
 _CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "readahead", "close"))

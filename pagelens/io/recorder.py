@@ -140,7 +140,7 @@ def _run(
 
 
 def _as_a_program() -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
         signal.signal(number, signal.SIG_DFL)
 
 

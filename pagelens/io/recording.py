@@ -24,7 +24,7 @@ SUFFIX = ".plio"
 _KEY = b"pagelens.io"
 _LONGEST_HEADER = 256 << 20  # bytes; a program that opens a million files has 200 MB
 
-# In the order of the file. Offsets and results are -1 or below where there is none, or an error.
+# The columns, in the order of the file. Offsets and results are below 0 if there is none, or for an error.
 COLUMNS: dict[str, Any] = {
     "start_ns": pl.Int64,
     "wall_ns": pl.Int64,
@@ -84,7 +84,7 @@ class Header(_Record):
     version: Literal[1] = 1
     source: str  # recorder, strace, darshan, fio
     command: list[str] = []
-    folder: str = ""  # where it ran
+    folder: str = ""  # the folder in which it ran
     page_bytes: int = Field(default=4096, ge=512, le=1 << 30)
     elapsed_ns: int | None = Field(default=None, ge=0, le=MOST)  # of the whole run
     dropped: int = Field(default=0, ge=0)  # operations that are missing for want of room

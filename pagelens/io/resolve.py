@@ -24,7 +24,7 @@ _STREAMS = {
     "since": pl.Int64, "descriptor": pl.Int32, "stream": pl.Int64, "file": pl.Int32, "position": pl.Int64,
     "open_flags": pl.UInt32, "bytes": pl.Int64,
 }  # fmt: skip
-# statfs(2), linux/magic.h; Lustre's and GPFS's are their own.
+# Magic numbers of statfs(2) and linux/magic.h; Lustre and GPFS define their own.
 FILE_SYSTEMS = {
     0xEF53: "ext4", 0x01021994: "tmpfs", 0x6969: "nfs", 0x794C7630: "overlay", 0x58465342: "xfs",
     0x9123683E: "btrfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x01021997: "9p", 0x65735546: "fuse",
@@ -201,7 +201,7 @@ def _with_offsets(operations: pl.DataFrame) -> pl.DataFrame:
         part=pl.col("set_to").is_not_null().cum_sum().over(stream),
         start=pl.col("set_to").forward_fill().over(stream).fill_null(pl.col("position")),
     )
-    # An append goes to the end of the file, wherever the position was.
+    # An append goes to the end of the file, whatever the position was.
     start = (
         pl.when(appends & (kind == KINDS["write"]))
         .then(pl.max_horizontal("start", "bytes"))

@@ -29,7 +29,7 @@ class Option:
     title: str
     effort: str  # what somebody must do, or gives up
     cost: Cost
-    factor: Floats | float = 1.0  # that the wall time of each is divided by, because threads share them
+    factor: Floats | float = 1.0  # divides the wall time of each, because threads share them
 
     @property
     def wall_s(self) -> Floats:

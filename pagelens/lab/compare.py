@@ -91,7 +91,7 @@ class Comparison:
     """All rows, by variant, ratio and state."""
 
     request: Request
-    jobs: int  # that aged a node
+    jobs: int  # the jobs that aged a node
     release: str  # of the kernel
     footprint_bytes: int
     rows: list[Row]
@@ -215,7 +215,7 @@ def _footprint(request: Request) -> int:
 def _cell(request: Request, variant: Variant, ratio: float, footprint: int, jobs: int) -> Request:
     """Return the request for one guest. With pages of 1 GiB it has that much more memory."""
     pool = -(-footprint // _GIGANTIC) * _GIGANTIC if variant.pages == "1GiB" else 0
-    # The first GiB has the kernel in it, the end of the last one what it needs while it boots.
+    # The kernel is in the first GiB, and needs the end of the last one while it boots.
     memory = request.memory_bytes if pool == 0 else max(request.memory_bytes, _GIGANTIC * 3 // 2) + pool
     cache = max(1, round(footprint / ratio / _CACHE_UNIT)) * _CACHE_UNIT
     if cache <= memory // MOST_TAGS:

@@ -131,7 +131,7 @@ def _hits(row: Row) -> str:
 
 _TABLES: tuple[tuple[str, Cell], ...] = (
     ("Share of the program's pages in conflict, %: kernel / model", _shares),
-    # The kernel's clearing of new pages counts, of a page of 1 GiB all of it.
+    # The kernel's clearing of new pages counts. For a page of 1 GiB this is the whole page.
     ("Hits of the memory-side cache, % of its lines: kernel, page clearing included", _hits),
 )
 

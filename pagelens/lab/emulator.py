@@ -15,10 +15,11 @@ from pagelens.errors import Failure, UsageError
 
 FEWEST_BYTES = 256 << 20  # of guest memory: Debian's kernel and the root file system, with room to work
 _INSTALL = "install Debian's package: apt-get install qemu-system-x86"
-_VERSIONS = ((7, 2), (8, 2))  # whose plugin interface is known (tracer/qemu_plugin_api.h)
-# All that TCG can do, but for fast `rep stosb`: the kernel would clear pages by the byte.
+_VERSIONS = ((7, 2), (8, 2))  # versions with a known plugin interface (tracer/qemu_plugin_api.h)
+# The processor has everything that TCG emulates except fast `rep stosb`, with which the kernel would clear
+# pages byte by byte.
 _CPU = "max,-erms,-fsrm"
-# QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more goes on at 4 GiB, from its third GiB on.
+# QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more continues at 4 GiB after its third GiB.
 _MOST_WITHOUT_HOLE, _HOLE = 0xE0000000, 3 << 30
 _FRAME_BYTES = 4096
 _HMAT_BITS = 16  # of an entry of ACPI's Heterogeneous Memory Attribute Table
@@ -36,7 +37,7 @@ class NumaSpeed:
     latency: float  # seconds; the firmware's unit is 1 ns
 
 
-_ORDINARY, _FAST = NumaSpeed(100e9, 100e-9), NumaSpeed(400e9, 100e-9)  # where nothing is stated
+_ORDINARY, _FAST = NumaSpeed(100e9, 100e-9), NumaSpeed(400e9, 100e-9)  # the defaults
 
 
 @dataclass(frozen=True, slots=True)

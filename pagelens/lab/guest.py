@@ -202,7 +202,7 @@ class Guest:
         self._console_size = 0
 
     def _wait_until_ready(self) -> None:
-        # Once, while it boots: only then a sign of life is the console alone.
+        # This happens once, while the guest boots: only then is the console the only sign of life.
         word, _, self.release = self._line().partition(" ")
         if word != "ready":
             raise self._failure(f"the guest's agent said '{word}' instead of 'ready'")

@@ -38,7 +38,7 @@ from pagelens.lab.kernels import Kernel
 from pagelens.lab.memory_work import READ, Steps, Work
 from pagelens.lab.nodes import AgedNode, add_sort_module, work_file
 
-# Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
+# The part of a guest's memory that no job may take: the kernel, its root, and what it keeps for itself.
 _KERNEL_BYTES = 192 << 20
 
 

@@ -22,8 +22,8 @@ _SLAB_ORDER = 3
 _OWN_TABLES = 9  # of a small static program: the root; tables of three levels, low and high
 _OWN_PAGES = 18  # its data, heap and stack: counted in a guest, by running `work` as a job
 _PAGES_PER_TABLE = 512
-# Pages that an unmapping collects before it frees them, the last one first: 8, then as many pointers as a
-# page has room for, and from the beginning again after so many batches (struct mmu_gather of Linux 6.1:
+# An unmapping collects pages and then frees them, the last one first. It collects 8 pages, then as many as a
+# page has room for pointers, and starts again after so many batches (struct mmu_gather of Linux 6.1:
 # MMU_GATHER_BUNDLE, MAX_GATHER_BATCH, MAX_GATHER_BATCH_COUNT).
 _FIRST_BATCH, _BATCH, _BATCHES = 8, 510, 20
 

@@ -55,7 +55,7 @@ def _headers(kernel: Kernel) -> Path:
                 f"Debian offers no {package} any more; remove {kernel.root} to fetch a newer kernel"
             )
         debian.fetch([package, *others], root)
-    # Debian's one names the common part by its place in an installed system.
+    # Debian's package names the common part by its place in an installed system.
     common = next(folder.parent.glob("linux-headers-*-common"))
     (folder / "Makefile").write_text(f"include {common}/Makefile\n")
     return folder
@@ -68,7 +68,7 @@ def _compile(sources: Path, headers: Path, folder: Path, module: Path) -> None:
     for pattern in _SOURCES:
         for file in sources.glob(pattern):
             shutil.copy(file, partial)
-    # Without type information for BPF, which would need pahole.
+    # Type information for BPF would need pahole, so the module has none.
     command = ["make", "-s", "-C", str(headers), f"M={partial}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:

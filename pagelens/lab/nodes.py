@@ -23,7 +23,7 @@ from pagelens.lab.memory_work import ALL_NUMAS, ModelProcess, Steps, followed
 from pagelens.lab.modules import build_module
 from pagelens.lab.zonesort_sources import zonesort_sources
 
-# In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
+# Paths in the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
 _ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"
 _BUCKETS, _BUCKETS_FILE = "/lab/pagelens_buckets.ko", "/proc/pagelens_buckets"
 
@@ -125,7 +125,7 @@ class GuestNode:
         )
         switch = "Y" if evacuate else "N"
         self.guest.shell(f"echo {switch} > /sys/module/zonesort_module/parameters/evacuate").checked()
-        # The kernel's nodes, which numa=fake makes more than there are caches.
+        # These are the nodes of the kernel, of which numa=fake makes more than there are caches.
         for name in self.guest.shell(f"ls -d {_NODES}/node[0-9]*").checked().split():
             node = name.rpartition("node")[2]
             self.guest.shell(f"echo {node} > {_ZONESORT_FOLDER}/nodeid").checked()
@@ -179,7 +179,8 @@ class ModelNode:
         process = ModelProcess(self.memory, self.page_cache)
         seen = process.do(steps)
         process.end()
-        # The lab's next command: a process that does nothing, but finds the CPU's lists empty and fills them.
+        # The lab runs its next command as a process that does nothing, but that finds the CPU's lists empty
+        # and fills them.
         ModelProcess(self.memory).end()
         return np.sort(seen)
 
@@ -270,7 +271,7 @@ def _not_compared(step: str) -> UsageError:
 class RandomNode:
     """The alternative that the model has to beat: each page gets a random frame, whatever came before."""
 
-    frames: Frames  # that there are
+    frames: Frames  # all existing frames
     random: np.random.Generator
     blocks: BlocksByOrder  # as at the beginning
 

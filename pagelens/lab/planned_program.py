@@ -24,7 +24,7 @@ from pagelens.run.plan_sites import locate_plan
 from pagelens.run.preload import Preload, library
 from pagelens.run.program import shared_libraries
 
-# In the guest; nothing of the host's /tmp is to be seen there, where an own one is mounted.
+# A path in the guest. A guest that mounts a /tmp of its own shows nothing of the host's.
 PLAN, REPORT, LIBRARY = "/lab/plan", "/lab/report.json", "/lab/libpagelens_run.so"
 
 
@@ -83,7 +83,8 @@ def plan_for_guest(name: str, program: Path, plan: Plan, tiers: Tiers) -> bytes:
     """Return the plan as the library reads it, with the names that files have in the guest."""
     here = module_paths(plan, program)
     located = locate_plan(plan, here)
-    # The executable has another name there; libraries have the loader's, which also lead to their files.
+    # The executable has another name in the guest. Libraries keep the loader's names, which also lead to
+    # their files.
     executable = here[plan.program]
     loader = {library.resolve(): library for library in shared_libraries(executable)}
     located.paths = [

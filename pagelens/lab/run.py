@@ -87,7 +87,7 @@ class ProgramRun:
     conflict_share: float
     total: Counted
     regions: list[Counted]
-    plan: dict[str, Any] | None = None  # where planned objects lay: `plan` of docs/run.md
+    plan: dict[str, Any] | None = None  # places of planned objects: `plan` of docs/run.md
 
 
 @dataclass(frozen=True)

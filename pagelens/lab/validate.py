@@ -28,8 +28,8 @@ from pagelens.machine import Machine
 TOLERANCE = 0.05  # of a conflict share
 SHAPE_TOLERANCE = 0.05  # of free memory that lies in blocks of another size class: see shape_distance
 
-# They end near nothing, near everything and, most of them, in between: there the order of the lists decides.
-# Sizes are for a guest of 2 GiB.
+# The histories end with a conflict share near 0, near 1 or, mostly, in between, where the order of the lists
+# decides. Sizes are for a guest of 2 GiB.
 DEFAULT_HISTORIES = (
     "job(202MB)",
     "job(602MB); job(202MB)",
@@ -112,7 +112,7 @@ def validate_model(setup: Validation, report: Callable[[Compared], None] = lambd
 
     results: list[Compared] = []
     hardware = Hardware(setup.memory_bytes)
-    # 4 KiB pages, as the model takes them.
+    # The model takes 4 KiB pages.
     append = "transparent_hugepage=never"
     with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
         node = GuestNode(guest)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LEVELS = ("l2", "l3", "memory")  # where an access that misses L1 may be served
+LEVELS = ("l2", "l3", "memory")  # the levels that may serve an access that misses L1
 DENSITIES = (1.0, 0.25, 0.0625, 0.015625)  # shares of the accesses past the first filter that miss
 
 
@@ -23,7 +23,8 @@ class CoreTimes:
 
     cycles: Floats  # [p] of an instruction if every load hits L1, wrong guesses of branches included
     mispredicted: Floats  # [p] branches of an instruction that were not foreseen
-    # Of the accesses that a level may have to serve, as their data do not fit the nearer ones:
+    # The following arrays concern accesses that a level may have to serve, because their data do not fit into
+    # the nearer ones.
     past_filter: Floats  # [p, level] those of an instruction that the tracer's first filter passed on
     irregular: Floats  # [p, level] the share of these that are loads and that no prefetcher foresees
     overlap: Floats  # [p, level, density] misses of such loads that a core waits for at a time

@@ -132,12 +132,12 @@ class Pipeline(Table):
         return shape
 
 
-# Fields that are plain numbers, of which others can be tried.
+# Fields that are plain numbers, for which other values can be tried.
 PIPELINE_NUMBERS = (
     "window", "retire_width", "scheduler", "vector_scheduler", "decode_width", "op_cache", "code_cache",
     "load_cycles", "vector_load_cycles", "forward_cycles", "mispredict_cycles", "load_misses",
 )  # fmt: skip
-# By the numbers of core/machine/pipeline.hpp's Operation, from 1 on.
+# The numbers are those of Operation in core/machine/pipeline.hpp, from 1 on.
 _OPERATIONS = (
     "integer", "select", "shift", "multiply", "divide", "long_divide", "branch", "fp_add", "fp_multiply",
     "fused", "fp_divide", "root", "fp_compare", "vector", "vector_shift", "vector_multiply", "shuffle",

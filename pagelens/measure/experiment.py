@@ -47,7 +47,7 @@ class Experiment:
     title: str
     points: Sequence[Point]
     memory_bytes: int
-    arrays: Sequence[int]  # where they begin, bytes: the threads share out each, for the first touch
+    arrays: Sequence[int]  # their first bytes; threads divide each of them for the first touch
     unit: str
     rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
     counted: str  # what a figure counts

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Beyond so many processors' worth of others' work a visit is disturbed: two processes share the memory.
+# If others keep more processors busy than this, a visit is disturbed, because both share the memory.
 MOST_FOREIGN = 0.1
 MOST_STOLEN = 0.02
 _TICKS = os.sysconf("SC_CLK_TCK")

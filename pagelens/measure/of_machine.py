@@ -47,7 +47,7 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         return [result.values[0] for result in results]
 
     def chase(footprints: Sequence[int]) -> list[float]:
-        # On large pages, so that walks of page tables are not in it where the kernel has them.
+        # Large pages keep walks of page tables out of the measurement, if the kernel has such pages.
         return measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in footprints))
 
     (all_cores,) = measure("stream", None, "4k", kernels="copy")

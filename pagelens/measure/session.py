@@ -56,7 +56,7 @@ class Measurement:
 
     measured: Measured
     notes: Sequence[str]
-    settings: Mapping[str, Any]  # that it was made with
+    settings: Mapping[str, Any]  # the settings of the measurement
     stopped: str = ""  # what Ctrl-C ended, and what is kept; empty: nothing
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ def _run(setup: TrialSettings, progress: Progress) -> tuple[list[Trial], bool]:
     done: list[Trial] = []
     total = setup.trials * len(setup.pages)
     at_a_time = (2 if setup.overlapped else 1) * setup.memory_bytes
-    # With no more than that, every other trial would have the same pages of the pool.
+    # With no more pages than these, every other trial would get the same pages of the pool.
     wished = at_a_time + (setup.memory_bytes if setup.ballast_bytes >= setup.memory_bytes else 0)
     with (
         ctrl_c_sets(stop, signal.SIGTERM),  # a job that is cancelled gives its pools back, too

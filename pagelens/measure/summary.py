@@ -121,7 +121,7 @@ def outliers(values: Floats) -> tuple[int, ...]:
         return ()
     away = np.abs(values - np.median(values))
     typical = np.median(away)
-    # Where more than half are equal, whatever differs is far.
+    # If more than half of the values are equal, every other value is far from them.
     score = _NORMAL * away / typical if typical > 0 else np.where(away > 0, np.inf, 0.0)
     far = np.flatnonzero(score > OUTLIER)
     return tuple(int(index) for index in far[np.argsort(-score[far], kind="stable")])

@@ -75,7 +75,7 @@ class TrialSettings:
     points: Sequence[Point]
     pages: Sequence[PageSize]  # trials go round over them
     memory_bytes: int  # of a trial
-    arrays: Sequence[int]  # where they begin in it, bytes
+    arrays: Sequence[int]  # their first bytes in it
     cpus: Sequence[int]
     trials: int
     seed: int

@@ -18,7 +18,7 @@ from pagelens.place.time_model import TimeModel
 Floats = NDArray[np.float64]
 
 SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the footprint
-SECONDS_OF_SWEEP = 1.0  # that the solver may take at each capacity of the sweep, which only the figure shows
+SECONDS_OF_SWEEP = 1.0  # limit of the solver at each capacity of the sweep, which only the figure shows
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def analyse(
     _raise_if_set(cancel)
     moving = between
     if not _same_program(profile, phases, regions):
-        # Neither bounds the other: what follows a region's end belongs to the region in one, and in the
-        # other to none.
+        # Neither placement bounds the other: what follows a region's end belongs to the region in one of
+        # them, and to no region in the other.
         anywhere = moving_optimum(profile, model, phases, capacity, best)
         moving = min(anywhere, between, key=lambda found: found.seconds)
     sweep = []

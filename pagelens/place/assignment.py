@@ -104,7 +104,7 @@ def place(
             notes.append(moves_note(analysis, plan is not None))
         return Assignment(build_report(analysis, command, modes, notes, "", moves), plan)
 
-    # The work runs beside the main thread, the only one that sees Ctrl-C.
+    # The work runs in a thread of its own, because only the main thread sees Ctrl-C.
     with ctrl_c_sets(cancel), ThreadPoolExecutor(1, thread_name_prefix="pagelens-place") as pool:
         try:
             return pool.submit(decide).result()

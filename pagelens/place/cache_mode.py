@@ -46,7 +46,7 @@ def cache_modes(
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
     machine, ranks = profile.machine, profile.ranks
     translation = {name: profile.counts[name] for name in TRANSLATION_COUNTS}
-    # By address every page ever used has a frame of its own.
+    # With frames in the order of addresses, every page that was ever used has a frame of its own.
     job = ranks * len(course.program.pages) * FRAME_BYTES
 
     def seconds(cached: Machine, policy: str) -> float:

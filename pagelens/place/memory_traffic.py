@@ -23,18 +23,18 @@ from pagelens.values.quantities import Positive, Sourced
 
 Floats = NDArray[np.float64]
 
-# Of an interval that is long enough, so many stretches are simulated: of all sets, of a sample of them.
+# A long interval is simulated in so many stretches, if all sets are simulated, or a sample of them.
 STRETCHES_OF_WHOLE, STRETCHES_OF_SAMPLE = 2, 8
 
-# A trace of fewer bytes of events (about one a line) is simulated whole, and so is one that the ranks of a
-# group together make less of: it takes no second.
+# A trace with fewer bytes of events (about one per line) is simulated whole. So is one of which the ranks of
+# a group together make less than this, because it takes less than a second.
 FEWEST_SAMPLED, MOST_WHOLE = 1 << 20, 8 << 20
-# Of each eight neighbouring lines of a page one is in the sample, another in each eight: steps of up to eight
-# lines meet it as often as any. Of larger jobs every second of these, or every fourth.
+# The sample has one of each eight neighbouring lines of a page, at another place in each eight, so that steps
+# of up to eight lines meet it equally often. Larger jobs have every second or every fourth of these lines.
 SETS = tuple(8 * eighth + (5 * eighth + 2) % 8 for eighth in range(8))
 FEWEST_SETS = 2
 MOST_COPIES = 16  # of a page's lines that are simulated, times ranks
-FEWEST_RANKS = 2  # that share an L3 in a sample
+FEWEST_RANKS = 2  # ranks that share an L3 in a sample
 FEWEST_L3_SETS = 256  # of a slice
 
 
@@ -134,7 +134,7 @@ def _sampled(
         * (_of_touched(each, sample) if name in TRANSLATION_COUNTS else sample.of_intervals * each)
         for name, each in sums.items()
     }
-    # A line is often written in another interval than it was used in.
+    # A line is often written in another interval than the one that used it.
     writes = scale * sample.of_objects * sum(part.object_writes for part in found)
     writes[:, KERNEL] = 0
     return Traffic(

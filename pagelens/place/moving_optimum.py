@@ -26,7 +26,7 @@ from pagelens.place.time_model import TimeModel
 
 Floats = NDArray[np.float64]
 
-MOST_OBJECTS = 200  # that may move: those with most lines; all others stay where they are
+MOST_OBJECTS = 200  # the objects with most lines may move; all others stay
 
 
 @dataclass(frozen=True)

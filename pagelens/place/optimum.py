@@ -28,7 +28,7 @@ from pagelens.place.time_model import TimeModel
 Floats = NDArray[np.float64]
 
 GAP = 1e-4  # of the least time: what the search of integers may leave, as a share
-SECONDS = 5.0  # that it may take; then the placement is the best found
+SECONDS = 5.0  # limit of the search; then the best placement found counts
 MOST_EXACT = 500  # objects whose integers are searched
 LEAST_DIVIDED = 128 << 10  # bytes of an object: of less no part is put elsewhere
 _FIRST_MOMENTS, _MORE_MOMENTS = 32, 64
@@ -121,7 +121,7 @@ class _Problem:
         floor = model.slow[~moved].max(axis=0, initial=0.0) / self._unit
         self._least = np.concatenate([np.zeros(objects + 2 * intervals), floor])
         self._most = np.concatenate([np.ones(objects), np.full(3 * intervals, np.inf)])
-        # Where memory costs no time, fast memory is left to others.
+        # A tiny price keeps objects that gain no time out of fast memory.
         bytes_ = profile.bytes[chosen]
         thrift = 1e-9 * bytes_ / bytes_.sum()
         self._goal = np.concatenate([thrift, np.zeros(2 * intervals), np.ones(intervals)])

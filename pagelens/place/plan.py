@@ -24,7 +24,7 @@ from pagelens.machine.detect.detected_value import size_text
 from pagelens.values.quantities import Bytes, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 
-MOST_REGIONS = 255  # that objects of a plan have shares of: preload/plan_map.c
+MOST_REGIONS = 255  # regions in which objects of a plan have shares: preload/plan_map.c
 MOST_NAME = 255  # bytes of a region's name that count: hooks/pagelens.h
 MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB
 _KIND = "--plan"
@@ -214,7 +214,7 @@ def plan_text(plan: Plan) -> str:
     document["format"], document["program"], document["machine"] = plan.format, plan.program, plan.machine
     document["capacity"] = _size(plan.capacity)
     parts = [tomlkit.dumps(document)]
-    # A table at a time: a document of 10,000 tables takes tomlkit minutes.
+    # Tables are written one by one, because a document of 10,000 tables takes tomlkit minutes.
     parts += [_table("modules", module.model_dump()) for module in plan.modules]
     for planned in plan.objects:
         stated = planned.model_dump(exclude_none=True, exclude_defaults=True)

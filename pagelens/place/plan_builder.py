@@ -57,7 +57,7 @@ def build_plan(
 
 def _share(shares: Floats, index: int) -> float:
     share = float(shares[index])
-    # Not up: together they would be more than the capacity has room for.
+    # Shares are not rounded up, because together they would exceed the capacity.
     return math.floor(share * 1e4 + 0.01) / 1e4 if share >= LEAST_SHARE else 0.0
 
 

@@ -152,7 +152,7 @@ def _objects(analysis: Analysis, moving: bool) -> list[ObjectRow]:
         ]
     )
     total = np.maximum(lines.sum(axis=0), 1)
-    # [r, o] how many lines of the object are in intervals that the resource bounds.
+    # [r, o] is the number of the object's lines in intervals that the resource bounds.
     decided = (_bounding(model) > 0).astype(float) @ lines
     in_regions = dict(analysis.shares_in_regions) if moving else {}
     best = in_regions.pop(OUTSIDE, analysis.at_capacity.shares[OURS])

@@ -20,8 +20,8 @@ from pagelens.replay.ordered_lines import InOrder, rows_are_timed
 from pagelens.replay.placement import Placement
 from pagelens.replay.whole_node import caches_below_l1
 
-# A phase of whose stretches fewer lines came to DRAM has none of its time in rows: a single row that is
-# opened would show.
+# If fewer lines of a phase's stretches reach DRAM, the phase has no cost of rows, because a single opened row
+# would show.
 FEWEST_LINES = 4096
 STREAM_PAGES = 8  # of each array, that each core walks over
 

@@ -22,13 +22,13 @@ def subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield from combinations(names, size)
 
 
-# Of a memory-side cache.
+# Mechanisms of a memory-side cache.
 CONFLICTS, WRITE_BACKS = "conflicts", "write-backs"
 TWO_WAY = "direct mapping"  # no mechanism of its own: a what-if beside
-# Of everything that a line meets on a node (pagelens/replay/whole_node.py).
+# Mechanisms of everything that a line meets on a node (pagelens/replay/whole_node.py).
 L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER = "L2 conflicts", "L3 conflicts", "snoop filter"
 PAGE_WALKS, ROW_CONFLICTS, FREQUENCY = "page walks", "row conflicts", "core frequency"
-# Of either: of the memory-side cache, or of those before it.
+# Mechanisms of both: of the memory-side cache, or of the caches in front of it.
 CAPACITY, CACHE_CAPACITY = "capacity", "cache capacity"
 
 MECHANISMS = {

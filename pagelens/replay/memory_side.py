@@ -20,20 +20,20 @@ from pagelens.replay.ordered_lines import rows_are_timed
 from pagelens.replay.whole_node import caches_below_l1, mechanisms_by_replay
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
-# Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
+# Counters of shared caches, by phase. Counts of L2 that are elsewhere by object are by phase, too.
 OF_SHARED_CACHES = ("l3_hits", "l3_misses", "core_forwards", "sf_evictions", "l2_back_invalidations")
 _L2_COUNTS = {
     "l2_accesses": "l2_references", "l2_misses": "l2_misses", "l2_write_backs": "l2_writebacks"
 }  # fmt: skip
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
 _LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
-_LINES_BEFORE_L3 = 1  # which takes longer
-# L2s, and L3, are simulated for all pages of 2^-n of the colours.
+_LINES_BEFORE_L3 = 1  # fewer, because an L3 takes longer
+# L2s and L3 are simulated for all pages of 2^-n of the colours.
 _HALVINGS, _HALVINGS_BEFORE_L3 = 1, 2
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
-# Sections that are replayed, here or in translation.py.
+# The sections that are replayed here or in translation.py.
 _IN_CACHE_MODE = (
     "cores",
     "pipeline",

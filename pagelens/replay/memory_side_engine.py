@@ -51,10 +51,10 @@ from pagelens.replay.translation import Translations
 
 Counts = Mapping[str, Floats]
 
-# Caches fed the same stream as the machine's own, and what is counted of each. `first` is the infinite one.
+# Caches that are fed the same stream as the machine's own, and their counts. `first` is the infinite one.
 TWINS = ("two_way", "ideal", "first")
 TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
-# The time model's columns of what a twin counts; each miss is also a read of DDR.
+# The time model's columns for the counts of a twin. Each miss is also a read of DDR.
 TWIN_COLUMNS = {
     "msc_misses": "misses",
     "msc_read_misses": "read_misses",

@@ -32,7 +32,7 @@ from pagelens.replay.whole_node import (
 
 Counts = Mapping[str, Floats]
 
-# Counters that a run keeps under the replay's own names; those of memory get the names of all machines.
+# A run keeps these counters under the replay's names. Those of memory get the names of all machines.
 KEPT = (
     "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
     "row_hits", "row_misses", "row_conflicts",

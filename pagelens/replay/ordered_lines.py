@@ -13,8 +13,8 @@ from pagelens.accesses.workload import Workload
 from pagelens.machine import Machine
 from pagelens.replay.whole_node import SMALL_SHARE, Parts, simulated_parts, spaced
 
-# Of each phase so many stretches are timed behind the memory-side cache, each of so many lines of all ranks
-# after others that warm up the caches before it (and take the replay's page runs out of its beginning).
+# So many stretches of each phase are timed behind the memory-side cache. Each has so many lines of all ranks,
+# after others that warm up the caches in front of it and keep the start of the replay's page runs out of it.
 STRETCHES, STRETCHES_OF_SMALL = 4, 2
 WARM_UP, COUNTED = 1 << 15, 1 << 14
 STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
@@ -25,7 +25,7 @@ class InOrderParts:
     """The parts of a compilation that are kept."""
 
     translation: Parts  # of one copy, for its TLBs
-    rows: _core.RowStretches | None  # where the machine's DRAM is timed
+    rows: _core.RowStretches | None  # None if the machine's DRAM is not timed
 
 
 class InOrder:

@@ -48,7 +48,7 @@ class Run:
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
     pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
     left_out: LeftOut | None = None  # None: nothing is sampled in time
-    if_assumed: IfAssumed = field(default_factory=dict)  # where the simulation was asked for it
+    if_assumed: IfAssumed = field(default_factory=dict)  # empty unless the simulation varies assumed values
 
 
 @dataclass(frozen=True)

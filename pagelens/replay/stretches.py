@@ -89,7 +89,7 @@ def _estimated(found: _core.NodeCounters, phase: NDArray[np.int64], sums: Sequen
         own, apart = drams[:, number], large[:, number]
         counted = own[:, _READS] + own[:, _WRITES]
         average = own.sum(axis=0) / max(1.0, counted.sum())
-        # Of all lines that DRAM moves, but for those of large pages as they are cleared.
+        # All lines that DRAM moves, without those of large pages while they are cleared.
         in_all = (counted - of_cleared) * scale + cleared - cleared_large
         of_line = np.where(counted[:, None] > 0, own / np.maximum(counted, 1)[:, None], average)
         cost = of_line * in_all[:, None]

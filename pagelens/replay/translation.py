@@ -21,7 +21,7 @@ from pagelens.replay.whole_node import node_model, replay_node
 
 Counts = Mapping[str, NDArray[np.float64]]
 
-# A fresh node has enough pages of each size; which frames they lie on decides nothing here.
+# A fresh node has enough pages of each size. Their frames do not matter here.
 POLICY_OF_PAGES = {FRAME_BITS: "aged", HUGE_PAGE_BITS: "2m", GIGANTIC_PAGE_BITS: "1g"}
 
 

@@ -23,9 +23,9 @@ from pagelens.replay.stretches import Counts, Estimates, estimates
 
 Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all ranks (excerpt.hpp)
 
-# Of a long phase, stretches at some places of it are simulated. Each first replaces all that the caches hold:
-# what an earlier stretch left there would otherwise be found, though the run has long pushed it out. A fifth
-# of a stretch is counted. The run has some `STRETCHES`, fewer where caches are large, by the phases' lines.
+# A long phase is simulated in stretches. Each stretch first replaces all that the caches hold, because lines
+# of an earlier stretch would otherwise hit, though the run has long evicted them. A fifth of a stretch is
+# counted. The run has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines.
 # A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
 STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
 FILLS, FEWEST_WARM_UP, MOST_WARM_UP = 1.25, 1 << 16, 1 << 21

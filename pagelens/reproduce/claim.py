@@ -43,7 +43,7 @@ class Row:
     """
 
     claim: str  # a sentence without its full stop
-    source: str  # where in the document: a slide, figure or table
+    source: str  # the place in the document: a slide, figure or table
     kind: Kind
     published: Value
     obtained: Value

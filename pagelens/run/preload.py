@@ -16,7 +16,7 @@ MOST_CACHE = 1 << 40
 LEAST_PERIOD, MOST_PERIOD = 128, 1 << 30
 
 _PLAN = "PAGELENS_PLAN"
-# Small blocks are in glibc's heap, which since 2.35 is put on transparent huge pages at this word.
+# Small blocks are in glibc's heap. Since version 2.35 this word puts it on transparent huge pages.
 _TUNABLES, _TUNABLE, _ADVISED = "GLIBC_TUNABLES", "glibc.malloc.hugetlb", "1"
 
 
@@ -44,7 +44,7 @@ class Preload:
     guest: bool = False  # frames are those of a virtual machine
     report: bool = False
     json: bool = False
-    output: str = ""  # where the report goes; empty: stderr
+    output: str = ""  # file of the report; empty: stderr
     plan: Path | None = None  # pagelens/run/plan_file.py
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:

@@ -37,7 +37,7 @@ def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
             tell(f"{line}; it runs without the library")
     sys.stdout.flush()
     sys.stderr.flush()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execve(path, list(words), environment)

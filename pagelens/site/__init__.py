@@ -2,6 +2,6 @@
 
 import lazy_loader
 
-# `__init__.pyi` lists what the room exports; each name is imported when it is used first, as a Prolog must
-# be short.
+# `__init__.pyi` lists the names that the room exports. Each is imported when it is first used, because a
+# Prolog must be short.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

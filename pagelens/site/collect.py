@@ -21,7 +21,7 @@ from pagelens.site.history import writing
 from pagelens.site.spool import records, set_aside
 
 BATCH = 20_000  # records in a transaction
-# A clock before this cannot be right: 2020-01-01. One that is ahead of the collector's cannot, either.
+# A clock before 2020-01-01 cannot be right. Neither can one ahead of the collector's.
 _EARLIEST = 1_577_836_800.0
 _AHEAD_S = 600.0
 IDLE_REPEAT_S = 600.0  # checks without a job that are closer than this count once

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
-# Nodes differ by so much that nobody wants one rebooted for it: assumed. It bounds the scale from below.
+# Nodes differ by this much without anybody wanting one rebooted for it (assumed). It bounds the scale from
+# below.
 LEAST_SCALE = 0.005
 FEWEST_FIGURES = 30  # of peers, for a median and a scale; assumed
 MOST_SUM = 2.0  # times h: a node that was slow for long recovers in bounded time

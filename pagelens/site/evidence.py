@@ -151,7 +151,7 @@ def _from_the_beginning(
         " ORDER BY checks.node, checks.uptime",
         _ROWS,
     )
-    # An action of this boot stays a beginning; that of another boot is over.
+    # An action of this boot stays the beginning. One of an earlier boot no longer counts.
     kept = rows.select("node", "boot").unique().join(states, on=("node", "boot"), how="left").select(
         "node",
         "boot",

@@ -29,7 +29,7 @@ from pagelens.site.memory_steps import side_cache_bytes
 FOLDER = "jobs"  # in the node's state folder
 LEAST_BYTES = 8 << 20  # processes with less are a shell or a helper
 _FIRST_S, _MOST_S = 1.0, 60.0
-_MOST_OF_TIME = 0.05  # that looking may take: assumed
+_MOST_OF_TIME = 0.05  # share of the time for looking: assumed
 _MOST_FRAMES = 1 << 16  # of a process, whose lines are counted by bank
 _LARGE = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb")
 
@@ -40,7 +40,7 @@ class Banks:
 
     of: Callable[[NDArray[np.uint64]], NDArray[np.uint32]]  # the bank of each address
     count: int
-    frames: int  # that the machine's map places
+    frames: int  # frames that the machine's map places
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Sample:
     on_large_pages: int
     by_numa_node: dict[str, int]
     conflict_share: float | None = None  # None: no direct-mapped cache is known, or no frames are seen
-    banks: int | None = None  # that hold a line of it; None: no map that places all frames, or no frames
+    banks: int | None = None  # banks with a line of it; None: no map of all frames, or no frames
     fullest_bank: float | None = None  # its lines over the mean of all banks
 
 

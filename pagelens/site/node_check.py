@@ -36,7 +36,7 @@ _OF_CACHE = 0.75  # of a memory-side cache, what the arrays fill: misses are the
 _OF_FREE = 0.5  # of the free memory, the most that is taken
 _LAST = "last-check"  # when the last one was, in the node's state folder
 
-# What boards state that have no number of their own.
+# What boards state if they have no number of their own.
 _NO_BOARD = re.compile(r"(?i)^(0+|f+|[0f-]+|03000200-0400-0500-0006-000700080009|not .*|to be filled.*|)$")
 
 

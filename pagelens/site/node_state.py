@@ -113,7 +113,7 @@ def locked(folder: Path, end: float) -> Iterator[bool]:
         held = False
         while not held:
             try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which no child inherits
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits the lock
                 held = True
             except OSError:
                 if time.monotonic() > end:

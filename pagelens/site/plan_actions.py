@@ -97,7 +97,7 @@ def _next_step(one: Standing, past: Sequence[Action], section: ActSection, now: 
     tried = set()
     for action in past:
         recent = action.name == one.node and action.at >= since and not action.result.startswith(NOT_DONE)
-        # A reboot after which the node has the same boot was none, because somebody cancelled it.
+        # If the node has the same boot after a reboot, somebody cancelled the reboot.
         counts = action.step != "reboot" or action.figures.get("boot") != one.boot
         if recent and counts:
             tried.add(action.step)

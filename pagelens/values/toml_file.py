@@ -126,7 +126,7 @@ def _document(raw: bytes, where: str, most: int) -> Document:
 def _explain(model: type[BaseModel], error: ErrorDetails, layers: Sequence[Document], example: str) -> str:
     """Return one line with file, line and key, what is wrong, and what is allowed."""
     location = tuple(str(part) for part in error["loc"])
-    document = layers[0]  # where a key that is missing can be added
+    document = layers[0]  # a missing key can be added there
     if error["type"] != "missing":
         document = max(layers, key=lambda layer: _depth(layer.data, error["loc"]))  # of equals the first
     where = f"{document.where}:{_line_of(document.text, location)}"

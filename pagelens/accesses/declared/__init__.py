@@ -36,7 +36,7 @@ __all__ = [
 _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes, threads, repeats)
     "stream": all_kernels(Kind.stream_store),
     **{f"stream-{kernel}": stream(kernel, Kind.stream_store) for kernel in KERNELS},
-    "triad": stream("triad", Kind.write),  # with ordinary stores, as a compiler makes it of examples/triad.c
+    "triad": stream("triad", Kind.write),  # has the ordinary stores that compilers make of examples/triad.c
     "cg": lambda size, threads, repeats: cg(cube_side(size, threads), threads, repeats),
     "minife": lambda size, threads, repeats: minife(cube_side(size, threads), threads, repeats),
     "minife-solve": lambda size, threads, repeats: minife_solve(cube_side(size, threads), threads, repeats),

@@ -23,7 +23,7 @@ class Stream:
 
     array: str
     kind: Kind
-    shift_bytes: float = 0.0  # where in the array the walk begins: a stencil's neighbouring planes, a block
+    shift_bytes: float = 0.0  # begin of the walk in the array, for neighbouring planes and blocks
     bytes: float | None = None  # how far it goes; None: as far as the array is long
     stride: float = 1.0  # one of `stride` lines is moved
     walk: Walk = Walk.parts

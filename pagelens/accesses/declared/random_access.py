@@ -28,7 +28,7 @@ def _updates(parts: dict[str, tuple[float, float]], size_bytes: float, repeats: 
         Stream(name, Kind.write, bytes=share * size_bytes, walk=Walk.random)
         for name, (_, share) in parts.items()
     )
-    # Per line of the longest walk.
+    # Instructions count per line of the longest walk.
     instructions = _INSTRUCTIONS / max(share for _, share in parts.values())
     return Loops(
         tuple(Array(name, bytes_) for name, (bytes_, _) in parts.items()),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, read, write
 
-# Loads, store, and vector instructions a line of 8 doubles (AVX-512 and a loop unrolled by four).
+# The loads, the store, and the vector instructions per line of 8 doubles (AVX-512, loop unrolled by four).
 KERNELS = {
     "copy": ("a", "c", 2.5),
     "scale": ("c", "b", 3.5),

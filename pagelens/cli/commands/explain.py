@@ -175,7 +175,7 @@ def explain_command(
     steps = plain = parse_history(history, "--history")
     buffered = 0
     if files is not None:
-        from pagelens.io import open_recording, steps_with_files, transferred  # with pyarrow: 0.2 s
+        from pagelens.io import open_recording, steps_with_files, transferred  # 0.2 s, for pyarrow
 
         recording = open_recording(files)
         steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)

@@ -31,7 +31,7 @@ from pagelens.progress import progress_bar
 
 _RARE = "Rarely needed"
 
-# The settings that benchmarks have of their own; measure/benchmarks.py says which has which.
+# The settings of single benchmarks. measure/benchmarks.py says which benchmark has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
         "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="How many doubles each array has.")),

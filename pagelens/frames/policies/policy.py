@@ -44,7 +44,7 @@ class Policy:
     page_bits: int = FRAME_BITS  # log2 of the page size that large mappings get
     costs: Costs = Costs()
     remedy: Remedy | None = None  # None: a state that a node is found in, which nobody chooses
-    compared: bool = False  # where the user names no policies
+    compared: bool = False  # whether to compare it if the user names no policies
     needs_cache: bool = False  # makes a difference only in front of a memory-side cache
     offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
     setting: str = ""  # of the machine, which is then the machine file NAME-SETTING

@@ -20,7 +20,7 @@ _CALLS = (
     "pwritev", "preadv2", "pwritev2", "lseek", "fsync", "fdatasync", "fadvise64", "ftruncate", "fallocate",
     "dup", "dup2", "dup3", "fcntl", "copy_file_range", "sendfile",
 )  # fmt: skip
-# -s 0: the contents of buffers are nobody's business.
+# -s 0 keeps the contents of buffers out of the trace, because they are private.
 STRACE_OPTIONS = ("--seccomp-bpf", "-f", "-ttt", "-T", "-y", "-s", "0", "-e", f"trace={','.join(_CALLS)}")
 
 _UNKNOWN = ["cpu_ns", "address", "cpu"]

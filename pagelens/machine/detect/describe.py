@@ -16,8 +16,8 @@ from pagelens.machine.detect.translation import translation_sections
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.units import parse_size
 
-# Vendor, family, model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's revision
-# guides): what the processor's kind has in common is not read but taken over.
+# Vendor, family and model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's
+# revision guides). What all processors of a kind share is not read but taken over from the kind.
 _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("GenuineIntel", 6, 0x2D): Kind("family/sandy-bridge-ep"),
     ("GenuineIntel", 6, 0x55): Kind("family/skylake-sp", "skx", 11),  # and its successors on the same socket

@@ -71,7 +71,7 @@ def describe(nodes: list[NumaNode], modules: list[Module], share: int) -> Descri
     bandwidth, latency, technology = None, None, None
     rate = sum(node.bandwidth or 0 for node in nodes)
     delay = round(sum(node.latency_ns or 0 for node in nodes) / len(nodes))
-    # Firmware writes these tables by hand: what no memory has is not taken.
+    # People write these tables of the firmware by hand, so impossible values are ignored.
     if all(node.bandwidth for node in nodes) and is_possible("bandwidth", rate):
         bandwidth = read(
             f"{rate / 1e9:.3f}".rstrip("0").rstrip(".") + " GB/s",

@@ -11,10 +11,10 @@ from pagelens.machine.detect.shared import Section
 SMALL, LARGE, HUGE = "4 KiB", "2 MiB", "1 GiB"
 _MOST_ENTRIES, _MOST_WAYS = 1 << 20, 1 << 15  # of a machine file
 _MOST_SUBLEAVES = 64
-# Intel's leaf 0x18 (SDM volume 2A), bits of EBX: which pages; translations of data are of these types.
+# Bits of EBX in Intel's leaf 0x18 (SDM volume 2A) for the page sizes. These types of entries translate data.
 _INTEL_PAGES = {0: SMALL, 1: LARGE, 3: HUGE}
 _OF_DATA = {1, 3, 4}  # data, unified, loads only; those of stores alone are left out
-# AMD's codes of ways (APM volume 3, appendix E); 0 and what is not here: none, or reserved.
+# AMD's codes of ways (APM volume 3, appendix E). 0 and missing codes mean none, or are reserved.
 _AMD_WAYS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 16, 0xA: 32, 0xB: 48, 0xC: 64, 0xD: 96, 0xE: 128}
 _AMD_WHOLE = 0xF  # fully associative; in the byte that leaf 0x80000005 has for it, 0xFF
 

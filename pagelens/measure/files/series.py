@@ -99,7 +99,8 @@ def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float) -> 
         spent = time.monotonic() - began
         if spent >= budget_s and (len(found) >= _FEWEST or spent > _UNEVEN_S):
             break
-    # Disturbances only add: others' work, and in a guest frames that the host has yet to provide.
+    # Disturbances only add time: other programs' work and, in a guest, frames that the host must provide
+    # first.
     cpu_s = sorted(cpu for cpu, _ in found)[len(found) // 4]
     wall_s = max(cpu_s, min(wall for _, wall in found))  # others' work makes it only longer
     return Times(max(cpu_s, 1e-9), max(wall_s, 1e-9), len(found))
@@ -111,7 +112,7 @@ def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> tupl
         done = _probes.file_loop(descriptor, write, size, list(at))
     except OSError as error:
         raise Failure(f"--dir: {_reason(error)}") from None
-    # The wait for a processor is other programs' doing.
+    # Waiting for a processor is caused by other programs, so it does not count.
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s), len(at)
 
 

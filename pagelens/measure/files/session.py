@@ -27,7 +27,7 @@ from pagelens.measure.files.series import (
 from pagelens.measure.files.system import FileSystem, read_file_system
 
 SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
-SECONDS = 30.0  # that a measurement takes by default
+SECONDS = 30.0  # default time of a measurement
 LEAST_BYTES = 3 * FILE_BYTES  # of free space
 _NEW = "-new"  # the file that becomes longer
 _WRITER_BYTES = 32 * MIB  # of each of several writers

@@ -169,7 +169,7 @@ def _once(
             buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))
             if number in direct_files:
                 direct[number] = stack.enter_context(scratch.open(os.O_DIRECT, f"-{number}"))
-        # Direct operations are of whole blocks: a program does the same through its aligned buffer.
+        # Direct operations move whole blocks. A program does the same through its aligned buffer.
         block = np.where(operations.direct, _BLOCK, 1)
         end = -(-(operations.offsets + operations.bytes.astype(np.int64)) // block) * block
         offsets = operations.offsets // block * block

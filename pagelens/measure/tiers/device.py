@@ -119,18 +119,18 @@ class _NumbaDevice:
         block = min(threads, _SIMULATED_BLOCK if self.facts.simulator else _BLOCK)
         cuda = self._cuda
         with _one_line(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that one block leaves most of the device idle: a chase must
+            warnings.simplefilter("ignore")  # Numba warns that one block leaves most of the device idle
             launch = self._kernels[kernel][-(-threads // block), block]
             begin, end = cuda.event(), cuda.event()
-            # The device is busy with the first while the second is queued behind it, so that what Python
-            # takes for that lies in no time.
+            # The second run is queued while the device is busy with the first, so the time that Python takes
+            # to start it does not count.
             launch(*arguments)
             begin.record()
             started = time.perf_counter()
             launch(*arguments)
             end.record()
             end.synchronize()
-            if self.facts.simulator:  # whose events have no time
+            if self.facts.simulator:  # its events have no time
                 return time.perf_counter() - started
             return float(begin.elapsed_time(end)) / 1e3
 

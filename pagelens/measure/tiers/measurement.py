@@ -155,7 +155,8 @@ class _Memory:
             seconds = self.device.seconds(kernel, n, *given)
             if counted:
                 self.values[kernel].append(STREAM_BYTES[kernel] * n / seconds / 1e9)
-        # Goes on where it stopped: lines of the last round have left the caches when it comes to them again.
+        # The chase goes on where it stopped. The lines of the last round have left the caches when it returns
+        # to them.
         seconds = self.device.seconds(CHASE, 1, self.links, self.loads, self.at)
         self.chases += 1
         if counted:

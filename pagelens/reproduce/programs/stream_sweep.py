@@ -19,7 +19,7 @@ L1_WAY_BYTES = 32 << 10  # arrays that lie a multiple of this apart have their l
 WARM_UP, COUNTED = 1 << 13, 1 << 12  # lines of each array: L2 is full of them, then two periods of banks
 LONG = 1 << 16  # of placements that do not repeat with the banks
 LEVEL = 0.10  # of lines: above it an adaptive mapping shuffles (assumed; CUG 2008 gives none)
-MIXES = {  # that fragment nodes, and what their sizes are scaled by: the others are of nodes of 96 GiB
+MIXES = {  # mixes that fragment nodes, and the factors on their sizes, as most are of 96 GiB nodes
     "red-storm": 1.0,
     "throughput": 4 / 96,
     "capability": 4 / 96,

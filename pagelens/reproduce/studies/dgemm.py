@@ -61,9 +61,6 @@ def run(context: StudyContext) -> Findings:
     )
 
 
-# --- the claims ---
-
-
 def _tail(claim: str, text: str, published: float, runs: Runs, fastest: Runs) -> Row:
     model = float((runs.overlapped > SLOW * fastest.overlapped.min()).mean())
     serial = float((runs.serial > SLOW * fastest.serial.min()).mean())

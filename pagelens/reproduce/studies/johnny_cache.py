@@ -43,7 +43,7 @@ def run(context: StudyContext) -> Findings:
     runs = context.map(simulate, range(context.pick(48, 4)))
     few = context.pick(16, 2)
     of_others = context.map(simulate_other, [(mix, node) for mix in OTHER_MIXES for node in range(few)])
-    # All of it in DRAM: half as large as the cache on contiguous frames, where every line hits.
+    # For a table all in DRAM: half as large as the cache on contiguous frames, where every line hits.
     held = declared("gups-hot", cache // 2, cores)
     dram = run_policies(("contiguous",), machine, held, aged(0, MIX), context)["contiguous"]
     linux, static, random = (

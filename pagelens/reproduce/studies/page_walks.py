@@ -28,7 +28,7 @@ PROCESSORS = ("istanbul", "interlagos", "westmere", "sandy-bridge-ep", "xeon-phi
 SMALL, LARGE = 1 << 12, 1 << 21
 TRIPS = {1 << 12: 5, 1 << 21: 4, 1 << 30: 3}
 MEMORY = (1 << 14, 1 << 44)  # bytes that random loads are drawn from, in the figure
-BETWEEN = (2 << 20, 64 << 20)  # where every system of the table is said to gain: much above the first
+BETWEEN = (2 << 20, 64 << 20)  # every system of the table is said to gain between these, much above the first
 MUCH = 4
 COLOURS = dict(zip(PAGE_SIZES, (OTHERS[0], BASELINE, OTHERS[1]), strict=True))
 

@@ -32,7 +32,7 @@ MACHINES = {SOCKETS: "two sockets", KNL: "KNL flat", MAX: "Xeon Max flat"}
 RANKS = {SOCKETS: 8, KNL: 34, MAX: 56}  # of a core each; on KNL of a tile's two
 BYTES = {SOCKETS: 2 << 30, KNL: 4 << 30, MAX: 8 << 30}  # of all ranks (assumed: they fit fast memory)
 PROGRAMS = {"hydro": "hydro (LULESH)", "cg": "cg (HPCG)", "minife": "minife"}
-# Plausible hand choices, and what miniFE's memkind variant puts into fast memory: the matrix.
+# Plausible choices by hand, and that of miniFE's memkind variant, which puts the matrix into fast memory.
 LISTS = {
     "hydro": ("position", "velocity", "force", "nodes"),
     "cg": ("values", "columns"),

@@ -106,9 +106,6 @@ def run_study(context: StudyContext) -> Findings:
     )
 
 
-# --- the claims ---
-
-
 def _geometry(dram: Dram | None) -> Row:
     assert dram is not None
     strides = np.uint64(1) << np.arange(12, 24, dtype=np.uint64)
@@ -311,9 +308,6 @@ def _capped(before: Sweep, after: Sweep) -> Row:
         f"Triad over all OFFSETs; its pages move to random frames while more than {LEVEL:.0%} of lines "
         "conflict, a level that is assumed; random frames alone leave a little less.",
     )
-
-
-# --- the figures ---
 
 
 def _sawtooth(sweeps: Mapping[tuple[int, ...], Sweep], without: Mapping[tuple[int, ...], Sweep]) -> Figure:

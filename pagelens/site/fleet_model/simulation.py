@@ -56,7 +56,7 @@ class SitePolicy:
     """What is done to nodes."""
 
     name: str
-    lives: str = "unsorted"  # which of the table's: unsorted, intel, or sorted
+    lives: str = "unsorted"  # lives of the table: unsorted, intel, or sorted
     interval: bool = False  # sorted while jobs run, too
     rule: Callable[[int], Watch] | None = None
 
