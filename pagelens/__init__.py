@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What the package offers."""
+    """Return the names that the package offers."""
     return [*__all__, "__version__"]
 
 

@@ -1,6 +1,7 @@
 """Entry point of the `pagelens` command (launcher/pagelens) and of `python -m pagelens`.
 
-Until `main` has seen to Ctrl-C nothing is imported that takes time; nor by `pagelens/__init__.py`.
+Nothing that takes time is imported until `main` has set up Ctrl-C. `pagelens/__init__.py` imports nothing
+either.
 """
 
 from pagelens.interrupts import end_at_once, ending_at_once

@@ -1,4 +1,4 @@
-"""Files that are whole or as they were before."""
+"""Writes files that are complete or as they were before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write_whole(final: Path, write: Callable[[Path], object]) -> None:
-    """Has `write` write a file beside `final`, and gives it that name; of --output. Raises Failure."""
+    """Let `write` write a file beside `final`, and rename it to `final`; for --output. Raises Failure."""
     partial = final.with_name(f"{final.name}.partial")
     try:
         write(partial)

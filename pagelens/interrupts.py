@@ -1,4 +1,4 @@
-"""Ctrl-C: where nothing has begun yet or all is done, and where work is to stop in good order."""
+"""Handles Ctrl-C: it ends the process at once, or stops work in good order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def end_at_once() -> bool:
-    """From now on Ctrl-C ends the process instead of showing a traceback.
+    """Make Ctrl-C end the process from now on, without a traceback. Return whether anything changed.
 
-    By a handler, not by the default action: when Polars is imported it puts a handler of its own before
-    the one it finds, and with none to hand the signal on to it would be lost. False, and nothing changes,
-    where Ctrl-C is ignored or somebody's own; the default action is that of launcher/pagelens.
+    A handler does it, not the default action. When Polars is imported, it puts a handler of its own before
+    the one that it finds, and with none to hand the signal on to, the signal would be lost. Nothing changes
+    if Ctrl-C is ignored or handled by somebody else. The default action is that of launcher/pagelens.
     """
     if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_DFL):
         return False
@@ -28,7 +28,7 @@ def end_at_once() -> bool:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Within it Ctrl-C ends the process at once: for imports, which take a moment."""
+    """Let Ctrl-C end the process at once within the context. This is for imports, which take a moment."""
     changed = end_at_once()
     try:
         yield
@@ -39,9 +39,9 @@ def ending_at_once() -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_sets(cancel: _core.CancelFlag | Event, *others: signal.Signals) -> Iterator[None]:
-    """Within, Ctrl-C (and `others`) sets the flag instead of raising wherever the interpreter happens to be.
+    """Let Ctrl-C (and `others`) set the flag within the context, instead of raising anywhere.
 
-    (Polars raises KeyboardInterrupt from a query of its own accord: one Ctrl-C would arrive twice.)
+    Polars raises KeyboardInterrupt from a query by itself, so one Ctrl-C would arrive twice.
     """
     if current_thread() is not main_thread():
         yield

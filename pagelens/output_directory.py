@@ -1,4 +1,4 @@
-"""The directory that a command writes its results to: one command's at a time."""
+"""The directory that a command writes its results to. One command has it at a time."""
 
 import fcntl
 import os
@@ -35,10 +35,10 @@ def claim_directory(path: Path) -> Iterator[Path]:
 
 
 def _lock(path: Path, made: list[Path]) -> TextIO | None:
-    """The directory's lock, held, with this process's number in it; none if the directory has just gone.
+    """Return the directory's lock, held, with this process's number in it; None if the directory just went.
 
-    A run that wrote nothing takes the directory that it made away again, and the lock: what was opened
-    before that locks nobody out. `made` is told what had to be made, the innermost first.
+    A run that wrote nothing removes the directory that it made, and the lock. A lock file that was opened
+    before then locks nobody out. `made` receives the directories that had to be made, innermost first.
     """
     try:
         made[:] = [each for each in (path, *path.parents) if each in made or not each.exists()]
@@ -83,7 +83,7 @@ def _cannot_create(path: Path, error: OSError) -> Failure:
 
 
 def _is_at(file: TextIO, path: Path) -> bool:
-    """Whether an open file still has this name."""
+    """Return whether an open file still has this name."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -20,24 +20,24 @@ from rich.text import Text
 
 
 class _Rate(ProgressColumn):
-    """How many are done in a second."""
+    """The number of things done in a second."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
         self._what = what
 
     def render(self, task: Task) -> Text:
-        """The rate, once there is one."""
+        """Return the rate, once there is one."""
         return Text(f"{task.speed:.2f} {self._what}/s" if task.speed else "")
 
 
 class _Noted(Progress):
-    """With lines of text below the bar."""
+    """A progress bar with lines of text below it."""
 
     note = ""
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """The bar, and the lines if there are any."""
+        """Return the bar, and the lines if there are any."""
         yield self.make_tasks_table(self.tasks)
         if self.note:
             yield Text(self.note)
@@ -70,7 +70,7 @@ class Bar:
         self.begin(f"tracing: {seconds:.0f} s, {size / 1e6:.1f} MB")
 
     def recorded(self, seconds: float, size: int) -> None:
-        """The same of a program whose operations on files are recorded."""
+        """Show the progress of a program whose operations on files are recorded."""
         self.begin(f"recording: {seconds:.0f} s, {size / 1e6:.1f} MB")
 
     def _show(self) -> None:
@@ -82,10 +82,10 @@ class Bar:
 def progress_bar(
     quiet: bool = False, what: str = "nodes", percent: bool = False, patience_s: float = 0.0
 ) -> Iterator[Bar]:
-    """The bar of some work; `what` names the things that are counted, or the work itself with `percent`.
+    """Show the bar of some work. `what` names the things that are counted, or the work itself with `percent`.
 
-    The bar appears after `patience_s` seconds, and goes away at the end. It shows nothing if `quiet`, and
-    nothing where standard error is neither a terminal nor a notebook.
+    The bar appears after `patience_s` seconds, and goes away at the end. Nothing is shown if `quiet`, or if
+    standard error is neither a terminal nor a notebook.
     """
     counted = (MofNCompleteColumn(), _Rate(what), TextColumn("left"))
     console = _console()
@@ -107,7 +107,10 @@ def progress_bar(
 
 
 def _console() -> Console:
-    """Standard error. A notebook shows bars as widgets, and as a line of text where ipywidgets is missing."""
+    """Return the console on standard error.
+
+    A notebook shows bars as widgets, or as a line of text if ipywidgets is missing.
+    """
     console = Console(stderr=True)
     if console.is_jupyter and find_spec("ipywidgets") is None:
         return Console(stderr=True, force_jupyter=False, force_terminal=True, width=80)

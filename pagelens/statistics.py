@@ -1,6 +1,6 @@
-"""Statistics of a distribution of run times over nodes: spread, tail, modes, and what moves with the time.
+"""Statistics of a distribution of run times over nodes: spread, tail, modes, and correlations.
 
-All functions take plain arrays and a seed where they draw, so equal input gives equal output.
+All functions take plain arrays, and a seed if they draw, so equal input gives equal output.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 BOOTSTRAP_RESAMPLES = 2000
 CONFIDENCE = 0.95
-# Below this p95/p5 a distribution counts as one value: no mode is worth naming inside half a percent to
-# either side.
+# Below this p95/p5 a distribution counts as one value, because modes within half a percent of each other do
+# not matter.
 UNIFORM_SPREAD = 1.01
-# A column whose range is below this share of its largest value is constant: what moves there is rounding.
+# A column whose range is below this share of its largest value is constant, because it varies only by
+# rounding.
 CONSTANT = 1e-4
 _MODE_RESAMPLES = 400
 _MODE_LEVEL = 0.05
@@ -37,7 +38,7 @@ class Spread:
 
 
 def spread(values: ArrayLike, seed: int) -> Spread:
-    """Quantiles (linear interpolation) and a 95% percentile-bootstrap interval of the median.
+    """Return quantiles (linear interpolation) and a 95% percentile-bootstrap interval of the median.
 
     Efron, Tibshirani: An Introduction to the Bootstrap, 1993, chapter 13.
     """
@@ -52,19 +53,22 @@ def spread(values: ArrayLike, seed: int) -> Spread:
 
 
 def resampled(values: Floats, seed: int) -> Floats:
-    """Rows of as many values, each drawn from them at random: the bootstrap."""
+    """Return bootstrap resamples: rows of as many values, each drawn at random from the values."""
     return np.asarray(values[_picks(values.size, BOOTSTRAP_RESAMPLES, seed)])
 
 
 def share_slower(values: ArrayLike, best: float, margin: float) -> float:
-    """Share of values more than `margin` (0.1 is 10%) above `best`."""
+    """Return the share of values more than `margin` (0.1 is 10%) above `best`."""
     return float(np.mean(_finite(values) > best * (1 + margin)))
 
 
 def paired_gain(
     before: ArrayLike, after: ArrayLike, quantile: float, seed: int
 ) -> tuple[float, float, float]:
-    """quantile(before) / quantile(after) with a 95% bootstrap interval; both resampled by the same nodes."""
+    """Return quantile(before) / quantile(after) with a 95% bootstrap interval.
+
+    Both are resampled by the same nodes.
+    """
     x, y = _finite(before), _finite(after)
     if x.shape != y.shape:
         raise ValueError(f"pairs need equal lengths, not {x.size} and {y.size}")
@@ -76,18 +80,19 @@ def paired_gain(
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Linear correlation; None for fewer than 3 pairs or where a side is constant."""
+    """Return the linear correlation; None for fewer than 3 pairs, or if a side is constant."""
     a, b = _finite(x), _finite(y)
     if a.size < 3 or _constant(a) or _constant(b):
         return None
     a, b = a - a.mean(), b - b.mean()
-    # Scaled first: squares of counters near 10^12 are fine, squares of differences near 10^-200 are not.
+    # Scaling comes first: squares of counters near 10^12 are fine, squares of differences near 10^-200 are
+    # not.
     a, b = a / np.abs(a).max(), b / np.abs(b).max()
     return float(np.clip((a @ b) / np.sqrt((a @ a) * (b @ b)), -1, 1))
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Correlation of ranks (ties share their mean rank); None as in `pearson`."""
+    """Return the correlation of ranks (ties share their mean rank), or None as `pearson` does."""
     a, b = _finite(x), _finite(y)
     if a.size < 3 or _constant(a) or _constant(b):
         return None
@@ -95,13 +100,13 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
 
 
 def modes(values: ArrayLike, seed: int) -> int:
-    """Number of modes by Silverman's test at the 5% level, 1 where p95/p5 is below `UNIFORM_SPREAD`.
+    """Return the number of modes by Silverman's test at the 5% level; 1 if p95/p5 is below `UNIFORM_SPREAD`.
 
-    For k = 1, 2, ... the critical bandwidth is the smallest at which a Gaussian kernel density of the
-    values has at most k modes; k is rejected when fewer than 5% of smoothed resamples show more than k
-    modes at that bandwidth (that much smoothing was needed only because the values themselves hold more
-    than k groups). Silverman: Using kernel density estimates to investigate multimodality, J. R. Stat. Soc.
-    B 43 (1981), 97-99.
+    For k = 1, 2, ... the critical bandwidth is the smallest at which a Gaussian kernel density of the values
+    has at most k modes. k is rejected when fewer than 5% of smoothed resamples show more than k modes at that
+    bandwidth: that much smoothing was needed only because the values themselves hold more than k groups.
+    Silverman: Using kernel density estimates to investigate multimodality, J. R. Stat. Soc. B 43 (1981),
+    97-99.
     """
     x = _finite(values)
     p5, p95 = np.quantile(x, [0.05, 0.95])
@@ -111,7 +116,7 @@ def modes(values: ArrayLike, seed: int) -> int:
     rng = np.random.default_rng(seed)
     for k in range(1, _MAX_MODES):
         h = _critical_bandwidth(x, k)
-        # Smoothed resamples, shrunk so that their variance is that of the values.
+        # The resamples are smoothed, and shrunk so that their variance is that of the values.
         drawn = x[_picks(x.size, _MODE_RESAMPLES, seed + k)]
         noise = h * rng.standard_normal(drawn.shape)
         smooth = (drawn + noise) / np.sqrt(1 + h * h)
@@ -121,7 +126,7 @@ def modes(values: ArrayLike, seed: int) -> int:
 
 
 def _critical_bandwidth(x: Floats, k: int) -> float:
-    """Smallest bandwidth with at most k modes; the count falls as the bandwidth grows (Gaussian kernel)."""
+    """Return the smallest bandwidth with at most k modes. Their number falls as the bandwidth grows."""
     low, high = 1e-3, 4.0
     for _ in range(24):
         middle = float(np.sqrt(low * high))
@@ -133,10 +138,11 @@ def _critical_bandwidth(x: Floats, k: int) -> float:
 
 
 def _count_modes(samples: Floats, h: float) -> NDArray[np.int64]:
-    """Modes of the Gaussian kernel density of each row of `samples` at bandwidth `h`."""
+    """Return the modes of the Gaussian kernel density of each row of `samples` at bandwidth `h`."""
     low, high = samples.min() - 3 * h, samples.max() + 3 * h
     step = (high - low) / (_GRID - 1)
-    # Linear binning onto the grid, then one convolution by transform; padding keeps the ends apart.
+    # Values are binned linearly onto the grid, then convolved once by transform. Padding keeps the ends
+    # apart.
     position = (samples - low) / step
     left = np.minimum(position.astype(np.int64), _GRID - 2)
     weight = position - left

@@ -1,12 +1,12 @@
 """Quantities with units: "17.6GB", "90 GB/s", "154 ns", "1.4 GHz".
 
 A number without a unit is an error, never a guess: 16 could be GB or GiB, and the difference (7%) decides
-whether a job fits a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers of
-1024.
+whether a job fits into a cache. Decimal prefixes are powers of 1000, binary ones (KiB, MiB, GiB, TiB) powers
+of 1024.
 
-What is shown has one kind of unit, wherever it is shown: what a program has and moves (footprints, objects,
-traffic, files) is decimal, as rates are, so that bytes by bandwidth are seconds; what hardware and kernels
-have in powers of two (caches, memories, pages, blocks) is binary. Where one is compared with the other,
+Each quantity is shown in one kind of unit everywhere. What a program has and moves (footprints, objects,
+traffic, files) is decimal. So are rates, because bytes divided by bandwidth are seconds. What hardware and
+kernels have in powers of two (caches, memories, pages, blocks) is binary. If one is compared with the other,
 both are decimal.
 """
 
@@ -29,27 +29,27 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z/]*)\s*")
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Bytes of "17.6GB", "16GiB", "64 B", to the nearest byte; `name` is what errors call it."""
+    """Return the bytes of "17.6GB", "16GiB" or "64 B", rounded. Errors call the value `name`."""
     return round(_parse(text, name, SIZE_UNITS, "a size", "17.6GB (10^9 bytes) or 16GiB (2^30 bytes)"))
 
 
 def parse_rate(text: str, name: str = "rate") -> float:
-    """Bytes a second of "90 GB/s"."""
+    """Return the bytes a second of "90 GB/s"."""
     return _parse(text, name, RATE_UNITS, "a rate", "90GB/s")
 
 
 def parse_time(text: str, name: str = "time") -> float:
-    """Seconds of "154 ns"."""
+    """Return the seconds of "154 ns"."""
     return _parse(text, name, TIME_UNITS, "a time", "154ns")
 
 
 def parse_frequency(text: str, name: str = "frequency") -> float:
-    """Hertz of "1.4 GHz"."""
+    """Return the hertz of "1.4 GHz"."""
     return _parse(text, name, FREQUENCY_UNITS, "a frequency", "1.4GHz")
 
 
 def parse_share(text: str, name: str = "share") -> float:
-    """0.02 of "2%"; more than none and at most all."""
+    """Return 0.02 for "2%". The share must be more than 0% and at most 100%."""
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / 100 if number != text.strip() else 0.0
@@ -61,34 +61,37 @@ def parse_share(text: str, name: str = "share") -> float:
 
 
 def format_size(size_bytes: float, digits: int = 3) -> str:
-    """As "17.6 GB": decimal units, for what a program has and moves; `digits` significant digits."""
+    """Return text such as "17.6 GB", in decimal units, for what a program has and moves.
+
+    `digits` is the number of significant digits.
+    """
     return _format(size_bytes, (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)), digits)
 
 
 def format_binary_size(size_bytes: float, digits: int = 3) -> str:
-    """As "16 GiB": binary units, for caches, memories and pages."""
+    """Return text such as "16 GiB", in binary units, for caches, memories and pages."""
     units = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
     return _format(size_bytes, units, digits)
 
 
 def format_rate(bytes_per_second: float, digits: int = 3) -> str:
-    """As "90 GB/s"."""
+    """Return text such as "90 GB/s"."""
     return f"{format_size(bytes_per_second, digits)}/s"
 
 
 def format_time(seconds: float, digits: int = 3) -> str:
-    """As "1.23 ms"."""
+    """Return text such as "1.23 ms"."""
     units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
     return _format(seconds, units, digits)
 
 
 def format_count(count: float, digits: int = 3) -> str:
-    """As "1.23 G": a plain number with a decimal prefix."""
+    """Return a plain number with a decimal prefix, such as "1.23 G"."""
     return _format(count, (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)), digits).rstrip()
 
 
 def format_share(share: float) -> str:
-    """As "54%"; what is there but rounds to nothing is "<1%"."""
+    """Return text such as "54%". A share that rounds to nothing is "<1%"."""
     return f"{100 * share:.0f}%" if share == 0 or share >= 0.005 else "<1%"
 
 
@@ -109,7 +112,7 @@ def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example:
 
 
 def _format(value: float, units: tuple[tuple[str, float], ...], digits: int) -> str:
-    """`value` in the largest unit that leaves at least 1 after rounding."""
+    """Return `value` in the largest unit that leaves at least 1 after rounding."""
     if value == 0:
         return f"0 {next(unit for unit, scale in units if scale == 1)}".rstrip()
     rounded = [(float(f"{value / scale:.{digits}g}"), unit) for unit, scale in units]

@@ -1,4 +1,4 @@
-// Where a program's lines lie for the private caches, before any page has a frame.
+// The places of a program's lines for the private caches, before any page has a frame.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class CacheAddresses {
   public:
     explicit CacheAddresses(unsigned page_bits) : small_bits_(page_bits - pagelens::page_bits) {}
 
-    // The first line of a page not seen before.
+    // Returns the first line of a page that was not seen before.
     std::uint64_t add(std::uint32_t page, std::uint64_t number) {
         if (small_bits_ == 0) return std::uint64_t{page} * lines_per_page;
         const std::uint64_t large = number >> small_bits_;

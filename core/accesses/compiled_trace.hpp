@@ -1,4 +1,4 @@
-// What a trace is compiled for, and the program that comes of it.
+// The options that a trace is compiled with, and the program that results.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,28 @@ struct PrivateCache {
     unsigned threads = 1;  // that share it: neighbours in the order of the trace's threads
 };
 
-// Which lines become ops. A cache whose index has address bits 6 to 11 treats the lines of some
-// sets as if it were fed those alone: what is kept is exact, and a sample of what it does to all.
+// Selects the lines that become ops. A cache whose index has address bits 6 to 11 treats the lines
+// of some sets as if it saw no others. So the counts of these sets are exact, and a sample of all
+// sets.
 struct LineSample {
     LineSets sets = all_line_sets;
-    // TLBs know no such sets: for them lines of all sets are ops that touch, in a stretch of one in
-    // so many instructions of every interval. 0: never.
+    // TLBs have no such sets. For them, one in so many instructions of every interval has lines of
+    // all sets as ops that touch. 0 means never.
     std::uint32_t touching = 0;
 };
 
-// By interval, of a program whose lines are sampled.
+// The counts of a program whose lines are sampled, by interval.
 struct SampleCounts {
-    // [interval * objects + object] lines that came past the tracer's filter, and of these the ones
-    // in the sample.
+    // [interval * objects + object] is the number of lines that passed the tracer's filter, and of
+    // those among them that are in the sample.
     std::vector<std::uint64_t> seen, kept;
     std::vector<std::uint64_t> touched;  // [interval] of those seen
     std::vector<std::uint8_t> users;     // [object * threads + thread] 1 if it moved any
 };
 
 struct CompileOptions {
-    // Nearest first; the first has one thread. None: the lines as they left the tracer's filter.
-    // Set indices lie below `page_bits`.
+    // The nearest cache comes first, and belongs to one thread. Without caches, lines are as they
+    // left the tracer's filter. Set indices lie below `page_bits`.
     std::vector<PrivateCache> private_caches;
     unsigned page_bits = 12;  // of the pages that placement will use; at most 30
     LineOrder order = LineOrder::by_set;
@@ -58,7 +59,7 @@ class CompiledTrace : public Program {
     [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
     // The marked phase that each interval lies in; empty without intervals.
     [[nodiscard]] virtual const std::vector<unsigned>& interval_phases() const = 0;
-    // Empty unless lines are sampled.
+    // Is empty unless lines are sampled.
     [[nodiscard]] virtual const SampleCounts& sampled() const = 0;
 };
 

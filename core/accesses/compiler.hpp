@@ -63,7 +63,7 @@ class Compiler {
         }
     }
 
-    // Once, when the walk has ended.
+    // Call this once, when the walk has ended.
     std::unique_ptr<const CompiledTrace> finish() {
         number_pages_by_address();
         result_->texts = walk_.warnings();
@@ -144,7 +144,7 @@ class Compiler {
 
     [[nodiscard]] bool samples() const { return sample_.sets != all_line_sets; }
 
-    // For what the sample counts of an interval.
+    // Makes room for the sample's counts of an interval.
     void make_room() {
         if (!samples()) return;
         SampleCounts& counts = result_->sample_counts;
@@ -157,7 +157,7 @@ class Compiler {
         touching_.begin(phase_);
     }
 
-    // Whether a line is in the sample; it is counted, and touches where lines do.
+    // Whether a line is in the sample. Counts the line, and lets it touch its page in a stretch.
     bool keep(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
               unsigned thread) {
         const bool in_sample = (sample_.sets >> index & 1) != 0;
@@ -237,7 +237,8 @@ class Compiler {
         }
     }
 
-    // From the order of first use to that of addresses; an unmapped range becomes one op.
+    // Renumbers pages from the order of first use to that of addresses. An unmapped range becomes
+    // one op.
     void number_pages_by_address() {
         const auto pages = walk_.pages();
         std::vector<std::uint32_t> order(pages.size());
@@ -280,7 +281,7 @@ class Compiler {
     std::uint64_t executed_ = 0;  // instructions of this interval
     unsigned phase_ = 0;          // or interval
     TouchingStretch touching_;
-    // In the result's counts: [object] of this interval; [object * threads + thread].
+    // Point into the result's counts: [object] of this interval, [object * threads + thread].
     std::uint64_t *seen_now_ = nullptr, *kept_now_ = nullptr;
     std::uint8_t* users_ = nullptr;
     std::size_t threads_ = 1;

@@ -1,5 +1,5 @@
-// What leaves the tracer's filter, in the order of the thread that did it: the vocabulary shared by
-// the plugin (writer) and the trace reader. docs/trace-format.md gives the encoding.
+// The events that leave the tracer's filter, in the order of the thread that caused them. The
+// plugin writes them and the trace reader reads them. docs/trace-format.md gives the encoding.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ class ChunkDecoder {
         codes_ = ByteReader(codes);
     }
 
-    // So far, and at the end: touches of no event are a fault too.
+    // Whether no fault was met so far. At the end, touches without an event are a fault, too.
     [[nodiscard]] bool ok() const { return sound() && !(codes_.at_end() && !touches_.at_end()); }
     [[nodiscard]] bool at_end() const { return codes_.at_end(); }
     [[nodiscard]] std::size_t position() const { return codes_.position(); }
@@ -45,7 +45,7 @@ class ChunkDecoder {
             touches_ = touches;
             return filled;
         };
-        // What is left out takes room, too: events come in the same parts whatever is given.
+        // Left-out events count as well, so that parts are the same whatever is given.
         std::size_t filled = 0, left_out = 0;
         while (filled + left_out + SetHistory::depth < to.size() && !codes.at_end()) {
             const unsigned code = codes.byte();
@@ -97,7 +97,7 @@ class ChunkDecoder {
         }
         return filled;
     }
-    // Those that nobody wants: how many they were.
+    // Skips touches that nobody needs, and returns their number.
     std::uint64_t skip_touches(ByteReader& from) {
         if (const auto counted = count_touches(from.rest())) {
             from.skip(counted->codes);

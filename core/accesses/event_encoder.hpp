@@ -34,7 +34,8 @@ class ChunkEncoder {
   public:
     ChunkEncoder() { grow(first_room); }
 
-    // For one more event or stamp. False: the chunk is full, and has to go first.
+    // Makes room for one more event or stamp. False means that the chunk is full and must be
+    // written first.
     [[nodiscard]] bool make_room() {
         if (room_ - codes_.size() - touch_codes_.size() >= event_bytes_limit) return true;
         if (room_ >= chunk_raw_limit) return false;
@@ -92,7 +93,7 @@ class ChunkEncoder {
     }
 
   private:
-    // Of one event, with the touches that waited for it and the length of the codes.
+    // The most bytes of one event, with the touches that waited for it and the length of the codes.
     static constexpr std::size_t event_bytes_limit =
         (1 + 3 * varint_limit) * (1 + SetHistory::depth);
     static constexpr std::size_t first_room = 4096;  // threads that do little cost little

@@ -1,4 +1,4 @@
-// Which virtual pages show a file, and which page of the kernel's page cache each of them shows.
+// Maps virtual pages to the pages of the kernel's page cache that they show.
 #pragma once
 
 #include <cstdint>

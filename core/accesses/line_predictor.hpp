@@ -20,7 +20,8 @@ class LinePredictor {
   public:
     [[nodiscard]] std::uint64_t prediction(unsigned k) const { return streams_[k].prediction; }
     [[nodiscard]] EventKind kind(unsigned k) const { return streams_[k].kind; }
-    // Where the last stream of this kind started: near the next start, if lines are gathered.
+    // The line where the last stream of this kind started. It is near the next start if lines are
+    // gathered.
     [[nodiscard]] std::uint64_t last_start(EventKind kind) const {
         return last_start_[static_cast<unsigned>(kind)];
     }
@@ -103,7 +104,7 @@ class SetHistory {
         set.lines[set.latest % depth] = renewed;
     }
 
-    // What every line event does that is not a touch told by its place.
+    // Updates the state for every line event that is not a touch told by its place.
     void use(EventKind kind, std::uint64_t line) {
         if (kind == EventKind::read || kind == EventKind::write) {
             Set& set = sets_[line % sets_.size()];

@@ -1,5 +1,5 @@
-// What objects have live in the course of a run: the most within each moment, kept as changes,
-// since of many objects few change in any one moment.
+// The live bytes of objects in the course of a run: the most within each moment. They are kept as
+// changes, because few of many objects change in any one moment.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class LiveCourse {
   public:
     explicit LiveCourse(std::size_t objects) : objects_(objects) {}
 
-    // Returns what the object has live then.
+    // Returns the live bytes of the object after that.
     std::uint64_t grow(std::uint32_t object, std::uint64_t bytes) {
         Object& its = touch(object);
         its.live += bytes;

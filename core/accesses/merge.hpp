@@ -35,7 +35,7 @@ class MergedTrace {
             if (load(sources_[i])) ++i;
     }
 
-    // Nothing after the last.
+    // Returns nothing after the last batch.
     std::optional<Batch> next() {
         if (current_ != none) advance();
         current_ = choose();

@@ -22,7 +22,7 @@ class MergedAhead {
   public:
     using Batch = MergedTrace::Batch;
 
-    // As MergedTrace; the reader must outlive it.
+    // Takes the same parameters as MergedTrace. The reader must outlive it.
     explicit MergedAhead(const TraceReader& reader, LineSets touched = all_line_sets)
         : thread_([this, &reader, touched] { decode(reader, touched); }) {}
     // The thread ends within some thousand events.
@@ -37,7 +37,7 @@ class MergedAhead {
     MergedAhead(const MergedAhead&) = delete;
     MergedAhead& operator=(const MergedAhead&) = delete;
 
-    // Nothing after the last. Throws std::bad_alloc where the thread did.
+    // Returns nothing after the last batch. Throws std::bad_alloc if the thread did.
     std::optional<Batch> next() {
         while (next_batch_ == blocks_[now_].batches.size())
             if (!next_block()) return std::nullopt;
@@ -48,7 +48,7 @@ class MergedAhead {
         return batch;
     }
 
-    // All that were met; known when next() has given the last batch.
+    // All faults that were met. They are known when next() has given the last batch.
     [[nodiscard]] const std::vector<TraceFault>& faults() const { return faults_; }
 
   private:
@@ -90,7 +90,7 @@ class MergedAhead {
         }
         changed_.notify_one();
     }
-    // False if nobody wants any more. One block is being read.
+    // Waits until there is room. Returns false if nobody wants any more. One block is being read.
     bool wait_for_room() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [this] { return ready_ + 1 < blocks_.size() || stopped_; });

@@ -27,7 +27,7 @@ namespace pagelens {
 
 using ObjectIndex = std::uint16_t;
 
-// What an object is; its index is its place in ObjectMap::origins().
+// The origin of an object. The object's index is its place in ObjectMap::origins().
 struct ObjectOrigin {
     enum class Kind : std::uint8_t { kernel, heap, stack, mapping, module, variable, call_site };
     Kind kind;
@@ -63,7 +63,7 @@ class ObjectMap {
 
     [[nodiscard]] const std::vector<ObjectOrigin>& origins() const { return origins_; }
 
-    // True if there were more call sites than an op can number: the rest counts as heap.
+    // Whether there were more call sites than an op can number. The rest counts as heap.
     [[nodiscard]] bool overflowed() const { return overflowed_; }
 
     [[nodiscard]] ObjectIndex object_of_site(std::uint64_t site) const {
@@ -71,14 +71,14 @@ class ObjectMap {
         return found == sites_.end() ? heap : found->second;
     }
 
-    // Virtual pages are numbered as they are asked for: who asks for a line's object, and keeps
-    // things of its page, has to find the page once.
+    // Virtual pages are numbered when they are first asked for. A caller that asks for a line's
+    // object, and keeps data on its page, has to find the page only once.
     static constexpr std::uint32_t no_place = PageMap::absent;
     [[nodiscard]] std::uint32_t place(std::uint64_t page_number) {
         const std::uint32_t place = places_.find(page_number);
         return place != no_place ? place : add_place(page_number);
     }
-    // Of a page that was asked for, else no_place.
+    // Returns the place of a page that was asked for before, else no_place.
     [[nodiscard]] std::uint32_t known_place(std::uint64_t page_number) {
         return places_.find(page_number);
     }
@@ -133,7 +133,8 @@ class ObjectMap {
   private:
     static constexpr ObjectIndex heap = 1, stack = 2, mapping = 3;
     static constexpr std::size_t objects_limit = std::numeric_limits<ObjectIndex>::max();
-    // In front of a block of glibc's malloc; the next one begins at most as many bytes behind it.
+    // The header in front of a block of glibc's malloc. The next header begins at most that many
+    // bytes behind the block.
     static constexpr std::uint64_t header_bytes = 16;
     static constexpr std::uint64_t small_lines = 16 * lines_per_page;  // painted line by line
     static constexpr std::uint32_t none = ~std::uint32_t{0};

@@ -15,14 +15,15 @@ namespace pagelens {
 class Padding {
   public:
     Padding() = default;
-    // `pages` more before each of `before`. Throws std::invalid_argument unless these ascend.
+    // Puts `pages` more pages before each of `before`. Throws std::invalid_argument unless these
+    // ascend.
     Padding(std::vector<VirtualPage> before, std::uint64_t pages)
         : before_(std::move(before)), pages_(pages) {
         if (!std::ranges::is_sorted(before_))
             throw std::invalid_argument("the pages that padding comes before do not ascend");
     }
 
-    // Where a page lies then.
+    // Returns where a page then lies.
     [[nodiscard]] VirtualPage operator()(VirtualPage page) const {
         const auto passed = std::ranges::upper_bound(before_, page) - before_.begin();
         return VirtualPage(page.raw() + static_cast<std::uint64_t>(passed) * pages_);

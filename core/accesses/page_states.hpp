@@ -1,4 +1,4 @@
-// Which pages a thread has read and written since they last had no frame: two bits a page.
+// The pages that a thread has read and written since they last had no frame, as two bits per page.
 #pragma once
 
 #include <array>

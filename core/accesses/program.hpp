@@ -20,10 +20,10 @@ class Cursor {
 
     // Whether skim() is much faster than next().
     [[nodiscard]] virtual bool skims() const { return false; }
-    // In place of next(): ops that move as many lines in all as those of next(), and give and take
-    // the same pages in the same order. Which lines they move, and in which order, may differ.
+    // Replaces next(): returns ops that move as many lines in all as those of next(), and that give
+    // and take the same pages in the same order. They may move other lines, in another order.
     virtual std::span<const Op> skim() { return next(); }
-    // What next() would have given in place of the last skim(). Precondition: skims().
+    // Returns what next() would have returned instead of the last skim(). Precondition: skims().
     virtual std::span<const Op> in_full() { return {}; }
 };
 
@@ -39,7 +39,7 @@ class Program {
 
     // Dense page index -> virtual page number, ascending where the pages are neighbours.
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
-    // By address. No large page reaches into them: it lies in anonymous memory.
+    // Pages of files, by address. Large pages lie in anonymous memory, so none reaches into these.
     [[nodiscard]] virtual std::span<const FilePages> file_pages() const { return {}; }
     [[nodiscard]] virtual unsigned objects() const = 0;
     [[nodiscard]] virtual unsigned phases() const = 0;  // >= 1; 0 is "before any marker"
@@ -51,7 +51,7 @@ class Program {
         bool written = false;     // ever
         bool shows_file = false;  // at some time, while it is only read
     };
-    // [page] found once, by a pass over the ops.
+    // Returns the use of each [page]. It is found once, by a pass over the ops.
     [[nodiscard]] std::span<const PageUse> page_uses() const;
 
   private:
@@ -59,7 +59,7 @@ class Program {
     mutable std::vector<PageUse> uses_;
 };
 
-// visit(op) for each op of the program, in its order.
+// Calls visit(op) for each op of the program, in order.
 template <class Visit>
 void for_each_op(const Program& program, Visit&& visit) {
     const auto cursor = program.open();
@@ -68,7 +68,7 @@ void for_each_op(const Program& program, Visit&& visit) {
     }
 }
 
-// The same where only some ops matter: batches of which skips(batch) is true are only skimmed.
+// Does the same if only some ops matter: batches for which skips(batch) is true are only skimmed.
 template <class Skips, class Visit>
 void for_some_ops(const Program& program, Skips&& skips, Visit&& visit) {
     const auto cursor = program.open();

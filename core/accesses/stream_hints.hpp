@@ -1,5 +1,5 @@
-// Which stream of a LinePredictor predicts a line, without a search: two small tables of hints, to
-// be checked when used. The encoder's own.
+// Finds the stream of a LinePredictor that predicts a line, without a search, by two small tables
+// of hints. A hint must be checked when it is used. Only the encoder has these tables.
 #pragma once
 
 #include <array>

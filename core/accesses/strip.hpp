@@ -41,9 +41,9 @@ class Strip {
     void advance(std::uint64_t accesses) { clock_ += accesses; }
 
     // Whether an access is hidden that starts at most `reach` bytes after the start of its line,
-    // so that it does not leave it (`store`: 0 or 1). If not, `pass` has to be called for the same
-    // access, or for its parts. Lines keep their places: arrays of one size share sets, so a loop
-    // over two of them takes turns between the two lines of a set.
+    // and so stays within it (`store`: 0 or 1). If it is not hidden, `pass` has to be called for
+    // the same access, or for its parts. Lines keep their places, because a loop over two arrays of
+    // one size uses the two lines of a set in turn.
     [[gnu::always_inline]] bool hides(std::uint64_t address, unsigned store, std::uint64_t reach,
                                       std::uint64_t later) {
         Set& set = sets_[index_of(address)];
@@ -91,7 +91,8 @@ class Strip {
         const unsigned index = index_of(address);
         Set& set = sets_[index];
         unsigned way = set.line[0][1] == line;
-        // A load's is not there. A store's may be, and is stored to for the first time.
+        // A load's line is not there. A store's line may be there, and is stored to for the first
+        // time.
         if (!store || set.line[0][way] != line) {
             const unsigned later_way = set.later();
             at = tell_order(set, later_way, at);
@@ -249,7 +250,8 @@ class Strip {
     std::array<Set, sets> sets_;
     alignas(16) Ways<std::array<std::uint8_t, sets>> slots_;  // of the lines' pages, by way and set
     alignas(16) std::array<std::uint64_t, page_slots> pages_;  // by slot
-    // But for the page's lines in the strip; the last entry is for places without a line.
+    // Times of use of pages, without those of the page's lines in the strip. The last entry is for
+    // places without a line.
     std::array<std::uint64_t, page_slots + 1> page_used_{};
     std::uint64_t clock_ = 0;
     std::uint64_t page_set_mask_;  // to divide would cost a sixth of `pass`

@@ -15,7 +15,7 @@ struct SurveyAndProgram {
     std::unique_ptr<const CompiledTrace> program;
 };
 
-// What survey() and compile() give. Throws what they do.
+// Returns what survey() and compile() return. Throws what they throw.
 SurveyAndProgram survey_and_compile(const TraceReader& reader, std::uint64_t moment_instructions,
                                     const CompileOptions& options, const Poll& poll = {});
 

@@ -1,5 +1,4 @@
-// What a survey of a trace finds: its totals and objects, and its pages in the order of their first
-// write.
+// The result of a survey of a trace: totals and objects, and the pages in the order of first write.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
 struct SurveyedObject {
     ObjectOrigin origin;
     std::uint64_t births = 0;
-    // Call sites: of live blocks; others: of resident pages in which no block was touched.
+    // For call sites, of live blocks. For others, of resident pages in which no block was touched.
     std::uint64_t peak_bytes = 0;
     std::uint64_t lines_fetched = 0;  // past the tracer's filter
     std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches
@@ -37,8 +36,8 @@ struct Survey {
     std::uint64_t peak_pages = 0;             // written, mapped at one time
     std::uint64_t file_pages = 0;             // of the page cache, read through mappings of files
     std::uint64_t lines_fetched = 0;
-    // Of these, of anonymous pages that the program had not written then: the kernel shows its one
-    // zero page for all of them, whose lines stay in L1. No replay has them.
+    // The number of these lines in anonymous pages that the program had not yet written. The kernel
+    // shows its one zero page for all of them, whose lines stay in L1, so no replay has them.
     std::uint64_t lines_of_zero_page = 0;
     std::uint64_t lines_stored = 0;
     std::uint64_t line_events = 0;

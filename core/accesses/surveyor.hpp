@@ -31,7 +31,7 @@ class Surveyor {
             keep_large(variable.start, variable.size);
     }
 
-    // Once, when the walk has ended.
+    // Call this once, when the walk has ended.
     Survey finish() {
         if (moment_ != 0) result_.live.end_moment();
         for (const auto& [begin, end] : large_blocks_ever_)
@@ -111,8 +111,8 @@ class Surveyor {
         end(large_blocks_);
     }
 
-    // Mappings end so: nobody tells of the death of what mmap gave. What is left on either side
-    // lives.
+    // Mappings end this way, because no event tells of the end of memory from mmap. What is left on
+    // either side stays alive.
     void blocks_gone(std::uint64_t first_page, std::uint64_t pages) {
         const std::uint64_t begin = first_page * page_bytes, end = begin + pages * page_bytes;
         auto next = large_blocks_.lower_bound(begin);
@@ -158,8 +158,8 @@ class Surveyor {
         return page < owners_.size() ? owners_[page] : unowned;
     }
 
-    // Its frame is gone, or it holds a block: often one that did not exist yet when the page was
-    // first touched, for the allocator's own sake.
+    // The page's frame is gone, or it holds a block now. Often the block did not exist yet when the
+    // allocator first touched the page.
     void disown(std::uint32_t page) {
         result_.live.shrink(owners_[page], page_bytes);
         owners_[page] = unowned;

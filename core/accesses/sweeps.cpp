@@ -27,8 +27,8 @@ std::uint64_t draw(std::size_t sweep, unsigned round, unsigned array, std::uint6
     return static_cast<std::uint64_t>((Wide{std::uint64_t{bits[0]} << 32 | bits[1]} * n) >> 64);
 }
 
-// Of the lines of an array that a walk with a stride moves, those that lie in one page. The k-th of
-// them is line floor(k * stride); after so many pages the pattern begins anew.
+// The lines of a walk with a stride that lie in one page. The k-th line of the walk is line floor(k
+// * stride). After so many pages the pattern repeats.
 constexpr std::uint64_t pattern_pages = 256;
 using Pattern = std::array<std::uint64_t, pattern_pages>;
 
@@ -241,7 +241,7 @@ class SweepCursor final : public Cursor {
         }
     }
 
-    // What a thread does with a page of a stream's walk in its turn.
+    // One thread's visit to a page of a stream's walk, in its turn.
     struct Visit {
         OpKind kind;
         const SweepStream* stream;
@@ -342,7 +342,7 @@ class SweepCursor final : public Cursor {
         }
     }
 
-    // Of the array; at least `array_pages` where it lies outside.
+    // The page of the array, or at least `array_pages` if the visit lies outside of it.
     [[nodiscard]] static std::uint64_t page_of(const Visit& v) {
         return v.at + static_cast<std::uint64_t>(v.stream->shift);
     }

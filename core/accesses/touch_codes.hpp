@@ -26,15 +26,16 @@ struct CountedTouches {
     std::uint64_t touches;
 };
 
-// Of the event whose codes begin `from`, if its end is there and nothing is wrong with it; whoever
-// gets nothing looks at one code after the other. (Half of all events are touches, one of a line as
-// often as two or none: each code that is looked at alone is a branch that nobody foresees.)
+// Counts the codes of the event at the beginning of `from`, if its end is there and nothing is
+// wrong with it. A caller that gets nothing looks at one code after the other. Half of all events
+// are touches, and a line has one of them as often as two or none, so looking at single codes costs
+// mispredicted branches.
 inline std::optional<CountedTouches> count_touches(std::span<const std::uint8_t> from) {
     constexpr std::size_t width = 8;  // codes; an event has no more of them, and then its end
     if (from.size() < width) return std::nullopt;
     const auto all = [](unsigned byte) { return _mm_set1_epi8(static_cast<char>(byte)); };
     const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from.data()));
-    // (What lies beyond the eight are zeros, as ends are.)
+    // Codes beyond the eight are zeros, as ends are.
     const auto ends =
         static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(codes, all(touches_end))));
     const auto count = static_cast<unsigned>(std::countr_zero(ends));
@@ -42,7 +43,7 @@ inline std::optional<CountedTouches> count_touches(std::span<const std::uint8_t>
     const __m128i before_end = _mm_cmplt_epi8(numbers, all(count));
     const __m128i kind = _mm_sub_epi8(codes, all(code_touch));
     const __m128i known = _mm_cmpeq_epi8(_mm_min_epu8(kind, all(touch_codes - 1)), kind);
-    // One, or of the oldest as many as the code says.
+    // Each code is one touch, or as many of the oldest lines as the code says.
     const __m128i each = _mm_max_epu8(_mm_subs_epu8(codes, all(code_oldest - 1)), all(1));
     const __m128i sums = _mm_sad_epu8(_mm_and_si128(each, before_end), _mm_setzero_si128());
     const auto touches = static_cast<std::uint64_t>(_mm_cvtsi128_si64(sums));

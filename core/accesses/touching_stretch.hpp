@@ -1,4 +1,5 @@
-// Where in an interval of a program lines of all sets touch their pages, for TLBs (LineSample).
+// The place in an interval of a program where lines of all sets touch their pages, for TLBs
+// (LineSample).
 #pragma once
 
 #include <algorithm>
@@ -9,13 +10,13 @@ namespace pagelens::detail {
 
 class TouchingStretch {
   public:
-    // Of intervals of so many instructions one in `touching`; 0: none.
+    // Selects one in `touching` instructions of each interval of that length. 0 means none.
     TouchingStretch(std::uint64_t interval, std::uint32_t touching)
         : interval_(interval),
           length_(touching == 0 ? 0 : std::max<std::uint64_t>(1, interval / touching)) {}
 
-    // The interval of this number begins. Its stretch lies elsewhere than that of the one before,
-    // lest it be the same place of a loop.
+    // Begins the interval of this number. Its stretch lies elsewhere than the one before, so that
+    // they do not always meet the same place of a loop.
     void begin(unsigned number) {
         if (length_ == 0) return;
         const double place = std::fmod(static_cast<double>(number) * golden_ratio, 1.0);
@@ -23,7 +24,8 @@ class TouchingStretch {
         end_ = 0;
         reach(0);
     }
-    // So many instructions of the interval are done, which is noticed between batches of events.
+    // Says how many instructions of the interval are done. This is noticed between batches of
+    // events.
     void reach(std::uint64_t executed) {
         if (length_ == 0) return;
         if (end_ == 0 && executed >= begin_) end_ = executed + length_;

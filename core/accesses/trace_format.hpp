@@ -95,7 +95,7 @@ struct SampledAccess {
     friend bool operator==(const SampledAccess&, const SampledAccess&) = default;
 };
 
-// What a thread executed for a while.
+// The instructions and accesses of a thread for a while.
 struct InstructionSample {
     std::uint64_t thread = 0;
     std::uint64_t first_instruction = 0;  // the thread's count where it begins

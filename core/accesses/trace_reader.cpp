@@ -36,7 +36,7 @@ class TraceFile {
 
     [[nodiscard]] std::uint64_t size() const { return size_; }
 
-    // False if the file has fewer bytes there (it may have shrunk since).
+    // Returns false if the file has fewer bytes there. It may have shrunk since it was opened.
     bool read(std::uint64_t position, std::span<std::uint8_t> to) const {
         while (!to.empty()) {
             const ::ssize_t count =
@@ -321,7 +321,7 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
             module.build_id = text(from);
             for (std::uint64_t* value : {&module.base, &module.start, &module.size})
                 *value = from.varint();
-            // What the first tracers did not state.
+            // The first tracers did not state this.
             const std::uint64_t ranges = from.at_end() ? 0 : from.varint();
             for (std::uint64_t i = 0; i < ranges && from.ok(); ++i) {
                 ByteRange& range = module.file_backed.emplace_back();

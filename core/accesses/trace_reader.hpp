@@ -57,7 +57,7 @@ class ThreadStream {
     // after the last.
     std::optional<Batch> next();
 
-    // Set if the stream ended early, by a fault of the file that its checksums do not show.
+    // Is set if the stream ended early, by a fault that the file's checksums do not show.
     [[nodiscard]] const std::optional<TraceFault>& fault() const;
 
   private:
@@ -94,7 +94,7 @@ class TraceReader {
     [[nodiscard]] const std::vector<CallSiteDefinition>& call_sites() const { return call_sites_; }
     [[nodiscard]] const std::vector<PhaseDefinition>& phases() const { return phases_; }
     [[nodiscard]] const std::vector<RegionDefinition>& regions() const { return regions_; }
-    // Empty if the tracer took no samples.
+    // Is empty if the tracer took no samples.
     [[nodiscard]] const std::vector<CodeBlockDefinition>& code_blocks() const {
         return code_blocks_;
     }
@@ -103,13 +103,14 @@ class TraceReader {
     [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
     [[nodiscard]] std::uint64_t event_bytes() const { return event_bytes_; }  // uncompressed
 
-    // Where reading stopped, if that is before the end of a complete file.
+    // The place where reading stopped, if that is before the end of a complete file.
     [[nodiscard]] const std::optional<TraceFault>& damage() const { return damage_; }
 
     // Threads in the order of their first chunk; their ids as the tracer gave them.
     [[nodiscard]] std::span<const std::uint32_t> threads() const { return threads_; }
-    // `thread` is an index into threads(). Of lines in other sets than `touched` the touches that
-    // the file tells by their place are left out: half of all events, for who asks for no caches.
+    // `thread` is an index into threads(). Touches of lines in other sets than `touched` are left
+    // out if the file tells them by their place. These are half of all events, which a caller
+    // without caches does not need.
     [[nodiscard]] ThreadStream stream(std::size_t thread, LineSets touched = all_line_sets) const;
 
   private:

@@ -29,8 +29,8 @@ struct TracedPage {
     std::uint64_t first_number;  // virtual page number when first touched
     std::uint64_t number;        // and now: mremap moves a page with its frame
     PageState state;
-    // Of a file that the page shows since it was first read: 1 + the index of its page in the
-    // page cache. 0: none, so that it is the zero page until it is written.
+    // 1 + the index of the page of the page cache that the page shows since it was first read. 0
+    // means none: it is then the zero page until it is written.
     std::uint32_t cached = 0;
 };
 
@@ -80,7 +80,7 @@ class TraceWalk {
     // Phase 0 is "before any marker" and between regions.
     [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
 
-    // What could not be read or was not consistent, in words for the user.
+    // The faults of the trace, in words for the user.
     [[nodiscard]] std::vector<std::string> warnings() const {
         std::vector<std::string> result;
         for (const TraceFault& fault : merged_.faults())
@@ -141,7 +141,8 @@ class TraceWalk {
                 }
                 const std::uint32_t page = page_at(place, event.address / lines_per_page);
                 const ObjectIndex object = objects_.at(event.address, place);
-                // Used before the trace began, or it would have a page event: it has a frame.
+                // A page that was used before the trace began has no page event, but it has a
+                // frame.
                 if (pages_[page].state == PageState::unmapped)
                     map(visitor, page, PageState::written, thread);
                 visitor.line(event.kind, page,
@@ -203,7 +204,7 @@ class TraceWalk {
         put(page, place);
         return page;
     }
-    // absent: none was ever touched there.
+    // Is absent if no page was ever touched there.
     std::uint32_t known_page(std::uint64_t number) {
         const std::uint32_t place = objects_.known_place(number);
         return place < here_.size() ? here_[place] : absent;

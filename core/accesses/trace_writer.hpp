@@ -41,10 +41,10 @@ class ThreadEncoder {
     void put(const Event& event);
     void put(std::span<const Event> events);
 
-    // What follows happened at or after `instructions` of this thread (never decreasing; a smaller
-    // count is taken as no progress). Threads are merged at the grain of the stamps; of those
-    // closer than stamp_grain only the last before a flush is written. Stamp once at the thread's
-    // end.
+    // Says that what follows happened at or after `instructions` of this thread. The number never
+    // decreases, and a smaller one counts as no progress. Threads are merged at the grain of the
+    // stamps. Of stamps closer than stamp_grain, only the last before a flush is written. Stamp
+    // once at the thread's end.
     void stamp(std::uint64_t instructions);
 
     // Compresses and writes what is pending. Done by itself when the chunk is full.
@@ -88,7 +88,8 @@ class TraceWriter {
     // Whether the file is whole, or was cut and then finished.
     [[nodiscard]] bool readable() const { return readable_; }
 
-    // In a forked child: forgets the file without writing to it. The writer is then inert.
+    // Call this in a forked child. It forgets the file without writing to it, and the writer does
+    // nothing afterwards.
     void abandon();
 
     [[nodiscard]] int error() const {
@@ -104,7 +105,7 @@ class TraceWriter {
     void write_events(const ChunkFrame& frame, std::span<const std::uint8_t> payload,
                       std::uint64_t instructions);
     void fail(int error);
-    // With the lock held:
+    // Call these functions with the lock held.
     void add_field(ChunkType type, Tag tag, const std::vector<std::uint8_t>& body);
     void write_fields();
     std::vector<std::uint8_t> end_of_fields();  // the chunk of those that wait
@@ -112,7 +113,7 @@ class TraceWriter {
     int append_summary(const TraceSummary& summary);
     TraceSummary finish_cut(TraceSummary summary);
 
-    // Of events, in the file.
+    // A chunk of events in the file.
     struct WrittenChunk {
         std::uint64_t begin, instructions;
     };

@@ -1,10 +1,10 @@
-// From a physical address to what it selects: the set of a cache, an L3 slice, a memory channel, a
-// bank, a row. Each bit is the parity of some address bits; where the number of values is no power
+// Maps a physical address to what it selects: the set of a cache, an L3 slice, a memory channel, a
+// bank, or a row. Each bit is the parity of some address bits. If the number of values is no power
 // of two, thresholds or a remainder decide.
 //
-// The form is the one that the slice hashes of Intel's processors have (McCalpin, Mapping addresses
-// to L3/CHA slices in Intel processors, TACC TR-2021-03, doi:10.26153/tsw/14539). A plain index is
-// the case of one level without thresholds.
+// The form is that of the slice hashes of Intel's processors (McCalpin, Mapping addresses to L3/CHA
+// slices in Intel processors, TACC TR-2021-03, doi:10.26153/tsw/14539). A plain index is one level
+// without thresholds.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ class AddressHash {
     // group_values, or a value of no use (a threshold that h does not reach, a divisor below 3).
     explicit AddressHash(const HashForm& form);
 
-    // Below values().
+    // Returns a number below values().
     [[nodiscard]] std::uint32_t operator()(std::uint64_t address) const {
         std::uint32_t bits = 0;
         for (unsigned byte = 0; byte < common_bytes; ++byte) {
@@ -67,7 +67,7 @@ class AddressHash {
     void apply(std::span<const std::uint64_t> addresses, std::span<std::uint32_t> values) const;
 
     [[nodiscard]] std::uint32_t values() const { return values_; }
-    // All address bits that have a say.
+    // All address bits that the hash depends on.
     [[nodiscard]] std::uint64_t address_bits() const { return address_bits_; }
 
   private:

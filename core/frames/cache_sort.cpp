@@ -100,7 +100,7 @@ class Slots {
     void set(std::uint32_t first, std::uint32_t count) {
         for_words(first, count, [this](std::size_t at, std::uint64_t mask) { words_[at] |= mask; });
     }
-    // Some slots of a unit's.
+    // Sets some slots of a unit.
     void set_parts(std::uint32_t first, Parts parts) { words_[first / 64] |= parts << first % 64; }
     // visit(word, mask) for the words of [first, first + count), an aligned power of two.
     template <class Visit>

@@ -181,7 +181,8 @@ class ColouredPlacement : public Placement {
         }
         return free;
     }
-    // As the kernel would use them: the highest zone first, in it the smallest blocks.
+    // Orders blocks as the kernel would use them: the highest zone first, and in it the smallest
+    // blocks.
     static std::vector<FreeBlock> smaller_blocks(const Memory& state, unsigned page_order) {
         std::vector<FreeBlock> found;
         for (std::size_t zone = state.zones().size(); zone-- > 0;) {

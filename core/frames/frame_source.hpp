@@ -1,4 +1,5 @@
-// Where pages get their frames: one interface for the kernel's allocator and for its alternatives.
+// The source of frames for pages: one interface for the kernel's allocator and for its
+// alternatives.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace pagelens {
 
-// Who asks, and for how much.
+// A request: who asks, and for how much.
 struct Request {
     unsigned cpu = 0;
     unsigned order = small_order;
@@ -21,11 +22,11 @@ struct Request {
 class FrameSource {
   public:
     virtual ~FrameSource() = default;
-    // The first of 2^order neighbouring frames, aligned to their number; nothing if there are none.
+    // Returns the first of 2^order neighbouring frames, aligned to their number, or nothing.
     virtual std::optional<Frame> alloc(const Request& request) = 0;
     // Gives back what alloc(request) gave.
     virtual void free(const Request& request, Frame frame) = 0;
-    // From now on single frames come at random, where the placement adapts.
+    // Makes single frames random from now on, if the placement adapts.
     virtual void shuffle() {}
 };
 

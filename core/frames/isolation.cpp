@@ -13,7 +13,7 @@ void for_pageblocks(const Memmap& map, UnitRange range, Visit&& visit) {
     for (Unit unit = range.begin; unit < range.end; unit += map.pageblock_units()) visit(unit);
 }
 
-// What is allocated in the range; nothing at all where some of it cannot be moved.
+// Returns the allocated pages of the range, or nothing at all if some of them cannot be moved.
 std::optional<std::vector<Frame>> movable_pages(const Memmap& map, UnitRange range) {
     std::vector<Frame> found;
     for (Unit unit = range.begin; unit < range.end; ++unit) {

@@ -1,4 +1,4 @@
-// What jobs do to a node: NodeState::age and run_job.
+// The jobs of a node: NodeState::age and run_job.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -41,8 +41,9 @@ struct Process {
     unsigned cpu = 0;
     Pages pages, tables;
     std::vector<Frame> huge_pages;
-    // Stands for all that the kernel keeps of it in slabs of orders 1 to 3: when such a block is
-    // freed after much else, the CPU's lists are emptied (free_unref_page_commit()).
+    // Stands for everything that the kernel keeps of the process in slabs of orders 1 to 3. When
+    // such a block is freed after much else, the CPU's lists are emptied
+    // (free_unref_page_commit()).
     std::optional<Frame> slab;
 
     void exit(NodeState& node) {
@@ -91,7 +92,8 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
         processes[p].slab = alloc({processes[p].cpu, slab_order, MigrateType::unmovable});
     }
     std::uint64_t got = 0;
-    // Some of the `most` frames that the process touches next; false if there is no memory.
+    // Touches some of the `most` frames that the process uses next. Returns false if memory is
+    // full.
     const auto touch = [&](Process& process, std::uint64_t most) {
         if (mix.huge_share > 0 && random.uniform() < mix.huge_share) {
             if (const auto frame = alloc({process.cpu, huge_order})) {
@@ -117,7 +119,7 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
         const std::uint64_t turn_began = got;
         const std::uint64_t turn_ends = std::min(got + 1 + random.small(mix.longest_turn), wanted);
         while (memory_left && got < turn_ends) memory_left = touch(process, turn_ends - got);
-        // By chance, not at intervals: regular gaps would line up with the blocks and the slots.
+        // Chance decides, because regular gaps would line up with the blocks and the slots.
         if (random.small_uniform() * mix.cache_interval >= static_cast<double>(got - turn_began))
             continue;
         cache_page(process.cpu);

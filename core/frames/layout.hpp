@@ -1,4 +1,4 @@
-// Which memory a node has: its zones, with what Linux derives from their sizes.
+// The memory of a node: its zones, with what Linux derives from their sizes.
 #pragma once
 
 #include <cstdint>

@@ -117,8 +117,8 @@ class Memmap {
         }
         return {run.first, 1, taken};
     }
-    // Where single frames are taken from first: pages that stay lie anywhere in their units. (Were
-    // it always the lowest frame, the slots of the lowest ones would stay empty.)
+    // The frames of a unit from which single frames are taken first. Pages that stay lie anywhere
+    // in their units. If it were always the lowest frame, the lowest slots would stay empty.
     [[nodiscard]] Parts first_parts(Unit unit) const {
         return whole() << (scattered(unit) & (grain() - 1));
     }
@@ -222,7 +222,7 @@ class Memmap {
     void set_pages(Unit unit, std::uint32_t count, MigrateType type) {
         fill(unit, count, type == MigrateType::movable ? movable_page : pinned_page);
     }
-    // Of a unit that is allocated or shared: these frames, and no other ones, are free.
+    // Marks exactly these frames of the unit as free. The unit must be allocated or shared.
     void set_free_parts(Unit unit, Parts free) {
         share(unit);
         beside(unit) = std::bit_cast<Link>(free);
@@ -257,7 +257,7 @@ class Memmap {
     [[nodiscard]] std::uint32_t pageblock_units() const { return 1u << pageblock_level(); }
 
   private:
-    // After the levels of free blocks.
+    // These states follow the levels of free blocks.
     static constexpr std::uint8_t inside = 16;  // of a free block, not its first unit
     static constexpr std::uint8_t movable_page = 17, compound_page = 18, pinned_page = 19;
     static constexpr std::uint8_t hole = 20;  // no memory, or offline
@@ -286,9 +286,9 @@ class Memmap {
     struct Link {
         std::uint32_t next, previous;
     };
-    // It grows at both ends, as two stacks do: `head`, whose last element is the pile's first one,
-    // and behind it `tail` in its order. What is taken out leaves a gap, but never where first()
-    // looks.
+    // A pile grows at both ends, as two stacks do: `head`, whose last element is the pile's first
+    // one, and behind it `tail` in its order. Taking an element out leaves a gap, but never where
+    // first() looks.
     struct Pile {
         static constexpr Unit gap = no_unit;
         std::vector<Unit> head, tail;
@@ -299,7 +299,7 @@ class Memmap {
             return tail_begin < tail.size() ? tail[tail_begin] : no_unit;
         }
     };
-    // Where a shared unit stands in which pile, in its link.
+    // The place of a shared unit in its pile, in the form of its link.
     static Link place(List list, std::size_t index, bool in_tail) {
         return {static_cast<std::uint32_t>(index), list << 1 | (in_tail ? 1u : 0u)};
     }
@@ -322,7 +322,8 @@ class Memmap {
     unsigned grain_order_;
     unsigned has_parts_;  // 1 above grain 1
     Parts whole_;
-    // Of units, then of the heads of the lists; above grain 1 the free parts beside each.
+    // The links of the units, then those of the lists' heads. Above grain 1 each has its free parts
+    // beside it.
     HugeVector<Link> links_;
     std::vector<Pile> piles_;
     HugeVector<std::uint8_t> state_;

@@ -162,8 +162,7 @@ template <class Take>
     const auto preferred = std::find_if(zonelist.begin(), zonelist.end(), allowed);
     if (preferred == zonelist.end()) return false;
     const ZoneSpec& first = zones_[*preferred].spec();
-    // As long as DMA32 has memory, Normal's pageblocks are kept to their types
-    // (alloc_flags_nofragment()).
+    // While DMA32 has memory, Normal's pageblocks keep their types (alloc_flags_nofragment()).
     for (bool no_fragment = first.kind == ZoneKind::normal;; no_fragment = false) {
         for (auto at = preferred; at != zonelist.end(); ++at) {
             if (!allowed(*at)) continue;

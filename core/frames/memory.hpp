@@ -27,13 +27,13 @@ struct CachedBlock {  // in a per-cpu list
     FreeBlock block;
 };
 
-// What a page frame of a running kernel holds, where that is taken over.
+// The use of a page frame of a running kernel, for a state that is taken over.
 enum class FrameUse : std::uint8_t { pinned, movable, hole };
 
 class Memory {
   public:
-    // How far a request may lower a zone's free memory: to its low watermark as at first, to its
-    // min watermark once reclaim did what it could, or to nothing, instead of killing a process.
+    // How far a request may lower a zone's free memory: at first to its low watermark, to its min
+    // watermark once reclaim did what it could, or to nothing, instead of killing a process.
     enum class Mark : std::uint8_t { low, min, none };
 
     // Fresh from boot: all free, every list in order of address. The frames of a last, incomplete
@@ -66,7 +66,7 @@ class Memory {
     void drain(unsigned cpu);
     void drain();
 
-    // Whether every zone of these NUMA nodes is below its high watermark: reclaim goes on until one
+    // Whether every zone of these NUMA nodes is below its high watermark. Reclaim goes on until one
     // is not.
     [[nodiscard]] bool below_high(std::uint64_t numas) const;
 
@@ -89,7 +89,7 @@ class Memory {
         return zonelists_[numa];
     }
 
-    // For what else changes memory: compaction, sorting, hotplug.
+    // Gives access to compaction, sorting and hotplug, which also change memory.
     [[nodiscard]] Memmap& map() { return map_; }
     [[nodiscard]] const Memmap& map() const { return map_; }
     [[nodiscard]] std::vector<Zone>& zones() { return zones_; }

@@ -14,8 +14,9 @@ inline constexpr unsigned small_order = 0;      // a 4 KiB page
 inline constexpr unsigned huge_order = 9;       // a 2 MiB page
 inline constexpr unsigned gigantic_order = 18;  // a 1 GiB page
 
-// What a pageblock is for. `isolate`: its free blocks are kept from allocation (memory that goes
-// offline, a range that is being evacuated). Linux's HIGHATOMIC and CMA are not modelled.
+// The kinds of pageblocks. Free blocks of an `isolate` pageblock are kept from allocation: its
+// memory goes offline, or its range is being evacuated. Linux's HIGHATOMIC and CMA are not
+// modelled.
 enum class MigrateType : std::uint8_t { unmovable, movable, reclaimable, isolate };
 inline constexpr unsigned migrate_types = 4;
 inline constexpr unsigned pcp_types = 3;  // the first three have per-cpu lists

@@ -18,7 +18,7 @@
 
 namespace pagelens {
 
-// How the jobs of a fleet are. Sizes are in frames of 4 KiB.
+// The properties of a fleet's jobs. Sizes are in frames of 4 KiB.
 struct JobMix {
     double smallest_job_frames;  // a job's size is uniform in the logarithm ...
     double largest_job_frames;   // ... between these two
@@ -36,8 +36,8 @@ class NodeState {
     NodeState(Layout layout, std::uint32_t grain) : memory_(std::move(layout), grain) {}
     explicit NodeState(Memory memory) : memory_(std::move(memory)) {}
 
-    // As Memory::alloc, with page cache reclaimed where memory runs short; nothing only where none
-    // is left at all.
+    // Allocates as Memory::alloc does, and reclaims page cache if memory runs short. Returns
+    // nothing only if none is left at all.
     std::optional<Frame> alloc(const Request& request);
     // The same for up to `most` single pages, see Memory::alloc_run; count 0 only where none is
     // left.

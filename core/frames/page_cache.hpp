@@ -27,7 +27,7 @@ class PageCache {
     void reclaim(Memory& memory, unsigned cpu, std::size_t count);
     // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.
     void shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random);
-    // From now on `count` pages, chosen at random, as many as there are, cannot be moved.
+    // Makes `count` pages immovable from now on. They are chosen at random, and may be fewer.
     void pin(Memory& memory, std::size_t count, Random& random);
     // Follows pages that were moved, in this order.
     void follow(const std::vector<Move>& moves);
@@ -42,7 +42,7 @@ class PageCache {
     std::vector<Frame> slab_;
 };
 
-// Into random order (Fisher and Yates).
+// Shuffles items (Fisher and Yates).
 template <class T>
 void shuffle_items(std::vector<T>& items, Random& random) {
     for (auto left = static_cast<std::uint32_t>(items.size()); left > 1; --left) {

@@ -8,7 +8,7 @@ namespace pagelens {
 PerCpuLists::PerCpuLists(const ZoneSpec& spec, unsigned cpus)
     : high_(spec.pcp_high), batch_(spec.pcp_batch), cpus_(cpus) {}
 
-// In units, for a batch of frames; false if the zone has none.
+// Refills a list by a batch of frames, in units. Returns false if the zone has none.
 bool PerCpuLists::refill(Memmap& map, Zone& zone, Cpu& cpu, List& list, MigrateType type,
                          bool no_fragment) {
     for (std::uint32_t wanted = batch_; wanted > 0;) {
@@ -88,7 +88,7 @@ std::uint32_t PerCpuLists::how_many_to_free(Cpu& cpu) const {
     return std::max(batch_, std::min(doubled, most));
 }
 
-// From the tails of the lists, beginning with list `index` and going round.
+// Frees from the tails of the lists, beginning with list `index` and going round.
 void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count,
                             unsigned index) {
     std::uint32_t left = std::min(count, cpu.count);

@@ -93,7 +93,7 @@ class PerCpuLists {
         return index / pcp_types == kinds - 1 ? huge_order : index / pcp_types;
     }
     bool refill(Memmap& map, Zone& zone, Cpu& cpu, List& list, MigrateType type, bool no_fragment);
-    // From the head of a list, which is not empty: mostly, at a coarse grain, all of it.
+    // Takes from the head of a list that is not empty. At a coarse grain this mostly is all of it.
     static Run take_head(const Memmap& map, List& list, std::uint32_t most) {
         const Run head = list.runs.back();
         if (head.units() > 1 || most < map.grain()) return take_part(map, list, most);
@@ -102,7 +102,7 @@ class PerCpuLists {
     }
     static Run take_part(const Memmap& map, List& list, std::uint32_t most);
     void give_units(Memmap& map, Zone& zone, Cpu& cpu, Run run, unsigned index);
-    // What there is room for, or one unit.
+    // Gives as much as there is room for, or one unit.
     void give_at_once(Memmap& map, Zone& zone, Cpu& cpu, const Run& run, unsigned index) {
         map.prefetch(run.first);                         // for when it leaves the list
         cpu.list[index].runs.push_back(run.reversed());  // the one given last is the head

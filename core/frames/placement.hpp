@@ -19,8 +19,8 @@ struct JobShape {
     std::uint32_t ranks;
     std::uint32_t pages_per_rank;   // an upper bound of what a rank has at one time
     std::uint32_t gigabyte_blocks;  // 1 GiB blocks that all ranks together would use
-    // Where a rank's pages lie, by index; the rest of pages_per_rank is the kernel's. None: page
-    // after page, none of them the kernel's.
+    // The pages of a rank, by index. The rest of pages_per_rank belongs to the kernel. If empty, a
+    // rank has page after page, none of them the kernel's.
     std::span<const VirtualPage> pages = {};
 };
 
@@ -64,10 +64,10 @@ std::unique_ptr<Placement> place_contiguously(std::uint32_t frames);
 // Independent draws, each free frame with the same probability.
 std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,
                                            std::uint32_t node);
-// Of the pages of page_order that are free in this state, always one whose slots (frame mod slots)
-// hold fewest of the job's pages: page colouring with small_order, Johnny Cache's static policy
-// with huge_order (Lepers and Zwaenepoel, OSDI'23). Throws std::invalid_argument unless slots is a
-// positive multiple of 2^page_order.
+// Always gives a free page of page_order whose slots (frame mod slots) hold the fewest of the job's
+// pages. With small_order this is page colouring, with huge_order Johnny Cache's static policy
+// (Lepers and Zwaenepoel, OSDI'23). Throws std::invalid_argument unless slots is a positive
+// multiple of 2^page_order.
 std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
                                            unsigned page_order);
 // The frames that a program of one rank was seen to have: `of_pages` by virtual page, from the

@@ -7,7 +7,7 @@
 namespace pagelens {
 namespace {
 
-// Whom a type that has run dry takes from, in this order (Linux 6.1, `fallbacks`).
+// The types from which a type that has run dry takes, in this order (Linux 6.1, `fallbacks`).
 constexpr std::array<std::array<MigrateType, 2>, pcp_types> fallbacks = {{
     {MigrateType::reclaimable, MigrateType::movable},    // unmovable
     {MigrateType::reclaimable, MigrateType::unmovable},  // movable
@@ -55,7 +55,7 @@ Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fr
     return {};
 }
 
-// Of the smallest order that has some.
+// Returns the first unit of the smallest order that has some.
 Unit Zone::first_parts(const Memmap& map, MigrateType type) {
     std::uint32_t& orders = parts_orders_[static_cast<unsigned>(type)];
     for (; orders != 0; orders &= orders - 1) {
@@ -76,7 +76,7 @@ unsigned Zone::smallest(const Memmap& map, unsigned level, MigrateType type) con
     return level;
 }
 
-// What is left of a split block, its end: the largest aligned blocks, at the heads of their lists
+// Puts back the end of a split block: the largest aligned blocks, at the heads of their lists
 // (expand()).
 void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
     for (Unit unit = begin; unit < end;) {
@@ -114,7 +114,7 @@ Parts Zone::take_parts(Memmap& map, Unit unit, Parts wanted, MigrateType type) {
     return parts;
 }
 
-// What is freed last is used first, as among the small orders' lists; a unit that is whole again
+// Frames freed last are used first, as in the small orders' lists. A unit that is whole again
 // merges.
 void Zone::give_parts(Memmap& map, Unit unit, Parts parts, MigrateType type) {
     const Parts before = map.free_parts(unit);
@@ -231,7 +231,7 @@ bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragmen
     return true;
 }
 
-// Where there is nothing else: as small blocks, which movable pages take without the pageblock.
+// If there is nothing else, takes small blocks. Movable pages take them without the pageblock.
 bool Zone::steal_parts(Memmap& map, MigrateType type) {
     for (const MigrateType other : fallbacks[static_cast<unsigned>(type)]) {
         const Unit unit = first_parts(map, other);

@@ -62,7 +62,7 @@ class Zone {
     };
     Moved move_free_blocks(Memmap& map, Unit pageblock, MigrateType type);
 
-    // From now on blocks of the largest order are freed to head or tail at random
+    // Frees blocks of the largest order to head or tail at random from now on
     // (page_alloc.shuffle=1).
     void shuffle_on_free(const Random& random) { shuffling_ = random; }
 

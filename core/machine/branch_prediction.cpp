@@ -34,7 +34,7 @@ std::uint64_t low_bits(std::uint64_t value, unsigned bits) {
     return value & ((std::uint64_t{1} << bits) - 1);
 }
 
-// What came of the executions of a branch with one history.
+// The outcomes of a branch's executions with one history.
 class Seen {
   public:
     void add(std::uint64_t outcome) {
@@ -47,7 +47,7 @@ class Seen {
         ++others_;
     }
 
-    // Whether the others foretell this one's outcome.
+    // Whether the other executions foretell this one's outcome.
     [[nodiscard]] bool foretells(std::uint64_t outcome) const {
         std::uint32_t same = 0, most = 0;
         for (const Outcome& of : outcomes_) {
@@ -59,7 +59,7 @@ class Seen {
         return same > most || (same == most && same > 0 && outcome % 2 == 0);
     }
 
-    // Executions beside one.
+    // The number of executions beside one.
     [[nodiscard]] std::uint64_t others() const {
         std::uint64_t all = others_;
         for (const Outcome& of : outcomes_) all += of.count;
@@ -121,7 +121,7 @@ std::vector<std::vector<std::uint8_t>> foreseen_branches(
     std::unordered_map<std::uint64_t, Seen> seen;
     for (const Execution& one : executions)
         for (const std::uint64_t context : one.contexts) seen[context].add(one.outcome);
-    // Of each execution by each history, or by a shorter one where that is too rare.
+    // Predicts each execution by each history, or by a shorter one if that is too rare.
     const std::uint64_t least = std::max<std::uint64_t>(1, executions.size() / remembered);
     std::vector<std::array<bool, histories>> right(executions.size());
     std::unordered_map<std::uint32_t, std::array<std::uint32_t, histories>> hits;

@@ -30,16 +30,16 @@ class CacheHierarchy {
     // anything is done, for a core, kind or line that is not there.
     void access(std::span<const LineAccess> batch, MemoryTraffic& traffic);
     void access(std::span<const PageRun> batch, MemoryTraffic& traffic);
-    // The first of these by columns, all of the same length.
+    // Does the same for columns of one length.
     void access(std::span<const std::uint64_t> lines, std::span<const std::uint32_t> cores,
                 std::span<const AccessKind> kinds, MemoryTraffic& traffic);
-    // Likewise page runs: frames and the lines of each.
+    // Does the same for page runs: frames, and the lines of each.
     void access(std::span<const std::uint32_t> frames, std::span<const std::uint64_t> lines,
                 std::span<const std::uint16_t> cores, std::span<const AccessKind> kinds,
                 MemoryTraffic& traffic);
 
     [[nodiscard]] std::uint32_t cores() const;
-    // Of the parts that lines' low bits index, a slice's; 2^31 where there is none.
+    // The fewest sets of a slice, of the parts that lines' low bits index; 2^31 if there is none.
     [[nodiscard]] std::uint32_t fewest_sets() const;
     // [core][counter]
     [[nodiscard]] std::span<const std::uint64_t> counts() const;
@@ -47,10 +47,11 @@ class CacheHierarchy {
         return counts()[core * cache_counters + static_cast<std::size_t>(counter)];
     }
     [[nodiscard]] std::uint64_t total(CacheCounter counter) const;
-    // The caches keep what they hold.
+    // Resets the counts. The caches keep what they hold.
     void reset_counts();
 
-    // Whether a core's private caches (those that it shares, too) hold the line; whether L3 does.
+    // Whether a core's private caches (those that it shares, too) hold the line, and whether L3
+    // does.
     [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
     [[nodiscard]] bool l3_holds(std::uint64_t line) const;
 

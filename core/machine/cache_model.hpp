@@ -1,4 +1,4 @@
-// What a hierarchy of caches is made of, what goes in, what comes out, and what it counts.
+// The model of a hierarchy of caches: its parts, its input and output, and its counters.
 // docs/caches.md states the rules.
 #pragma once
 
@@ -24,7 +24,7 @@ struct CacheGeometry {
     [[nodiscard]] std::uint64_t lines() const { return std::uint64_t{sets} * ways; }
 };
 
-// What a cache has to do with the contents of those above it.
+// The relation of a cache's contents to those of the caches above it.
 enum class Inclusion : std::uint8_t {
     inclusive,  // holds all that they hold: what leaves it leaves them
     exclusive,  // holds nothing that they hold: filled by what leaves them, emptied by hits
@@ -50,14 +50,14 @@ struct HierarchyModel {
     std::optional<CacheGeometry> snoop_filter;  // of a slice; fully_associative: unlimited
     std::optional<AddressHash> slices;          // of l3 and snoop filter; without: one slice
     std::uint64_t seed = 0;                     // of the replacement policies
-    // A line is written to memory when it becomes dirty, not when it leaves. In the long run that
-    // is as often; of a stretch of a run it is what the stretch itself writes, and not what lay in
-    // the caches before. Without l1 only.
+    // A line is written to memory when it becomes dirty, not when it leaves. In the long run this
+    // makes as many writes. Over a stretch of a run, it counts the writes of the stretch itself,
+    // and not those of lines that were dirty before. Needs a model without l1.
     bool writes_at_once = false;
 };
 
-// Of each core. What an access does is counted for the core that made it, but for
-// l2_back_invalidations. In parentheses: the events of Intel's processors that count it.
+// Counters of each core. An access counts for the core that made it, except for
+// l2_back_invalidations. The events of Intel's processors that count the same are in parentheses.
 enum class CacheCounter : std::uint8_t {
     accesses,               // lines asked for (MEM_INST_RETIRED.ALL_LOADS + ALL_STORES)
     l1d_replacement,        // lines brought into L1 (L1D.REPLACEMENT)

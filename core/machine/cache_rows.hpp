@@ -37,11 +37,11 @@ class CacheRows {
     static constexpr std::uint32_t most_tag = 0xfffffffeu;
     static constexpr std::uint32_t none = ~std::uint32_t{0};  // no way
 
-    // In words: the compiler would pack and unpack bytes.
+    // The fields are words, because the compiler would pack and unpack bytes.
     struct Entry {
         std::uint64_t tag = 0, valid = 0, dirty = 0;
     };
-    // Where a row lies.
+    // The place of a row.
     struct Row {
         std::uint8_t* at = nullptr;
     };
@@ -217,7 +217,7 @@ class CacheRows {
                         _mm_blendv_epi8(older, all(flag_of(dirty)), here));
         return victim;
     }
-    // What a policy other than LRU does is not inlined, since that would slow down the LRU caches.
+    // The hits of other policies are not inlined, because that would slow down the LRU caches.
     [[gnu::noinline]] void policy_hit(Row row, std::uint32_t way) {
         with_policy(policy_, [&](const auto& policy) { policy.on_hit(state(row), way); });
     }

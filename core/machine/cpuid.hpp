@@ -1,5 +1,4 @@
-// What the processor that this runs on says of itself: the CPUID instruction, which needs no
-// privilege.
+// Reads what this processor says of itself, by the CPUID instruction, which needs no privilege.
 #pragma once
 
 #include <array>

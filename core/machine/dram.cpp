@@ -54,7 +54,7 @@ void Dram::reserve(std::size_t cores) {
     returns_.reserve(lines);
 }
 
-// Before it is issued: what follows then does not wait for it.
+// This happens before the request is issued, so that nothing afterwards waits for it.
 void Dram::locate(Core& core) const {
     if (core.requests.empty()) return;
     const std::uint64_t request = core.requests.front();
@@ -84,9 +84,10 @@ void Dram::issue_arrived(Picoseconds end) {
     }
 }
 
-// What happens at one moment, happens in this order: lines arrive, reads first, and their cores
-// issue the next ones; then commands go out. As a line is under way for a time, the channels do not
-// see each other for as long: what arrives by then is known, and each runs by itself.
+// Events of one moment happen in this order: lines arrive, reads first, and their cores issue the
+// next ones; then commands go out. Since a line is under way for some time, the channels do not
+// affect each other for that time. What arrives until then is known, and each channel runs by
+// itself.
 void Dram::run(std::span<const std::span<const std::uint64_t>> cores) {
     check(cores);
     reserve(cores.size());

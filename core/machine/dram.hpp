@@ -24,7 +24,8 @@ struct DramConfig {
     unsigned window = 1;  // requests that a channel's scheduler chooses from
     unsigned outstanding =
         1;  // lines that a core has under way; writes too, until their data moved
-    // From a core's issue to the controller and from the data to the core, together; of reads.
+    // The time from a core's issue to the controller, plus that from the data to the core, for
+    // reads.
     Picoseconds path;
 };
 
@@ -49,7 +50,7 @@ class Dram {
 
     [[nodiscard]] const DramMap& map() const { return map_; }
     [[nodiscard]] DramTotals totals() const { return {time_, returns_.read_latency()}; }
-    // Of all banks, in the order of DramPlace::bank.
+    // The counts of all banks, in the order of DramPlace::bank.
     [[nodiscard]] std::vector<DramBankCounts> counts() const;
     // The time that a bank spent on opening and closing rows, refreshing and moving data, as far as
     // its counts say: conflicts x (tRP + tRCD) + misses x tRCD + accesses x burst + refreshes x

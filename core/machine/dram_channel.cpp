@@ -66,7 +66,7 @@ inline bool DramChannel::its_row_is_open(const Bank& bank, const DramLine& line)
     return policy_ == RowPolicy::ideal || (bank.state == RowState::open && bank.row == line.row);
 }
 
-// Of commands at the same moment the oldest request's is better.
+// Among commands of one moment, that of the oldest request is better.
 inline void DramChannel::offer(Command& best, Picoseconds at, std::uint64_t number) {
     if (at < best.at || (at == best.at && number < best.request)) best = {at, number};
 }
@@ -81,8 +81,8 @@ inline void DramChannel::find_act() {
                 [this](const Waiting& waiting) { return act_time(waiting); });
 }
 
-// At one moment ranks refresh first, then requests enter, activates go out, and reads or writes.
-// All in one function: an event is too short for calls.
+// At one moment ranks refresh first, then requests enter, then activates go out, then reads or
+// writes. All of this is one function, because an event is too short for calls.
 PAGELENS_CLONES void DramChannel::run(Picoseconds end, DramReturns& returns) {
     Picoseconds now, entry = this->entry();
     for (;;) {
@@ -189,7 +189,7 @@ inline void DramChannel::activate(std::uint64_t number, Picoseconds now) {
     find_act();
 }
 
-// What follows this read or write, at `now`, has to keep its distance.
+// Delays the commands that must keep their distance from this read or write at `now`.
 inline void DramChannel::delay_cas(const DramLine& line, Picoseconds now) {
     const auto delay = [now](CasReady& ready, const CasReady& gaps) {
         ready = {latest(ready[0], now + gaps[0]), latest(ready[1], now + gaps[1])};

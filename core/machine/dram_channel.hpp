@@ -31,8 +31,8 @@ enum class RowPolicy : std::uint8_t {
     ideal,   // every access finds its row open
 };
 
-// What happened at one bank. Every access is a hit (its row was open), a miss (the bank was closed)
-// or a conflict (another row was open).
+// The counts of one bank. Every access is a hit (its row was open), a miss (the bank was closed) or
+// a conflict (another row was open).
 struct DramBankCounts {
     std::uint64_t reads = 0, writes = 0;
     std::uint64_t hits = 0, misses = 0, conflicts = 0;
@@ -40,7 +40,7 @@ struct DramBankCounts {
     friend bool operator==(const DramBankCounts&, const DramBankCounts&) = default;
 };
 
-// How a channel's banks are grouped: bank b is in group b >> group_shift, rank b >> rank_shift.
+// The grouping of a channel's banks: bank b is in group b >> group_shift and rank b >> rank_shift.
 struct DramChannelShape {
     std::uint32_t banks = 1;
     unsigned group_shift = 0, rank_shift = 0;
@@ -65,9 +65,9 @@ class DramChannel {
         queued(arrived_).issued = Picoseconds::never();
     }
 
-    // Not later than what happens next; never() without requests.
+    // A moment not later than the next event, or never() without requests.
     [[nodiscard]] Picoseconds next() const { return next_; }
-    // All that happens before `end`; lines that are read or written go to `returns`.
+    // Runs everything that happens before `end`. Lines that are read or written go to `returns`.
     void run(Picoseconds end, DramReturns& returns);
 
     // Does the refreshes due up to `now` in a channel without requests.
@@ -97,7 +97,7 @@ class DramChannel {
         RowState state = RowState::closed;
         Found found = hit;  // by the first request for the row that is open, until it is served
     };
-    // What the banks of a group, or of a rank, share: when the next may follow.
+    // The times at which the next command of a kind may go to the banks of a group or rank.
     struct alignas(32) Shared {
         Picoseconds act_ready;
         CasReady cas_ready;
@@ -110,7 +110,7 @@ class DramChannel {
     };
     using Served = std::array<std::array<std::uint64_t, 3>, 2>;  // [write][Found]
 
-    // In the window.
+    // A request in the window.
     struct Waiting {
         DramRequest request;
         Picoseconds bank_ready;  // when its bank allows its next command
@@ -128,7 +128,7 @@ class DramChannel {
     static std::uint64_t bit(std::uint64_t number) {
         return std::uint64_t{1} << number % most_window;
     }
-    // Of requests in the window: the oldest is the lowest bit.
+    // The requests of the window, with the oldest as the lowest bit.
     [[nodiscard]] std::uint64_t by_age(std::uint64_t requests) const {
         return std::rotr(requests, static_cast<int>(oldest_ % most_window));
     }

@@ -1,10 +1,9 @@
-// Which channel, rank, bank group, bank and row of a DRAM a physical address selects.
+// Maps a physical address to the channel, rank, bank group, bank and row of a DRAM.
 //
 // Every bit of these numbers is the parity of some address bits (core/address/address_hash.hpp), so
-// bank swizzle and interleaving by exclusive or are masks like others. A map must be one to one:
-// checked by linear algebra, and where it is not, the error names the bit that says nothing new.
-// Where the channels are no power of two (three on a controller of Skylake), a division comes
-// first.
+// bank swizzle and interleaving by exclusive or are masks like others. A map must be one to one.
+// Linear algebra checks this, and the error names the bit that adds nothing. If the number of
+// channels is no power of two (three on a controller of Skylake), a division comes first.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ struct DramFields {
     unsigned interleave_bit = 6;
 };
 
-// Where a line lies.
+// The place of a line.
 struct DramPlace {
     std::uint32_t bank;  // of all banks; neighbours differ in bank, then group, rank, channel
     std::uint32_t row;
@@ -55,7 +54,8 @@ class DramMap {
 
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint32_t banks() const { return interleave_ << bank_bits_; }
-    // Of DramPlace::bank: the lowest bits that tell the banks of a group, of a rank, of a channel.
+    // The number of lowest bits of DramPlace::bank that tell the banks of a group, a rank, or a
+    // channel.
     [[nodiscard]] unsigned group_shift() const { return group_shift_; }
     [[nodiscard]] unsigned rank_shift() const { return rank_shift_; }
     [[nodiscard]] unsigned channel_shift() const { return channel_shift_; }

@@ -14,7 +14,7 @@ namespace pagelens {
 
 class DramReturns {
   public:
-    // From the command until the core has its place back.
+    // The times run from the command until the core has its place back.
     DramReturns(Picoseconds read_time, Picoseconds write_time) : times_{read_time, write_time} {
         for (Ring& ring : rings_) ring.reserve(0);
     }
@@ -37,10 +37,10 @@ class DramReturns {
     [[nodiscard]] Picoseconds next() const {
         return std::min(rings_[0].front().at, rings_[1].front().at);
     }
-    // Takes it out, of one moment reads first; its core.
+    // Takes out the next line, reads first among those of one moment. Returns its core.
     std::uint32_t pop() { return rings_[rings_[1].front().at < rings_[0].front().at].pop().core; }
 
-    // Summed over reads, from a core's issue to its data.
+    // The sum over reads of the time from a core's issue to its data.
     [[nodiscard]] Picoseconds read_latency() const { return latency_[0]; }
 
   private:

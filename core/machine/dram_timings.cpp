@@ -51,7 +51,7 @@ CasToCas::CasToCas(const DramTimings& t) {
         same_rank[write][write] = std::max(t.tCCD_S, t.burst);
         other_rank[write][write] = t.burst + t.tRTRS;
     }
-    // What the bus carries last ends before what comes next begins, and turns round between.
+    // A transfer ends before the next one begins, and the bus turns round between them.
     same_group[0][1] = same_rank[0][1] = at_least_a_clock(t.CL + t.burst + t.tRTW - t.CWL);
     other_rank[0][1] = at_least_a_clock(t.CL + t.burst + t.tRTRS - t.CWL);
     same_group[1][0] = t.CWL + t.burst + t.tWTR_L;

@@ -21,7 +21,7 @@ class FullyAssociativeCache {
         unsigned write_backs;
     };
 
-    // For pages numbered 0 .. pages-1 (at most 2^26), with room for `lines` > 0 lines.
+    // Takes pages numbered 0 .. pages-1 (at most 2^26), and has room for `lines` > 0 lines.
     FullyAssociativeCache(std::uint32_t pages, std::uint32_t lines, Random random)
         : state_(pages), capacity_(lines), random_(random) {}
 
@@ -40,7 +40,7 @@ class FullyAssociativeCache {
         std::uint64_t resident = 0, dirty = 0;  // masks of lines
     };
 
-    // Brings a line in; 1 if that pushed a dirty one out. (It may push out one of the same run.)
+    // Brings a line in. Returns 1 if that pushed out a dirty one, which may be one of the same run.
     unsigned fill(std::uint32_t line, bool write) {
         state_[line >> 6].resident |= 1ull << (line & 63);
         if (write) state_[line >> 6].dirty |= 1ull << (line & 63);

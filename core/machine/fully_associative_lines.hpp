@@ -22,7 +22,7 @@ class FullyAssociativeLines {
         std::uint64_t line = 0, valid = 0, dirty = 0;  // words, as CacheRows::Entry
     };
 
-    // For `capacity` > 0 lines. The policy is one that serves_fully_associative().
+    // Has room for `capacity` > 0 lines. The policy is one that serves_fully_associative().
     FullyAssociativeLines(std::uint32_t capacity, Replacement replacement, std::uint64_t seed)
         : table_(capacity),
           slots_(capacity + 1),

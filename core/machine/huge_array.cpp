@@ -12,8 +12,8 @@ std::size_t whole_pages(std::size_t bytes) {
     return (bytes + HugeBlock::page - 1) / HugeBlock::page * HugeBlock::page;
 }
 
-// What a thread holds between two replays: at most the blocks of one. Blocks are given back by
-// destructors, so nothing here allocates.
+// The blocks that a thread keeps between two replays, at most those of one replay. Destructors give
+// blocks back, so nothing here allocates.
 class KeptBlocks {
   public:
     KeptBlocks() = default;

@@ -21,7 +21,7 @@ struct HugeBlock {
     std::size_t bytes;  // whole pages
     bool fresh;         // all zero
 
-    // At least `bytes` bytes, aligned to a page. Throws std::bad_alloc.
+    // Returns at least `bytes` bytes, aligned to a page. Throws std::bad_alloc.
     static HugeBlock take(std::size_t bytes);
     // Keeps it for this thread's next take() of about that size.
     static void give_back(HugeBlock block);

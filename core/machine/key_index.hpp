@@ -1,6 +1,6 @@
-// Which way of a fully associative array holds a key: ways are chained by the keys' hashes, so what
-// is looked for meets a way or two however many there are. A miss, as most lookups of such arrays
-// are, usually finds its chain empty.
+// Finds the way of a fully associative array that holds a key. Ways are chained by the keys'
+// hashes, so a search meets a way or two, however many there are. Most searches of such arrays
+// miss, and then usually find an empty chain.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class KeyIndex {
     static constexpr std::uint32_t nowhere = 0xffff;
     static constexpr std::uint32_t most_ways = 1u << 15;
 
-    // With 0 ways there is none.
+    // With 0 ways it is empty.
     explicit KeyIndex(std::uint32_t ways)
         : shift_(ways == 0 ? 0 : 64 - bits_of(ways)),
           heads_(ways == 0 ? 0 : empty() + 1, static_cast<std::uint16_t>(nowhere)),
@@ -27,7 +27,7 @@ class KeyIndex {
 
     [[nodiscard]] bool exists() const { return shift_ != 0; }
 
-    // Its highest bits are those to use.
+    // Use the highest bits of the hash.
     static constexpr std::uint64_t hash(std::uint64_t key) {
         return key * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
     }
@@ -51,7 +51,8 @@ class KeyIndex {
     [[nodiscard]] bool holds_a_key(std::uint32_t way) const { return links_[way].chain != empty(); }
 
   private:
-    // Of the chains, at most 2^15: 16 to 32 a way of the usual arrays, so that few hold two.
+    // The bits of the number of chains, at most 15. Usual arrays have 16 to 32 chains per way, so
+    // few chains hold two.
     static unsigned bits_of(std::uint32_t ways) {
         return std::min(static_cast<unsigned>(std::bit_width(ways)) + 4, 15u);
     }

@@ -15,7 +15,7 @@ namespace pagelens {
 
 class LineTable {
   public:
-    // For at most `most` lines at a time.
+    // Has room for `most` lines at a time.
     explicit LineTable(std::size_t most)
         : shift_(64 - static_cast<unsigned>(std::countr_zero(std::bit_ceil(2 * most + 2)))),
           cells_(std::size_t{1} << (64 - shift_)) {}
@@ -44,7 +44,7 @@ class LineTable {
         std::size_t hole = cell_of(line);
         assert(cells_[hole].key == key_of(line));
         for (std::size_t next = after(hole); cells_[next].key != 0; next = after(next)) {
-            // What probed past the hole on its way here may fill it.
+            // An entry that probed past the hole on its way here may fill it.
             const std::size_t wanted = first_cell(cells_[next].key - 1);
             const bool past = ((next - wanted) & last()) >= ((next - hole) & last());
             if (!past) continue;
@@ -69,7 +69,7 @@ class LineTable {
     [[nodiscard]] std::size_t first_cell(std::uint64_t line) const {
         return line * 0x9E3779B97F4A7C15ull >> shift_;  // Fibonacci hashing: Knuth, TAOCP 6.4
     }
-    // Where it is, or the empty cell where it would be.
+    // Returns the cell of the line, or the empty cell where it would be.
     [[nodiscard]] std::size_t cell_of(std::uint64_t line) const {
         std::size_t cell = first_cell(line);
         while (cells_[cell].key != 0 && cells_[cell].key != key_of(line)) cell = after(cell);

@@ -31,7 +31,8 @@ struct RankPage {
     std::uint16_t watched;  // 1 if it is to be heard of, else 0
 };
 
-// What became of one line: of a watched page always, of others where a watched dirty line left.
+// The result for one line. Lines of a watched page always have one, others if a watched dirty line
+// left.
 struct LruEvent {
     std::uint32_t page;    // index in the batch
     std::uint16_t line;    // of the page

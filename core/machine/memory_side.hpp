@@ -15,7 +15,7 @@
 
 namespace pagelens {
 
-// What happened to lines; `misses` are fills too.
+// The counts of lines. `misses` are also fills.
 struct CacheCounts {
     std::uint64_t accesses = 0;
     std::uint64_t misses = 0;
@@ -44,7 +44,7 @@ class MemorySideCache {
         assert(ways >= 1 && ways <= most_ways);
     }
 
-    // Where a frame lies. A division takes longer than the rest of access_line().
+    // The place of a frame. A division takes longer than the rest of access_line().
     struct Place {
         std::uint32_t set;
         unsigned tag;
@@ -66,7 +66,7 @@ class MemorySideCache {
         return kernel_(rows_.data() + std::size_t{set} * ways_ * 64, ways_, lines, entry, evicted_);
     }
 
-    // What became of one line; victims() is not asked after it.
+    // The result for one line. victims() is not called after it.
     struct LineResult {
         bool missed, victim_valid, victim_dirty;
     };
@@ -86,14 +86,14 @@ class MemorySideCache {
         return {missed, missed && (old & row_tag) != 0, missed && (old & row_dirty) != 0};
     }
 
-    // Of the lines missed last, those that pushed a line out. Precondition: some missed.
+    // Returns which of the lines missed last pushed a line out. Precondition: some missed.
     [[nodiscard]] std::uint64_t victims() const { return evicted_.lines; }
     // The tag of what a line of victims() pushed out.
     [[nodiscard]] unsigned victim_tag(int line) const {
         return (evicted_.entry[line] & row_tag) - 1u;
     }
-    // Of the lines in `among` (not empty, of victims()), those whose victim has the lowest one's
-    // tag.
+    // Returns which of the lines in `among` (not empty, a part of victims()) have a victim with the
+    // tag of the lowest line's victim.
     [[nodiscard]] std::uint64_t same_victim(std::uint64_t among) const {
         const unsigned first = victim_tag(std::countr_zero(among));
         std::uint64_t same = 0;

@@ -31,8 +31,8 @@ constexpr unsigned page_shift(PageSize size) { return level_shift(leaf_level(siz
 
 class PageTables {
   public:
-    // Of the tables that a page at `address` needs (3 to 1 below the PML4) gives those that are
-    // missing the frames take_frame() returns, the highest first; the PML4's comes with the first
+    // Gives the missing tables that a page at `address` needs (3 to 1 below the PML4) the frames
+    // that take_frame() returns, the highest table first. The PML4 gets its frame with the first
     // page. Throws std::invalid_argument if the address has more than 48 bits.
     template <class TakeFrame>
     void map(VirtualAddress address, PageSize size, TakeFrame&& take_frame) {
@@ -88,7 +88,7 @@ class PageTables {
 
     struct Table {
         std::uint32_t frame;
-        // What each entry leads to: at levels 4 and 3 a table, at level 2 a page table's frame.
+        // The target of each entry: at levels 4 and 3 a table, at level 2 a page table's frame.
         std::array<std::uint32_t, table_entries> below;
     };
 

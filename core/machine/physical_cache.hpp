@@ -24,7 +24,7 @@ class PhysicalCache {
     using Rows = CacheRows<plain>;
 
   public:
-    // Where a line lies, as long as nothing is filled or removed.
+    // The place of a line, as long as nothing is filled or removed.
     struct Spot {
         typename Rows::Row row;
         std::uint32_t way = Rows::none;
@@ -33,8 +33,8 @@ class PhysicalCache {
     };
     using Entry = FullyAssociativeLines::Entry;
 
-    // Of `parts` parts: one cache in slices, then there is one seed, or as many caches. `beside`:
-    // each line has a word beside it.
+    // Has `parts` parts. With one seed they are the slices of one cache, else as many caches as
+    // seeds. With `beside`, each line has a word beside it.
     PhysicalCache(const CacheGeometry& geometry, std::uint32_t parts,
                   std::span<const std::uint64_t> seeds, bool beside)
         : set_bits_(static_cast<unsigned>(std::countr_zero(geometry.sets))),
@@ -64,7 +64,7 @@ class PhysicalCache {
     void clean(Spot spot) {
         is_ideal() ? ideal(spot.part).clean(spot.way) : rows_.clean(spot.row, spot.way);
     }
-    // True if it was dirty.
+    // Removes a line. Returns true if it was dirty.
     bool remove(Spot spot) {
         return is_ideal() ? ideal(spot.part).remove(spot.way) : rows_.remove(spot.row, spot.way);
     }
@@ -84,7 +84,8 @@ class PhysicalCache {
     [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t part) const {
         is_ideal() ? ideal(part).prefetch(line) : rows_.prefetch(row_of(line, part));
     }
-    // What filling a line that was not found at `spot` may push out, and where that is: a hint.
+    // Returns what filling a line that was not found at `spot` may push out, and sets `spot` to its
+    // place. This is a hint.
     [[nodiscard, gnu::always_inline]] Entry likely_victim(Spot& spot, std::uint64_t line) const {
         if (is_ideal()) return {};
         spot.way = rows_.likely_way(spot.row);

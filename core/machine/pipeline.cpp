@@ -38,7 +38,8 @@ class PortUse {
         return static_cast<std::size_t>(std::countr_zero(ports));
     }
 
-    // Of a cycle that is more than the ring's length ahead of others these are forgotten.
+    // Returns the ports taken in a cycle. Those of cycles more than the ring's length behind are
+    // forgotten.
     Ports& taken(Cycle at) {
         const std::size_t place = at % ring;
         if (of_[place] != at) {
@@ -75,7 +76,7 @@ class Scheduler {
     std::priority_queue<Cycle, std::vector<Cycle>, std::greater<>> leave_;
 };
 
-// So many in each cycle, in order.
+// Admits so many in each cycle, in order.
 class InOrder {
   public:
     explicit InOrder(unsigned width) : width_(width) {}
@@ -100,8 +101,7 @@ class InOrder {
     Cycle at_ = 0;
 };
 
-// What is known of the value of a register: some earlier value, whatever it was, and what was
-// added.
+// What is known of a register's value: it is some earlier value plus a constant.
 struct Value {
     std::uint64_t of = 0;
     std::int64_t plus = 0;
@@ -167,7 +167,7 @@ class Pipeline {
         return left;
     }
 
-    // It takes so long until the next instructions are there.
+    // The next instructions arrive after so many cycles.
     void fetch(float cycles) {
         late_ += cycles;
         const auto whole = static_cast<Cycle>(late_);
@@ -223,7 +223,7 @@ class Pipeline {
         return hash;
     }
 
-    // What is known of its results, and of the memory that it stores to.
+    // Notes what is known of the results, and of the memory that is stored to.
     void rename(const CodeInstruction& one) {
         Value result{++value_, 0};
         if (one.origin == loaded) {

@@ -21,11 +21,11 @@ namespace pagelens {
 inline constexpr unsigned code_registers =
     128;  // of the program, numbered by who decodes it; 0: none
 
-// Where what an instruction leaves may come from, beside a register.
+// The sources of a value beside a register.
 inline constexpr std::uint8_t nothing = 127;  // it is the constant itself
 inline constexpr std::uint8_t loaded = 126;   // the whole of what it loads
 
-// What an instruction does beside its load and its store, if it has any.
+// What an instruction does beside its load and its store.
 enum class Operation : std::uint8_t {
     none,  // nothing, or a copy of a register
     integer,
@@ -53,7 +53,7 @@ enum class Operation : std::uint8_t {
 };
 inline constexpr std::size_t operations = static_cast<std::size_t>(Operation::count);
 
-// What a load or a store moves.
+// The kind of data that a load or a store moves.
 enum class Access : std::uint8_t {
     none,
     integer,  // to or from a general register
@@ -62,7 +62,7 @@ enum class Access : std::uint8_t {
 
 enum class BranchKind : std::uint8_t { none, conditional, indirect, other };
 
-// As it was decoded.
+// An instruction as it was decoded.
 struct CodeInstruction {
     Operation operation = Operation::none;
     std::uint8_t slots = 1;  // of the dispatch; 0: fused with the next
@@ -119,7 +119,7 @@ struct PipelineShape {
                                                     // its unit is not pipelined; otherwise 1
 };
 
-// What a block costs where no cache close to the core holds it decoded, in cycles.
+// The cycles of a block if no cache close to the core holds it decoded.
 struct FetchCycles {
     float steady = 0;   // when it is fetched ahead of its turn
     float restart = 0;  // more than that when the branch before it was mispredicted

@@ -1,6 +1,6 @@
-// How many lines fall to each set of a sliced cache or snoop filter: conflicts that can be told
-// from addresses alone. Where more lines fall to a set than it has ways they cannot all be held at
-// once, whatever the order of accesses and the replacement.
+// Counts how many lines fall to each set of a sliced cache or snoop filter. These conflicts can be
+// told from addresses alone: if more lines fall to a set than it has ways, they cannot all be held
+// at once, whatever the order of accesses and the replacement.
 //
 // The slow, obvious version that this one must equal is in tests/cpp/test_set_counts.cpp.
 #pragma once
@@ -33,16 +33,16 @@ class SetCounts {
 
     // Lines beyond the ways of their sets: what cannot be held.
     [[nodiscard]] std::uint64_t excess() const { return excess_; }
-    // What it were with the lines of `other`, too, which has the same slices, sets and ways. Much
-    // faster than adding them: for trying out many pages in a place.
-    // Throws std::invalid_argument where the numbers of sets differ.
+    // Returns the excess if the lines of `other` were added, which has the same slices, sets and
+    // ways. This is much faster than adding them, for trying out many pages in one place. Throws
+    // std::invalid_argument if the numbers of sets differ.
     [[nodiscard]] std::uint64_t excess_with(const SetCounts& other) const;
 
     // [n]: sets that n lines fall to.
     [[nodiscard]] std::vector<std::uint64_t> histogram() const;
     // crowded[i]: lines of extent i in sets that more lines fall to than they have ways.
     void crowded(Extents extents, std::span<std::uint32_t> crowded) const;
-    // Their addresses, one extent after the other.
+    // Returns the addresses of the crowded lines, one extent after the other.
     [[nodiscard]] std::vector<std::uint64_t> crowded_lines(Extents extents) const;
 
     // Lines of each set, slice after slice.
@@ -52,7 +52,7 @@ class SetCounts {
 
   private:
     [[nodiscard]] std::size_t index(std::uint64_t address) const;
-    // Both return by how much the lines beyond the ways change.
+    // Both return the change of the number of lines beyond the ways.
     std::uint64_t put(std::uint64_t address, std::uint32_t lines);
     std::uint64_t take(std::uint64_t address, std::uint32_t lines);
 

@@ -84,7 +84,7 @@ class SnoopFilter {
 
   private:
     using Rows = CacheRows<plain>;
-    // Of an entry: a way of a row, or a word of the table.
+    // The place of an entry: a way of a row, or a word of the table.
     struct Place {
         typename Rows::Row row;
         std::uint32_t way = Rows::none;

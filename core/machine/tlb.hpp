@@ -14,7 +14,8 @@
 
 namespace pagelens {
 
-// Of an array of a TLB, or of a paging-structure cache. 0 entries: there is none.
+// The shape of an array of a TLB, or of a paging-structure cache. 0 entries mean that there is
+// none.
 struct TlbShape {
     std::uint32_t entries = 0;
     std::uint32_t ways = 0;  // as many as entries: fully associative
@@ -38,8 +39,8 @@ struct TlbForm {
     bool ideal = false;  // the twin that never misses
 };
 
-// What was counted, and what follows from it. In brackets the events of Intel's processors, loads
-// and stores together.
+// The counts, and what follows from them. The events of Intel's processors, loads and stores
+// together, are in brackets.
 struct TlbCounters {
     using BySize = std::array<std::uint64_t, page_sizes>;
     using ByLevel = std::array<std::uint64_t, table_levels>;
@@ -63,7 +64,7 @@ struct TlbCounters {
     friend bool operator==(const TlbCounters&, const TlbCounters&) = default;
 };
 
-// What the walks of a batch read, in their order: one load each, to be given to the caches.
+// The reads of a batch's walks in their order, each of them one load, to be given to the caches.
 struct WalkReads {
     std::vector<std::uint64_t> entries;       // physical byte addresses of page-table entries
     std::vector<std::uint32_t> translations;  // which one of the batch needed it
@@ -122,14 +123,14 @@ class Tlb {
 
     static constexpr unsigned index(PageSize size) { return static_cast<unsigned>(size); }
 
-    // Where pages of one size are looked up: places in arrays_.
+    // Where pages of one size are looked up, as places in arrays_.
     struct Way {
         std::uint8_t first = none, second = none;
         std::uint8_t shift = 0;  // of the first level's page or piece
         std::uint8_t kind = 0;   // 1 + its size
     };
 
-    // Where entries of tables of a level are looked up: a place in arrays_.
+    // Where entries of tables of a level are looked up, as a place in arrays_.
     struct StructureCache {
         std::uint8_t at = none;
         std::uint8_t shift = 0;  // of what lies below such an entry
@@ -159,7 +160,7 @@ class Tlb {
         ++counters.walks[s][first - 1];
         on_walk(first, leaf_level(size));
     }
-    // Whether the entry of a table is cached there; afterwards it is.
+    // Whether the entry of a table is cached there. Afterwards it is.
     bool structure_cached(std::uint64_t address, StructureCache cache) {
         return cache.at != none && arrays_[cache.at].use(address >> cache.shift, directory_kind);
     }

@@ -37,9 +37,9 @@ class alignas(16384) VirtualL1 {
         rows_.fill(empty);
     }
 
-    // Whether an access that starts at most `reach` bytes after the start of its line, so that it
-    // does not leave it, is to one of the two latest lines of its set (for a store, `write` = 1: a
-    // dirty one). Then all is done. If not, finds() is to be asked.
+    // Whether an access that starts at most `reach` bytes after the start of its line, and so stays
+    // within it, meets one of the two latest lines of its set (a dirty one for a store, `write` =
+    // 1). Then everything is done. If not, call finds().
     [[gnu::always_inline]] bool hides(std::uint64_t address, std::uint64_t reach, unsigned write) {
         Front& front = fronts_[line_of_page(address)];
         const std::array<std::uint64_t, 2>& held = front.line[write];
@@ -63,7 +63,7 @@ class alignas(16384) VirtualL1 {
         }
     }
 
-    // Whether the line is there: a hit.
+    // Whether the line is there, which is a hit.
     bool finds(std::uint64_t address, bool write) {
         Front& front = fronts_[line_of_page(address)];
         settle(front);
@@ -75,7 +75,7 @@ class alignas(16384) VirtualL1 {
         return true;
     }
 
-    // After finds() said no. The physical line that has to be written back, or `none`.
+    // Call this after finds() returned false. Returns the physical line to write back, or `none`.
     std::uint64_t insert(std::uint64_t address, std::uint32_t frame, bool write) {
         assert(frame < most_frames);
         Front& front = fronts_[line_of_page(address)];
@@ -126,7 +126,8 @@ class alignas(16384) VirtualL1 {
     static constexpr Entry key_unit = Entry{1} << key_shift;
     static constexpr Entry dirty_bit = Entry{1} << 27;
     static constexpr Entry frame_mask = dirty_bit - 1;
-    // Of the last page of the address space, where Linux maps nothing: its addresses are errors.
+    // An entry for the last page of the address space. Linux maps nothing there, since its
+    // addresses are errors.
     static constexpr Entry empty = ~dirty_bit;
 
     // The two latest lines of a set by address, in any order; line[1] if they are dirty. One cache

@@ -30,8 +30,8 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
     return counter;
 }
 
-// Of this counter and the three behind it, by their first word: four blocks for little more than
-// the time of one, because a block is a chain of products that wait for each other.
+// Returns this counter's block and the three behind it, by their first word. Four blocks take
+// little longer than one, because a block is a chain of products that wait for each other.
 inline std::array<PhiloxBlock, 4> four_philox4x32(PhiloxBlock counter,
                                                   std::array<std::uint32_t, 2> key) {
     // Each word in the lower half of a lane, two blocks a vector; nobody reads the upper halves.
@@ -70,7 +70,7 @@ inline std::array<PhiloxBlock, 4> four_philox4x32(PhiloxBlock counter,
     return blocks;
 }
 
-// What a draw is for; each purpose has a stream of its own, so that adding draws to one leaves the
+// The purpose of a draw. Each purpose has a stream of its own, so adding draws to one leaves the
 // others as they were.
 enum class Stream : std::uint32_t {
     history = 0,

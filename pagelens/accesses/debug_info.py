@@ -1,6 +1,6 @@
-"""Source lines and inlined calls of a code address, from a file's DWARF debug information (versions 2 to 5).
+"""Finds the source lines and inlined calls of a code address in DWARF debug information (versions 2 to 5).
 
-Only the compilation unit that holds the address is read, and of it only the subtree of its function, so that
+It reads only the compilation unit that holds the address, and only the subtree of the address's function. So
 a handful of addresses in a file with gigabytes of debug information resolves in seconds.
 """
 
@@ -17,7 +17,7 @@ from elftools.dwarf.ranges import BaseAddressEntry
 
 @dataclass(frozen=True, slots=True)
 class SourceFrame:
-    """One function of the source; several can share a machine instruction through inlining."""
+    """One function of the source. Through inlining, several can share a machine instruction."""
 
     function: str | None  # linker symbol where it has one; None: the symbol table knows better
     path: str | None
@@ -25,7 +25,7 @@ class SourceFrame:
 
 
 class DebugInfo:
-    """The debug information of one file (`dwarf`: pyelftools' DWARFInfo)."""
+    """The debug information of one file. `dwarf` is pyelftools' DWARFInfo."""
 
     def __init__(self, dwarf: Any) -> None:
         self._dwarf = dwarf
@@ -33,9 +33,9 @@ class DebugInfo:
         self._functions: dict[tuple[int, bool], _Intervals] = {}  # by offset of the unit; nested ones too
 
     def frames(self, address: int) -> list[SourceFrame]:
-        """The functions whose code `address` is, innermost inlined first; empty where nothing is known.
+        """Return the functions that the code at `address` belongs to, innermost inlined first.
 
-        The last frame is the function of the symbol table.
+        The last one is the function of the symbol table. The list is empty if nothing is known.
         """
         unit = self._unit_at(address)
         if unit is None:
@@ -63,7 +63,7 @@ class DebugInfo:
 
     @cached_property
     def _units(self) -> "_Intervals":
-        """The units by their code, for files without .debug_aranges (clang's)."""
+        """The compilation units by their code, for files without .debug_aranges, which clang writes."""
         return _Intervals(
             (begin, end, unit)
             for unit in self._dwarf.iter_CUs()
@@ -71,7 +71,7 @@ class DebugInfo:
         )
 
     def _ranges(self, die: Any) -> Iterator[tuple[int, int]]:
-        """The code of a DIE as [begin, end) pairs (DWARF 5, section 2.17)."""
+        """Yield the code of a DIE as pairs [begin, end) (DWARF 5, section 2.17)."""
         attributes = die.attributes
         low = attributes["DW_AT_low_pc"].value if "DW_AT_low_pc" in attributes else None
         if "DW_AT_ranges" in attributes:
@@ -92,7 +92,7 @@ class DebugInfo:
         return any(begin <= address < end for begin, end in self._ranges(die))
 
     def _inlined_calls(self, unit: Any, address: int) -> list[Any]:
-        """The DW_TAG_inlined_subroutines around `address`, outermost first."""
+        """Return the DW_TAG_inlined_subroutines around `address`, outermost first."""
         die = self._function(unit, address, nested=False) or self._function(unit, address, nested=True)
         inlined = []
         while die is not None:
@@ -103,7 +103,10 @@ class DebugInfo:
         return inlined
 
     def _function(self, unit: Any, address: int, nested: bool) -> Any | None:
-        """The function around `address`; `nested` ones are rare and take much longer to list."""
+        """Return the function around `address`.
+
+        Functions `nested` in others are rare and take much longer to list.
+        """
         key = unit.cu_offset, nested
         if key not in self._functions:
             functions = self._subprograms(unit.get_top_DIE(), _EVERYTHING if nested else _NAMESPACES)
@@ -113,7 +116,7 @@ class DebugInfo:
         return self._functions[key].find(address)
 
     def _subprograms(self, parent: Any, nests: set[str]) -> Iterator[Any]:
-        """The functions among the children of `parent` and of those `nests` in it."""
+        """Yield the functions among the children of `parent`, and among those of children in `nests`."""
         for child in parent.iter_children():
             if child.tag == "DW_TAG_subprogram":
                 yield child
@@ -135,7 +138,7 @@ _EVERYTHING = _NAMESPACES | {"DW_TAG_subprogram", "DW_TAG_lexical_block"}
 
 
 class _Intervals:
-    """Disjoint intervals [begin, end) with a value each."""
+    """Disjoint intervals [begin, end), each with a value."""
 
     def __init__(self, intervals: Iterable[tuple[int, int, Any]]) -> None:
         self._intervals = sorted(intervals, key=lambda interval: interval[0])
@@ -147,7 +150,7 @@ class _Intervals:
 
 
 class _LineTable:
-    """Address -> (path, line) of one unit."""
+    """Maps the addresses of one unit to paths and lines."""
 
     def __init__(self, program: Any, unit: Any) -> None:
         self._program = program
@@ -171,7 +174,10 @@ class _LineTable:
         return self.path(file), line
 
     def path(self, file: int | None) -> str | None:
-        """The path of file number `file` (DWARF 5, section 6.2.4: from 0 in version 5, before from 1)."""
+        """Return the path of file number `file`.
+
+        Files are counted from 0 in version 5 and from 1 before (DWARF 5, section 6.2.4).
+        """
         if file is None or self._program is None:
             return None
         header = self._program.header
@@ -186,7 +192,7 @@ class _LineTable:
 
 
 def _function_name(die: Any) -> str | None:
-    """The linker symbol of an inlined function's source, or its name with the namespaces around it."""
+    """Return the linker symbol of an inlined function, or its name with the namespaces around it."""
     name = None
     for _ in range(4):  # inlined -> abstract instance -> declaration in its class
         for attribute in ("DW_AT_linkage_name", "DW_AT_MIPS_linkage_name"):

@@ -1,4 +1,4 @@
-"""Names of functions as people write them: C++ names demangled, argument lists and clones' marks left out."""
+"""Turns linker symbols into names as people write them: without argument lists and without clones' marks."""
 
 import ctypes
 import re
@@ -8,13 +8,14 @@ from typing import Any
 _CLONE_MARKS = re.compile(r"(?:\.(?:constprop|isra|part|cold|lto_priv|_omp_fn|\d+))+$")
 _FORTRAN_MODULE = re.compile(r"^__(\w+?)_MOD_(\w+)$")
 
-# What holds brackets or spaces that do not nest: operators (to a type, too) and the unnamed namespace.
+# Operators (also those that convert to a type) and the unnamed namespace hold brackets or spaces that do not
+# nest.
 _ATOM = re.compile(r"operator(?:\(\)|[<>=-]+ ?| [^(]+)|\(anonymous namespace\)")
 
 
 @cache
 def _runtime() -> Any:
-    """The C++ runtime that the extension module is linked with: its demangler is the compiler's own."""
+    """Return the C++ runtime that the extension module is linked with, which has the compiler's demangler."""
     library = ctypes.CDLL("libstdc++.so.6")
     library.__cxa_demangle.restype = ctypes.c_void_p
     library.__cxa_demangle.argtypes = (
@@ -27,9 +28,9 @@ def _runtime() -> Any:
 
 @lru_cache(maxsize=65536)
 def demangle(symbol: str) -> str:
-    """The source name of a linker symbol: `Mesh::refine` for `_ZN4Mesh6refineEi`, `cg::solve` for Fortran's.
+    """Return the source name of a linker symbol, such as `Mesh::refine` for `_ZN4Mesh6refineEi`.
 
-    Without argument list; a name that is not mangled comes back as it is.
+    The name has no argument list. A name that is not mangled comes back as it is.
     """
     symbol = _CLONE_MARKS.sub("", symbol)
     if fortran := _FORTRAN_MODULE.match(symbol):
@@ -47,7 +48,7 @@ def demangle(symbol: str) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """Cuts a demangled name at its argument list and drops the return type that templates show."""
+    """Cut a demangled name at its argument list, and drop the return type that templates show."""
     depth = start = position = 0
     while position < len(name):
         if atom := _ATOM.match(name, position):

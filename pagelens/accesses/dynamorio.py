@@ -1,4 +1,4 @@
-"""DynamoRIO and its client: the tracer's second engine, which runs programs on the processor itself."""
+"""DynamoRIO and its client, the tracer's second engine. It runs programs on the processor itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = "-no_follow_children -stack_size 256K -signal_stack_size 64K -code_ap
 
 @dataclass(frozen=True, slots=True)
 class DynamoRio:
-    """Paths of the engine, its client and the interposer."""
+    """The paths of the engine, its client and the interposer."""
 
     library: Path
     client: Path
@@ -30,7 +30,10 @@ class DynamoRio:
     def environment(
         self, inherited: Mapping[str, str], program: Path, client_options: str, preload: str
     ) -> dict[str, str]:
-        """What the engine is started with; the client hides its own part from the program."""
+        """Return the environment that the engine starts with.
+
+        The client hides its part of it from the program.
+        """
         return {
             **inherited,
             "LD_PRELOAD": preload,
@@ -41,7 +44,7 @@ class DynamoRio:
 
 
 def find_dynamorio() -> DynamoRio:
-    """The engine of this package. Raises Failure."""
+    """Return the engine of this package. Raises Failure."""
     libraries = Path(_core.__file__).parent / "lib"
     engine = DynamoRio(
         libraries / "libdynamorio.so",
@@ -60,5 +63,8 @@ def find_dynamorio() -> DynamoRio:
 
 
 def place_alike_each_time() -> None:
-    """In the process that becomes the program: its addresses are the same in each run, if that is allowed."""
+    """Ask the kernel for the same addresses in each run, if it allows that.
+
+    Call this in the process that becomes the program.
+    """
     ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)

@@ -1,4 +1,4 @@
-"""An ELF file's symbols and debug information, read once and by need."""
+"""Reads the symbols and debug information of an ELF file, once and when they are needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 
 from pagelens.accesses.debug_info import DebugInfo, SourceFrame
 
-# Where distributions put the debug information of stripped files, by build id.
+# Distributions put the debug information of stripped files here, by build id.
 DEBUG_FOLDER = Path("/usr/lib/debug/.build-id")
 
 _SYMBOL = np.dtype(
@@ -41,14 +41,14 @@ class ElfFile:
             raise
 
     def close(self) -> None:
-        """Closes the file; nothing can be asked afterwards."""
+        """Close the file. Nothing can be looked up afterwards."""
         if self._detailed is not self:
             self._detailed.close()
         self._stream.close()
 
     @cached_property
     def build_id(self) -> bytes:
-        """The GNU build id; empty where there is none."""
+        """The GNU build id; empty if the file has none."""
         for segment in self._elf.iter_segments("PT_NOTE"):
             for note in segment.iter_notes():
                 if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -56,7 +56,7 @@ class ElfFile:
         return b""
 
     def function_at(self, address: int) -> Symbol | None:
-        """The function symbol that holds `address`."""
+        """Return the function symbol that holds `address`."""
         table, names = self._functions
         index = int(np.searchsorted(table["value"], address, side="right")) - 1
         if index < 0 or address >= int(table["value"][index]) + int(table["size"][index]):
@@ -64,24 +64,24 @@ class ElfFile:
         return self._symbol(table[index], names)
 
     def functions(self) -> Iterator[Symbol]:
-        """All function symbols, by address."""
+        """Yield all function symbols, by address."""
         table, names = self._functions
         for row in table:
             yield self._symbol(row, names)
 
     def variables(self, least_bytes: int) -> Iterator[Symbol]:
-        """Variables of static storage with at least `least_bytes` bytes, by address."""
+        """Yield the variables of static storage with at least `least_bytes` bytes, by address."""
         table, names = self._symbols(_OBJECT)
         for row in table[table["size"] >= least_bytes]:
             yield self._symbol(row, names)
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Address and bytes of the section of that name; None where there is none."""
+        """Return the address and size of the section of that name, or None if there is none."""
         found = self._elf.get_section_by_name(name)
         return (int(found["sh_addr"]), int(found["sh_size"])) if found is not None else None
 
     def source_frames(self, address: int) -> list[SourceFrame]:
-        """Functions and lines of `address`, innermost inlined first; empty without debug information."""
+        """Return the functions and lines of `address`, innermost first; empty without debug information."""
         if self._debug is None:
             return []
         try:
@@ -91,7 +91,7 @@ class ElfFile:
 
     @cached_property
     def _detailed(self) -> "ElfFile":
-        """This file, or the separate one that has the symbols and debug information stripped from it."""
+        """This file, or the separate file with the symbols and debug information stripped from it."""
         if self._elf.has_dwarf_info(strict=True) or not self.build_id:
             return self
         identity = self.build_id.hex()
@@ -111,7 +111,7 @@ class ElfFile:
         return self._symbols(_FUNCTION, _INDIRECT_FUNCTION)
 
     def _symbols(self, *types: int) -> tuple[Any, bytes]:
-        """The defined symbols of these types, by address, and the names they refer to."""
+        """Return the defined symbols of these types, by address, and the string table of their names."""
         elf = self._detailed._elf
         section = elf.get_section_by_name(".symtab") or self._elf.get_section_by_name(".dynsym")
         if section is None or section["sh_size"] == 0:

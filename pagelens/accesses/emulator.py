@@ -1,4 +1,4 @@
-"""qemu-x86_64 and the two libraries that turn it into a tracer."""
+"""Finds qemu-x86_64 and the two libraries that turn it into a tracer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEWEST = (8, 2)  # 9.0 loads no plugins of this interface, which is version 1
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """Paths of the user-mode emulator, the plugin and the interposer."""
+    """The paths of the user-mode emulator, the plugin and the interposer."""
 
     qemu: Path
     plugin: Path
@@ -30,7 +30,7 @@ class Emulator:
 
 
 def find_emulator() -> Emulator:
-    """The emulator in PATH and the libraries of this package. Raises Failure."""
+    """Return the emulator in PATH and the libraries of this package. Raises Failure."""
     found = shutil.which("qemu-x86_64")
     if found is None:
         raise Failure(f"qemu-x86_64 is not in PATH; {_INSTALL}")

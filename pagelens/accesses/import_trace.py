@@ -16,14 +16,14 @@ Report = Callable[[int, int | None], None]  # bytes of the file that were read, 
 
 
 class _Reported(io.BufferedReader):
-    """Tells how far a file was read, at each batch."""
+    """A file that reports how far it was read, at each batch."""
 
     def __init__(self, file: ImportedFile, report: Report) -> None:
         super().__init__(file, 1 << 18)
         self._imported, self._report = file, report
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As of any binary file."""
+        """Report the progress, and read as any binary file does."""
         self._report(self._imported.consumed_bytes, self._imported.total_bytes)
         return super().read(size)
 
@@ -37,11 +37,11 @@ def import_file(
     any_tlb: bool = False,
     report: Report = lambda done, total: None,
 ) -> None:
-    """Writes the trace `output` from the file `path`, or from standard input for `-`.
+    """Write the trace `output` from the file `path`, or from standard input for `-`.
 
-    `program` is its name in the trace; without one it is the file's. What ends too early is imported up to
-    there, and the trace says so. Raises Failure, which names the file and the line, for what is not of the
-    format and for a file without accesses; no trace is left then.
+    `program` is the name of the program in the trace; by default it is the file's name. A file that ends too
+    early is imported up to its end, and the trace says so. Raises Failure for text that is not of the format,
+    with the file and the line, and for a file without accesses. In both cases no trace is left.
     """
     name = program or PurePath(path).name.partition(".")[0] or "imported"
     with (

@@ -1,4 +1,4 @@
-"""The file that an importer reads: decompressed, and with the place known that was reached."""
+"""The file that an importer reads. It is decompressed, and the place that was reached is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READ_BYTES = 1 << 18
 
 
 class ImportedFile(io.RawIOBase):
-    """The bytes of a file, or of standard input for `-`; gzip, xz, bzip2 and zstd are decompressed.
+    """The bytes of a file, or of standard input for `-`. gzip, xz, bzip2 and zstd are decompressed.
 
     Compressed data that end too early count as the file's end. Raises Failure for what cannot be read.
     """
@@ -62,20 +62,20 @@ class ImportedFile(io.RawIOBase):
 
     @property
     def consumed_bytes(self) -> int:
-        """How much was read of the file as it is."""
+        """How many bytes of the file, as it is stored, were read."""
         return self._file.tell() if self.total_bytes is not None else self._consumed
 
     @property
     def unfinished_line(self) -> int | None:
-        """The number of the file's last line if it lacks its end; None before everything was read."""
+        """The number of the file's last line if it lacks its end. None before everything was read."""
         return self._newlines + 1 if self._ended and self._last != b"\n" else None
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads some bytes; 0 at the end."""
+        """Read some bytes. Return 0 at the end."""
         if self.cut_short:
             return 0
         try:
@@ -94,7 +94,7 @@ class ImportedFile(io.RawIOBase):
         return len(found)
 
     def close(self) -> None:
-        """Closes the file; standard input stays open."""
+        """Close the file. Standard input stays open."""
         if self._file is not sys.stdin.buffer:
             self._file.close()
         super().close()

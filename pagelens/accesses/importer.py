@@ -11,7 +11,7 @@ Read = Callable[[BinaryIO, TraceRecorder], None]
 
 
 class BadLine(Failure):
-    """A line that is not of the format. `line` is its number, from 1 on."""
+    """A line that the format does not allow. `line` is its number, counted from 1."""
 
     def __init__(self, line: int, text: bytes, remedy: str = "") -> None:
         shown = text[:40].decode("ascii", "backslashreplace") + ("..." if len(text) > 40 else "")
@@ -28,6 +28,6 @@ class Importer:
     """
 
     name: str
-    title: str  # which tool writes such files, and with which options
+    title: str  # the tool that writes such files, and its options
     read: Read
     note: str = ""  # what of the file is left out or assumed

@@ -1,9 +1,9 @@
-"""What the instructions of a trace's samples do: decoded once each, for the model of a core's pipeline.
+"""Decodes the instructions of a trace's samples, for the model of a core's pipeline.
 
-Kinds of operations and which registers an instruction reads and writes are x86-64's; how long each kind
-takes is the machine's (`pagelens.machine.pipeline`). Kinds follow the tables of Fog (Instruction tables,
-agner.org/optimize) and uops.info (Abel, Reineke, ASPLOS 2019), where most instructions of a kind agree on all
-processors of the last ten years.
+The architecture, x86-64, decides the kind of an operation and the registers that it reads and writes. The
+machine decides how long each kind takes (`pagelens.machine.pipeline`). The kinds follow the tables of Fog
+(Instruction tables, agner.org/optimize) and uops.info (Abel, Reineke, ASPLOS 2019), where most instructions
+of a kind agree on all processors of the last ten years.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 
-# In the order of core/machine/pipeline.hpp's Operation.
+# The order is that of Operation in core/machine/pipeline.hpp.
 (
     NONE, INTEGER, SELECT, SHIFT, MULTIPLY, DIVIDE, LONG_DIVIDE, BRANCH, FP_ADD, FP_MULTIPLY, FUSED,
     FP_DIVIDE, ROOT, FP_COMPARE, VECTOR, VECTOR_SHIFT, VECTOR_MULTIPLY, SHUFFLE, CROSS_LANE, CONVERT,
@@ -96,12 +96,12 @@ _COLUMNS = 18
 
 @dataclass(frozen=True)
 class SampledCode:
-    """The code of a program's samples, decoded."""
+    """The decoded code of a program's samples."""
 
     code: _core.Code
     samples: Sequence["SampledRun"]
     large_blocks: NDArray[np.uint64]  # [block, 2] first page and pages of memory allocated as one, by address
-    # [block] of the code:
+    # The following arrays have an entry for each [block] of the code.
     address: NDArray[np.uint64]
     bytes: NDArray[np.uint64]
     instructions: NDArray[np.int64]
@@ -109,7 +109,7 @@ class SampledCode:
 
 @dataclass(frozen=True)
 class SampledRun:
-    """What a thread executed for a while.
+    """What one thread executed for a while.
 
     [n] runs over the accesses that the tracer's first filter passed on, in the order of execution.
     """
@@ -128,7 +128,10 @@ class SampledRun:
 def decode_samples(
     trace: _core.Trace, phases: Mapping[int, int], large_blocks: NDArray[np.uint64]
 ) -> SampledCode | None:
-    """Of a trace's samples; None if it has none. `phases`: the index of each phase by its id."""
+    """Return the code of a trace's samples, or None if it has none.
+
+    `phases` gives the index of each phase by its id.
+    """
     samples = trace.samples
     if not samples:
         return None
@@ -158,7 +161,7 @@ def _run(
     counts: Sequence[int],
     phases: Mapping[int, int],
 ) -> SampledRun:
-    """Blocks that are not known are left out."""
+    """Return what one sample executed. Blocks that were not recorded are left out."""
     known = [number in index for number in sample.blocks]
     blocks = [index[number] for number in sample.blocks if number in index]
     place = np.cumsum(known) - 1
@@ -177,7 +180,7 @@ def _run(
 
 
 def decode(code: bytes, address: int) -> list[list[int]]:
-    """A row for each instruction, with the columns of `_core.Code`.
+    """Return one row for each instruction, with the columns of `_core.Code`.
 
     Bytes that are no known instruction end the block.
     """
@@ -275,14 +278,14 @@ _STRINGS = frozenset(f"{name}{size}" for name in ("movs", "stos", "lods", "scas"
 
 
 def _access(reads: Sequence[int], writes: Sequence[int], branch: int) -> int:
-    """What kind of data a load or store of these registers moves."""
+    """Return the kind of data that a load or store of these registers moves."""
     if branch or not any(_FLAGS != register >= _STACK + 9 for register in (*reads, *writes)):
         return _OF_INTEGER
     return _OF_VECTOR
 
 
 def _crosses(instruction: Any, operands: Any) -> bool:
-    """From a general register to another kind, or back."""
+    """Return whether the instruction moves data between a general register and one of another kind."""
     return len({_number(instruction, operand.reg) > 16 for operand in operands}) == 2
 
 
@@ -330,7 +333,10 @@ def _branch(instruction: Any, name: str, operands: Any) -> int:
 
 
 def _registers(instruction: Any) -> tuple[list[int], list[int]]:
-    """Numbers of those that it reads, and writes; a part of a register that stays is read, too."""
+    """Return the numbers of the registers that an instruction reads, and of those that it writes.
+
+    If it writes only a part of a register, it also reads the register.
+    """
     try:
         read, written = instruction.regs_access()
     except Exception:  # of instructions that capstone knows by name alone
@@ -349,7 +355,7 @@ def _registers(instruction: Any) -> tuple[list[int], list[int]]:
 
 
 def _number(instruction: Any, register: int) -> int:
-    """That of the whole register; 0 for none and for those that nothing waits for."""
+    """Return the number of the whole register, or 0 for no register and for one that nothing waits for."""
     if register == 0:
         return 0
     if register not in _numbers:
@@ -378,7 +384,7 @@ def _numbered(name: str) -> int:
 
 
 def _data_registers(instruction: Any, operands: Any) -> set[int]:
-    """Registers that are operands themselves, not only parts of an address."""
+    """Return the registers that are operands themselves, not only parts of an address."""
     from capstone import x86
 
     return {_number(instruction, o.reg) for o in operands if o.type == x86.X86_OP_REG}
@@ -395,9 +401,9 @@ _SUMS = frozenset(["add", "sub", "inc", "dec", "mov", "lea", "movsxd"])
 
 
 def _offset(instruction: Any, name: str, operands: Any, load: bool, store: bool) -> tuple[int, int]:
-    """What the result, or what is stored, is the sum of: a register or _LOADED, and a constant.
+    """Return the register (or _LOADED) and the constant whose sum an instruction computes or stores.
 
-    0, 0 where it is no such sum. Numbers of 32 bits are taken to be small, as indices are.
+    Return 0, 0 if it computes no such sum. Numbers of 32 bits are assumed to be small, as indices are.
     """
     from capstone import x86
 
@@ -423,7 +429,7 @@ def _offset(instruction: Any, name: str, operands: Any, load: bool, store: bool)
 
 
 def names(code: bytes, address: int) -> Iterator[str]:
-    """Each instruction as assembly, for whoever looks at a block."""
+    """Yield each instruction as assembly, for a person who looks at a block."""
     import capstone
 
     for one in capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm(code, address):

@@ -1,4 +1,4 @@
-"""Where a function begins that a user names, in a program or its libraries."""
+"""Finds where a function begins, by the name that a user gives it, in a program or its libraries."""
 
 import shutil
 import subprocess
@@ -16,10 +16,10 @@ _MOST_COMPARED = 20_000  # names with which a mistyped one is compared, for some
 
 
 def find_function(program: Path, name: str) -> tuple[Path, int]:
-    """The file, program or library, and the address in it where function `name` begins.
+    """Return the file, program or library, that has function `name`, and the address in it where it begins.
 
     `name` is that of the linker, or as the source has it: `Mesh::refine`, with or without its arguments.
-    Raises UsageError where there is no such function, or where several share the name.
+    Raises UsageError if there is no such function, or if several share the name.
     """
     path = program.resolve()
     files = [path, *_libraries(path)]
@@ -55,7 +55,7 @@ def _defined(file: Path) -> Iterator[Symbol]:
 
 
 def _libraries(path: Path) -> list[Path]:
-    """The shared libraries that the loader finds for a program; none for a static one."""
+    """Return the shared libraries that the loader finds for a program; none for a static one."""
     loader = shutil.which("ldd")
     if loader is None:
         return []

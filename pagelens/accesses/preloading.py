@@ -1,4 +1,4 @@
-"""What would keep a preloaded library out of a program."""
+"""Checks what would keep a preloaded library out of a program."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from pagelens.accesses.program import interpreter, locate
 
 
 def obstacles(path: Path) -> Iterator[str]:
-    """Why the library will not be loaded, a line each; nothing where it will be."""
+    """Yield one line for each reason why the loader will not load the library."""
     name = path.name
     if os.access(path, os.R_OK) and (words := interpreter(path)):
         path = locate(words[0])
@@ -32,7 +32,7 @@ def obstacles(path: Path) -> Iterator[str]:
 
 
 def _has_rights_of_its_own(path: Path) -> bool:
-    """Whether the kernel will say AT_SECURE to the loader: ld.so(8)."""
+    """Return whether the kernel will say AT_SECURE to the loader (ld.so(8))."""
     try:
         info = path.stat()
         other = (info.st_mode & stat.S_ISUID and info.st_uid != os.geteuid()) or (

@@ -1,4 +1,4 @@
-"""The program to trace, found and checked as the kernel would run it."""
+"""Finds the program to trace, and checks it as the kernel would before running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCRIPT_DEPTH = 4  # scripts for scripts, as in the kernel (BINPRM_MAX_RECURSION
 
 @dataclass(frozen=True, slots=True)
 class GuestProgram:
-    """What the emulator has to run: an x86-64 file, the argv[0] it is given, and its arguments."""
+    """What the emulator has to run: an x86-64 file, its argv[0] and its arguments."""
 
     path: Path
     argv0: str
@@ -26,7 +26,7 @@ class GuestProgram:
 
 
 def find_program(command: Sequence[str]) -> GuestProgram:
-    """The program that `command` runs; a script is run by its interpreter. Raises UsageError."""
+    """Return the program that `command` runs. A script is run by its interpreter. Raises UsageError."""
     name = command[0]
     path = _readable(name)
     argv0, arguments = name, list(command[1:])
@@ -45,14 +45,14 @@ def find_program(command: Sequence[str]) -> GuestProgram:
 
 
 def interpreter(path: Path) -> list[str] | None:
-    """What a script's first line names, and its argument if it has one; None where it is no script."""
+    """Return the interpreter and its argument, if any, of a script's first line; None if it is no script."""
     with path.open("rb") as file:
         start = file.readline(256)
     return os.fsdecode(start[2:]).strip().split(maxsplit=1) if start.startswith(b"#!") else None
 
 
 def locate(name: str) -> Path:
-    """The file that a shell would run. Raises UsageError where it cannot be run."""
+    """Return the file that a shell would run. Raises UsageError if it cannot be run."""
     found = name if "/" in name else shutil.which(name)
     if found is None:
         raise UsageError(f"program {name}: not in PATH; give its path, like ./{name}")

@@ -1,9 +1,10 @@
-"""Which call sites are one object: those that differ only in how deep a recursion was, or within one library.
+"""Groups call sites into objects.
 
-A function that calls itself has another stack at each depth, and a site for each of them. So a function that
-stands in a stack already is left out of it. Of a library without symbols no function is known: its frames are
-one, the library. Sites whose stacks are equal then are one object. The innermost frame of a known function
-keeps its address, because two lines that allocate are two objects.
+Sites of one object differ only by the depth of a recursion, or within one library. A function that calls
+itself has a different stack at each depth, and so a different call site. A function therefore counts only
+once in a stack. In a library without symbols no functions are known, so all its frames count as one. Sites
+whose stacks are equal after that are one object. The innermost frame of a known function keeps its address,
+because two lines that allocate are two objects.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -19,17 +20,18 @@ Stack = tuple[Hashable, ...]
 def group_sites(
     sites: Mapping[int, Sequence[int]], symbols: Symbolizer, program: str, most_frames: int = MOST_FRAMES
 ) -> dict[int, int]:
-    """By the number of a site, that of the first one that it is one object with; others are left out.
+    """Return for each site in a group the number of the group's first site.
 
-    `sites` has return addresses, innermost first, and at most `most_frames` of them: longer stacks were cut.
-    `program` is the traced program as it was called, such as `./app`.
+    Sites that are alone are left out. `sites` has return addresses, innermost first, and at most
+    `most_frames` of them, since longer stacks were cut. `program` is the traced program as it was called,
+    such as `./app`.
     """
     folded = {site: _folded(addresses, symbols, program) for site, addresses in sites.items()}
     whole: dict[Stack, int] = {}
     for site, stack in folded.items():
         if len(sites[site]) < most_frames:
             whole.setdefault(stack, site)
-    # A stack that was cut may lack its outermost frames: it goes with the first whole one that it begins.
+    # A stack that was cut may lack its outermost frames. It joins the first whole stack that begins with it.
     begun: dict[Stack, int] = {}
     for stack, site in whole.items():
         for length in range(1, len(stack)):

@@ -1,8 +1,8 @@
-"""Names for call sites and code addresses of a trace, looked up offline in the files that were mapped.
+"""Names the call sites and code addresses of a trace, from the files that were mapped.
 
-A call site is a list of return addresses, innermost first. Its name is the innermost function of the
-program itself, `generate_matrix (cg.c:120)`: what a language's runtime or a wrapper of malloc does on the way
-says nothing about the object. Sites that would share a name are told apart by who called.
+A call site is a list of return addresses, innermost first. It gets its name from the innermost function of
+the program itself, such as `generate_matrix (cg.c:120)`. Functions of a language's runtime, and wrappers of
+malloc, say nothing about the object. Sites that would share a name are told apart by their callers.
 """
 
 import os
@@ -24,9 +24,9 @@ _WRAPPER = re.compile(
     r"^(?:std|__gnu_cxx)::|^operator new"
     r"|(?:^|[_x])(?:m|c|re)alloc(?!at)|(?:M|C|Re)alloc(?!at)|memalign|aligned_alloc"
 )
-# Their headers: inlined functions of theirs may lack a qualified name.
+# The headers of these libraries. Their inlined functions may lack a qualified name.
 _WRAPPER_HEADER = re.compile(r"/include/c\+\+/|/include/(?:.*/)?[cs]tdlib")
-# Libraries of the languages, of which a user knows nothing.
+# Libraries of programming languages, of which a user knows nothing.
 _RUNTIME = re.compile(
     r"^(?:ld-linux|ld-musl|libpagelens_hooks|(?:libc|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libgfortran|libquadmath|libgomp|libomp|libiomp5|libpthread|libm)[.-])"
 )
@@ -34,7 +34,7 @@ _RUNTIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoadedModule:
-    """A file as it was mapped when the trace was made; addresses and sizes in bytes."""
+    """A file that was mapped when the trace was made. Addresses and sizes are in bytes."""
 
     path: str
     build_id: bytes  # empty if the file had none
@@ -56,13 +56,13 @@ class Location:
 
     @property
     def where(self) -> str:
-        """`cg.c:120`, or without debug information `app+0x1169`."""
+        """The source line, such as `cg.c:120`, or `app+0x1169` without debug information."""
         if self.path is None or not self.line:
             return f"{self.module}+{self.offset:#x}"
         return f"{PurePosixPath(self.path).name}:{self.line}"
 
     def __str__(self) -> str:
-        """`generate_matrix (cg.c:120)`, `generate_matrix+0x1c (app)`, or `app+0x1169`."""
+        """Return `generate_matrix (cg.c:120)`, `generate_matrix+0x1c (app)`, or `app+0x1169`."""
         if self.function is None:
             return self.where
         if self.path is None:
@@ -78,7 +78,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of static storage at its address in the traced program; bytes."""
+    """A variable of static storage, at its address in the traced program. Its size is in bytes."""
 
     name: str
     module: str  # name of the file
@@ -88,17 +88,20 @@ class Variable:
 
     @property
     def key(self) -> str:
-        """`app!table`."""
+        """The module and the symbol, as `app!table`."""
         return f"{self.module}!{self.symbol}"
 
 
 class Symbolizer:
-    """Looks up addresses of one trace. Files are opened by need and once; use as a context manager."""
+    """Looks up the addresses of one trace, for use as a context manager. It opens files when needed."""
 
     def __init__(
         self, modules: Iterable[LoadedModule], warn: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Of modules that overlap a later one wins. `warn` is told once of each file that cannot be used."""
+        """Take the modules of a trace. Where two overlap, the later one wins.
+
+        `warn` is called once for each file that cannot be used.
+        """
         self._modules = list(modules)[::-1]
         self._warn = warn
         self._files: dict[tuple[str, bytes], ElfFile | None] = {}
@@ -114,13 +117,16 @@ class Symbolizer:
                 file.close()
 
     def locate(self, return_address: int) -> tuple[Location, ...]:
-        """The functions that made the call which returns here, innermost inlined first; never empty."""
+        """Return the functions that made the call which returns here, innermost inlined first.
+
+        There is at least one.
+        """
         return self._locations(return_address - 1)  # the call lies before the address it returns to
 
     def key(self, return_address: int) -> str:
-        """`app!main+0x1c`, with the symbol as the file has it, or `app+0x1169` where it has none.
+        """Return a key such as `app!main+0x1c`, or `app+0x1169` if the file has no symbol there.
 
-        Equal for every run of the same file, wherever it is mapped.
+        The key is the same for every run of a file, wherever it is mapped.
         """
         call = return_address - 1
         module = self._module(call)
@@ -134,9 +140,9 @@ class Symbolizer:
         return f"{name}!{symbol.name}+{offset - symbol.address:#x}"
 
     def _function(self, return_address: int) -> tuple[str, int | None]:
-        """The path of the file that made the call which returns here, and where its function begins.
+        """Return the path of the file that made the call which returns here, and where its function begins.
 
-        The function is none where the file has no symbol there.
+        The function is None if the file has no symbol there.
         """
         module = self._module(return_address - 1)
         if module is None:
@@ -146,17 +152,17 @@ class Symbolizer:
         return module.path, None if symbol is None else symbol.address
 
     def name(self, return_addresses: Sequence[int]) -> str:
-        """The name of one call site."""
+        """Return the name of one call site."""
         return str(self._callers(return_addresses)[0])
 
     def names(self, sites: Mapping[int, Sequence[int]], program: str | None = None) -> dict[int, str]:
-        """The names of call sites by their number.
+        """Return the names of call sites by their number.
 
-        Every name is used once. Sites whose innermost functions are the same are told apart by the first
-        callers that differ, `new_matrix (matrix.c:12) from setup (main.c:40)`, and sites of one line by their
-        numbers, which are in the order of first use: `setup (main.c:41) #2`. A function that stands in a
-        stack several times is named once. With a `program`, whose file that is, a library without symbols is
-        called `libfoo.so (no symbols)`.
+        Every name is used once. Sites with the same innermost function are told apart by the first callers
+        that differ: `new_matrix (matrix.c:12) from setup (main.c:40)`. Sites of one line are told apart by
+        numbers in the order of first use: `setup (main.c:41) #2`. A function that occurs several times in a
+        stack is named once. If the file of the traced program is given as `program`, a library without
+        symbols is called `libfoo.so (no symbols)`.
         """
         callers = {
             site: _folded(self._callers(addresses), program and PurePosixPath(program).name)
@@ -184,7 +190,7 @@ class Symbolizer:
         return names
 
     def variables(self, least_bytes: int) -> list[Variable]:
-        """Variables of static storage with at least `least_bytes` bytes, by address; not of runtimes."""
+        """Return the variables of at least `least_bytes`, by address, without those of language runtimes."""
         own = [(PurePosixPath(module.path).name, module) for module in self._modules]
         found = [
             Variable(demangle(symbol.name), name, module.base + symbol.address, symbol.size, known)
@@ -195,7 +201,7 @@ class Symbolizer:
         return sorted(found, key=lambda variable: variable.address)
 
     def _callers(self, return_addresses: Sequence[int]) -> list[Location]:
-        """The functions of the program on a stack, innermost first; all of them if none is its own."""
+        """Return the program's own functions on a stack, innermost first, or all if none is its own."""
         everything = [location for address in return_addresses for location in self.locate(address)]
         own = [place for place in everything if not _RUNTIME.match(place.module)]
         first = next((i for i, place in enumerate(own) if not place.is_wrapper), None)
@@ -216,8 +222,8 @@ class Symbolizer:
         symbol = file.function_at(offset)
         function = demangle(symbol.name) if symbol is not None else None
         inside = offset - symbol.address if symbol is not None else 0
-        # A runtime's lines say nothing to a user, and where its debug information is installed to read it
-        # takes longer than the program's own.
+        # A runtime's lines say nothing to a user. Reading its debug information, if it is installed, takes
+        # longer than reading the program's own.
         frames = file.source_frames(offset) if not _RUNTIME.match(name) else []
         if not frames:
             return (Location(name, offset, function, inside),)
@@ -229,7 +235,7 @@ class Symbolizer:
         )
 
     def _file(self, module: LoadedModule) -> ElfFile | None:
-        """The module's file, if it is still the one that was traced."""
+        """Return the module's file if it is still the one that was traced, else None."""
         key = (module.path, module.build_id)
         if key not in self._files:
             self._files[key] = self._open(module)
@@ -252,7 +258,7 @@ class Symbolizer:
 
 
 def _folded(callers: Sequence[Location], program: str | None) -> list[str]:
-    """The callers as text, without functions that came before."""
+    """Return the callers as text. A function that occurred before is left out."""
     texts: dict[tuple[str, str | int], str] = {}
     for place in callers:
         if place.function is not None:
@@ -265,7 +271,7 @@ def _folded(callers: Sequence[Location], program: str | None) -> list[str]:
 
 
 def _told_apart(file: ElfFile, least_bytes: int) -> Iterator[tuple[Symbol, str]]:
-    """Variables with names that are each one's own."""
+    """Yield variables with unique names."""
     several = Counter(name for name, _ in {(symbol.name, symbol.address) for symbol in file.variables(1)})
     for symbol in file.variables(least_bytes):
         yield symbol, f"{symbol.name}@{symbol.address:#x}" if several[symbol.name] > 1 else symbol.name

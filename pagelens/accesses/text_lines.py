@@ -1,4 +1,4 @@
-"""Text of other tools by its lines, in batches: as bytes, or as tables that numpy parses."""
+"""Reads other tools' text in batches of lines, as bytes or as tables that numpy parses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 
 def line_batches(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines without their ends, some 100,000 at a time, with the number of the first.
+    """Yield lists of some 100,000 lines without their ends, each with the number of its first line.
 
     A last line that lacks its end is a batch of its own. Raises BadLine for a line of some MiB.
     """
@@ -37,7 +37,7 @@ def line_batches(stream: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def line_tables(stream: BinaryIO) -> Iterator[Lines]:
-    """The same batches as tables."""
+    """Yield the same batches as tables."""
     for first, text in _batches(stream):
         padded = np.frombuffer(text + b"\n" * _PADDING, np.uint8)
         ends = np.flatnonzero(padded[: len(text)] == ord("\n"))
@@ -49,7 +49,7 @@ def line_tables(stream: BinaryIO) -> Iterator[Lines]:
 
 
 def _batches(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Text of whole lines, and the number of the first of them."""
+    """Yield texts of whole lines, each with the number of its first line."""
     number, rest = 1, b""
     while read := stream.read(BATCH_BYTES):
         whole, newline, rest = (rest + read).rpartition(b"\n")
@@ -63,7 +63,7 @@ def _batches(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def possible(addresses: NDArray[np.uint64]) -> Flags:
-    """Which addresses a program can have: those below 2^57, and no access reaches 4 GiB further."""
+    """Return which addresses a program can have: below 2^57, with room for an access of up to 4 GiB."""
     return addresses < np.uint64((1 << 57) - (1 << 32))
 
 
@@ -78,30 +78,30 @@ class Lines:
 
     @property
     def lengths(self) -> Integers:
-        """Bytes of each line."""
+        """The number of bytes of each line."""
         return self.ends - self.starts
 
     def only(self, kept: Flags) -> Lines:
-        """The lines that are `kept`."""
+        """Return the lines that `kept` selects."""
         return Lines(self.text, self.starts[kept], self.ends[kept], self.numbers[kept])
 
     def character(self, at: Integers) -> NDArray[np.uint8]:
-        """The byte at each of these places; an end of line behind the text."""
+        """Return the byte at each of these places. Places behind the text hold an end of line."""
         return self.text[np.minimum(at, len(self.text) - 1)]
 
     def begin_with(self, prefix: bytes) -> Flags:
-        """Which lines do."""
+        """Return which lines begin with `prefix`."""
         found = self.lengths >= len(prefix)
         for place, byte in enumerate(prefix):
             found &= self.character(self.starts + place) == byte
         return found
 
     def is_blank(self, at: Integers) -> Flags:
-        """Whether a space or tab is there."""
+        """Return at which of these places there is a space or tab."""
         return np.isin(self.character(at), list(b" \t"))
 
     def skip_blanks(self, at: Integers) -> Integers:
-        """The first places from `at` on without a space or tab, or 64 further."""
+        """Return the first places from `at` on without a space or tab, but at most 64 places further."""
         for _ in range(64):
             if not (blank := self.is_blank(at)).any():
                 break
@@ -109,15 +109,15 @@ class Lines:
         return at
 
     def hexadecimal(self, at: Integers) -> tuple[NDArray[np.uint64], Integers]:
-        """The numbers of at most 16 digits that stand at these places, and where they end."""
+        """Return the numbers of at most 16 hexadecimal digits at these places, and where they end."""
         return self._numbers(at, 16, 16)
 
     def decimal(self, at: Integers) -> tuple[NDArray[np.uint64], Integers]:
-        """The same of at most 18 decimal digits."""
+        """Return the numbers of at most 18 decimal digits at these places, and where they end."""
         return self._numbers(at, 10, 18)
 
     def check(self, *conditions: tuple[Flags, str]) -> None:
-        """Raises BadLine for the first line that fails a condition; the text says what to do then."""
+        """Raise BadLine for the first line that fails a condition, with the text as its remedy."""
         bad = [(int(np.argmin(good)), remedy) for good, remedy in conditions if not good.all()]
         if bad:
             line, remedy = min(bad)

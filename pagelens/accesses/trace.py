@@ -1,4 +1,4 @@
-"""Trace files as workloads: opened, surveyed once, compiled for machines."""
+"""Trace files as workloads. A file is opened, surveyed once, and compiled for machines."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[st
 
 MOMENTS = 1024  # of a run, about: what lives within one is taken to live together
 LIKELY_INSTRUCTIONS = 1 << 30
-TOUCHING = 8  # where lines are sampled, one in so many instructions is one whose lines touch pages
+TOUCHING = 8  # in a sample of lines, one instruction in so many touches pages
 
 TRACE_MAGIC = b"\x89PLTR\r\n\x1a"  # core/accesses/trace_format.hpp
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file begins as a trace does, or would be expected to by its name."""
+    """Return whether a file begins as a trace does, or has the name of one."""
     try:
         with path.open("rb") as file:
             return file.read(len(TRACE_MAGIC)) == TRACE_MAGIC or path.suffix == ".trace"
@@ -57,11 +57,11 @@ CutOf = Callable[["TraceWorkload"], Cut]
 def open_trace(
     path: str | Path, cut_of: CutOf | None = None, first: FirstProgram | None = None
 ) -> TraceWorkload:
-    """The workload of a trace file. A file that is cut short is used with a warning.
+    """Return the workload of a trace file. A file that is cut short is used with a warning.
 
-    The trace is surveyed in one walk. Say what will be asked for next, and the same walk makes it: the
-    timeline of a cut (if the tracer said how long the run was), or the first program. Raises Failure if the
-    file cannot be used, UsageError if it is not exact for that machine, and what `cut_of` raises.
+    One walk surveys the trace. It can also make what is asked for next: the timeline of a cut (if the tracer
+    recorded how long the run was), or the first program. Raises Failure if the file cannot be used,
+    UsageError if it is not exact for that machine, and whatever `cut_of` raises.
     """
     try:
         trace = _core.Trace(path)
@@ -71,7 +71,7 @@ def open_trace(
 
 
 class TraceWorkload(Workload):
-    """A traced program; the whole trace is surveyed once, when it is opened."""
+    """A traced program. The whole trace is surveyed once, when it is opened."""
 
     source = "trace"
 
@@ -90,7 +90,7 @@ class TraceWorkload(Workload):
         self.trace = trace
         self.warnings = [*trace.warnings]
         self.threads = max(1, trace.threads)
-        # Before the names, which take a while: it may be refused.
+        # This comes before the names, which take a while, because it may refuse the trace.
         cut = cut_of(self) if cut_of is not None else None
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
         with Symbolizer(modules, self.warnings.append) as symbols:
@@ -124,17 +124,20 @@ class TraceWorkload(Workload):
 
     @property
     def has_samples(self) -> bool:  # type: ignore[override]
-        """Whether the tracer wrote down what the program executes."""
+        """Whether the tracer recorded samples of the executed instructions."""
         return bool(self.trace.samples)
 
     @cached_property
     def samples(self) -> SampledCode | None:  # type: ignore[override]
-        """Decoded when they are first asked for."""
+        """The decoded samples. They are decoded when they are first used."""
         index = {phase: number for number, phase in reversed(list(enumerate(self.trace.phase_ids, start=1)))}
         return decode_samples(self.trace, index, np.asarray(self.survey.large_blocks))
 
     def timeline(self, cut: Cut) -> Timeline:
-        """Cut by instructions, and where marked phases begin; the program is not made again."""
+        """Cut the run by instructions and where marked phases begin.
+
+        The program itself is not compiled again.
+        """
         if (key := _key(cut)) not in self._cuts:
             summary = self.trace.summary
             instructions = summary.instructions if summary is not None else sum(self.survey.instructions)
@@ -148,13 +151,16 @@ class TraceWorkload(Workload):
         )
 
     def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
-        """As every workload's; what the survey's walk has made is given once, since it is large."""
+        """Return every line below the L1 in its order, as every workload does.
+
+        If the survey made this program already, it is handed out once, because it is large.
+        """
         with self._lock:
             made = self._in_order.pop(machine.l1, None) if not offset_bytes else None
         return super().lines_in_order(machine, offset_bytes) if made is None else made
 
     def _survey(self, cut: Cut | None, first: FirstProgram | None) -> _core.Survey:
-        """And what is made in the same walk."""
+        """Survey the trace, and make in the same walk what will be asked for next."""
         moment, summary = _instructions_of_moment(self.trace), self.trace.summary
         if cut is not None and summary is not None:
             options = self._cut_options(cut, summary.instructions)
@@ -176,7 +182,7 @@ class TraceWorkload(Workload):
         return survey
 
     def _cut_options(self, cut: Cut, instructions: int) -> _core.CompileOptions:
-        """Of a run of so many instructions."""
+        """Return the options that cut a run of so many instructions."""
         caches = cut.machine.caches_below(FRAME_BITS)
         interval = max(1, instructions // cut.intervals)
         return _core.CompileOptions(
@@ -185,7 +191,11 @@ class TraceWorkload(Workload):
         )  # fmt: skip
 
     def _offset_unit(self, machine: Machine) -> int:
-        """What the filter hid stays hidden where the sets of the family that the L1 is of stay the same."""
+        """Return the bytes by which blocks can move while the trace stays exact.
+
+        The filter hid only hits. They stay hits if the blocks keep their sets in the smallest family of L1s
+        that the trace is exact for and that this L1 belongs to.
+        """
         l1 = (machine.l1.sets, machine.l1.ways.value)
         families = [sets for sets, ways in self.trace.exact_for if l1[0] >= sets and l1[1] >= ways]
         return max(FRAME_BYTES, LINE_BYTES * min(families, default=0))
@@ -211,7 +221,10 @@ class TraceWorkload(Workload):
         return _core.CompileOptions(self._parts(machine, caches), page_bits, in_order, padding)
 
     def _parts(self, machine: Machine, caches: tuple[PrivateCache, ...]) -> list[tuple[int, int, int]]:
-        """Of each cache what a program has of it. Raises UsageError unless the trace is exact for the L1."""
+        """Return the part of each cache that one program has.
+
+        Raises UsageError unless the trace is exact for the L1.
+        """
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
@@ -222,7 +235,7 @@ class TraceWorkload(Workload):
 
 
 def _key(cut: Cut) -> tuple[tuple[PrivateCache, ...], int, int]:
-    """Equal for cuts of which the program is the same."""
+    """Return a key that is equal for cuts with the same program."""
     return cut.machine.caches_below(FRAME_BITS), cut.intervals, cut.sets
 
 
@@ -247,10 +260,10 @@ def _sampled_lines(program: _core.CompiledTrace, sets: int) -> SampledLines:
 
 
 def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:
-    """Sets and ways of `cache` that a program of so many threads has, and how many of its threads share them.
+    """Return the sets and ways of `cache` that one program has, and how many of its threads share them.
 
-    Where several ranks share a cache each has its part of the ways. That is exact for ranks in lockstep:
-    between two uses of a line by one rank every other rank has used as many lines of the set.
+    If several ranks share a cache, each has its part of the ways. That is exact for ranks in lockstep:
+    between two uses of a line by one rank, every other rank has used as many lines of the set.
     """
     sharing = cache.shared_by.value
     ranks = max(1, sharing // threads)
@@ -258,7 +271,7 @@ def _share(cache: PrivateCache, threads: int) -> tuple[int, int, int]:
 
 
 def describe_family(families: list[tuple[int, int]]) -> str:
-    """`at least 64 sets x 8 ways, or at least 512 sets x 2 ways`."""
+    """Return a family as text: `at least 64 sets x 8 ways, or at least 512 sets x 2 ways`."""
     return (
         ", or ".join(f"at least {_shape(family)}" for family in families) or "any cache: nothing was filtered"
     )
@@ -269,20 +282,20 @@ def _shape(shape: tuple[int, int]) -> str:
 
 
 def _instructions_of_moment(trace: _core.Trace) -> int:
-    """Of a trace whose end was lost, as if it had been traced to its default budget."""
+    """Return the instructions of one moment. If the end of the trace is lost, assume the default budget."""
     instructions = trace.summary.instructions if trace.summary is not None else LIKELY_INSTRUCTIONS
     return max(1, instructions // MOMENTS)
 
 
 def _share_seen(summary: _core.TraceSummary | None) -> float | None:
-    """Share of the run's instructions that were traced, if the tracer knew the whole."""
+    """Return the traced share of the run's instructions, or None if the tracer did not see the end."""
     if summary is None or not summary.total_instructions:
         return None
     return min(1.0, summary.instructions / summary.total_instructions)
 
 
 class _Names:
-    """What a trace's objects are called, from the symbols of its modules."""
+    """Names a trace's objects by the symbols of its modules."""
 
     def __init__(
         self,
@@ -318,7 +331,7 @@ class _Names:
         self._odd = odd
 
     def objects(self, survey: _core.Survey) -> list[ObjectInfo]:
-        """All objects by index."""
+        """Return all objects, by index."""
         return [
             ObjectInfo(
                 index=index,

@@ -1,4 +1,4 @@
-"""What a user is told of a traced run."""
+"""The messages to a user about a traced run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagelens.accesses.tracer import TraceRequest
 
 
 def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
-    """Why a program that ran to its end has an empty trace; none if it has not."""
+    """Return why a program that ran to its end has an empty trace, or None if the trace is not empty."""
     if not result.complete or result.accesses > 0:
         return None
     if request.region is not None:
@@ -24,7 +24,7 @@ def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
 
 
 def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
-    """What the user should know of the run, a line each."""
+    """Yield one line for each thing that the user should know of the run."""
     if result.exit_status == -signal.SIGILL and result.unsupported is not None:
         yield (
             f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
@@ -61,7 +61,7 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
 
 
 def end_lines(result: TraceResult, stdout: bool = False) -> None:
-    """Begins a new line where the program left its last one unfinished, before a message follows.
+    """Begin a new line before a message if the program left its last line unfinished.
 
     With `stdout` the message may be on standard output, too.
     """

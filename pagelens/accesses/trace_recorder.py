@@ -104,9 +104,9 @@ class TraceRecorder:
             )
 
     def map_file(self, thread: int, address: int, size: int, name: str, offset: int = 0) -> None:
-        """These bytes show the file `name` from byte `offset` on, which is a multiple of 4096.
+        """Say that these bytes show the file `name` from byte `offset` on, which is a multiple of 4096.
 
-        Pages that the program only reads there are those of the kernel's page cache: all ranks share them.
+        Pages that the program only reads there belong to the kernel's page cache, and all ranks share them.
         """
         with _pagelens_errors():
             self._recorder.map_file(
@@ -118,12 +118,12 @@ class TraceRecorder:
             )
 
     def phase(self, thread: int, name: str | None) -> None:
-        """The thread enters the phase `name`; None ends the phase that it is in."""
+        """Let the thread enter the phase `name`. None ends its present phase."""
         with _pagelens_errors():
             self._recorder.phase(_number("thread", thread, 32), name or "")
 
     def sync(self, thread: int) -> None:
-        """Orders threads: what this one does next comes after what others did before their last `sync`."""
+        """Order threads. What this thread does next comes after what others did before their last `sync`."""
         with _pagelens_errors():
             self._recorder.sync(_number("thread", thread, 32))
 
@@ -167,7 +167,7 @@ def _number(name: str, value: int, bits: int) -> int:
 
 
 def _column(name: str, values: ArrayLike, kind: type[Any]) -> NDArray[Any]:
-    """The values as an array of that type. Raises UsageError where that would change one."""
+    """Return the values as an array of that type. Raises UsageError if that would change a value."""
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1:
         raise UsageError(f"{name}: the array has {array.ndim} dimensions; give one")

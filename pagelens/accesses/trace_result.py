@@ -1,4 +1,4 @@
-"""What became of a program under the tracer: which programs ran, and what their traces hold."""
+"""The result of a program under the tracer: which programs ran, and what their traces hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagelens.errors import Failure, Interrupted
 
 @dataclass(slots=True)
 class TracedProgram:
-    """One of the programs that ran: a process may execute several, one after another."""
+    """One of the programs that ran. A process may execute several programs, one after another."""
 
     process: int
     path: Path  # of its trace
@@ -27,7 +27,7 @@ class TracedProgram:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Accesses (0 if it was killed), then bytes of the file; (-1, -1) if there is none."""
+        """The accesses (0 if it was killed) and the bytes of the trace; (-1, -1) if there is no trace."""
         try:
             return self.accesses, self.path.stat().st_size
         except OSError:
@@ -54,7 +54,7 @@ class TraceResult:
 
     @property
     def share_seen(self) -> float | None:
-        """Traced instructions over all that ran; none if the end was not seen."""
+        """The traced instructions over all that ran, or None if the tracer did not see the end."""
         return (
             self.instructions / self.total_instructions if self.complete and self.total_instructions else None
         )
@@ -65,21 +65,21 @@ class TraceResult:
         return max(self.programs, key=lambda program: program.weight, default=None)
 
     def keep(self, program: TracedProgram) -> None:
-        """The result is that of `program` from here on."""
+        """Make `program` the one that the result describes."""
         self.kept, self.complete, self.cut_by = program, program.complete, program.error
         self.accesses, self.instructions = program.accesses, program.instructions
         self.total_instructions = program.total_instructions
 
 
 def partial_of(path: Path) -> Path:
-    """What a trace is called while it is written."""
+    """Return the name of a trace while it is written."""
     return path.with_name(path.name + ".partial")
 
 
 def read_status(text: str, pid: int, result: TraceResult, began: bool = True) -> None:
-    """Takes in what the plugin reported (tracer/status.hpp); files of killed programs get their names.
+    """Take in what the plugin reported (tracer/status.hpp). Traces of killed programs get their final names.
 
-    Raises Failure, or Interrupted if the program did not come to run.
+    Raises Failure, or Interrupted if the program did not get to run.
     """
     facts = [line.split(" ", 2) for line in text.split("\n") if line]
     programs, error = _programs(facts, result)
@@ -109,7 +109,7 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
 
 
 def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list[TracedProgram], str | None]:
-    """The programs that ran, and what the plugin could not go on with; the rest goes into the result."""
+    """Return the programs that ran, and what stopped the plugin. All other facts go into the result."""
     programs: list[TracedProgram] = []
     running: dict[int, TracedProgram] = {}  # the last one of each process
     last_line: dict[int, tuple[int, bool]] = {}  # of each descriptor: when, and whether it is unfinished
@@ -117,7 +117,7 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
     for process_id, what, *rest in facts:
         process, details = int(process_id), " ".join(rest)
         if what == "begun":
-            # All lie in one folder, which the plugin knows by its absolute path.
+            # All traces lie in one folder, which the plugin knows by its absolute path.
             path = result.path.with_name(Path(details).name)
             running[process] = TracedProgram(process, path)
             programs.append(running[process])
@@ -152,7 +152,7 @@ def _remove_partial(programs: Sequence[TracedProgram]) -> None:
 
 
 def keep_busiest(result: TraceResult) -> None:
-    """Keeps, of the programs that ran, the trace of the one with the most accesses, as `result.path`."""
+    """Keep only the trace of the program with the most accesses, as `result.path`."""
     busiest = result.busiest
     if busiest is None or busiest.weight < (0, 0):
         return
@@ -165,7 +165,7 @@ def keep_busiest(result: TraceResult) -> None:
 
 
 def remedy_of(error: int) -> str:
-    """What a user can do about a file that could not be written."""
+    """Return what a user can do about a file that could not be written."""
     return {
         errno.ENOSPC: "free some space, choose another folder or lower --accesses",
         errno.EDQUOT: "free some of your quota, choose another folder or lower --accesses",

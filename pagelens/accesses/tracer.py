@@ -1,4 +1,4 @@
-"""Runs a program under the tracer: the emulator with its plugin, and what became of it."""
+"""Runs a program under the tracer, which is the emulator with its plugin, and reports the result."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class TraceRequest:
     skip: int = 0
     from_function: str | None = None
     region: str | None = None  # its markers switch tracing on and off
-    # Of the programs that the first one becomes or starts. None: all are traced, and the trace with the
-    # most accesses is kept. True: forks are traced, too, and each has a trace. False: they run natively.
+    # Which programs are traced, of those that the first one becomes or starts. None: all of them, and the
+    # trace with the most accesses is kept. True: forks, too, and each has a trace. False: they run natively.
     follow_exec: bool | None = None
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
@@ -101,7 +101,10 @@ def _find_engine(request: TraceRequest) -> Emulator | DynamoRio:
 def _start_of(
     engine: Emulator | DynamoRio, request: TraceRequest, program: GuestProgram, output: str, status: Path
 ) -> Callable[[], subprocess.Popen[bytes]]:
-    """What starts the program in the engine. Descriptors are handed down, as MPICH needs it."""
+    """Return a function that starts the program in the engine.
+
+    The program inherits open descriptors, because MPICH needs them.
+    """
     preload = ":".join(filter(None, [str(engine.hooks), os.environ.get("LD_PRELOAD", "")]))
     if isinstance(engine, Emulator):
         own = {
@@ -137,7 +140,7 @@ def _as_text(options: Mapping[str, object]) -> str:
 def _tracer_options(
     request: TraceRequest, program: GuestProgram, output: str, status: Path
 ) -> dict[str, object]:
-    """What both engines are told (tracer/options.hpp)."""
+    """Return the options that both engines get (tracer/options.hpp)."""
     options: dict[str, object] = {
         "output": Path(output).absolute(),
         "status": status,
@@ -151,7 +154,7 @@ def _tracer_options(
     if request.region is not None:
         options["region"] = request.region
     if request.from_function is not None:
-        # With it comes numpy: only who names a function waits for it.
+        # This import loads numpy, so only users who name a function wait for it.
         from pagelens.accesses.named_function import find_function
 
         file, address = find_function(program.path, request.from_function)
@@ -197,7 +200,7 @@ def _wait(process: subprocess.Popen[bytes], path: Path, progress: Callable[[floa
 
 
 def _bytes_written(path: Path) -> int:
-    """The size so far of the traces of the program and of those that it runs."""
+    """Return the present size of the traces of the program and of those that it runs."""
     size = 0
     for part in (partial_of(path), *path.parent.glob(f"{escape(path.stem)}.*{path.suffix}.partial")):
         with suppress(FileNotFoundError):  # it may be finished meanwhile

@@ -18,17 +18,17 @@ class Unsupported:
 
     @classmethod
     def parse(cls, details: str, trace: Path | None) -> Unsupported:
-        """From what the plugin says of it: ADDRESS BYTES, hexadecimal."""
+        """Parse what the plugin reports: ADDRESS BYTES, in hexadecimal."""
         address, _, code = details.partition(" ")
         return cls(int(address, 16), bytes.fromhex(code), trace)
 
     def __str__(self) -> str:
-        """`the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main (app.c:3)`."""
+        """Return text such as `the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main (app.c:3)`."""
         return f"the AVX-512 instruction '{self.text}' in {self.place}"
 
     @property
     def text(self) -> str:
-        """The instruction as a disassembler writes it, or its bytes where that does not know it."""
+        """The instruction as a disassembler writes it, or its bytes if the disassembler does not know it."""
         import capstone  # needed here only
 
         disassembler = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)

@@ -1,4 +1,4 @@
-"""What a program does to memory, from whichever source: the interface that ensembles and explanations use."""
+"""The interface of all workloads: what a program does to memory, whatever its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KERNEL = 0  # the object that pages are cleared for, where nothing else is known
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """The memory that one call site allocates, or a region without one."""
+    """The memory that one call site allocates, or a region without a call site."""
 
     index: int  # in the program's counters; 0 is the kernel's page clearing
     name: str
@@ -33,8 +33,9 @@ class ObjectInfo:
     lines: int = 0  # fetched by this program past the filter; 0 if it is declared
     stored: int = 0  # lines made dirty
     births: int = 0  # blocks allocated
-    # Where a plan finds it (docs/plan-format.md): the call site's return addresses, innermost first, as
-    # `app!main+0x1c`, or the variable. Neither: a program's stack, what it maps itself, its modules.
+    # How a plan finds the object (docs/plan-format.md): the return addresses of the call site, innermost
+    # first, as `app!main+0x1c`, or the variable. A program's stack, its modules and its own mappings have
+    # neither.
     site: tuple[str, ...] = ()
     other_sites: tuple[tuple[str, ...], ...] = ()  # likewise, where several sites are one object
     variable: str = ""
@@ -48,9 +49,9 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class SampledLines:
-    """Which lines a timeline's program keeps, and what there are of all (core/accesses/compile.hpp).
+    """The lines that a timeline's program keeps, out of all (core/accesses/compile.hpp).
 
-    Counts are of lines that came past the tracer's filter, as most of those that leave an L1 do.
+    The counts are of lines that passed the tracer's filter, as most lines that leave an L1 do.
     """
 
     sets: int  # bit i: the lines at place i of their pages
@@ -61,31 +62,31 @@ class SampledLines:
 
     @property
     def of_intervals(self) -> NDArray[np.float64]:
-        """[interval] how many times as many lines there are as kept ones."""
+        """The lines in each [interval], as a multiple of the kept ones."""
         return ratio(self.seen.sum(axis=1), self.kept.sum(axis=1))
 
     @property
     def of_objects(self) -> NDArray[np.float64]:
-        """[object] the same."""
+        """The lines of each [object], as a multiple of the kept ones."""
         return ratio(self.seen.sum(axis=0), self.kept.sum(axis=0))
 
     @property
     def of_both(self) -> NDArray[np.float64]:
-        """[interval, object] the same, or the object's where the interval has kept none of its lines."""
+        """The same for [interval, object], or of the object if the interval kept none of its lines."""
         return np.asarray(np.where(self.kept > 0, ratio(self.seen, self.kept), self.of_objects))
 
 
 def ratio(all_: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of all to a part of them; where there is no part, that of the sums."""
+    """Return all over a part, elementwise. Where the part is 0, return the ratio of the sums."""
     whole = all_.sum() / max(1.0, part.sum())
     return np.asarray(np.divide(all_, part, out=np.full(all_.shape, whole), where=part > 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A program cut into intervals of its run, and what is live in its course."""
+    """A program cut into intervals of its run, and the bytes that are live in the course of it."""
 
-    program: Program  # whose phases are the intervals
+    program: Program  # its phases are the intervals
     interval_phases: list[str]  # the phase that each interval lies in
     live_bytes: NDArray[np.float64]  # [moment, object] the most at a time within a moment
     sample: SampledLines | None = None  # None: the program has every line
@@ -93,7 +94,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What `Workload.timeline` is asked for."""
+    """The request for a timeline."""
 
     machine: Machine
     intervals: int  # about
@@ -102,14 +103,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class FirstProgram:
-    """What will first be asked of a workload: `compile` for frames of 4 KiB, or `lines_in_order`."""
+    """The first request to a workload: `compile` for frames of 4 KiB, or `lines_in_order`."""
 
     machine: Machine
     in_order: bool
 
 
 class Workload(ABC):
-    """A program to be placed and replayed; `compile` turns it into ops for a machine and page size."""
+    """A program to be placed and replayed. `compile` turns it into ops for a machine and page size."""
 
     name: str
     source: Literal["trace", "declared"]
@@ -134,14 +135,15 @@ class Workload(ABC):
         self._lock = threading.Lock()
 
     def job_bytes(self, ranks: int) -> int:
-        """Memory that so many ranks need: a footprint each, and once the files that they read."""
+        """Return the memory that so many ranks need: a footprint each, and the files that they read once."""
         return self.footprint_bytes * ranks + self.shared_bytes
 
     def compile(self, machine: Machine, page_bits: int, offset_bytes: int = 0) -> Program:
-        """The ops below the private caches whose index bits lie under `page_bits`; made once each.
+        """Return the ops below the private caches whose index bits lie under `page_bits`.
 
-        With an offset every large block lies so much further from the one before it, the i-th by i times as
-        much (STREAM's OFFSET). Raises UsageError where `check_offset` does.
+        Each program is made once. With an offset, every large block lies that much further from the one
+        before it, the i-th block by i times as much (STREAM's OFFSET). Raises UsageError where `check_offset`
+        does.
         """
         caches = machine.caches_below(page_bits)
         self.check_offset(machine, offset_bytes)
@@ -153,7 +155,7 @@ class Workload(ABC):
             return self._programs[caches, offset_bytes]
 
     def check_offset(self, machine: Machine, offset_bytes: int) -> None:
-        """Raises UsageError where no blocks can be moved apart, or the counts would not be exact."""
+        """Raise UsageError if no blocks can be moved apart, or if the counts would not be exact."""
         if not offset_bytes:
             return
         if len(self.large_blocks) < 2:
@@ -168,13 +170,14 @@ class Workload(ABC):
             )
 
     def _offset_unit(self, machine: Machine) -> int:
-        """Bytes by which blocks can move and every count stays exact."""
+        """Return the bytes by which blocks can move while every count stays exact."""
         return FRAME_BYTES
 
     def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
-        """Every line below the L1 alone in its order; virtual addresses index that whatever the pages' size.
+        """Return every line below the L1 as an op of its own, in order.
 
-        Made anew at each call, since it is large. An offset is as in `compile`.
+        The L1 is indexed by virtual addresses, so the result holds for every page size. It is made anew at
+        each call, since it is large. The offset is that of `compile`.
         """
         self.check_offset(machine, offset_bytes)
         page_bits = machine.l1.highest_index_bit + 1  # a frame's at least: 64 sets and more
@@ -182,10 +185,11 @@ class Workload(ABC):
 
     @abstractmethod
     def timeline(self, cut: Cut) -> Timeline:
-        """The run in its course: about so many intervals, fewer or more where loops are declared.
+        """Return the course of the run, in about `cut.intervals` intervals.
 
-        Its program is as `compile` gives it for pages of 4 KiB, with the intervals as phases. Of a trace it
-        has the lines in `cut.sets` alone; declared loops have all.
+        Declared loops may have fewer or more. Its program is the one of `compile` for pages of 4 KiB, with
+        the intervals as phases. The program of a trace has only the lines in `cut.sets`; declared loops have
+        all lines.
         """
 
     def _padding(self, offset_bytes: int) -> Padding:
@@ -200,7 +204,8 @@ class Workload(ABC):
         in_order: bool,
         padding: Padding,
     ) -> Program:
-        """The ops below `caches`; the same for every `page_bits` that they fit.
+        """Return the ops below `caches`. They are the same for every `page_bits` that the caches allow.
 
-        in_order: all lines in their order, instead of those of each cache set (core/accesses/page_runs.hpp).
+        With `in_order`, all lines keep their order, instead of only those of each cache set
+        (core/accesses/page_runs.hpp).
         """

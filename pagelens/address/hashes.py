@@ -1,6 +1,6 @@
-"""Address hashes that come with pagelens: which slice, channel or bank a physical address selects.
+"""Address hashes that come with pagelens. A hash says which slice, channel or bank an address selects.
 
-A file states what core/address/address_hash.hpp defines; its masks stand least significant bit first.
+core/address/address_hash.hpp defines what a file states. Its masks stand least significant bit first.
 """
 
 from pathlib import Path
@@ -27,14 +27,14 @@ Mask = Annotated[int, BeforeValidator(_mask), Field(gt=0, lt=1 << 56)]
 
 
 class Modulo(Table):
-    """address / 2^shift modulo `divisor`: so the three channels of a Skylake take turns."""
+    """address / 2^shift modulo `divisor`. The three channels of a Skylake take turns this way."""
 
     shift: int = Field(ge=0, lt=56)
     divisor: int = Field(ge=3, lt=1 << 31)
 
 
 class Level(Table):
-    """One way to a value: low bits, and above them a number that a threshold cuts down, or a remainder."""
+    """One part of a hash: low bits, and above them a number cut down by a threshold, or a remainder."""
 
     low: list[Mask] = Field(max_length=31)
     high: list[Mask] = Field(default=[], max_length=31)
@@ -51,7 +51,7 @@ class Level(Table):
         return self
 
     def form(self) -> _core.HashLevel:
-        """The same for the core."""
+        """Return the level for the core."""
         if self.threshold is not None and self.keep_bits is not None:
             return _core.HashLevel(self.low, _core.HashHigh(self.high, self.threshold, self.keep_bits), None)
         if self.modulo is not None:
@@ -87,7 +87,7 @@ class HashFile(Table):
         return self
 
     def hash(self) -> _core.AddressHash:
-        """Ready for use. Valid for addresses below 2^(highest_bit + 1)."""
+        """Return the hash. It is valid for addresses below 2^(highest_bit + 1)."""
         groups = self.group_values or self.values
         return _core.AddressHash([level.form() for level in self.level], groups, self.group)
 
@@ -98,11 +98,11 @@ def list_hashes() -> dict[str, Path]:
 
 
 def load_hash(name: str) -> HashFile:
-    """The hash of that name. Raises UsageError."""
+    """Return the hash of that name. Raises UsageError."""
     path = known_file("address hash", "hashes", name)
     return parse_hash(read_bytes(path, "address hash"), str(path))
 
 
 def parse_hash(raw: bytes, where: str) -> HashFile:
-    """The hash that a file's bytes state; `where` names the file in errors."""
+    """Return the hash that a file's bytes state. `where` names the file in errors."""
     return parse_toml(HashFile, raw, where, EXAMPLE)

@@ -1,4 +1,4 @@
-"""Lists of pages by physical address, from a file; docs/conflicts.md is the format."""
+"""Reads lists of pages by physical address from a file (docs/conflicts.md describes the format)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -26,11 +26,11 @@ _NUMBER = re.compile(r"[0-9]{1,16}")
 
 @dataclass(frozen=True)
 class Pages:
-    """Pages in the order in which data fill them; arrays have an entry a page."""
+    """Pages in the order in which data fill them. The arrays have one entry for each page."""
 
     addresses: NDArray[np.uint64]  # physical, of the first byte
     sizes: NDArray[np.int64]  # bytes
-    cores: NDArray[np.int64] | None = None  # that hold it; None: one buffer over all pages, parted equally
+    cores: NDArray[np.int64] | None = None  # core that holds it; None: equal parts of one buffer
     virtual: NDArray[np.uint64] | None = None  # addresses
     notes: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ class _JsonFile(Table):
 
 
 def parse_page_size(text: str, name: str) -> int:
-    """Bytes of a page. Raises UsageError."""
+    """Return the bytes of a page. Raises UsageError."""
     size = parse_size(text, name)
     if size < FRAME_BYTES or size > LARGEST_PAGE or size & (size - 1):
         raise UsageError(f"{name} {text}: a power of two from 4KiB to 1GiB, such as 2MiB")
@@ -74,7 +74,7 @@ def parse_page_size(text: str, name: str) -> int:
 
 
 def read_pages(path: Path, page_size: str | None, option: str) -> Pages:
-    """The pages that a file lists; `option` is what named it. Raises UsageError."""
+    """Return the pages that a file lists. `option` is the option that named it. Raises UsageError."""
     try:
         with open(path, "rb") as file:
             raw = file.read(LARGEST_FILE + 1)
@@ -87,7 +87,10 @@ def read_pages(path: Path, page_size: str | None, option: str) -> Pages:
 
 
 def parse_pages(raw: bytes, where: str, page_size: str | None = None) -> Pages:
-    """The pages that a file's bytes list, of 2 MiB unless it or `page_size` says. Raises UsageError."""
+    """Return the pages that a file's bytes list. Raises UsageError.
+
+    They have 2 MiB unless the file or `page_size` says otherwise.
+    """
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -105,7 +108,7 @@ def parse_pages(raw: bytes, where: str, page_size: str | None = None) -> Pages:
 
 
 def _pages(entries: Iterable[_Entry], size: int, where: str, before: str) -> Pages:
-    """`where`, `before` and an entry's number name it in errors."""
+    """Return the pages of the entries. `where`, `before` and an entry's number name it in errors."""
     seen: dict[int, int] = {}
     cores: list[int] = []
     for entry in entries:

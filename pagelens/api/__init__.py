@@ -2,5 +2,5 @@
 
 import lazy_loader
 
-# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+# `__init__.pyi` lists the names that the room exports. Each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

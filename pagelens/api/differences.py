@@ -1,4 +1,4 @@
-"""Two results side by side."""
+"""Compares two results."""
 
 import os
 from pathlib import Path

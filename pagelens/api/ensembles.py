@@ -26,7 +26,7 @@ from pagelens.progress import progress_bar
 from pagelens.spelling import nearest
 
 WHOLE_RUN = "all"
-MOST_NODES = 64  # where the precision says how many
+MOST_NODES = 64  # the most nodes if the precision decides how many
 _DIMENSIONS = ("policy", "node", "phase")
 
 
@@ -35,23 +35,23 @@ class Ensemble(EnsembleTables):
 
     @property
     def placements(self) -> pl.DataFrame:
-        """A row for each node, policy and phase: counts in lines of 64 B of the node, times in seconds."""
+        """One row for each node, policy and phase: counts in lines of 64 B of the node, times in seconds."""
         return self.tables.placements
 
     @property
     def objects(self) -> pl.DataFrame:
-        """A row for each node, policy, phase and object: lines that reach the memory, and their misses."""
+        """One row for each node, policy, phase and object: lines that reach the memory, and their misses."""
         return self.tables.objects
 
     def to_pandas(self) -> Any:
-        """`placements` as a pandas DataFrame. Raises Failure where pandas is not installed."""
+        """Return `placements` as a pandas DataFrame. Raises Failure if pandas is not installed."""
         _require("pandas", "to_pandas")
         return self.placements.to_pandas()
 
     def to_xarray(self) -> Any:
-        """`placements` as an xarray Dataset: each count and time has the shape (policy, node, phase).
+        """Return `placements` as an xarray Dataset: each count and time has the shape (policy, node, phase).
 
-        Nodes that were not simulated under a policy are NaN. Raises Failure where xarray is not installed.
+        Nodes that were not simulated under a policy are NaN. Raises Failure if xarray is not installed.
         """
         xarray = _require("xarray", "to_xarray")
         phases = list(self.workload.phases)
@@ -162,9 +162,10 @@ def _fill(
 def fill_node(
     workload: Workload | Declared, machine: Machine, ranks: int | None, name: str = "ranks"
 ) -> tuple[Workload, int]:
-    """One process of the workload, and how many of them run on a node. Raises UsageError for too many.
+    """Return one process of the workload, and how many of them run on a node.
 
-    `name` is that of the argument in errors. A process needs a core for each of its threads.
+    A process needs a core for each of its threads. `name` is that of the argument in errors. Raises
+    UsageError for too many processes.
     """
     if isinstance(workload, Declared):
         copies = check_ranks(ranks, machine, 1, name) or 1
@@ -174,7 +175,7 @@ def fill_node(
 
 
 def check_ranks(ranks: int | None, machine: Machine, threads: int, name: str = "ranks") -> int | None:
-    """`ranks`, if the machine has a core for each thread of each rank; else raises UsageError."""
+    """Return `ranks` if the machine has a core for each thread of each rank; else raise UsageError."""
     cores = machine.cores.count.value
     most = max(1, cores // threads)
     if ranks is not None and not 1 <= ranks <= most:
@@ -186,9 +187,10 @@ def check_ranks(ranks: int | None, machine: Machine, threads: int, name: str = "
 
 
 def choose_phase(name: str | None, workload: Workload, argument: str = "phase") -> str | None:
-    """The phase to explain, None for the whole run. Without a name, declared loops have a measured phase.
+    """Return the phase to explain, or None for the whole run.
 
-    `argument` is that of `name` in errors. Raises UsageError for a phase that the workload does not have.
+    Without a name, declared loops have a measured phase. `argument` is that of `name` in errors. Raises
+    UsageError for a phase that the workload does not have.
     """
     if name is None:
         return getattr(workload, "measured_phase", None)
@@ -211,7 +213,7 @@ def _policies(asked: Iterable[str | Policy]) -> Mapping[str, Policy]:
 
 
 def _comes_with_pagelens(policy: Policy) -> bool:
-    """Whether the policy's name says all of it."""
+    """Return whether the policy is one of pagelens, so that its name says everything."""
     try:
         return policy == find_policy(policy.name)
     except UsageError:

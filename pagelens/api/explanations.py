@@ -25,9 +25,9 @@ class Explanation(ExplanationData):
     """
 
     def plot(self, figure: str = "distribution") -> "Figure":
-        """A figure of the report as a matplotlib Figure: one of FIGURES, "distribution" unless named.
+        """Return a figure of the report as a matplotlib Figure: one of FIGURES, by default "distribution".
 
-        Raises UsageError for a figure that there is none of.
+        Raises UsageError for an unknown figure.
         """
         from pagelens.errors import UsageError
         from pagelens.explain import plots  # matplotlib takes a second
@@ -38,7 +38,7 @@ class Explanation(ExplanationData):
         return drawn
 
     def _repr_html_(self) -> str:
-        """The report's first part, for notebooks: the conclusion and how times are distributed."""
+        """Return the report's first part for notebooks: the conclusion, and how times are distributed."""
         from pagelens.explain.figures import draw_all
 
         drawing = draw_all(self)["distribution"]

@@ -1,4 +1,4 @@
-"""What a job on many nodes costs, where all wait for the slowest."""
+"""Computes what a job on many nodes costs if all of them wait for the slowest."""
 
 from pagelens.ensemble import Ensemble
 from pagelens.explain import JobCostRecord, job_cost_in_words
@@ -7,7 +7,7 @@ from pagelens.explain.job_cost import job_cost as cost_of
 
 
 class JobCost(JobCostRecord):
-    """The job as it is, without its slowest nodes, and under each remedy: `ways`. docs/explain-json.md."""
+    """The cost of the job as it is, without its slowest nodes, and under each remedy, as `ways`."""
 
     def __repr__(self) -> str:
         return " ".join(job_cost_in_words(self))

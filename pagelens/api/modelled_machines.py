@@ -1,4 +1,4 @@
-"""Machines by name, by file, or the one that this runs on."""
+"""Finds machines by name, by file, or the one that pagelens runs on."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is read and measured of the machine that this runs on."""
+"""Reads and measures the machine that pagelens runs on."""
 
 from contextlib import nullcontext
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which objects of a program lie in the fast one of two memories."""
+"""Decides which objects of a program lie in the fast one of two memories."""
 
 from collections.abc import Sequence
 

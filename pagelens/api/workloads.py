@@ -25,7 +25,7 @@ from pagelens.units import parse_size
 
 @dataclass(frozen=True)
 class Declared:
-    """Loops of a known program at a stated size; the machine that they run on decides their threads."""
+    """Loops of a known program at a stated size. The machine that they run on decides their threads."""
 
     name: str
     size_bytes: int  # of all ranks of a node together
@@ -159,7 +159,10 @@ def import_trace(
 
 
 def _written(output: str | os.PathLike[str] | None, write: Callable[[Path], TraceWorkload]) -> TraceWorkload:
-    """What `write` returns of the trace that it writes: to `output`, or to a file as long as it is used."""
+    """Return what `write` returns for the trace that it writes.
+
+    The trace goes to `output`, or to a file that exists as long as it is used.
+    """
     if output is not None:
         return write(Path(output))
     folder = tempfile.mkdtemp(prefix="pagelens-")

@@ -1,4 +1,4 @@
-"""What a job's frames do to it on a machine: in its memory-side cache, its DRAM banks, its snoop filter."""
+"""What the frames of a job cost it on a machine: in memory-side cache, DRAM banks and snoop filter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ _BANK_PAGES = 4096  # of each of the two streams, evenly spaced over its half
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What of a machine decides by frames; `node_of` where each NUMA node has such a cache of its own."""
+    """The parts of a machine for which the choice of frames matters.
+
+    `node_of` gives the NUMA node of each frame if every node has a memory-side cache of its own.
+    """
 
     machine: Machine
     socket: Socket | None
@@ -30,23 +33,23 @@ class Yardstick:
 
     @staticmethod
     def of(machine: Machine, node_of: Callable[[Frames], NDArray[np.int64]] | None = None) -> "Yardstick":
-        """Of a machine file."""
+        """Return the yardstick of a machine file."""
         shares = machine.snoop_filter is not None and knows_sets(machine)
         return Yardstick(machine, socket_of(machine) if shares else None, node_of)
 
     @property
     def decides_nothing(self) -> bool:
-        """Whether none of its parts is known."""
+        """Whether the machine file describes none of these parts."""
         return self.machine.memory_side_cache is None and self.machine.dram is None and self.socket is None
 
     def effect(self, frames: Frames) -> Effect:
-        """Of a job whose pages have these frames, in the order of its addresses."""
+        """Return the effect on a job whose pages have these frames, in the order of its addresses."""
         banks, rows = self._banks(frames)
         mean, worst = self._snoop_filter(frames)
         return Effect(self._cache(frames), banks, rows, mean, worst)
 
     def _cache(self, frames: Frames) -> float | None:
-        """The conflict share: of the pages, those whose slot holds another of them."""
+        """Return the conflict share: the share of pages whose slot holds another page of the job."""
         if self.machine.memory_side_cache is None or not len(frames):
             return None
         slots = self.machine.slots
@@ -57,8 +60,11 @@ class Yardstick:
         return float((pages[at] > 1).mean())
 
     def _banks(self, frames: Frames) -> tuple[float | None, float | None]:
-        """Lines of the most loaded bank over the mean; of two streams in step, one through each half of the
-        job, the share of steps at which they are in one bank and in different rows of it.
+        """Return the load of the most loaded bank, and the share of row conflicts.
+
+        The load is the lines of that bank over the mean of all banks. For the row conflicts, two streams run
+        in step, one through each half of the job. A step counts if both streams meet different rows of one
+        bank.
         """
         dram = self.machine.dram
         if dram is None or len(frames) < 2:
@@ -76,7 +82,7 @@ class Yardstick:
         return float(load.max() / load.mean()), float(conflicts.mean())
 
     def _snoop_filter(self, frames: Frames) -> tuple[float | None, float | None]:
-        """Of the lines in full L2s those beyond its ways: in the mean over the job, and where it is worst."""
+        """Return the mean and the worst share of lines in full L2s beyond the snoop filter's ways."""
         if self.socket is None:
             return None, None
         known = frames[(frames + 1) * SMALL <= self.socket.reach]
@@ -90,7 +96,7 @@ class Yardstick:
 
 
 def large_share(frames: Frames) -> float:
-    """Of a job's pages, those on frames that lie as the parts of a 2 MiB page do; it begins at such a one."""
+    """Return the share of pages on frames that form aligned 2 MiB blocks, counted from the job's begin."""
     whole = len(frames) // HUGE_PAGE_FRAMES * HUGE_PAGE_FRAMES
     if not whole:
         return 0.0
@@ -100,14 +106,14 @@ def large_share(frames: Frames) -> float:
 
 
 def _lines(frames: Frames) -> NDArray[np.uint64]:
-    """Addresses of all lines of some pages."""
+    """Return the addresses of all lines of some frames."""
     inside = np.arange(0, SMALL, LINE_BYTES, dtype=np.uint64)
     lines: NDArray[np.uint64] = (frames.astype(np.uint64)[:, None] * np.uint64(SMALL) + inside).ravel()
     return lines
 
 
 def _pages(frames: Frames) -> Pages:
-    """Runs of neighbouring frames as one page each."""
+    """Return each run of neighbouring frames as one page."""
     first = np.flatnonzero(np.diff(frames, prepend=frames[0] - 2) != 1)
     sizes = np.diff(np.append(first, len(frames)))
     return Pages(frames[first].astype(np.uint64) * np.uint64(SMALL), sizes * SMALL)

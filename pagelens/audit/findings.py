@@ -1,4 +1,4 @@
-"""What the readings mean for a job's placement, the most important first."""
+"""Draws findings for a job's placement from the readings, the most important first."""
 
 from collections.abc import Callable, Iterator
 
@@ -31,9 +31,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def find(audit: Audit, probe: Probe | None = None) -> tuple[Finding, ...]:
-    """All findings, by severity and then in the order of RULES.
+    """Return all findings, by severity and then in the order of RULES.
 
-    What a probe saw of this machine's frames replaces what is expected of its free lists.
+    If a probe saw this machine's frames, its finding replaces the one that its free lists suggest.
     """
     found = list(of_probe(probe)) if probe is not None else []
     seen = {finding.code for finding in found} if probe is not None and probe.verified else set()

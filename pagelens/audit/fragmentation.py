@@ -1,7 +1,8 @@
 """Free memory by order and zone, from /proc/buddyinfo and /proc/pagetypeinfo.
 
 The indices are the kernel's own (mm/vmstat.c: unusable_free_index and __fragmentation_index, which debugfs
-shows in extfrag/), computed from the same numbers by the same formulas, in thousandths as there.
+shows in extfrag/). They are computed from the same numbers by the same formulas, and rounded to thousandths
+as there.
 """
 
 import re
@@ -17,7 +18,7 @@ _BLOCKS = re.compile(r"Node\s+(\d{1,4}), zone\s+(\w{1,16})((?:\s+\d{1,15})+)\s*"
 
 
 def read_zones(system: System) -> tuple[Zone, ...]:
-    """All that buddyinfo has; none where it is not readable."""
+    """Return all zones of buddyinfo, or none if it is not readable."""
     pageblocks = _pageblocks(system.text("/proc/pagetypeinfo"))
     zones = []
     for line in system.text("/proc/buddyinfo").splitlines():
@@ -39,17 +40,17 @@ def read_zones(system: System) -> tuple[Zone, ...]:
 
 
 def free_frames(counts: Sequence[int]) -> int:
-    """In blocks of every order."""
+    """Return the number of free frames, in blocks of all orders."""
     return sum(count << order for order, count in enumerate(counts))
 
 
 def suitable_blocks(counts: Sequence[int], order: int) -> int:
-    """Allocations of that order that the free blocks have room for."""
+    """Return how many blocks of that order the free blocks have room for."""
     return sum(count << (at - order) for at, count in enumerate(counts) if at >= order)
 
 
 def unusable_index(counts: Sequence[int], order: int) -> float:
-    """unusable_free_index(): of the free memory, the share in blocks too small for `order`; 1 without any."""
+    """Return the share of free memory in blocks below `order`, as the kernel does; 1 if none is free."""
     free = free_frames(counts)
     if free == 0:
         return 1.0
@@ -57,9 +58,9 @@ def unusable_index(counts: Sequence[int], order: int) -> float:
 
 
 def fragmentation_index(counts: Sequence[int], order: int) -> float | None:
-    """__fragmentation_index(): why an allocation would fail, 0 lack of memory, 1 fragmentation.
+    """Return the kernel's fragmentation index: 0 if memory is lacking, 1 if it is fragmented.
 
-    None: it would not.
+    Returns None if it would succeed.
     """
     blocks = sum(counts)
     if blocks == 0:
@@ -70,7 +71,7 @@ def fragmentation_index(counts: Sequence[int], order: int) -> float | None:
 
 
 def _pageblocks(text: str) -> dict[tuple[int, str], dict[str, int]]:
-    """Of each node and zone, the page blocks by migrate type."""
+    """Return the page blocks by migrate type, for each node and zone."""
     found: dict[tuple[int, str], dict[str, int]] = {}
     types: list[str] = []
     for line in text.splitlines():

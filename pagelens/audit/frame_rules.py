@@ -1,6 +1,6 @@
-"""What decides which frames a job gets, and what they are worth: free lists, caches, rights.
+"""Rules on which frames a job gets and what they cost it: free lists, caches, rights.
 
-A rule is a function that yields a finding or none; what nothing says is no finding.
+A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FILTER_SHARE = 0.01  # of lines that do not fit: between good and bad parts (doc
 
 
 def lists(audit: Audit) -> Iterator[Finding]:
-    """The order of the free lists before a direct-mapped cache."""
+    """Check the order of the free lists in front of a direct-mapped cache."""
     cache, kernel = audit.cache, audit.kernel
     if cache is None or cache.ways > 1:
         return
@@ -75,7 +75,7 @@ def lists(audit: Audit) -> Iterator[Finding]:
 
 
 def numa_fake(audit: Audit) -> Iterator[Finding]:
-    """NUMA nodes cut as large as the cache."""
+    """Check whether NUMA emulation cuts nodes as large as the cache."""
     if not audit.kernel.numa_fake or audit.cache is None:
         return
     largest = max((node.size or 0 for node in audit.nodes), default=0)
@@ -99,7 +99,7 @@ def numa_fake(audit: Audit) -> Iterator[Finding]:
 
 
 def intel_module(audit: Audit) -> Iterator[Finding]:
-    """The module of 2017."""
+    """Report Intel's zonesort module of 2017."""
     if audit.kernel.zonesort.kind == "intel":
         yield Finding(
             Severity.note,
@@ -111,7 +111,7 @@ def intel_module(audit: Audit) -> Iterator[Finding]:
 
 
 def assumed_cache(audit: Audit) -> Iterator[Finding]:
-    """A cache that the machine does not show."""
+    """Report a cache that the machine does not show."""
     if audit.cache is not None and audit.cache.assumed:
         yield Finding(
             Severity.note,
@@ -124,7 +124,7 @@ def assumed_cache(audit: Audit) -> Iterator[Finding]:
 
 
 def snoop_filter(audit: Audit) -> Iterator[Finding]:
-    """A processor whose snoop filter conflicts with contiguous memory."""
+    """Report a processor whose snoop filter conflicts with contiguous memory."""
     share = audit.snoop_filter_share
     if share is not None and share > FILTER_SHARE:
         yield Finding(
@@ -143,7 +143,7 @@ def snoop_filter(audit: Audit) -> Iterator[Finding]:
 
 
 def guest(audit: Audit) -> Iterator[Finding]:
-    """A hypervisor below."""
+    """Report a hypervisor below."""
     if audit.hypervisor:
         yield Finding(
             Severity.note,
@@ -156,7 +156,7 @@ def guest(audit: Audit) -> Iterator[Finding]:
 
 
 def rights(audit: Audit) -> Iterator[Finding]:
-    """What this user may not see."""
+    """Report what this user may not see."""
     if audit.rights.frames is False:
         yield Finding(
             Severity.note,

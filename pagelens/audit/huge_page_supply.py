@@ -42,7 +42,7 @@ class Supply:
 
     @staticmethod
     def by_rule(machine: Machine) -> "Supply":
-        """Assumes that all of a machine's memory above its first GiB is free."""
+        """Assume that all of a machine's memory above its first GiB is free."""
         use = np.zeros(machine.frames, dtype=np.uint8)
         use[: min(_KERNEL_FRAMES, machine.frames // 8)] = Use.pinned
         return Supply(FrameMap((Span(0, "Normal", 0, machine.frames),), use), "", _slots(machine))

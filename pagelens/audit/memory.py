@@ -1,4 +1,7 @@
-"""NUMA nodes, their tiers and the caches before them: the kernel's word first, hwloc's where it has none."""
+"""NUMA nodes, their tiers and the caches in front of them.
+
+The kernel's word comes first. Where it says nothing, hwloc's word counts.
+"""
 
 import re
 
@@ -13,7 +16,10 @@ _FAST_KINDS = ("MCDRAM", "HBM")
 
 
 def read_memory(system: System, machine: Machine) -> tuple[MemoryNode, ...]:
-    """Every node with memory; the machine's kind says which is fast where neither HMAT nor hwloc does."""
+    """Return every node with memory.
+
+    The machine file says which memory is fast if neither HMAT nor hwloc says so.
+    """
     tiers = {
         node: int(path.rpartition("memory_tier")[2])
         for path in system.folders(_TIERS, "memory_tier")
@@ -55,7 +61,7 @@ def read_memory(system: System, machine: Machine) -> tuple[MemoryNode, ...]:
 
 
 def _of_hwloc(system: System) -> tuple[dict[int, str], dict[int, SideCache]]:
-    """Kinds of memory, and caches before it, by node."""
+    """Return the kinds of memory, and the caches in front of it, by node."""
     kinds: dict[int, str] = {}
     caches: dict[int, SideCache] = {}
     for attributes in system.hwloc():

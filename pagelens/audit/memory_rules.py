@@ -1,6 +1,6 @@
-"""Tiers, and what else uses memory or moves it.
+"""Rules on memory tiers, and on what else uses memory or moves pages.
 
-A rule is a function that yields a finding or none; what nothing says is no finding.
+A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ MUCH_CACHE = 0.2  # of memory
 
 
 def tiers(audit: Audit) -> Iterator[Finding]:
-    """Memory without processors."""
+    """Report memory without processors."""
     local = [node for node in audit.nodes if node.processors]
     for node in audit.nodes:
         if node.processors != 0 or node.size is None or not local:
@@ -45,7 +45,7 @@ def tiers(audit: Audit) -> Iterator[Finding]:
 
 
 def balancing(audit: Audit) -> Iterator[Finding]:
-    """Pages that are moved to who uses them."""
+    """Report NUMA balancing, which moves pages to the processors that use them."""
     kernel = audit.kernel
     if kernel.numa_balancing and len(audit.nodes) > 1:
         moved = f"; {format_count(kernel.numa_migrated)} pages since boot" if kernel.numa_migrated else ""
@@ -59,7 +59,7 @@ def balancing(audit: Audit) -> Iterator[Finding]:
 
 
 def page_cache(audit: Audit) -> Iterator[Finding]:
-    """Files in the way."""
+    """Report files that fill memory."""
     usage = audit.usage
     if usage.total and usage.droppable is not None and usage.droppable >= MUCH_CACHE * usage.total:
         share = usage.droppable / usage.total
@@ -77,7 +77,7 @@ def page_cache(audit: Audit) -> Iterator[Finding]:
 
 
 def swap(audit: Audit) -> Iterator[Finding]:
-    """Pages without frames."""
+    """Report pages that are swapped out."""
     if audit.kernel.swap_used:
         yield Finding(
             Severity.warning,
@@ -90,7 +90,7 @@ def swap(audit: Audit) -> Iterator[Finding]:
 
 
 def overcommit(audit: Audit) -> Iterator[Finding]:
-    """Strict limits on what may be mapped."""
+    """Report strict limits on what programs may map."""
     kernel = audit.kernel
     if kernel.overcommit == 2 and kernel.commit_limit is not None and kernel.committed is not None:
         left = max(0, kernel.commit_limit - kernel.committed)
@@ -106,7 +106,7 @@ def overcommit(audit: Audit) -> Iterator[Finding]:
 
 
 def compaction(audit: Audit) -> Iterator[Finding]:
-    """Compaction that does not help."""
+    """Report compactions that fail."""
     counts = audit.kernel.compaction
     if counts.stalls and counts.fails is not None and counts.stalls >= FEWEST_STALLS:
         share = counts.fails / counts.stalls

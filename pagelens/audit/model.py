@@ -1,6 +1,7 @@
-"""What is known of a node; None, or an empty tuple, is what nothing says. Sizes in bytes, shares from 0 to 1.
+"""The readings of a node, as data.
 
-`asdict` of these is the JSON of docs/audit.md: a field is added, never renamed.
+None or an empty tuple means that nothing says. Sizes are in bytes, shares from 0 to 1. `asdict` of these
+classes is the JSON of docs/audit.md. Fields may be added, but never renamed.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ SMALL, LARGE, GIGANTIC = FRAME_BYTES, HUGE_PAGE_BYTES, GIGANTIC_PAGE_BYTES
 
 
 class Severity(StrEnum):
-    """In the order of importance."""
+    """The severities, most important first."""
 
     bad = "bad"
     warning = "warning"
@@ -35,12 +36,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class SideCache:
-    """A cache that a memory is behind."""
+    """A cache in front of a memory."""
 
     size: int
     direct_mapped: bool | None
     line: int | None
-    source: str  # that says so
+    source: str  # of the statement
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class NodePool:
-    """A node's part of a pool."""
+    """The part of a pool on one node."""
 
     node: int
     total: int
@@ -83,7 +84,7 @@ class NodePool:
 
 @dataclass(frozen=True)
 class HugePages:
-    """The pool of huge pages of one size, and how many pages more could be had at most."""
+    """The pool of huge pages of one size, and an upper bound on the pages that could be added."""
 
     page_size: int
     total: int | None
@@ -99,18 +100,18 @@ class HugePages:
 
 @dataclass(frozen=True)
 class Cache:
-    """The direct-mapped cache that the machine's memory is behind, by its machine file."""
+    """The direct-mapped cache in front of the machine's memory, as the machine file states it."""
 
     size: int
     memory: int
     ways: int
-    assumed: str | None  # why the size is, where it is not read
-    random_share: float  # of a job as large as the cache, pages in conflict on random frames
+    assumed: str | None  # why the size is assumed; None if it was read
+    random_share: float  # pages in conflict, of a job as large as the cache on random frames
 
 
 @dataclass(frozen=True)
 class Audit:
-    """A node."""
+    """The readings of one node."""
 
     machine: str  # its title
     hypervisor: str | None
@@ -127,7 +128,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Effect:
-    """What frames do to a job; None where the machine file does not say how."""
+    """What frames do to a job. A value is None if the machine file does not say enough."""
 
     conflict_share: float | None  # of its pages, those whose slot of the memory-side cache holds another
     bank_load: float | None  # lines of the most loaded DRAM bank over the mean
@@ -138,7 +139,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class ProbedPlacement:
-    """A way to place the probed job."""
+    """One way to place the probed job."""
 
     name: str  # "probed", or a policy's (docs/frames.md), or "half"
     title: str
@@ -150,11 +151,11 @@ class ProbedPlacement:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a job of that size would meet."""
+    """What a job of the probed size would meet."""
 
     size: int
     pages: str  # 4k, thp, 2m, 1g
-    machine: str  # whose caches, banks and filter it is held against
+    machine: str  # the machine whose caches, banks and filter judge it
     measured: bool  # its frames were seen
     verified: bool  # they are the memory's, not a guest's
     nodes: dict[int, float]  # share of the job on each NUMA node

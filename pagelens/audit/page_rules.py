@@ -1,6 +1,6 @@
-"""Large pages: what there is to make them of, who gets them, and what is set aside.
+"""Rules on large pages: what they can be made of, who gets them, and what is set aside.
 
-A rule is a function that yields a finding or none; what nothing says is no finding.
+A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _THP = "/sys/kernel/mm/transparent_hugepage"
 
 
 def fragmentation(audit: Audit) -> Iterator[Finding]:
-    """Free memory in small pieces, or in large ones."""
+    """Report free memory in small pieces, or in large ones."""
     free = sum(free_frames(zone.free_blocks) for zone in audit.zones) * SMALL
     if not free:
         return
@@ -55,7 +55,7 @@ def fragmentation(audit: Audit) -> Iterator[Finding]:
 
 
 def pinned_blocks(audit: Audit) -> Iterator[Finding]:
-    """Page blocks that compaction cannot empty."""
+    """Report page blocks that compaction cannot empty."""
     known = [zone.pageblocks for zone in audit.zones if zone.pageblocks]
     blocks = sum(sum(of_zone.values()) for of_zone in known)
     pinned = sum(of_zone.get("Unmovable", 0) + of_zone.get("Reclaimable", 0) for of_zone in known)
@@ -71,7 +71,7 @@ def pinned_blocks(audit: Audit) -> Iterator[Finding]:
 
 
 def large_pages(audit: Audit) -> Iterator[Finding]:
-    """Who gets large pages, and how often it fails."""
+    """Report who gets large pages, and how often that fails."""
     thp, pool = audit.kernel.thp, _pool(audit, LARGE)
     empty = pool is not None and pool.total == 0
     if thp.enabled == "never" and empty:
@@ -105,7 +105,7 @@ def large_pages(audit: Audit) -> Iterator[Finding]:
 
 
 def unused_pool(audit: Audit) -> Iterator[Finding]:
-    """Huge pages that nobody uses."""
+    """Report huge pages that nobody uses."""
     for pool in audit.huge_pages:
         held = (pool.total or 0) * pool.page_size
         if (
@@ -126,7 +126,7 @@ def unused_pool(audit: Audit) -> Iterator[Finding]:
 
 
 def gigantic(audit: Audit) -> Iterator[Finding]:
-    """Pages of 1 GiB."""
+    """Report that no pages of 1 GiB are available."""
     pool = _pool(audit, GIGANTIC)
     if pool is not None and not pool.total and pool.more_now == 0:
         known = pool.more_at_most is not None

@@ -1,4 +1,4 @@
-"""A probe: memory as a job would get it, what its frames do there, and what each remedy would make of it."""
+"""Probes memory as a job would get it: judges its frames, and those that each remedy would give."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,21 +25,21 @@ MEASURED, REAL, MODEL = "measured", "free frames", "model"
 
 @dataclass(frozen=True)
 class Job:
-    """What is probed for: so much memory on pages of a kind."""
+    """The job to probe for: a size, and a kind of page."""
 
     size: int
     pages: str
 
     @property
     def frames(self) -> int:
-        """Of 4 KiB."""
+        """The number of 4 KiB frames."""
         return self.size // SMALL
 
 
 def take(job: Job, report: Report) -> Frames:
-    """The frames that such a job gets now, in the order of its addresses, for who may see them.
+    """Return the frames that such a job gets now, in the order of its addresses.
 
-    The memory is given back before this returns. Raises Failure.
+    The user must be allowed to see frames. The memory is given back before this returns. Raises Failure.
     """
     with populated(job.size, job.pages, report) as (address, size):
         frames = frames_of(address, size)
@@ -48,28 +48,31 @@ def take(job: Job, report: Report) -> Frames:
 
 @dataclass(frozen=True)
 class Ground:
-    """What the frames are held against, and what a job could get instead of them."""
+    """The machine that frames are judged by, and the frames that a job could get."""
 
     audit: Audit
     machine: Machine
-    foreign: bool  # the machine is another than this one: this one's NUMA nodes are none of its
+    foreign: bool  # the machine is not this one, so this one's NUMA nodes do not count
     spans: FrameMap  # this one's, without uses
     supply: Supply
 
     @staticmethod
     def of(audit: Audit, machine: Machine, foreign: bool, system: System, free: FrameMap | None) -> "Ground":
-        """`free` is the frame map before the job took any; None where it is not to be had."""
+        """Return the ground for a machine.
+
+        `free` is the frame map before the job took memory, or None if unknown.
+        """
         spans = FrameMap(read_spans(system), np.empty(0, dtype=np.uint8))
         real = None if free is None else Supply.here(free, system.text("/proc/zoneinfo"), machine)
         return Ground(audit, machine, foreign, spans, real or Supply.by_rule(machine))
 
     def yardstick(self) -> Yardstick:
-        """By NUMA node where each has a cache of its own."""
+        """Return the yardstick, with NUMA nodes if each has a cache of its own."""
         caches = sum(node.side_cache is not None for node in self.audit.nodes)
         return Yardstick.of(self.machine, self.spans.node_of if caches > 1 and not self.foreign else None)
 
     def nodes(self, frames: Frames | None) -> dict[int, float]:
-        """The share of a job on each NUMA node."""
+        """Return the share of a job on each NUMA node."""
         if frames is None or not self.spans.spans:
             return {}
         found, counts = np.unique(self.spans.node_of(frames), return_counts=True)
@@ -77,7 +80,7 @@ class Ground:
 
 
 def judge(job: Job, frames: Frames | None, ground: Ground, report: Report) -> Probe:
-    """What the frames do, and what each remedy's would."""
+    """Judge the frames of the job, and the frames that each remedy would give."""
     yardstick = ground.yardstick()
     ways = list(_ways(job, frames, ground))
     placements, missing = [], []
@@ -133,7 +136,7 @@ def _notes(frames: Frames | None, ground: Ground, yardstick: Yardstick) -> Itera
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to place the job, before it is known whether it can be gone."""
+    """A way to place the job. It may turn out to be impossible."""
 
     name: str
     title: str

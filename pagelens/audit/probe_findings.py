@@ -1,4 +1,4 @@
-"""What a probe means, by the effect that its frames have and the best that a remedy would make of it."""
+"""Draws findings from a probe: the effect of its frames, and the best effect that a remedy would have."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ _CHEAPEST_FIRST = ("2m", "coloured", "aged+zonesort", "1g")  # nothing but a poo
 
 
 def of_probe(probe: Probe) -> Iterator[Finding]:
-    """None where its frames were not seen; what is good needs no remedy."""
+    """Yield the findings of a probe whose frames were seen. A good finding needs no remedy."""
     for finding in _all(probe):
         if finding.severity is Severity.good:
             yield replace(finding, why="Nothing needs to be done.", remedy=())
@@ -68,7 +68,7 @@ def _all(probe: Probe) -> Iterator[Finding]:
 
 
 def _severity(probe: Probe, share: float, bad: float, warning: float) -> Severity:
-    """What is not verified is worth a note only."""
+    """Return the severity. An unverified finding is at most a note."""
     if share < warning:
         return Severity.good
     if not probe.verified:
@@ -77,7 +77,7 @@ def _severity(probe: Probe, share: float, bad: float, warning: float) -> Severit
 
 
 def _best(probe: Probe, measure: Callable[[Effect], float | None], now: float) -> tuple[tuple[str, ...], str]:
-    """The commands of the cheapest remedy that leaves about the least, and a sentence on it."""
+    """Return the commands of the cheapest remedy that leaves about the least, and a sentence on it."""
     tried: list[tuple[float, ProbedPlacement]] = []
     for placement in probe.placements:
         left = measure(placement.effect)

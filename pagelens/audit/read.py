@@ -1,4 +1,4 @@
-"""All that can be read of a node."""
+"""Reads everything that an audit needs of a node."""
 
 from pagelens.audit.effect import random_conflict_share
 from pagelens.audit.fragmentation import read_zones
@@ -14,7 +14,10 @@ from pagelens.machine import Machine
 
 
 def read_audit(system: System, machine: Machine, frames: FrameMap | None) -> Audit:
-    """`machine` is what the node is taken for; `frames` its frame map, where the user may read it."""
+    """Return the readings of a system.
+
+    `machine` is what the node is taken for, and `frames` its frame map, if the user may read it.
+    """
     has_filter = machine.snoop_filter is not None and knows_sets(machine)
     socket = socket_of(machine) if has_filter else None
     nodes, zones, usage = read_memory(system, machine), read_zones(system), read_usage(system)

@@ -1,1 +1,1 @@
-"""The command line: parse, call the API, render."""
+"""The command line: it parses options, calls the API, and prints the results."""

@@ -1,4 +1,4 @@
-"""What a shell may complete an option's value with. A module is imported only when it is asked for that."""
+"""Completes the values of options in a shell. A module is imported only when its values are needed."""
 
 
 def complete_machine(incomplete: str) -> list[str]:

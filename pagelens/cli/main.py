@@ -1,4 +1,4 @@
-"""The command line: routes to the commands, and turns our errors into one line and an exit status."""
+"""The command line: it routes to the commands, and turns our errors into one line and an exit status."""
 
 import importlib
 import io
@@ -19,17 +19,17 @@ from pagelens.interrupts import ending_at_once
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
 
-# Ranges are in errors and docs/cli.md; in the help they take the room of the text.
+# Errors and docs/cli.md show ranges. In the help they would take the room of the text.
 typer.rich_utils.RANGE_STRING = ""
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 
 
 def find_commands(folder: Path = FOLDER) -> dict[str, str]:
-    """Each command's name and its line in the list: a module or package of `commands/` that begins with both.
+    """Return each command's name and its line in the list of commands.
 
-    The first line of its docstring reads `pagelens NAME`: and what the command does. The modules are not
-    imported for that, which takes a second with what they import.
+    A command is a module or package of `commands/` whose docstring begins with `pagelens NAME`: and what the
+    command does. The modules are not imported for that, which would take a second.
     """
     files = [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
     lines = {path: _first_line(path) for path in sorted(files)}
@@ -47,7 +47,7 @@ def _module(name: str) -> str:
 
 
 class _Commands(TyperGroup):
-    """The commands by name. Each is imported when it is asked for; the list in the help needs none."""
+    """The commands by name. Each is imported when it is used. The list in the help imports none."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -107,7 +107,7 @@ def _commands(
 
 
 def _given(error: typer.TyperException) -> str:
-    """The value that was refused, where the message has only its range."""
+    """Return the value that was refused, because the message has only its range."""
     from pydantic import ValidationError  # what typer checks ranges with
 
     if not isinstance(error.__cause__, ValidationError):
@@ -120,7 +120,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a file's name may be no text at all
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Where no folder is writable, Matplotlib warns of its font cache: no business of our users.
+    # If no folder is writable, Matplotlib warns of its font cache, which does not concern our users.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         status = app(standalone_mode=False)
@@ -136,7 +136,7 @@ def main() -> None:
             where = context.command_path if context else "pagelens"
             print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
-    except MemoryError:  # where no narrower remedy is known than that of pagelens.ensemble.simulate
+    except MemoryError:  # pagelens.ensemble.simulate knows a narrower remedy
         print(
             "pagelens: this computer's memory does not suffice; take a smaller problem or one with more",
             file=sys.stderr,

@@ -1,6 +1,6 @@
-"""The options that several commands have: one type each, with one meaning and one help text.
+"""The options that several commands share. Each has one type, one meaning and one help text.
 
-Nothing heavy of pagelens is imported here: `pagelens trace` starts without numpy and polars.
+Nothing heavy of pagelens is imported here, so `pagelens trace` starts without numpy and polars.
 """
 
 from pathlib import Path
@@ -55,7 +55,7 @@ Root = Annotated[
     Option(metavar="DIR", help="Read /proc and /sys of a captured tree.", rich_help_panel=RARE),
 ]
 
-# What is simulated.
+# Options on what is simulated.
 WorkloadName = Annotated[
     str | None,
     Option(
@@ -98,7 +98,7 @@ History = Annotated[
     ),
 ]
 
-# How a program is traced.
+# Options on how a program is traced.
 Accesses = Annotated[
     int,
     Option(

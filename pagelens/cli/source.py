@@ -1,4 +1,4 @@
-"""What a user asked to have explained: a declared workload, a trace, or a program that is traced first."""
+"""Finds what the user wants explained: a declared workload, a trace, or a program to trace first."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +48,10 @@ def choose_source(
     quiet: bool,
     cut_of: CutOf | None = None,
 ) -> AbstractContextManager[Source]:
-    """Declared loops if they are named, else the trace or program that the request names.
+    """Return declared loops if they are named, else the trace or program that the request names.
 
-    `cut_of` is as `open_trace` has it.
-    Raises UsageError for both, none ("nothing to `purpose`"), and options that are of the other.
+    `cut_of` is that of `open_trace`. Raises UsageError if both or none are given ("nothing to `purpose`"),
+    and for options that belong to the other one.
     """
     target = request.command
     if workload is not None:
@@ -66,7 +66,7 @@ def choose_source(
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:
-    """UsageError if any of `others` is given beside `what`."""
+    """Raise UsageError if any of `others` is given beside `what`."""
     for name, value in others.items():
         if value:
             raise UsageError(f"{name}: cannot stand beside {what}; leave one out")
@@ -76,9 +76,9 @@ def _refuse(what: str, others: Mapping[str, object]) -> None:
 def declare(
     name: str, size: str | None, machine: Machine, ranks: int | None, output: Path | None
 ) -> Iterator[Source]:
-    """A declared workload of `size` on the whole node, divided among the ranks (one, if not stated).
+    """Yield a declared workload of `size` on the whole node, divided among the ranks (one by default).
 
-    Within, the directory of the results is this process's alone.
+    While the context is entered, the directory of the results is this process's alone.
     """
     if size is None:
         raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, as --size 17.6GB")
@@ -98,10 +98,11 @@ def trace_or_open(
     quiet: bool,
     cut_of: CutOf | None = None,
 ) -> Iterator[Source]:
-    """A trace if `target` is one, else the program that it names, traced as `request` says.
+    """Yield a trace if `target` is one, else the program that it names, traced as `request` says.
 
-    A new trace is kept in the directory of the results, which within is this process's alone. Progress of
-    the tracing is shown on a terminal, unless `quiet`. `cut_of` is as `open_trace` has it.
+    A new trace is kept in the directory of the results. While the context is entered, that directory is this
+    process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of` is that of
+    `open_trace`.
     """
     path = Path(target[0])
     if is_trace(path):
@@ -118,7 +119,7 @@ def trace_or_open(
         raise UsageError(
             f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
         ) from None
-    # Programs may be called what no line of text holds.
+    # The name of a program may have bytes that no line of text can hold.
     name = "".join(character if character.isprintable() else "_" for character in path.name)
     with claim_directory(output or OUTPUT / name) as directory:
         program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine)
@@ -128,7 +129,7 @@ def trace_or_open(
 def _fill(
     program: Workload, machine: Machine, ranks: int | None, full_size: str | None, directory: Path
 ) -> Source:
-    """Copies of the traced process on as many cores as the machine has, or as many as `ranks` says."""
+    """Return copies of the traced process on all cores of the machine, or as many as `ranks` says."""
     _, copies = fill_node(program, machine, ranks, "--ranks")
     if full_size is None:
         return Source(program, Scaled(machine, copies), directory)

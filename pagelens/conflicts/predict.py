@@ -1,4 +1,4 @@
-"""How many lines of a set of pages cannot be held at once, in which sets, and which pages they are on."""
+"""Predicts how many lines of a set of pages cannot be held at once, in which sets and pages they are."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,36 +18,36 @@ MOST_WINDOWS = 2000  # of a program's memory that are counted
 
 @dataclass(frozen=True)
 class Count:
-    """One structure and the lines of one window."""
+    """The lines of one window in one cache or snoop filter."""
 
     name: str
     geometry: str
     lines: int
-    excess: int  # beyond the ways of their sets
-    crowded: int  # in sets that more lines fall to than they have ways
-    histogram: tuple[int, ...]  # [n]: sets that n lines fall to
+    excess: int  # lines beyond the ways of their sets
+    crowded: int  # lines in sets that have fewer ways than lines
+    histogram: tuple[int, ...]  # [n]: the number of sets with n lines
 
     @property
     def share(self) -> float:
-        """Of the lines, those beyond the ways of their sets."""
+        """The share of lines beyond the ways of their sets."""
         return self.excess / self.lines
 
 
 @dataclass(frozen=True)
 class PageCount:
-    """One page of a window: what it has in crowded sets of the first shared structure."""
+    """One page of a window, and its lines in crowded sets of the first shared structure."""
 
     page: int  # its place in the list
     address: int  # physical
     virtual: int | None
-    l2s: tuple[int, ...]  # that hold it
+    l2s: tuple[int, ...]  # L2s that hold it
     lines: int  # held
     crowded: int
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of each window the share beyond the ways of the first shared structure, and the worst in detail."""
+    """The shares of all windows beyond the ways of the first shared structure, and the worst window."""
 
     socket: Socket
     cores: int
@@ -62,7 +62,7 @@ class Prediction:
     by_page: tuple[PageCount, ...]  # most crowded first
 
     def crowded_lines(self) -> list[int]:
-        """Physical addresses of the worst window's lines in crowded sets of the first shared structure."""
+        """Return the physical addresses of the worst window's lines in crowded sets."""
         counts = self.socket.shared[0].counts()
         counts.add(self.held.addresses, self.held.lines)
         return [int(address) for address in counts.crowded_lines(self.held.addresses, self.held.lines)]
@@ -71,7 +71,10 @@ class Prediction:
 def predict(
     socket: Socket, pages: Pages, cores: int | None = None, held_bytes: int | None = None
 ) -> Prediction:
-    """`cores` hold `held_bytes` in each of their L2s (default: all cores, full L2s). Raises UsageError."""
+    """Predict which lines conflict while `cores` cores hold `held_bytes` in each of their L2s.
+
+    By default all cores hold full L2s. Raises UsageError.
+    """
     cores, held_bytes = settle(socket, cores, held_bytes)
     pages.require_below(socket.reach, "pages")
     windows = Windows(pages, socket, cores, held_bytes // LINE_BYTES)
@@ -95,7 +98,7 @@ def predict(
 
 
 def settle(socket: Socket, cores: int | None, held_bytes: int | None) -> tuple[int, int]:
-    """Both with their defaults. Raises UsageError."""
+    """Return both values, with the defaults filled in. Raises UsageError if one is out of range."""
     if cores is None:
         cores = socket.cores
     if not 1 <= cores <= socket.cores:
@@ -113,13 +116,13 @@ def settle(socket: Socket, cores: int | None, held_bytes: int | None) -> tuple[i
 
 
 def counted(windows: Windows) -> list[int]:
-    """The windows that are counted: all, or so many evenly spaced."""
+    """Return the numbers of the windows to count: all of them, or MOST_WINDOWS that are evenly spaced."""
     count = min(len(windows), MOST_WINDOWS)
     return [number * len(windows) // count for number in range(count)]
 
 
 def excess_shares(socket: Socket, windows: Windows, numbers: Iterable[int]) -> NDArray[np.float64]:
-    """Of the lines held in each window, those beyond the ways of the first shared structure's sets."""
+    """Return for each window the share of held lines beyond the ways of the first shared structure's sets."""
     counts = socket.shared[0].counts()
     shares = []
     for number in numbers:
@@ -131,7 +134,7 @@ def excess_shares(socket: Socket, windows: Windows, numbers: Iterable[int]) -> N
 
 
 def count_all(socket: Socket, held: Held) -> tuple[Count, ...]:
-    """Every structure; the L2s are counted apart and summed up."""
+    """Count the lines in every structure. Each L2 is counted alone, and their counts are added up."""
     found = []
     lines = int(held.lines.sum())
     for structure in socket.shared:

@@ -1,4 +1,4 @@
-"""What of a machine decides by address alone which lines can be held: a socket's L2s, snoop filter, L3."""
+"""The parts of a machine that decide by address alone which lines can be held: L2s, snoop filter and L3."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ class Shared:
     slices: _core.AddressHash
     sets: int  # of a slice: a power of two, indexed by the address bits from 6 up
     ways: int
-    reach: int  # physical addresses from here on have slices that are not known
+    reach: int  # the slices of physical addresses from here on are unknown
 
     def counts(self) -> _core.SetCounts:
-        """No lines yet."""
+        """Return counters that hold no lines yet."""
         return _core.SetCounts(self.slices, self.sets, self.ways)
 
     @property
     def geometry(self) -> str:
-        """As "24 x 2048 x 12": slices, sets, ways."""
+        """The slices, sets and ways as text, such as "24 x 2048 x 12"."""
         return f"{self.slices.values} x {self.sets} x {self.ways}"
 
 
 @dataclass(frozen=True)
 class Socket:
-    """Private L2s, and what their cores share; the first of these decides what can be held in the L2s."""
+    """A socket's private L2s and shared structures. The first shared one limits what the L2s can hold."""
 
     name: str
     title: str
@@ -45,26 +45,26 @@ class Socket:
 
     @property
     def l2s(self) -> int:
-        """How many L2s there are."""
+        """The number of L2s."""
         return -(-self.cores // self.cores_per_l2)
 
     @property
     def l2_lines(self) -> int:
-        """Lines of 64 B that one L2 holds."""
+        """The number of 64 B lines that one L2 holds."""
         return self.l2_sets * self.l2_ways
 
     @property
     def reach(self) -> int:
-        """The least of what they share."""
+        """The smallest reach of the shared structures."""
         return min(structure.reach for structure in self.shared)
 
     def l2_counts(self) -> _core.SetCounts:
-        """Of one L2, no lines yet."""
+        """Return counters for one L2 that hold no lines yet."""
         return _core.SetCounts(_one_piece(), self.l2_sets, self.l2_ways)
 
 
 def socket_of(machine: Machine) -> Socket:
-    """The socket, or the cores of one L3, that a machine file states. Raises UsageError."""
+    """Return the socket, or the cores of one L3, that a machine file describes. Raises UsageError."""
     shared = _all_shared(machine)
     if not shared:
         known = (name for name in list_machines() if knows_sets(load_machine(name)))
@@ -86,12 +86,12 @@ def socket_of(machine: Machine) -> Socket:
 
 
 def knows_sets(machine: Machine) -> bool:
-    """Whether it is known which sets of what its cores share a line falls to: `socket_of` does not raise."""
+    """Return whether `socket_of` succeeds, as the sets of shared structures are known."""
     return bool(_all_shared(machine))
 
 
 def _all_shared(machine: Machine) -> tuple[Shared, ...]:
-    """What decides which lines the L2s can hold, and behind it the L3; empty where that is not known."""
+    """Return the structure that limits what the L2s can hold, then the L3; empty if the file does not say."""
     filter_, l3 = machine.snoop_filter, machine.l3
     found = []
     if filter_ is not None:
@@ -102,7 +102,7 @@ def _all_shared(machine: Machine) -> tuple[Shared, ...]:
 
 
 def _shared(name: str, section: Sliced, sets: int, ways: int) -> Shared | None:
-    """None where it is not known which slice a line belongs to."""
+    """Return one structure, or None if nobody knows which slice a line belongs to."""
     form = section.slice_hash()
     if form is not None:
         return Shared(name, form.hash(), sets, ways, 2 << form.highest_bit)
@@ -116,7 +116,7 @@ def _one_piece() -> _core.AddressHash:
 
 
 def _assumptions(machine: Machine) -> Iterator[str]:
-    """What of the snoop filter is assumed, in the words of the machine file."""
+    """Yield what the machine file assumes about the snoop filter, in the file's words."""
     if machine.snoop_filter is not None:
         stated = {"sets": machine.snoop_filter.sets, "ways": machine.snoop_filter.ways}
         for what, number in stated.items():

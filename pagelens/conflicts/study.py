@@ -1,6 +1,7 @@
-"""The test of snoop filters: every core holds 125,000 doubles of its own at the same time.
+"""The public test of snoop filters: every core holds 125,000 doubles of its own at the same time.
 
-Static, from addresses alone; and the same lines read over and over by simulated caches.
+The functions count the lines that do not fit from addresses alone, and by simulated caches that read the same
+lines over and over.
 
 The amount is that of github.com/jdmccalpin/SKX-SF-Conflicts, the public test to J. D. McCalpin, HPL and DGEMM
 performance variability on Intel Xeon Platinum 8160 processors, SC18.
@@ -22,7 +23,7 @@ from pagelens.machine.caches import count
 from pagelens.replay.whole_node import caches_below_l1
 
 HELD_BYTES = 1_000_000  # of each L2: 125,000 doubles
-POOL_BYTES = 96 << 30  # that random pages are drawn from: the memory of a socket
+POOL_BYTES = 96 << 30  # the pool of random pages: the memory of a socket
 LARGE_BYTES = 2 << 20
 GIB = 1 << 30
 WARM_UP, SWEEPS = 2, 5
@@ -31,9 +32,10 @@ Packing = Literal["packed", "own"]
 
 
 def contiguous(socket: Socket, wrapping: bool = False) -> NDArray[np.float64]:
-    """Shares beyond the snoop filter's ways of one buffer at every 2 MiB of a GiB.
+    """Return the share of lines beyond the snoop filter's ways, for one buffer at every 2 MiB of a GiB.
 
-    Where the buffer fits into it; `wrapping`: also where it goes on at its beginning.
+    The buffer takes every place at which it fits into the GiB. With `wrapping` it also takes those at which
+    it runs over the end and goes on at the beginning.
     """
     held = socket.l2s * (HELD_BYTES // LINE_BYTES)
     step, gib = LARGE_BYTES // LINE_BYTES, GIB // LINE_BYTES
@@ -48,7 +50,7 @@ def contiguous(socket: Socket, wrapping: bool = False) -> NDArray[np.float64]:
 
 
 def _runs(start: int, lines: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Addresses and lengths of the lines from `start` on, around a GiB."""
+    """Return the addresses and lengths of `lines` lines from `start` on, which wrap around at 1 GiB."""
     gib = GIB // LINE_BYTES
     before_end = min(lines, gib - start % gib)
     runs = [(start % gib, before_end), (0, lines - before_end)]
@@ -59,24 +61,24 @@ def _runs(start: int, lines: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32
 
 
 def contiguous_windows(socket: Socket, wrapping: bool = False) -> Windows:
-    """The buffer at every 2 MiB of a GiB."""
+    """Return the same windows as `contiguous` counts."""
     whole = -(-socket.l2s * HELD_BYTES // LARGE_BYTES) * LARGE_BYTES
     sizes = [GIB, whole - LARGE_BYTES] if wrapping else [GIB]
     return _windows(socket, Pages(np.zeros(len(sizes), dtype=np.uint64), np.array(sizes, dtype=np.int64)))
 
 
 def random_pages(socket: Socket, packing: Packing, draws: int, seed: int) -> NDArray[np.float64]:
-    """Shares of random 2 MiB pages, as many draws.
+    """Return the share of lines beyond the ways for each of `draws` draws of random 2 MiB pages.
 
-    "packed": one buffer over the pages, of which the L2s hold neighbouring parts; "own": an L2 holds the
-    beginning of a page of its own. A draw has the same pages, as far as they go, on every socket.
+    With "packed" packing, one buffer fills the pages, and the L2s hold neighbouring parts of it. With "own",
+    each L2 holds the beginning of a page of its own. A draw begins with the same pages on every socket.
     """
     drawn = (random_window(socket, packing, draw, seed) for draw in range(draws))
     return np.array([excess_shares(socket, windows, [0])[0] for windows in drawn])
 
 
 def random_window(socket: Socket, packing: Packing, draw: int, seed: int) -> Windows:
-    """One draw of random pages, all of which are held."""
+    """Return one draw of random pages, as a window that holds all of them."""
     count = socket.l2s if packing == "own" else -(-socket.l2s * HELD_BYTES // LARGE_BYTES)
     drawn = np.random.default_rng([seed, draw]).permutation(POOL_BYTES // LARGE_BYTES)[:count]
     cores = np.arange(count) * socket.cores_per_l2 if packing == "own" else None
@@ -85,11 +87,11 @@ def random_window(socket: Socket, packing: Packing, draw: int, seed: int) -> Win
 
 
 def evictions(machine: Machine, held: Held) -> float:
-    """Evictions by the snoop filter a line read, when each L2's lines are read in turn, over and over.
+    """Return the snoop filter's evictions per line read, while the L2s read their lines over and over.
 
-    One core an L2, all in step; counted once nothing is new any more. Lines beyond the ways of their set push
-    out others of it, which come back in the next sweep: at least as many as the static count has, at most all
-    lines of such sets, and none where that has none.
+    One core of each L2 reads, and all cores run in step. Counting starts after WARM_UP sweeps. A line beyond
+    the ways of its set evicts another line, which comes back in the next sweep. So there are at least as many
+    evictions as `excess_shares` counts, at most all lines of crowded sets, and none if no set is crowded.
     """
     caches = caches_below_l1(machine)
     l2s = np.unique(held.l2s)
@@ -106,7 +108,7 @@ def evictions(machine: Machine, held: Held) -> float:
 
 
 def _lines(held: Held) -> NDArray[np.uint64]:
-    """All of them, one by one."""
+    """Return the number of every line."""
     firsts = held.addresses // np.uint64(LINE_BYTES)
     return np.concatenate(
         [first + np.arange(lines, dtype=np.uint64) for first, lines in zip(firsts, held.lines, strict=True)]

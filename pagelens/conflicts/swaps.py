@@ -1,7 +1,8 @@
-"""Which pages to swap for others of a pool, so that fewer lines conflict, and what each swap gains.
+"""Finds pages to swap for pages of a pool, so that fewer lines conflict.
 
-Pages whose frames have the same bits in the slices' masks put their lines into the same sets: they are of one
-colour (of 2 MiB pages on 24 slices there are 512), and one page of each colour has to be tried.
+Two pages put their lines into the same sets if their frames agree in the bits that the slices' masks read.
+Such pages have the same colour. Of 2 MiB pages on 24 slices there are 512 colours, and the search tries one
+page of each.
 """
 
 from dataclasses import dataclass, replace
@@ -17,11 +18,11 @@ from pagelens.conflicts.socket import Shared, Socket
 from pagelens.conflicts.windows import Held, Windows
 from pagelens.errors import UsageError
 
-MOST_COLOURS = 512  # that are tried; evenly drawn from those of the pool
+MOST_COLOURS = 512  # colours to try, evenly spaced among those of the pool
 MOST_TRIED = 16  # pages of the worst window, the most crowded ones
 MOST_JOINT = 64  # colours a page, the best in the worst window, that are counted in its other windows
 MOST_POOL = 1 << 16  # pages, evenly drawn
-_MOST_PATTERNS = 1024  # that are kept: some 200 kB each
+_MOST_PATTERNS = 1024  # patterns to keep, with some 200 kB each
 _PROBES = 64  # lines whose slices tell a page's colour
 
 
@@ -30,7 +31,7 @@ _Key = tuple[float, float]  # share of the worst window, mean of all: what a swa
 
 @dataclass(frozen=True)
 class Swap:
-    """One page for another, after those before it; shares are of all windows, as Prediction.shares."""
+    """The swap of one page, after the swaps before it. Its shares are those of Prediction.shares."""
 
     page: int  # its place in the list
     old: int  # physical address
@@ -47,9 +48,10 @@ def find_swaps(
     cores: int | None = None,
     held_bytes: int | None = None,
 ) -> tuple[Swap, ...]:
-    """At most `most` swaps, each of which lowers the worst window's share, or leaves it and lowers the mean.
+    """Return at most `most` swaps, each of which improves on the one before.
 
-    Only pages of the pool's size are swapped. Raises UsageError.
+    A swap lowers the worst window's share, or keeps it and lowers the mean. Only pages of the pool's size are
+    swapped. Raises UsageError.
     """
     cores, held_bytes = settle(socket, cores, held_bytes)
     pages.require_below(socket.reach, "pages")
@@ -66,16 +68,16 @@ def find_swaps(
 
 @dataclass(frozen=True)
 class _Rest:
-    """A window without one page, and the part of the page that is missing in it."""
+    """A window without one page, and the part of that page that belongs to the window."""
 
     counts: _core.SetCounts
     offset: int  # bytes into the page
     lines: int
-    window_lines: int  # with the page
+    window_lines: int  # lines of the window, including the page
 
 
 class _Search:
-    """Pages as they are after the swaps so far, with the shares of all windows."""
+    """The pages after the swaps made so far, with the shares of all windows."""
 
     def __init__(self, socket: Socket, pages: Pages, pool: Pages, cores: int, held_lines: int) -> None:
         self._structure = socket.shared[0]
@@ -93,7 +95,7 @@ class _Search:
         self._patterns: dict[tuple[int, int], _core.SetCounts] = {}
 
     def step(self) -> Swap | None:
-        """Does the best swap found, if one gains."""
+        """Make the best swap that was found, or return None if none gains."""
         before = float(self.shares.max()), float(self.shares.mean())
         worst = int(np.argmax(self.shares))
         options = [self._best_of(page, worst) for page in self._most_crowded(worst)]
@@ -113,7 +115,7 @@ class _Search:
         return windows[self._numbers[index]]
 
     def _most_crowded(self, index: int) -> list[int]:
-        """The pages of a window that may be swapped and have most lines in crowded sets."""
+        """Return the swappable pages of a window with the most lines in crowded sets."""
         held = self._window(index)
         counts = self._structure.counts()
         counts.add(held.addresses, held.lines)
@@ -124,7 +126,7 @@ class _Search:
         return [int(page) for page in order if crowded[page]]
 
     def _best_of(self, page: int, worst: int) -> tuple[_Key, int, int, NDArray[np.float64]]:
-        """What is left at best, `page`, its colour then, and the shares of the windows then."""
+        """Return the best shares that a swap of `page` leaves, the page, its colour, all windows' shares."""
         inside = [index for index, members in enumerate(self._members) if page in members]
         rests = {index: self._rest(index, page) for index in inside}
 
@@ -142,7 +144,7 @@ class _Search:
         return min(options, key=lambda option: option[0])
 
     def _rest(self, index: int, page: int) -> _Rest:
-        """A window without a page."""
+        """Return a window without the given page."""
         held = self._window(index)
         own, others = held.of(page), held.without(page)
         counts = self._structure.counts()
@@ -151,7 +153,7 @@ class _Search:
         return _Rest(counts, offset, int(own.lines.sum()), int(held.lines.sum()))
 
     def _pattern(self, colour: int, offset: int, lines: int) -> _core.SetCounts:
-        """The lines of a page's part, had the page this colour."""
+        """Return the lines of a part of a page, as if the page had this colour."""
         key = self._colours[colour][0] + offset, lines
         if key not in self._patterns:
             if len(self._patterns) >= _MOST_PATTERNS:
@@ -163,7 +165,7 @@ class _Search:
 
 
 def _by_colour(structure: Shared, addresses: NDArray[np.uint64], page_bytes: int) -> list[list[int]]:
-    """The pages of each colour, MOST_COLOURS of them at most; pages that agree on all probes are of one."""
+    """Return the pages of at most MOST_COLOURS colours. Pages that agree on all probes have one colour."""
     lines = page_bytes // LINE_BYTES
     probes = np.unique(np.random.default_rng(0).integers(0, lines, _PROBES)).astype(np.uint64) * np.uint64(
         LINE_BYTES
@@ -179,6 +181,6 @@ def _by_colour(structure: Shared, addresses: NDArray[np.uint64], page_bytes: int
 
 
 def _evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many of `count`, evenly spaced."""
+    """Return at most `most` of `count` indices, evenly spaced."""
     kept = min(count, most)
     return np.arange(kept) * count // kept

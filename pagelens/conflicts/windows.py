@@ -1,4 +1,4 @@
-"""What the L2s hold at one time: windows of a program's pages."""
+"""Windows of a program's pages: what the L2s hold at one time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ STEP_LINES = (2 << 20) // LINE_BYTES  # from one window to the next
 
 @dataclass(frozen=True)
 class Held:
-    """Lines that are held at the same time, in pieces; arrays have an entry a piece."""
+    """Lines that are held at the same time. The arrays have one entry for each run of neighbouring lines."""
 
     pages: NDArray[np.int64]  # index of the page
-    addresses: NDArray[np.uint64]  # physical, of the first line
+    addresses: NDArray[np.uint64]  # physical address of the first line
     lines: NDArray[np.uint32]
-    l2s: NDArray[np.int64]  # which holds it
+    l2s: NDArray[np.int64]  # the L2 that holds it
 
     def without(self, page: int) -> "Held":
-        """All but a page's."""
+        """Return all lines but those of a page."""
         return self._only(self.pages != page)
 
     def of(self, page: int) -> "Held":
-        """A page's."""
+        """Return the lines of a page."""
         return self._only(self.pages == page)
 
     def in_l2(self, l2: int) -> "Held":
-        """One L2's."""
+        """Return the lines that one L2 holds."""
         return self._only(self.l2s == l2)
 
     def _only(self, which: NDArray[np.bool_]) -> "Held":
@@ -40,10 +40,11 @@ class Held:
 
 
 class Windows:
-    """What the L2s hold while a program goes through its pages, 2 MiB further each time.
+    """What the L2s hold while a program walks through its pages, 2 MiB further from window to window.
 
-    Without cores the pages are one buffer, of which neighbouring L2s hold neighbouring parts; with cores each
-    L2 has a buffer of its own. Where all of it can be held there is one window. `held_lines`: of each L2.
+    Pages without cores form one buffer, and neighbouring L2s hold neighbouring parts of it. With cores, each
+    L2 has a buffer of its own. If everything can be held at once there is one window. `held_lines` is what
+    one L2 holds.
     """
 
     def __init__(self, pages: Pages, socket: Socket, cores: int, held_lines: int) -> None:
@@ -71,7 +72,7 @@ class Windows:
         return self.count
 
     def __getitem__(self, number: int) -> Held:
-        """The window that begins `number` x 2 MiB into the buffer."""
+        """Return the window that begins `number` x 2 MiB into the buffer."""
         if not 0 <= number < self.count:
             raise IndexError(number)
         parts = [buffer.window(number, self.pages.addresses) for buffer in self._buffers]
@@ -79,14 +80,14 @@ class Windows:
 
 
 def _share(lines: int, l2s: int, held_lines: int) -> list[int]:
-    """Lines that each L2 holds of a buffer: the most, or equal parts of all of it."""
+    """Return the lines of a buffer that each L2 holds: `held_lines`, or equal parts if all of it fits."""
     if lines >= l2s * held_lines:
         return [held_lines] * l2s
     return [lines * (l2 + 1) // l2s - lines * l2 // l2s for l2 in range(l2s)]
 
 
 class _Buffer:
-    """Pages one after the other, of which the L2s from `first_l2` on hold `shares` lines each at a time."""
+    """Pages in a row. The L2s from `first_l2` on hold `shares` lines each at a time."""
 
     def __init__(
         self, pages: NDArray[np.int64], lines: NDArray[np.int64], shares: Sequence[int], first_l2: int = 0
@@ -99,7 +100,7 @@ class _Buffer:
         self.windows = int(self._ends[-1] - self._bounds[-1]) // STEP_LINES + 1
 
     def window(self, number: int, addresses: NDArray[np.uint64]) -> tuple[NDArray[np.generic], ...]:
-        """Page, address, lines and L2 of its pieces; the last window where there are not as many."""
+        """Return the page, address, lines and L2 of each piece of a window, or of the last window."""
         bounds = self._bounds + STEP_LINES * min(number, self.windows - 1)
         first, last = np.searchsorted(self._ends, [bounds[0], bounds[-1] - 1], side="right")
         cuts = np.unique(np.concatenate([bounds, self._ends[first:last]]))

@@ -1,10 +1,10 @@
-"""How far two samples differ, and whether chance alone may have made the difference.
+"""The difference between two samples, and tests whether chance alone may have made it.
 
-The change is the ratio of two quantiles, with a bootstrap interval. Medians are tested by ranks, as
-benchstat does (golang.org/x/perf): Mann and Whitney's test for independent samples, Wilcoxon's for pairs.
-Other quantiles have a permutation test, because a bootstrap interval of a tail is too narrow. Where several
-figures are tested, one of them differs by chance more often than a single one: Holm's procedure allows for
-that (Scand. J. Stat. 6, 1979, 65-70).
+The change is the ratio of two quantiles, with a bootstrap interval. Medians are tested by ranks, as benchstat
+does (golang.org/x/perf): Mann and Whitney's test for independent samples, Wilcoxon's for pairs. Other
+quantiles have a permutation test, because a bootstrap interval of a tail is too narrow. If several figures
+are tested, chance makes one of them differ more often than a single one. Holm's procedure allows for that
+(Scand. J. Stat. 6, 1979, 65-70).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pagelens.statistics import BOOTSTRAP_RESAMPLES, CONFIDENCE
 
-FEWEST_PAIRS = 6  # with fewer, no outcome of Wilcoxon's test has p < 0.05
+FEWEST_PAIRS = 6  # with fewer pairs, no outcome of Wilcoxon's test has p < 0.05
 FEWEST = 4  # likewise of Mann and Whitney's, in each sample
 _SEED = 1
 _PERMUTATIONS = 2000
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Change:
-    """A quantile of B over that of A."""
+    """The ratio of a quantile of B to the same quantile of A."""
 
     a: float
     b: float
@@ -36,14 +36,14 @@ class Change:
 
     @property
     def apart(self) -> bool:
-        """Whether the interval leaves out 1."""
+        """Return whether the interval leaves out 1."""
         return not self.low <= 1 <= self.high
 
 
 def sure(changes: Sequence[Change]) -> list[bool]:
-    """Of each change whether chance would rarely make as much, by its interval and by its test.
+    """Return for each change whether chance would rarely make one as large, by its interval and by its test.
 
-    That one or more of them are called sure by chance has a probability of at most 5% (Holm).
+    Chance makes one or more of them sure with a probability of at most 5% (Holm).
     """
     tested = sorted((found.p, number) for number, found in enumerate(changes) if found.p is not None)
     rejected = [False] * len(changes)
@@ -61,9 +61,10 @@ def change(
     paired: bool = False,
     error: float = 0.0,
 ) -> Change:
-    """`error`: half the width of an interval that has another cause, as a share of the ratio.
+    """Compare the same quantile of two samples.
 
-    With `paired`, value i of both is of the same node.
+    `error` is half the width of an interval that has another cause, as a share of the ratio. With `paired`,
+    value i of both samples is of the same node.
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if paired and x.size != y.size:
@@ -105,7 +106,7 @@ def _rank_test(x: Floats, y: Floats, paired: bool) -> float:
 
 
 def _permuted(x: Floats, y: Floats, quantile: float, paired: bool) -> float:
-    """Of what A and B could as well have been, the share in which the quantiles are as far apart."""
+    """Return the share of permutations in which the quantiles are at least as far apart as in A and B."""
     rng = np.random.default_rng(_SEED)
     if paired:
         swap = rng.random((_PERMUTATIONS, x.size)) < 0.5

@@ -1,4 +1,4 @@
-"""Two results side by side, of whichever kind they are."""
+"""Compares two results of the same kind."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Result = Path | Explanation | TraceWorkload
 
 
 def compare(a: Result, b: Result, threshold: float = DEFAULT_THRESHOLD) -> Difference:
-    """B beside A. Raises UsageError where they are of two kinds, or of none."""
+    """Compare B with A. Raises UsageError if their kinds differ, or if one is no result."""
     (kind_a, name_a, of_a), (kind_b, name_b, of_b) = _found(a, "A"), _found(b, "B")
     if kind_a != kind_b:
         raise UsageError(f"{name_b}: is a {kind_b}, and {name_a} a {kind_a}; compare two of one kind")
@@ -34,7 +34,7 @@ def compare(a: Result, b: Result, threshold: float = DEFAULT_THRESHOLD) -> Diffe
 
 
 def _found(result: Result, name: str) -> tuple[str, str, Any]:
-    """Its kind, what it is called, and itself."""
+    """Return the kind of a result, its name in messages, and the result itself."""
     if isinstance(result, TraceWorkload):
         return "trace", name, result
     if isinstance(result, Explanation):

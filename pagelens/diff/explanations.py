@@ -1,4 +1,4 @@
-"""Two explanations side by side: times by policy, mechanisms, objects, and what remedies gain."""
+"""Compares two explanations: times by policy, mechanisms, objects, and the gains of remedies."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ _LARGE = 0.9  # of the change: a mechanism that makes so much of it is its cause
 def diff_explanations(
     a: SavedExplanation, b: SavedExplanation, names: tuple[str, str], threshold: float
 ) -> Difference:
-    """B beside A, under the policies that both have."""
+    """Compare B with A under the policies that both have."""
     common = [d.policy for d in a.distributions if d.policy in {d.policy for d in b.distributions}]
     baseline = a.baseline if a.baseline in common else next(iter(common), "")
     tables = [
@@ -42,7 +42,11 @@ def diff_explanations(
 def _times(
     a: SavedExplanation, b: SavedExplanation, policies: list[str], baseline: str, threshold: float
 ) -> Iterator[Table]:
-    """The median under the baseline is the question; all other figures are tested together."""
+    """Yield the tables of medians and tails.
+
+    The reader's question is the median under the baseline, so it is tested alone. All other figures are
+    tested together.
+    """
     medians = {policy: _change(a, b, policy, 0.5) for policy in policies}
     tails = {policy: _change(a, b, policy, 0.95) for policy in policies}
     others = [found for policy, found in medians.items() if policy != baseline]
@@ -57,7 +61,7 @@ def _times(
 
 
 def _change(a: SavedExplanation, b: SavedExplanation, policy: str, quantile: float) -> Change:
-    """Node i of both is the same node where the seed is."""
+    """Compare one quantile under one policy. With equal seeds, node i of A and node i of B are paired."""
     x, y = (next(d for d in of.distributions if d.policy == policy) for of in (a, b))
     if x.times_s == y.times_s:  # then what was simulated of the run was the same, too
         return change(x.times_s, y.times_s, quantile)
@@ -67,7 +71,10 @@ def _change(a: SavedExplanation, b: SavedExplanation, policy: str, quantile: flo
 
 
 def _sampling_error(of: SavedDistribution, seed: int) -> float:
-    """By what was simulated of the run, as a share: what the median's interval has beyond that of nodes."""
+    """Return the error of simulating only a part of the run, as a share of the median.
+
+    The stated interval of the median is wider than the spread of the nodes explains. The rest is this error.
+    """
     nodes = statistics.spread(of.times_s, seed)
     below = (of.median_s - of.median_low_s) ** 2 - (nodes.median - nodes.median_low) ** 2
     above = (of.median_high_s - of.median_s) ** 2 - (nodes.median_high - nodes.median) ** 2
@@ -125,7 +132,7 @@ def _remedies(a: SavedExplanation, b: SavedExplanation) -> Table:
 
 
 def _settings(a: SavedExplanation, b: SavedExplanation) -> Iterator[Setting]:
-    """What was not the same, so that nobody compares what cannot be compared unseen."""
+    """Yield the settings that differ, so that nobody overlooks that A and B are not comparable."""
     for name, x, y in (
         ("program", a.program.name, b.program.name),
         ("ranks", a.program.ranks, b.program.ranks),
@@ -190,7 +197,7 @@ def _sentences(a: SavedExplanation, b: SavedExplanation, baseline: str, tables: 
 
 
 def _cause(mechanisms: Table | None, time: Row) -> Iterator[str]:
-    """Which mechanisms make the change of the mean."""
+    """Name the mechanisms that make most of the change of the mean."""
     if mechanisms is None or not (time.worse or time.better):
         return
     *parts, whole = mechanisms.rows

@@ -1,4 +1,4 @@
-"""Two measurements side by side: each point, on pages of each size, over the trials."""
+"""Compares two measurements, at each point and page size, over the trials."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from pagelens.units import format_binary_size
 def diff_measurements(
     a: SavedMeasurement, b: SavedMeasurement, names: tuple[str, str], threshold: float
 ) -> Difference:
-    """B beside A, at the points that both have. Raises UsageError for measurements of two kernels."""
+    """Compare B with A at the points that both have. Raises UsageError if they measure different kernels."""
     if (a.kernel, a.unit) != (b.kernel, b.unit):
         raise UsageError(
             f"{names[1]}: measures {b.kernel} in {b.unit}, and {names[0]} {a.kernel} in {a.unit}; "

@@ -1,4 +1,4 @@
-"""A difference as data: what `pagelens diff --json` prints and the terminal shows."""
+"""The model of a difference, which `pagelens diff --json` prints and the terminal shows."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ class _Record(BaseModel):
 
 
 class Setting(_Record):
-    """Something that was not the same in A and B."""
+    """A setting that differs between A and B."""
 
     name: str
     a: str
@@ -24,8 +24,8 @@ class Setting(_Record):
 class Row(_Record):
     """One figure in A and in B.
 
-    `verdict` is "more" or "less" where B surely differs from A, "unsure" where chance may have made the
-    difference. Figures without an interval are counted, or are means whose spread the input does not hold.
+    `verdict` is "more" or "less" if B surely differs from A, and "unsure" if chance may have made the
+    difference. A figure without an interval is a count, or a mean whose spread the input does not hold.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Table(_Record):
     rows: list[Row]
 
     def row(self, name: str) -> Row:
-        """The row of that name."""
+        """Return the row of that name."""
         return next(row for row in self.rows if row.name == name)
 
 
 class Difference(_Record):
-    """B beside A."""
+    """The difference between two results of one kind."""
 
     schema_name: Literal["pagelens diff"] = "pagelens diff"
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -70,16 +70,16 @@ class Difference(_Record):
 
     @property
     def slower(self) -> bool:
-        """Whether anything is surely worse in B, by more than the threshold."""
+        """Whether B is surely worse in any row, by more than the threshold."""
         return any(row.worse for table in self.tables for row in table.rows)
 
     @property
     def different(self) -> bool:
-        """Whether anything is surely worse or better in B, by more than the threshold."""
+        """Whether B is surely worse or better in any row, by more than the threshold."""
         return self.slower or any(row.better for table in self.tables for row in table.rows)
 
     def table(self, name: str) -> Table:
-        """The table of that name."""
+        """Return the table of that name."""
         return next(table for table in self.tables if table.name == name)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a difference, from two samples or two counts."""
+"""Makes the rows of a difference, from two samples or two counts."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from pagelens.diff.model import Row, Verdict
 def sampled_rows(
     changes: Mapping[str, Change], are_sure: Sequence[bool], threshold: float, more_is_worse: bool = True
 ) -> list[Row]:
-    """Of distributions."""
+    """Return one row for each change of a sampled quantile."""
     return [
         _sampled(name, found, is_sure, threshold, more_is_worse)
         for (name, found), is_sure in zip(changes.items(), are_sure, strict=True)
@@ -49,7 +49,7 @@ def counted_row(
     more_is_worse: bool | None = None,
     note: str = "",
 ) -> Row:
-    """Of two figures that chance has no part in. It is no verdict on speed unless `more_is_worse` is said."""
+    """Return the row of two exact figures. It has a verdict on speed only if `more_is_worse` is given."""
     if a is None or b is None:
         return Row(name=name, a=a, b=b, ratio=None, verdict="only A" if b is None else "only B", note=note)
     ratio = b / a if a else None
@@ -69,12 +69,12 @@ def counted_row(
 
 
 def beyond(ratio: float, threshold: float) -> bool:
-    """Whether a change is larger than the threshold, up or down."""
+    """Return whether a change is larger than the threshold, up or down."""
     return ratio <= 0 or max(ratio, 1 / ratio) > 1 + threshold
 
 
 def object_rows(a: Mapping[str, float], b: Mapping[str, float]) -> list[Row]:
-    """A count of each object by its name, by how much it changed, most first."""
+    """Return one row for each object, with the largest changes first."""
     same = same_objects(a, b)
     rows = [counted_row(name, count, b.get(same.get(name, ""))) for name, count in a.items()]
     found = set(same.values())
@@ -83,10 +83,10 @@ def object_rows(a: Mapping[str, float], b: Mapping[str, float]) -> list[Row]:
 
 
 def same_objects(a: Iterable[str], b: Iterable[str]) -> Mapping[str, str]:
-    """By the name of an object of A, the name of the same object in B.
+    """Return the name of the same object in B, by its name in A.
 
-    An edit of the program moves lines: `solve (cg.c:120)` is `solve (cg.c:123)` afterwards. So what has no
-    namesake is matched without line numbers, where that leaves one of each.
+    An edit of the program moves lines: `solve (cg.c:120)` may become `solve (cg.c:123)`. Names without an
+    equal are therefore compared without line numbers, and match if exactly one object of each side is left.
     """
     names_a, names_b = list(dict.fromkeys(a)), list(dict.fromkeys(b))
     found = {name: name for name in names_a if name in set(names_b)}
@@ -102,5 +102,5 @@ def same_objects(a: Iterable[str], b: Iterable[str]) -> Mapping[str, str]:
 
 
 def _without_lines(name: str) -> str:
-    """The name without lines of source files and offsets in functions."""
+    """Return the name without line numbers and without offsets in functions."""
     return re.sub(r":\d+\)|\+0x[0-9a-f]+", ")", name)

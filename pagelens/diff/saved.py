@@ -1,7 +1,7 @@
-"""What is compared, as it lies in a file: explanations, measurements, and what kind a path is of.
+"""Readers of saved explanations and measurements, for `pagelens diff`.
 
-Only what a difference needs is read, so explanations of every version since 2 can be compared, and those
-that have more fields than this version knows.
+They read only the fields that a difference needs. So they accept every version of explanations since 2, and
+fields that this version does not know.
 """
 
 import json
@@ -28,7 +28,7 @@ Model = TypeVar("Model", bound=_Saved)
 
 
 class SavedProgram(_Saved):
-    """Of an explanation."""
+    """The program of an explanation."""
 
     name: str
     footprint_bytes: int
@@ -39,14 +39,14 @@ class SavedProgram(_Saved):
 
 
 class SavedInput(_Saved):
-    """A value of the machine file."""
+    """One value of the machine file that the result depends on."""
 
     name: str
     value: str
 
 
 class SavedMachine(_Saved):
-    """Of an explanation."""
+    """The machine of an explanation."""
 
     name: str
     served_by: str
@@ -54,7 +54,7 @@ class SavedMachine(_Saved):
 
 
 class SavedSample(_Saved):
-    """Of an explanation."""
+    """The simulated nodes of an explanation."""
 
     nodes: int
     seed: int
@@ -64,7 +64,7 @@ class SavedSample(_Saved):
 
 
 class SavedDistribution(_Saved):
-    """Of one policy."""
+    """The times of the nodes under one policy."""
 
     policy: str
     median_s: float
@@ -74,14 +74,14 @@ class SavedDistribution(_Saved):
 
 
 class SavedPart(_Saved):
-    """Of an attribution."""
+    """The seconds that one mechanism costs."""
 
     mechanism: str
     seconds: float
 
 
 class SavedAttribution(_Saved):
-    """What is read of one policy; only lists of parts are."""
+    """The time of one policy, divided among the mechanisms."""
 
     policy: str
     nodes: str
@@ -91,7 +91,7 @@ class SavedAttribution(_Saved):
 
 
 class SavedObject(_Saved):
-    """Of one policy."""
+    """The counts of one object under one policy."""
 
     policy: str
     name: str
@@ -100,7 +100,7 @@ class SavedObject(_Saved):
 
 
 class SavedRemedy(_Saved):
-    """Gains of a policy."""
+    """What a policy gains over the baseline."""
 
     policy: str
     gain_median: float
@@ -121,7 +121,7 @@ class SavedExplanation(_Saved):
 
 
 class SavedResult(_Saved):
-    """A point of a measurement on pages of one size."""
+    """The values measured at one point, on pages of one size."""
 
     page_size: str
     point: dict[str, Any]
@@ -129,7 +129,7 @@ class SavedResult(_Saved):
 
 
 class SavedMeasurement(_Saved):
-    """What `pagelens measure` found."""
+    """The result of `pagelens measure`."""
 
     kernel: str
     title: str
@@ -144,9 +144,10 @@ class SavedMeasurement(_Saved):
 
 
 def kind_of(path: Path) -> tuple[Literal["trace", "explanation", "measurement"], Path]:
-    """What lies at `path`, and in which file; a folder is that of an explanation or a measurement.
+    """Return the kind of result at `path`, and the file that holds it.
 
-    Raises UsageError where it is nothing that can be compared.
+    A folder stands for the explanation or measurement in it. Raises UsageError if nothing there can be
+    compared.
     """
     if path.is_dir():
         found = [path / name for name in _FILES if (path / name).is_file()]
@@ -166,7 +167,10 @@ def kind_of(path: Path) -> tuple[Literal["trace", "explanation", "measurement"],
 
 
 def read_explanation(source: Path | dict[str, Any]) -> SavedExplanation:
-    """From a file, or from the object that it would hold. Raises UsageError for what is none."""
+    """Return the explanation of a file, or of the JSON object that such a file holds.
+
+    Raises UsageError if it is none.
+    """
     data = _read(source) if isinstance(source, Path) else source
     name = printable(source) if isinstance(source, Path) else "explanation"
     version = data.get("schema_version")
@@ -185,7 +189,7 @@ def read_explanation(source: Path | dict[str, Any]) -> SavedExplanation:
 
 
 def read_measurement(path: Path) -> SavedMeasurement:
-    """From a file. Raises UsageError for what is none."""
+    """Return the measurement that a file holds. Raises UsageError if it holds none."""
     data, name = _read(path), printable(path)
     if data.get("version") != MEASUREMENT_VERSION:
         version = data.get("version")

@@ -1,4 +1,4 @@
-"""Two traces side by side: what they counted, whole and by object. No machine and no placement is in it."""
+"""Compares two traces by what they counted, in total and by object. No machine and no placement matters."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,7 +10,7 @@ from pagelens.units import format_share
 
 
 def diff_traces(a: TraceWorkload, b: TraceWorkload, names: tuple[str, str], threshold: float) -> Difference:
-    """B beside A."""
+    """Compare trace B with trace A."""
     whole = Table(
         name="whole",
         title="The whole trace",
@@ -35,7 +35,7 @@ def diff_traces(a: TraceWorkload, b: TraceWorkload, names: tuple[str, str], thre
 
 
 def _whole(a: TraceWorkload, b: TraceWorkload, threshold: float) -> Iterator[Row]:
-    """What makes a program slower wherever it runs is judged; the rest is told."""
+    """Yield the totals. Only those that slow a program down on every machine get a verdict."""
     yield counted_row("instructions", sum(a.survey.instructions), sum(b.survey.instructions), threshold, True)
     summaries = [of.trace.summary for of in (a, b)]
     accesses = [float(summary.accesses) if summary is not None else None for summary in summaries]

@@ -1,4 +1,4 @@
-"""Ensembles: nodes x policies, in parallel, deterministic, kept as Parquet."""
+"""Simulates ensembles of nodes and policies, in parallel and deterministically, and keeps them as Parquet."""
 
 from pagelens.ensemble.ensemble import check_fits, run_ensemble
 from pagelens.ensemble.growing import ROUNDS

@@ -13,7 +13,7 @@ ROOMS = ("address", "accesses", "frames", "machine", "replay", "ensemble", "valu
 
 @cache
 def code_digest() -> str:
-    """Hash of the native library and of the Python sources and data files in ROOMS."""
+    """Return a hash of the native library, and of the Python sources and data files in ROOMS."""
     digest = hashlib.sha256(Path(_core.__file__).read_bytes())
     package = Path(str(files("pagelens")))
     for path in sorted(file for room in ROOMS for file in (package / room).rglob("*")):

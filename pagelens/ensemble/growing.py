@@ -1,4 +1,4 @@
-"""An ensemble that grows in rounds, until whoever judges it has seen enough."""
+"""An ensemble that grows in rounds, until its judge has seen enough."""
 
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,17 +17,17 @@ LOOK_S = 2.0  # seconds between two looks at a round that is under way
 
 
 class Judge(Protocol):
-    """Who says how many nodes an ensemble needs."""
+    """Decides how many nodes an ensemble needs."""
 
     def first_nodes(self, bounds: Ensemble) -> int:
-        """The nodes of the first round. The Ensemble has no node yet, but the bounds of the time."""
+        """Return the nodes of the first round. The Ensemble has no node yet, only the bounds of the time."""
 
     def unsettled(self, found: Ensemble) -> Collection[str]:
-        """The policies that need more nodes than there are."""
+        """Return the policies that need more nodes."""
 
 
 class GrowingEnsemble:
-    """The pieces of an ensemble that are there, and those that are simulated next."""
+    """The pieces of an ensemble that exist, and those that are simulated next."""
 
     def __init__(
         self,
@@ -47,8 +47,10 @@ class GrowingEnsemble:
         self._looked = time.monotonic()
 
     def grow(self, nodes: int, judge: Judge | None) -> Ensemble:
-        """To so many nodes under each policy, or to as few as the judge wants. Raises Interrupted, whose
-        `partial` is the Ensemble of what is complete, None without a node under the baseline.
+        """Grow to `nodes` nodes under each policy, or to as few as the judge wants.
+
+        Raises Interrupted, whose `partial` is the Ensemble of what is complete, or None without a node under
+        the baseline.
         """
         bounds = self._ensemble(dict.fromkeys(self._numbers, 0), Tables.of())
         if self._look is not None:
@@ -59,7 +61,7 @@ class GrowingEnsemble:
         return self._run(counts, min(self._attributed, counts[self._baseline]))
 
     def _judged(self, nodes: int, judge: Judge, bounds: Ensemble) -> dict[str, int]:
-        """How many nodes each policy needs."""
+        """Return how many nodes each policy needs."""
         counts = dict.fromkeys(self._numbers, 0)
         wanted: Collection[str] = self._numbers
         first = min(nodes, judge.first_nodes(bounds))
@@ -94,7 +96,10 @@ class GrowingEnsemble:
         return self._ensemble(counts, rows)
 
     def _complete(self, counts: Mapping[str, int], attributed: int) -> Ensemble | None:
-        """Of the nodes that are done under each policy, without a gap; None for none under the baseline."""
+        """Return the ensemble of the nodes that are done under each policy, without a gap.
+
+        Return None if no node is done under the baseline.
+        """
         complete = self._store.complete
         done = {
             name: min(count, leading_nodes(complete, self._numbers[name])) for name, count in counts.items()

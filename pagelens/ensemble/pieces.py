@@ -1,4 +1,4 @@
-"""What of an ensemble is simulated at a time: one node under one policy, or what its mechanisms cost."""
+"""The units of work of an ensemble: one node under one policy, or the attribution of a node."""
 
 from dataclasses import dataclass
 
@@ -22,6 +22,6 @@ class Piece:
 
 
 def leading_nodes(complete: set[Piece], policy: int) -> int:
-    """How many nodes from node 0 on are there under a policy, without a gap."""
+    """Return how many nodes are complete under a policy, from node 0 on, without a gap."""
     nodes = {piece.node for piece in complete if piece.policy == policy and not piece.attributed}
     return next(node for node in range(len(nodes) + 1) if node not in nodes)

@@ -155,18 +155,18 @@ class Tables:
 
     @staticmethod
     def of(**some: pl.DataFrame) -> "Tables":
-        """With these tables; the others have no rows."""
+        """Return tables of which these have rows."""
         return Tables(**{name: some.get(name, schema.to_frame()) for name, schema in TABLES.items()})
 
     @staticmethod
     def concatenate(parts: Iterable["Tables"]) -> "Tables":
-        """All rows of `parts`, in their order."""
+        """Return all rows of `parts`, in their order."""
         every = list(parts)
         return Tables(**{name: pl.concat([part[name] for part in every]) for name in TABLES})
 
 
 def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:
-    """Columns of one length by name; single values fill theirs, numbers that are not given are 0."""
+    """Return a table of columns by name. Single values fill their column, and missing numbers are 0."""
     rows = max(len(values) for values in columns.values() if not isinstance(values, str | int))
     full = {}
     for name in schema:
@@ -176,7 +176,10 @@ def table(schema: pl.Schema, columns: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def baseline_of(policies: Iterable[str]) -> str:
-    """The policy that others are compared with: what a node has that has run for a while, or the first."""
+    """Return the policy that others are compared with.
+
+    It is "aged", what a node has after running for a while, or else the first one.
+    """
     names = list(policies)
     return "aged" if "aged" in names else names[0]
 
@@ -205,11 +208,11 @@ class Ensemble:
         return baseline_of(self.policies)
 
     def nodes_under(self, policy: str) -> int:
-        """How many nodes were simulated under the policy, from node 0 on."""
+        """Return how many nodes were simulated under the policy, from node 0 on."""
         return self.stopped.get(policy, self.nodes)
 
     def between(self) -> tuple[float, float]:
-        """The bounds of what is explained: seconds that no placement goes below, and none above."""
+        """Return the least and the most seconds that any placement can take in what is explained."""
         phases = slice(None) if self.phase is None else self.workload.phases.index(self.phase)
         return float(self.bounds.least_s[phases].sum()), float(self.bounds.most_s[phases].sum())
 

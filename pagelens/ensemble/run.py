@@ -21,12 +21,12 @@ def run_pieces(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Tables:
-    """Rows of all `pieces` in their order; pieces that `store` holds already are read, not simulated.
+    """Return the rows of all `pieces` in their order. Pieces that `store` holds are read, not simulated.
 
-    `simulate(piece, cancel)` must depend on nothing but its piece: then the result is the same whatever the
-    executor, and its files too. The executor's workers are threads (the simulation releases the
-    interpreter's lock); without one, one thread a core runs. On Ctrl-C `cancel` is set, upon which
-    `simulate` may raise; every piece completed by then is kept in the store.
+    `simulate(piece, cancel)` must depend on nothing but its piece. Then the result and its files are the same
+    with every executor. The executor's workers are threads, because the simulation releases the interpreter's
+    lock. Without an executor, one thread per core runs. On Ctrl-C `cancel` is set, upon which `simulate` may
+    raise. Every piece completed by then is kept in the store.
     """
     wanted = sorted(set(pieces))
     missing = [piece for piece in wanted if piece not in store.complete]

@@ -1,8 +1,8 @@
-"""How a traced process fills a node: copies of it at true scale, or a smaller machine as the fallback.
+"""Fills a node with a traced process: by copies at true scale, or on a smaller machine as the fallback.
 
-At true scale, orders, slots and their spread are right without correction. The fallback shrinks the
-memories so that fewer copies fill the same share of them; a smaller cache has fewer slots, so nodes differ
-more than real ones do.
+At true scale, orders, slots and their spread are right without correction. The fallback shrinks the memories
+so that fewer copies fill the same share of them. A smaller cache has fewer slots, so nodes differ more than
+real ones do.
 """
 
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class Scaled:
 
 
 def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_ranks: int) -> Scaled:
-    """The smallest machine that copies of the process fill as `full_size_bytes` fill the whole one.
+    """Return the smallest machine that copies of the process fill as `full_size_bytes` fill the whole one.
 
-    Memories shrink by powers of two (slots must be one), not below `FEWEST_SLOTS`; whole copies make up the
-    rest to within `TOLERANCE`. Private caches and bandwidths stay. Raises UsageError where no such machine
-    exists.
+    Memories shrink by powers of two, because slots must be one, but not below `FEWEST_SLOTS`. Whole copies
+    make up the rest to within `TOLERANCE`. Private caches and bandwidths stay. Raises UsageError if there is
+    no such machine.
     """
     if footprint_bytes > full_size_bytes:
         raise UsageError(
@@ -56,7 +56,7 @@ def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_
 
 
 def shrink(machine: Machine, factor: float) -> Machine:
-    """The machine with its memories shrunk; its other values and their sources stay."""
+    """Return the machine with its memories shrunk. Its other values and their sources stay."""
     memories = {}
     for name in ("fast_memory", "ddr"):
         memory = getattr(machine, name)

@@ -1,4 +1,7 @@
-"""Results on disk: a directory of Parquet files a piece, whole or absent; a rerun does what is missing."""
+"""Keeps results on disk: a directory of Parquet files for each piece, which is complete or absent.
+
+A rerun simulates what is missing.
+"""
 
 import hashlib
 import json
@@ -16,14 +19,18 @@ from pagelens.errors import Failure
 
 
 def key_of(parts: Mapping[str, object]) -> str:
-    """Hash of all that decides a piece's rows; equal keys mean equal results. `parts` must be JSON values."""
+    """Return a hash of all that decides a piece's rows. Equal keys mean equal results.
+
+    `parts` must be JSON values.
+    """
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class ShardStore:
-    """The shards of one ensemble: ROOT/KEY/00017-2/{placements,objects,...}.parquet. Tables without rows have
-    no file.
+    """The shards of one ensemble: ROOT/KEY/00017-2/{placements,objects,...}.parquet.
+
+    Tables without rows have no file.
     """
 
     def __init__(self, root: Path, key: str) -> None:
@@ -55,7 +62,7 @@ class ShardStore:
         self.complete.add(piece)
 
     def read(self, piece: Piece) -> Tables:
-        """The rows of one complete piece."""
+        """Return the rows of one complete piece."""
         if piece not in self._read:
             shard = self.directory / piece.name
             try:

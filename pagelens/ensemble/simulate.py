@@ -1,4 +1,4 @@
-"""The pieces of an ensemble as rows of tables: a node's history once, then policies from the same state."""
+"""Simulates pieces: a node runs its history once, then every policy starts from the same state."""
 
 import threading
 from collections import OrderedDict
@@ -35,7 +35,7 @@ _KEPT_NODES = 8  # states of nodes that later policies branch from; as many thre
 
 
 class NodeSimulation:
-    """What decides the rows of a piece, beside the piece; shared by all."""
+    """All that decides the rows of a piece, except the piece itself."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class NodeSimulation:
         self._states: OrderedDict[int, tuple[Node, threading.Lock]] = OrderedDict()
 
     def rows(self, piece: Piece, cancel: _core.CancelFlag) -> Tables:
-        """The rows of one piece. Raises UsageError, Failure, _core.Cancelled."""
+        """Return the rows of one piece. Raises UsageError, Failure or _core.Cancelled."""
         policy = list(self.policies.values())[piece.policy]
         simulation = self.simulation
         try:
@@ -108,7 +108,7 @@ class NodeSimulation:
 
 
 def times_columns(times: Times) -> Columns:
-    """The columns of `placements` that hold seconds."""
+    """Return the columns of `placements` that hold seconds."""
     resources = {RESOURCES[name]: seconds for name, seconds in times.resources.items()}
     return resources | {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
 

@@ -1,6 +1,6 @@
-"""Explanation: statistics, attribution, remedies, and their renderings."""
+"""Explains an ensemble: statistics, attribution, remedies, and their renderings."""
 
 import lazy_loader
 
-# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+# `__init__.pyi` lists the names that the room exports. Each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""From the tables of an ensemble to an Explanation."""
+"""Makes an Explanation of the tables of an ensemble."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ from pagelens.units import format_share
 
 Floats = NDArray[np.float64]
 
-# Counters shown against the time, by what serves the lines; the rest are sums or shares of these.
+# Counters shown against the time, by what serves the lines. The other counters are sums or shares of these.
 _OF_NODE = ("l2_misses", "l2_write_backs", "l3_misses", "sf_evictions", "walks", "row_conflicts")
 CORRELATED = {
     "memory-side cache": (
@@ -61,7 +61,10 @@ TOP_COLLISIONS = 12
 
 
 def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
-    """The whole explanation; `command` is what reproduces it. Bootstraps draw from the ensemble's seed."""
+    """Return the whole explanation. `command` is the command that reproduces it.
+
+    Bootstraps draw from the ensemble's seed.
+    """
     totals = _by_node(ensemble)
     baseline = ensemble.baseline
     best = _best(totals)
@@ -146,15 +149,15 @@ def _sampled_lines(ensemble: Ensemble) -> str:
 
 
 def _simulated_share(ensemble: Ensemble) -> float:
-    """Of the run's lines, where stretches of it stand for the whole; else 1."""
+    """Return the share of the run's lines that was simulated: 1 unless stretches stand for the whole."""
     if ensemble.sampling.lines is not None:
         return 1.0
     return float(np.mean(ensemble.tables.placements["simulated_share"].to_numpy()))
 
 
 def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
-    """Per policy one row a node, ascending: counters and times summed over the phases."""
-    # Sorted first: sums of times then have one order of rounding (counters are whole numbers, exact anyway).
+    """Return one row per node for each policy, in order, with counters and times summed over the phases."""
+    # Sorting first gives sums of times one order of rounding. Counters are whole numbers, and exact anyway.
     rows = _of_phase(ensemble, ensemble.tables.placements).sort("policy", "node", "phase")
     of_run = (
         "conflict_share",
@@ -170,7 +173,10 @@ def _by_node(ensemble: Ensemble) -> Mapping[str, pl.DataFrame]:
 
 
 def _best(totals: Mapping[str, pl.DataFrame]) -> Best:
-    """The fastest; of runs that are as fast as it, one under the first policy that has any."""
+    """Return the fastest run.
+
+    If several runs are equally fast, it is the one under the first of their policies.
+    """
     fastest = min(float(table["time_s"].to_numpy().min()) for table in totals.values())
     for policy, table in totals.items():
         row = table.sort("time_s", "node").row(0, named=True)
@@ -180,7 +186,7 @@ def _best(totals: Mapping[str, pl.DataFrame]) -> Best:
 
 
 def _edges(totals: Mapping[str, pl.DataFrame], best: Best) -> Floats:
-    """One set of bins for all policies, so that their histograms compare."""
+    """Return one set of bins for all policies, so that their histograms can be compared."""
     worst = max(float(table["time_s"].to_numpy().max()) for table in totals.values()) / best.time_s
     return np.linspace(1, max(worst, 1.02), HISTOGRAM_BINS + 1)
 
@@ -245,7 +251,7 @@ def _distribution(
 
 
 def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:
-    """Those of the machine that are used at all."""
+    """Return the machine's resources that are used at all."""
     rows = _of_phase(ensemble, ensemble.tables.placements).filter(pl.col("policy") == policy).sort(
         "node", "phase"
     )  # fmt: skip
@@ -264,16 +270,16 @@ def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:
 
 
 def _of_phase(ensemble: Ensemble, rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of the phase that is explained, or all."""
+    """Return the rows of the phase that is explained, or all rows."""
     return rows if ensemble.phase is None else rows.filter(pl.col("phase") == ensemble.phase)
 
 
 def _attributions(ensemble: Ensemble) -> list[AttributionRecord]:
-    """Of the nodes that have counterfactuals: their mean, and the slowest of them."""
+    """Return the mean over the nodes that have counterfactuals, and the slowest of them."""
     rows = _of_phase(ensemble, ensemble.tables.counterfactuals)
     records = []
     for policy in ensemble.policies:
-        # Sorted first: sums over the phases then have one order of rounding.
+        # Sorting first gives sums over the phases one order of rounding.
         by_node = rows.filter(pl.col("policy") == policy).sort("without", "node", "phase").group_by(
             "without", "node", maintain_order=True
         ).agg(pl.col("time_s").sum())  # fmt: skip
@@ -318,7 +324,7 @@ def _attribution(
 
 
 def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
-    """Objects of every policy by their accesses, most first."""
+    """Return the objects of every policy by their accesses, most first."""
     sizes = {known.name: known.bytes for known in ensemble.workload.objects}
     rows = _of_phase(ensemble, ensemble.tables.objects)
     counts = ("accesses", "misses", "conflict_evictions")
@@ -347,7 +353,7 @@ def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
 
 
 def _collisions(ensemble: Ensemble) -> list[CollisionRecord]:
-    """The pairs that evict each other most, per policy."""
+    """Return the pairs of objects that evict each other most, per policy."""
     sums = ensemble.tables.collisions.group_by("policy", "object", "victim").agg(pl.col("lines").sum())
     records = []
     for policy in ensemble.policies:
@@ -370,8 +376,8 @@ def _collisions(ensemble: Ensemble) -> list[CollisionRecord]:
 
 
 def _slot_maps(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str) -> list[SlotMap]:
-    """The node of median time under the baseline, as each policy fills its cache."""
-    nodes = min(map(ensemble.nodes_under, ensemble.policies))  # that all policies have
+    """Return how each policy fills the cache on the node of median time under the baseline."""
+    nodes = min(map(ensemble.nodes_under, ensemble.policies))  # the nodes that all policies have
     times = totals[baseline]["time_s"].to_numpy()[:nodes]
     node = int(totals[baseline]["node"][int(np.argsort(times, kind="stable")[(len(times) - 1) // 2])])
     maps = []

@@ -1,4 +1,4 @@
-"""Whether the conclusion would be another if a value that the machine file assumes were another."""
+"""Tells whether the conclusion would change if a value that the machine file assumes were different."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ Gains = Mapping[str, float]  # in the median, by remedy
 
 
 def assumptions(ensemble: Ensemble, remedies: Sequence[Remedy]) -> list[Assumption]:
-    """One an assumed value of the time model, in the order of the machine file."""
+    """Return one entry for each assumed value of the time model, in the order of the machine file."""
     rows = ensemble.tables.assumed
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
@@ -81,7 +81,10 @@ def _assumption(
 def _around(
     factors: NDArray[np.float64], gains: NDArray[np.float64], holds: NDArray[np.bool_]
 ) -> tuple[float, float]:
-    """Between which factors the conclusion holds around 1; where the gain crosses 2% is interpolated."""
+    """Return the factors around 1 between which the conclusion holds.
+
+    Where the gain crosses 2% is interpolated.
+    """
     at = int(np.flatnonzero(factors == 1)[0])
     logs = np.log(factors)
     ends = []

@@ -1,12 +1,12 @@
-"""What a placement costs, by mechanism: exact Shapley values on the stated time model.
+"""Attributes the cost of a placement to mechanisms, by exact Shapley values on the stated time model.
 
-v(S) is the modelled time when only the mechanisms of S are in play, and a mechanism's part is its average
-step over all orders of adding it (Shapley: A value for n-person games, 1953): the parts add up to v(all) -
-v(none) exactly. A part can be negative: placed without any conflict, a direct-mapped cache keeps more of a
+v(S) is the modelled time with only the mechanisms of S. A mechanism's part is its average step over all
+orders of adding it (Shapley: A value for n-person games, 1953), so the parts add up to v(all) - v(none)
+exactly. A part can be negative: on a placement without any conflict, a direct-mapped cache keeps more of a
 long loop than its ideal twin.
 
-A mechanism that cannot be taken away while others are left (the capacity of caches, which conflicts are a
-part of) is no player: its part is what is saved by taking it after all others.
+The capacity of caches cannot be removed while conflicts remain, because conflicts are a part of it. Such a
+mechanism is no player. Its part is what removing it after all others saves.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Attribution:
-    """Seconds, one entry a row (a node); `parts` sum to `time - unburdened` up to rounding."""
+    """Seconds, with one entry for each row (a node). `parts` sum to `time - unburdened` up to rounding."""
 
     time: Floats
     unburdened: Floats  # with every mechanism removed
@@ -38,7 +38,7 @@ class Attribution:
 
 
 def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats]) -> dict[str, Floats]:
-    """Shapley values of `value`, a function of the set of players present; each set is valued once."""
+    """Return the Shapley values of `value`, a function of the set of players. Each set is valued once."""
     n = len(players)
     sets = [frozenset(chosen) for chosen in subsets(players)]
     values = {chosen: value(chosen) for chosen in sets}
@@ -55,10 +55,10 @@ def shapley(players: tuple[str, ...], value: Callable[[frozenset[str]], Floats])
 
 
 def attribute(without: Mapping[Set[str], Floats]) -> Attribution:
-    """Attribution of each row, from its seconds without each set of the mechanisms.
+    """Return the attribution of each row, from its seconds without each set of the mechanisms.
 
-    Players are the mechanisms that are removed alone somewhere; every set of them must be there. At most one
-    other, removed from what is left without any player, is the last.
+    Players are the mechanisms that are removed alone somewhere, and every set of them must be there. At most
+    one other mechanism may be removed, from what is left without any player. It is the last.
     """
     players = tuple(name for removed in without if len(removed) == 1 for name in removed)
     everything = frozenset(players)

@@ -1,4 +1,4 @@
-"""The answer in words, first: how much placement costs, why, and what to do."""
+"""Puts the answer into words: how much placement costs, why, and what to do."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,11 +21,11 @@ from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 from pagelens.units import format_share, format_time
 
-# A cause is named as the one cause when it carries this share of the loss.
+# A cause is named as the only cause if it has this share of the loss.
 _MOST = 0.9
-# A pair of objects is named when it makes up this share of the evictions.
+# A pair of objects is named if it makes up this share of the evictions.
 _NAMED = 0.15
-# Of fewer of the run's lines, what is simulated may lack whole parts of the run.
+# If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
 _FEW_LINES = 0.05
 
 
@@ -42,7 +42,10 @@ def conclude(
     timed: TimedRecord | None = None,
     simulated: float = 1.0,
 ) -> Conclusion:
-    """Sentences in the order a reader needs them; `simulated` is the share of the run's lines that was."""
+    """Return the sentences in the order in which a reader needs them.
+
+    `simulated` is the share of the run's lines that was simulated.
+    """
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
@@ -79,7 +82,7 @@ def conclude(
 
 
 def _bounded(bounds: BoundsRecord) -> list[str]:
-    """Why no placement can matter, where the traffic of the program says so."""
+    """Say why no placement can matter, if the program's traffic shows that."""
     if bounds.most_s > MATTERS * bounds.least_s:
         return []
     more = 100 * (bounds.most_s / bounds.least_s - 1)
@@ -92,9 +95,10 @@ def _bounded(bounds: BoundsRecord) -> list[str]:
 def _largest_effect(
     base: Distribution, distributions: Sequence[Distribution], remedies: Sequence[Remedy]
 ) -> float:
-    """Of what a user can meet or choose: the baseline's own spread, a fresh node, the remedies.
+    """Return the largest effect that a user can meet or choose.
 
-    Only what is surely there counts: differences that the interval does not explain.
+    It is one of the baseline's own spread, a fresh node, and the remedies. Only differences beyond their
+    confidence interval count.
     """
     effects = [1.001, base.p95_s / base.p5_s]  # no model is exact to a tenth of a percent
     fresh = [d.gain_median for d in distributions if d.policy == "contiguous" and _differs(d)]
@@ -106,12 +110,12 @@ def _largest_effect(
 
 
 def _differs(of: Distribution) -> bool:
-    """Whether its median surely is another than the baseline's."""
+    """Return whether its median surely differs from the baseline's."""
     return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
-    """How much slower than it could be, and how many nodes are much slower."""
+    """Say how much slower the program is than it could be, and how many nodes are much slower."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
@@ -148,7 +152,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
 def _why_fresh_is_slower(
     base: Distribution, distributions: Sequence[Distribution], attributions: Sequence[AttributionRecord]
 ) -> Iterator[str]:
-    """What costs more on contiguous frames, where an aged node is the faster one: nobody expects that."""
+    """Say what costs more on contiguous frames if an aged node is faster, because nobody expects that."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if fresh is None or fresh is base or not _differs(fresh) or fresh.gain_median >= 1 / MATTERS:
         return
@@ -185,7 +189,8 @@ def _causes(
                 "machine, such as the TLB, make the difference."
             ]
         return ["Beyond compulsory misses, caches, TLB and memory cost the program less than 2% of its time."]
-    # Parts that give time back make the others more than the loss: shares are of all that costs.
+    # Parts that give time back make the others add up to more than the loss. Shares are therefore of all
+    # costs.
     burden = sum(max(0.0, part.seconds) for part in cause.parts)
     parts = {MECHANISMS[part.mechanism].loss: part.seconds / burden for part in cause.parts}
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
@@ -211,7 +216,7 @@ def _causes(
 
 
 def advice(remedies: Sequence[Remedy]) -> str:
-    """The remedy that gains most in the median, and the best of those that need no root."""
+    """Return the remedy that gains most in the median, and the best one that needs no root."""
     useful = [r for r in remedies if r.verdict == "gains"]
     if not useful:
         return "No simulated remedy surely makes the program 2% faster."
@@ -225,7 +230,7 @@ def advice(remedies: Sequence[Remedy]) -> str:
 
 
 def other_order(remedies: Sequence[Remedy]) -> str:
-    """Where another remedy than the one best in the median is best on the slow nodes; else empty."""
+    """Say if the best remedy on the slow nodes differs from the best in the median; else say nothing."""
     if not remedies:
         return ""
     first = remedies[0]
@@ -247,13 +252,16 @@ def other_order(remedies: Sequence[Remedy]) -> str:
 
 
 def attributed_in_words(e: Explanation) -> str:
-    """Of how many nodes attributions are: each costs replays where caches are simulated without something."""
+    """Say of how many nodes the attributions are.
+
+    Each costs replays if caches are simulated without something.
+    """
     of_nodes = {a.of_nodes for a in e.attributions if a.policy == e.baseline}
     return "the nodes" if of_nodes <= {e.sample.nodes} else f"{min(of_nodes)} nodes"
 
 
 def interaction_in_words(a: AttributionRecord) -> str:
-    """What the interaction of an attribution means; empty where it is less than 2% of the time."""
+    """Say what the interaction of an attribution means; empty if it is less than 2% of the time."""
     if abs(a.interaction_s) <= (MATTERS - 1) * a.time_s:
         return ""
     share = _percent(abs(a.interaction_s) / a.time_s)
@@ -269,7 +277,7 @@ def interaction_in_words(a: AttributionRecord) -> str:
 
 
 def _where_it_lies(machine: MachineRecord) -> list[str]:
-    """Of a machine with two memories, which one the times are of."""
+    """Say which memory the times are of, on a machine with two memories."""
     match machine.served_by:
         case "fast memory":
             return ["The whole job fits into the fast memory, and lies there."]
@@ -280,7 +288,7 @@ def _where_it_lies(machine: MachineRecord) -> list[str]:
 
 
 def _harm(remedies: Sequence[Remedy]) -> list[str]:
-    """The policies that make the program slower."""
+    """Name the policies that make the program slower."""
     slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
         return []
@@ -289,7 +297,7 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
 
 
 def _unknown(remedies: Sequence[Remedy]) -> list[str]:
-    """The policies of which the model cannot tell whether they help."""
+    """Name the policies of which the model cannot tell whether they help."""
     sentences = []
     if unsure := [r for r in remedies if r.verdict == "unsure"]:
         which = ", ".join(
@@ -307,7 +315,7 @@ def _unknown(remedies: Sequence[Remedy]) -> list[str]:
 
 
 def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
-    """Which assumed values of the machine could turn the conclusion."""
+    """Name the assumed values of the machine that could change the conclusion."""
     sentences = []
     for of in assumptions:
         turns = [f"{side} that {what}" for side, what in (("below", of.below), ("above", of.above)) if what]
@@ -323,7 +331,7 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
 
 
 def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
-    """How much of the run the rest is about, where that is not all of it."""
+    """Say how much of the run the results cover, if that is not all of it."""
     sentences = []
     if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
@@ -345,7 +353,7 @@ def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
 
 
 def _a(name: str) -> str:
-    """A machine's name with its article: "an AMD EPYC", "a Xeon"."""
+    """Return a machine's name with its article: "an AMD EPYC", "a Xeon"."""
     return f"{'an' if name.startswith(tuple('AEIOaeio')) else 'a'} {name}"
 
 
@@ -354,12 +362,15 @@ def _faster(gain: float) -> str:
 
 
 def has_effect(remedy: Remedy) -> bool:
-    """Whether it gains or costs what is seen, unlike an offset where frames come by first touch."""
+    """Return whether a remedy has a visible gain or cost.
+
+    An offset has none, for example, if frames come in the order of first touch.
+    """
     return {_times(remedy.gain_median), _times(remedy.gain_p95)} != {_times(1)}
 
 
 def _gain(remedy: Remedy) -> str:
-    """What a remedy gains at the median, and on the slow nodes if that is something else."""
+    """Say what a remedy gains at the median, and on the slow nodes if that differs."""
     text = f"With it the program runs {_times(remedy.gain_median)} as fast"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
         text += f", and {_times(remedy.gain_p95)} as fast on the slow nodes"
@@ -375,7 +386,7 @@ def _slower(ratio: float) -> str:
 
 
 def _times(ratio: float) -> str:
-    """ "2.1x", with a digit more near 1."""
+    """Return text such as "2.1x", with one more digit near 1."""
     return f"{ratio:.2f}x" if ratio < 1.995 else f"{ratio:.1f}x"
 
 

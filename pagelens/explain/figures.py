@@ -13,7 +13,7 @@ from pagelens.statistics import pearson
 
 
 def draw_all(e: Explanation) -> dict[str, Drawing]:
-    """Every figure that the explanation has data for, by its key."""
+    """Return every figure that the explanation has data for, by its key."""
     drawings = [_distribution(e)]
     if e.machine.served_by == "memory-side cache":
         drawings.append(_misses(e))

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, neither network nor scripts."""
+"""Renders the report as one HTML file that needs neither a network nor scripts."""
 
 import re
 
@@ -30,7 +30,7 @@ _COUNTERS = {
 
 
 def render_html(e: Explanation) -> str:
-    """The report's text; equal explanations give equal text."""
+    """Return the report's text. Equal explanations give equal text."""
     template = page_template(
         "pagelens.explain",
         "report.html.j2",
@@ -73,5 +73,5 @@ def render_html(e: Explanation) -> str:
 
 
 def _code(sentence: str) -> Markup:
-    """Escaped text; what stands between backquotes becomes code."""
+    """Return escaped text, in which text between backquotes becomes code."""
     return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(sentence))))

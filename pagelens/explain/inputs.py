@@ -1,4 +1,4 @@
-"""The machine file's values as a flat list, each with where it comes from."""
+"""Lists the machine file's values, each with its origin."""
 
 from pagelens.explain.model import Input
 from pagelens.machine import Machine
@@ -6,7 +6,7 @@ from pagelens.machine.values import stated_values
 
 
 def machine_inputs(machine: Machine) -> list[Input]:
-    """Every sourced value of the machine that the model has, in the order of the schema."""
+    """Return every sourced value of the machine that the model has, in the order of the schema."""
     return [
         Input(name=stated.name, value=stated.value.shown, origin=stated.value.label, note=stated.value.origin)
         for stated in stated_values(machine)

@@ -1,11 +1,13 @@
-"""How sure times and gains of an ensemble are: by its nodes, and by the stretches of the run in it.
+"""Confidence intervals of times and gains, from an ensemble's nodes and from the stretches of its run.
 
-Nodes are drawn, so their spread is in the interval by a bootstrap over nodes. Of few nodes the bootstrap
-draws the same ones again and again, and its intervals are too narrow. So they are as wide at least as
-Student's t makes them for the logarithms of the values. Where a run is simulated in
-stretches, all nodes and policies have the same ones, and no number of nodes makes up for these. Their part is
-a jackknife: the figure is made again without each stretch (pagelens/replay/stretches.py), for all nodes and
-policies at once, so that what two policies have in common cancels. Both parts are added as variances.
+Nodes are drawn, so a bootstrap over nodes puts their spread into the interval. With few nodes the bootstrap
+draws the same ones again and again, and its intervals are too narrow. They are therefore at least as wide as
+Student's t makes them for the logarithms of the values.
+
+If a run is simulated in stretches, all nodes and policies have the same ones, and no number of nodes makes up
+for these. Their part is a jackknife: the figure is made again without each stretch
+(pagelens/replay/stretches.py), for all nodes and policies at once, so that what two policies have in common
+cancels. Both parts are added as variances.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +39,9 @@ _TAILS = ((1 - statistics.CONFIDENCE) / 2, (1 + statistics.CONFIDENCE) / 2)
 
 
 def relative_error(values: Floats, quantile: float) -> float:
-    """The standard error of a quantile of positive values, as a share of it.
+    """Return the standard error of a quantile of positive values, as a share of it.
 
-    That of n normal values with the standard deviation s is s sqrt(q (1 - q) / n) / d, where d is the density
+    For n normal values with the standard deviation s it is s sqrt(q (1 - q) / n) / d, where d is the density
     of the standard normal distribution at its quantile q (Kendall, Stuart: The Advanced Theory of Statistics
     1, chapter 10). Here the values are logarithms.
     """
@@ -49,7 +51,7 @@ def relative_error(values: Floats, quantile: float) -> float:
 
 
 def _of_few(of_nodes: Interval, values: Floats, quantile: float) -> Interval:
-    """An interval by the bootstrap over few values, made as wide at least as Student's t makes it."""
+    """Widen a bootstrap interval over few values to at least that of Student's t."""
     n = len(values)
     if n < 2 or n >= FEW:
         return of_nodes
@@ -62,7 +64,7 @@ def _of_few(of_nodes: Interval, values: Floats, quantile: float) -> Interval:
 
 
 class Intervals:
-    """Of figures made from one column of `Ensemble.placements`, summed over the phases that are explained."""
+    """Intervals of figures from one column of `Ensemble.placements`, summed over the explained phases."""
 
     def __init__(self, ensemble: Ensemble, column: str = "time_s") -> None:
         self._seed = ensemble.seed
@@ -89,7 +91,7 @@ class Intervals:
         ]
 
     def median(self, policy: str) -> Interval:
-        """Over the nodes."""
+        """Return the median over the nodes."""
         return self.quantile(policy, 0.5)
 
     def quantile(self, policy: str, quantile: float) -> Interval:
@@ -100,10 +102,10 @@ class Intervals:
         )
 
     def gain(self, before: str, after: str, quantile: float) -> Interval:
-        """The quantile over the nodes of one policy's times over that of another's: 2 is twice as fast.
+        """Return a quantile of one policy's times over that of another's, over the nodes: 2 is twice as fast.
 
-        Where one of them has fewer nodes, the surer of two intervals is taken: of the nodes that have both,
-        or of each on its own nodes.
+        If one of them has fewer nodes, the narrower of two intervals is taken: that of the nodes that have
+        both, or that of each policy on its own nodes.
         """
         both = min(len(self.times[before]), len(self.times[after]))
         paired = self._gain_of(before, after, quantile, both)
@@ -119,7 +121,7 @@ class Intervals:
         return _of_few(Interval(value, float(low), float(high)), values, quantile)
 
     def _gain_of(self, before: str, after: str, quantile: float, nodes: int) -> Interval:
-        """Of the first nodes."""
+        """Return the gain over the first nodes."""
         x, y = self.times[before][:nodes], self.times[after][:nodes]
         drawn = Interval(*statistics.paired_gain(x, y, quantile, self._seed))
 
@@ -130,7 +132,7 @@ class Intervals:
         return self._widened(_of_few(drawn, x / y, quantile), figure)
 
     def _gain_apart(self, before: str, after: str, quantile: float) -> Interval:
-        """Of all nodes of each, whatever the other has."""
+        """Return the gain over all nodes of each policy, whatever the other has."""
         x, y = (self._of_nodes(self.times[policy], quantile) for policy in (before, after))
         value = x.value / y.value
         below = np.hypot(np.log(x.value / x.low), np.log(y.high / y.value))
@@ -150,10 +152,10 @@ class Intervals:
         )
 
     def _half_width(self, figure: Figure) -> float:
-        """Of the 95% interval by the choice of stretches; 0 where everything is simulated.
+        """Return half of the 95% interval by the choice of stretches, or 0 if everything is simulated.
 
-        Each phase is a stratum. Degrees of freedom by Satterthwaite: An Approximate Distribution of Estimates
-        of Variance Components, Biometrics Bulletin 2 (1946), 110-114.
+        Each phase is a stratum. Degrees of freedom follow Satterthwaite: An Approximate Distribution of
+        Estimates of Variance Components, Biometrics Bulletin 2 (1946), 110-114.
         """
         variances, freedoms = [], []
         for stretches in self._phases:

@@ -1,13 +1,13 @@
-"""What a job on many nodes costs if all of them wait for the slowest: bulk-synchronous programs.
+"""The cost of a job on many nodes that all wait for the slowest, as bulk-synchronous programs do.
 
 The times of the job's nodes are independent draws from the ensemble's. With n nodes sorted by time, the
-slowest of N draws takes at most the i-th time with probability (i/n)^N. Where k spare nodes are drawn, too,
-and the k slowest left out, it is the probability that at most k draws lie beyond, which is binomial. So
+slowest of N draws takes at most the i-th time with probability (i/n)^N. If k spare nodes are drawn, too, and
+the k slowest are left out, it is the probability that at most k draws lie beyond, which is binomial. So
 expectations are weighted sums over the sorted times, without any simulation (David, Nagaraja: Order
 Statistics, 2003, 2.1).
 
 No draw is slower than the slowest node of the ensemble. A job of more nodes than the ensemble has meets rarer
-ones, so its cost is then a lower bound, and is called so.
+nodes, so its cost is then a lower bound, and is called so.
 """
 
 import math
@@ -31,9 +31,10 @@ Floats = NDArray[np.float64]
 def job_cost(
     times: Mapping[str, Floats], baseline: str, nodes: int, titles: Mapping[str, str], seed: int
 ) -> JobCostRecord:
-    """Of each policy's times by node: the job as it is, without its slowest nodes, and under each remedy.
+    """Return the cost of the job as it is, without its slowest nodes, and under each remedy.
 
-    Raises UsageError where the ensemble is too small to have a slow node, or the job has no nodes.
+    `times` has each policy's times by node. Raises UsageError if the ensemble is too small to have a slow
+    node, or if the job has no nodes.
     """
     if not 1 <= nodes <= MOST_NODES:
         raise UsageError(f"--job-nodes {nodes}: a job has 1 to {MOST_NODES} nodes")
@@ -80,7 +81,7 @@ def job_cost(
 def _ways(
     times: Mapping[str, Floats], baseline: str, nodes: int, titles: Mapping[str, str]
 ) -> Iterator[tuple[str, int, str]]:
-    """Policy, nodes that are left out, and words for it; the job as it is comes first."""
+    """Yield a policy, the nodes left out, and words for it. The job as it is comes first."""
     yield baseline, 0, "as it is"
     for spare in sorted({max(1, math.ceil(share * nodes)) for share in SPARE_SHARES}):
         yield baseline, spare, f"leave out the slowest {spare:,} of {nodes + spare:,}"
@@ -90,7 +91,7 @@ def _ways(
 
 
 def _weights(count: int, nodes: int, spare: int) -> Floats:
-    """Of each of `count` sorted times, how likely it is the slowest of `nodes` that are kept."""
+    """Return for each of `count` sorted times how likely it is that of the slowest of `nodes` kept nodes."""
     beyond = 1 - np.arange(count + 1) / count
     return np.diff(np.asarray(bdtr(spare, nodes + spare, beyond), dtype=np.float64))
 
@@ -102,7 +103,7 @@ def _interval(values: Floats) -> tuple[float, float]:
 
 
 def job_cost_in_words(cost: JobCostRecord) -> Sequence[str]:
-    """The answer, and how far it can be trusted."""
+    """Return the answer, and how far it can be trusted."""
     first = cost.ways[0]
     share = first.time_s / cost.median_s - 1
     least = "at least " if cost.lower_bound else ""

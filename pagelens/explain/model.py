@@ -20,7 +20,7 @@ class _Record(BaseModel):
 
 
 class ProgramRecord(_Record):
-    """What was explained."""
+    """The program that was explained."""
 
     name: str
     source: Literal["trace", "declared"]
@@ -64,7 +64,7 @@ class MachineRecord(_Record):
 
 
 class SampleRecord(_Record):
-    """How the numbers came about."""
+    """How the numbers were obtained."""
 
     nodes: int = Field(description="under the baseline; each distribution has its own")
     seed: int
@@ -80,7 +80,7 @@ class SampleRecord(_Record):
 
 
 class BoundsRecord(_Record):
-    """Seconds between which the time of every placement lies, at the speed of the median core: modelled."""
+    """The seconds between which every placement's time lies, at the median core's speed: modelled."""
 
     least_s: float = Field(description="if the L2s served every line that leaves L1")
     most_s: float = Field(
@@ -89,7 +89,7 @@ class BoundsRecord(_Record):
 
 
 class Best(_Record):
-    """The fastest run of the ensemble over all policies and nodes: what 'slower' is measured against."""
+    """The fastest run of the ensemble over all policies and nodes. 'Slower' is measured against it."""
 
     policy: str
     node: int
@@ -105,14 +105,17 @@ class Correlation(_Record):
 
 
 class Histogram(_Record):
-    """Nodes by run time relative to the best; bin i is [edges[i], edges[i+1]), the last includes its end."""
+    """Nodes by run time relative to the best. Bin i is [edges[i], edges[i+1]); the last includes its end."""
 
     edges: list[float]
     nodes: list[int]
 
 
 class ResourceRecord(_Record):
-    """A resource of the time model, mean over the nodes: modelled. A phase takes as long as its busiest."""
+    """A resource of the time model: modelled, mean over the nodes.
+
+    A phase takes as long as its busiest resource.
+    """
 
     name: str
     busy_s: float = Field(description="how long it is busy")
@@ -120,7 +123,10 @@ class ResourceRecord(_Record):
 
 
 class Distribution(_Record):
-    """Run times over the nodes under one policy: modelled; misses and shares counted on modelled frames."""
+    """Run times over the nodes under one policy: modelled.
+
+    Misses and shares are counted on modelled frames.
+    """
 
     policy: str
     title: str
@@ -167,17 +173,17 @@ class Distribution(_Record):
 
     @property
     def mean_s(self) -> float:
-        """Over the nodes."""
+        """The mean over the nodes."""
         return sum(self.times_s) / len(self.times_s)
 
     def resource(self, name: str) -> ResourceRecord:
-        """All zero if the policy makes no use of it."""
+        """Return a resource, which is all zero if the policy does not use it."""
         unused = ResourceRecord(name=name, busy_s=0, bound_s=0)
         return next((r for r in self.resources if r.name == name), unused)
 
 
 class PartRecord(_Record):
-    """What one mechanism costs, in seconds, modelled."""
+    """The seconds that one mechanism costs: modelled."""
 
     mechanism: str = Field(description="such as 'conflicts', 'capacity', 'write-backs'")
     seconds: float = Field(description="its Shapley part of the time; negative is a gain")
@@ -187,7 +193,7 @@ class PartRecord(_Record):
 
 
 class AttributionRecord(_Record):
-    """Seconds, modelled: exact Shapley parts, counterfactuals, and their interaction."""
+    """The time of one policy by mechanism: exact Shapley parts, counterfactuals, interaction; modelled."""
 
     policy: str
     nodes: str = Field(description="'mean' over the nodes that were attributed, or the 'slowest' of them")
@@ -208,12 +214,12 @@ class AttributionRecord(_Record):
         return bool({L3_CONFLICTS, SNOOP_FILTER} & {part.mechanism for part in self.parts})
 
     def part(self, mechanism: str) -> PartRecord:
-        """The part of that name."""
+        """Return the part of that name."""
         return next(part for part in self.parts if part.mechanism == mechanism)
 
 
 class ObjectRecord(_Record):
-    """Traffic of one object at the memory-side cache, counted, mean over the nodes under one policy."""
+    """The traffic of one object at the memory-side cache under one policy: counted, mean over the nodes."""
 
     policy: str
     name: str
@@ -227,7 +233,7 @@ class ObjectRecord(_Record):
 
 
 class SlotMap(_Record):
-    """Pages of the job per slot of the memory-side cache, on one node: counted on modelled frames."""
+    """The job's pages in each slot of the memory-side cache, on one node: counted on modelled frames."""
 
     policy: str
     node: int
@@ -236,7 +242,7 @@ class SlotMap(_Record):
 
 
 class CollisionRecord(_Record):
-    """Lines of `victim` evicted by lines of `name` in the whole run, counted, mean over the nodes."""
+    """Lines of `victim` that lines of `name` evicted in the whole run: counted, mean over the nodes."""
 
     policy: str
     name: str
@@ -246,7 +252,10 @@ class CollisionRecord(_Record):
 
 
 class Remedy(_Record):
-    """A policy that one can choose, against the baseline on the same nodes. Gains are modelled."""
+    """A policy that a user can choose, compared with the baseline on the same nodes.
+
+    Gains are modelled.
+    """
 
     policy: str
     title: str
@@ -273,7 +282,7 @@ class Remedy(_Record):
 
 
 class Assumption(_Record):
-    """A value that the machine file assumes, and for which others the conclusion is the same: modelled."""
+    """A value that the machine file assumes, and the values that leave the conclusion the same; modelled."""
 
     name: str = Field(description='such as "ddr.bandwidth"')
     value: str
@@ -296,7 +305,7 @@ class Conclusion(_Record):
 
 
 class TimedRecord(_Record):
-    """What one copy of the program takes on this machine, beside what is modelled for it."""
+    """The time of one copy of the program on this machine, beside the time modelled for it."""
 
     measured_s: list[float] = Field(description="measured: seconds of each run")
     of_kernel_s: list[float] = Field(
@@ -372,13 +381,13 @@ class Explanation(_Record):
     )
 
     def distribution(self, policy: str) -> Distribution:
-        """The distribution of one policy."""
+        """Return the distribution of one policy."""
         return next(d for d in self.distributions if d.policy == policy)
 
     def off_scale(self) -> frozenset[str]:
-        """Policies all of whose nodes take more than twice the baseline's worst time.
+        """Return the policies whose nodes all take more than twice the baseline's worst time.
 
-        Figures leave them out of their axes, where they would press all others into a corner.
+        Figures leave them out of their axes, because they would press all others into a corner.
         """
         most = 2 * self.distribution(self.baseline).worst_s
         return frozenset(d.policy for d in self.distributions if d.best_s > most)

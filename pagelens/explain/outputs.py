@@ -1,4 +1,4 @@
-"""The files of an explanation: the report, the data, and the tables it was made from."""
+"""Writes the files of an explanation: the report, the data, and the tables it was made from."""
 
 from pathlib import Path
 

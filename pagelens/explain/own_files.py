@@ -1,4 +1,4 @@
-"""What a program's own files cost its memory: the same nodes with its buffered transfers, and without."""
+"""Tells what a program's own files cost its memory, on the same nodes with and without buffered transfers."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,10 @@ NOTHING = 0.005  # of the time: less than this is no difference
 
 
 def own_files_in_words(with_files: Ensemble, without: Ensemble, buffered_bytes: int) -> Iterator[str]:
-    """One or two sentences. Both ensembles have the same nodes; `without` is what direct I/O would leave."""
+    """Yield one or two sentences.
+
+    Both ensembles have the same nodes. `without` is what direct I/O would leave.
+    """
     first, second = (_baseline(each) for each in (with_files, without))
     both = first.join(second, on="node", suffix="_without")
     if not both.height:
@@ -39,7 +42,7 @@ def own_files_in_words(with_files: Ensemble, without: Ensemble, buffered_bytes: 
 
 
 def _baseline(ensemble: Ensemble) -> pl.DataFrame:
-    """By node, under the policy that others are compared with."""
+    """Return the baseline's values by node."""
     of = ensemble.tables.placements.filter(pl.col("policy") == ensemble.baseline)
     wanted = (pl.col("large_pages") + pl.col("large_pages_missing")).max()
     lacking = pl.when(wanted > 0).then(pl.col("large_pages_missing").max() / wanted).otherwise(0.0)

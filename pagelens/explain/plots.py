@@ -1,4 +1,4 @@
-"""How each figure is drawn: labels at what they name, colours that colour-blind readers tell apart."""
+"""Draws each figure, with labels at what they name, and colours that colour-blind readers tell apart."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 def distribution(e: Explanation) -> Figure:
-    """A ridge a policy: density, nodes, percentiles, median."""
+    """Draw one ridge for each policy, with density, nodes, percentiles and median."""
     rows, unit = len(e.distributions), e.best.time_s
     figure, axes = _rows(rows, 0.62, [d.policy for d in e.distributions])
     off_scale = e.off_scale()
@@ -59,7 +59,7 @@ def distribution(e: Explanation) -> Figure:
 
 
 def misses(e: Explanation) -> Figure:
-    """Misses against performance, a dot a node and policy."""
+    """Draw misses against performance, with one dot for each node and policy."""
     figure = ShownFigure((WIDTH, 3.4), layout="constrained")
     axes = figure.add_subplot()
     colours = _colours(e)
@@ -78,7 +78,7 @@ def misses(e: Explanation) -> Figure:
     right = max(axes.get_xlim()[1], 1e-12)
     axes.set_xlim(0, right)
     axes.set_ylim(0, 1.05)
-    # Names stand to the right, pushed apart where clusters lie together, each tied to its cluster's median.
+    # Names stand to the right. They are pushed apart if clusters lie together, and tied to their medians.
     height = 2.0
     for y_middle, x_middle, policy in sorted(labels, reverse=True):
         height = min(y_middle, height - 0.07)
@@ -95,7 +95,7 @@ def misses(e: Explanation) -> Figure:
 
 
 def attribution(e: Explanation) -> Figure:
-    """A stacked bar a policy; negative parts are taken off from the right."""
+    """Draw a stacked bar for each policy. Negative parts are taken off from the right."""
     means = [a for a in e.attributions if a.nodes == "mean"]
     colours = {"compulsory misses only": UNBURDENED}
     colours |= {
@@ -135,7 +135,7 @@ def attribution(e: Explanation) -> Figure:
 
 
 def objects(e: Explanation) -> Figure:
-    """Lines an object, those that missed first."""
+    """Draw the lines of each object. Those that missed come first."""
     every = [o for o in e.objects if o.policy == e.baseline and o.accesses > 0]
     shown = [(o.name, o.accesses, o.misses) for o in every[:MOST_OBJECTS]]
     if rest := every[MOST_OBJECTS:]:
@@ -157,7 +157,7 @@ def objects(e: Explanation) -> Figure:
 
 
 def slots(e: Explanation) -> Figure:
-    """The cache's slots as a map, one a policy, on one scale."""
+    """Draw the cache's slots as one map for each policy, all on one scale."""
     columns = min(3, len(e.slot_maps))
     rows = -(-len(e.slot_maps) // columns)
     figure = ShownFigure((WIDTH, 1.7 * rows + 0.3), layout="constrained")
@@ -190,7 +190,7 @@ def slots(e: Explanation) -> Figure:
 
 
 def remedies(e: Explanation) -> Figure:
-    """Gain at the median with its interval, and at the 95th percentile."""
+    """Draw the gain at the median with its interval, and at the 95th percentile."""
     figure, axes = _rows(len(e.remedies), 0.36, [r.policy for r in e.remedies])
     for row, r in enumerate(e.remedies):
         y = len(e.remedies) - 1 - row
@@ -211,7 +211,7 @@ def remedies(e: Explanation) -> Figure:
 
 
 def _rows(count: int, height: float, names: list[str], head: float = 0.0) -> tuple[Figure, Axes]:
-    """A figure of `count` named rows, the first at the top, `height` inches each."""
+    """Return a figure of `count` named rows, the first at the top, `height` inches each."""
     figure = ShownFigure((WIDTH, height * count + head + 0.65), layout="constrained")
     axes = figure.add_subplot()
     axes.set_yticks(range(count), names[::-1])
@@ -220,13 +220,13 @@ def _rows(count: int, height: float, names: list[str], head: float = 0.0) -> tup
 
 
 def _beside(axes: Axes, y: float, text: str, colour: str) -> None:
-    """Text to the right of the axes, at the height of a row."""
+    """Write text to the right of the axes, at the height of a row."""
     place = ("axes fraction", "data")
     axes.annotate(text, (1.01, y), xycoords=place, va="center", color=colour, fontsize=8)
 
 
 def _key(axes: Axes, colours: Mapping[str, str]) -> None:
-    """The colours' names, above the axes, in lines of KEY_COLUMNS."""
+    """Draw the names of the colours above the axes, in lines of KEY_COLUMNS."""
     handles = [axes.barh([0], [0], color=colour, linewidth=0) for colour in colours.values()]
     axes.legend(handles, list(colours), loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=KEY_COLUMNS,
                 frameon=False, handlelength=0.9, handleheight=0.9, columnspacing=1.6, handletextpad=0.5,
@@ -239,9 +239,10 @@ def _colours(e: Explanation) -> dict[str, str]:
 
 
 def _density(values: Floats, grid: Floats) -> Floats:
-    """Gaussian kernel density, its peak at 1; bandwidth by Silverman's rule, within 0.3% to 2% of the axis.
+    """Return a Gaussian kernel density with its peak at 1.
 
-    The rule smooths over groups that lie apart, and those are what the figure is to show.
+    The bandwidth follows Silverman's rule, within 0.3% to 2% of the axis. The rule alone would smooth over
+    separate groups, which the figure has to show.
     """
     low, high = np.quantile(values, [0.25, 0.75])
     scale = min(values.std(), (high - low) / 1.34) if high > low else values.std()
@@ -252,7 +253,7 @@ def _density(values: Floats, grid: Floats) -> Floats:
 
 
 def _lines(most: float) -> tuple[float, str]:
-    """A unit for counts of lines, and its name."""
+    """Return a unit for counts of lines, and its name."""
     if most >= 1e9:
         return 1e9, "10⁹ lines"
     return (1e6, "10⁶ lines") if most >= 1e6 else (1.0, "lines")

@@ -1,11 +1,11 @@
-"""When a policy of an ensemble has enough nodes, so that more would not change what is said of it.
+"""Decides when a policy has enough nodes, so that more would not change what is said of it.
 
-Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each, the
-spread between the nodes says how far the median of many more nodes can lie from the one that is there.
-Policies whose median is known stop, as those do that no longer compete: others surely gain more, and what is
-said of them is sure. The rest of the nodes goes where the answer is open. Two nodes are enough where the
-bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%. None of it holds for slow
-nodes that are rare (`words.few_nodes_note`).
+Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each round, the
+spread between the nodes says how far the median of many more nodes can lie from the present one. A policy
+stops when its median is known. It also stops when it no longer competes, because others surely gain more and
+what is said of it is sure. The rest of the nodes goes where the answer is open. Two nodes are enough if the
+bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%. None of this holds for rare
+slow nodes (`words.few_nodes_note`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from pagelens.explain.intervals import Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 
-NODES_TO_CONFIRM = 2  # where the bounds of the time leave nothing open
+NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
 
 Floats = NDArray[np.float64]
@@ -32,11 +32,14 @@ class ByPrecision:
         self._precision = precision
 
     def first_nodes(self, bounds: Ensemble) -> int:
-        """Few where the bounds of the time have the answer already. Cores of several speeds need more."""
+        """Return the number of nodes of the first round.
+
+        They are few if the bounds of the time have the answer already. Cores of several speeds need more.
+        """
         return NODES_TO_CONFIRM if self._is_bounded(bounds) else ROUNDS[0]
 
     def unsettled(self, found: Ensemble) -> Sequence[str]:
-        """As the function, unless the bounds say enough."""
+        """Return what the function of that name returns, or nothing if the bounds say enough."""
         return [] if self._is_bounded(found) else unsettled(found, self._precision)
 
     def _is_bounded(self, found: Ensemble) -> bool:
@@ -45,9 +48,9 @@ class ByPrecision:
 
 
 def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
-    """The policies that need more nodes until their medians are known to `precision`.
+    """Return the policies that need more nodes until their medians are known to `precision`.
 
-    The baseline is one of them wherever another one is, because gains are over it on the same nodes.
+    If any other policy is one of them, so is the baseline, because gains are over it on the same nodes.
     """
     of_columns = [Intervals(ensemble, column).times for column in ("time_s", "serial_time_s")]
     open_ones = {policy for times in of_columns for policy in _unknown(times, precision)}
@@ -59,10 +62,10 @@ def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
 
 
 def half_width(values: Floats) -> float:
-    """Of the interval of the median of positive values, as a share of it. Infinite for a single one.
+    """Return half of the interval of the median of positive values, as a share of it; infinite for one value.
 
-    An ensemble is asked once a round, so that each of these answers is wrong as rarely as keeps all of them
-    together at CONFIDENCE (Bonferroni).
+    An ensemble is asked once per round. Each of these answers is therefore wrong so rarely that all of them
+    together keep CONFIDENCE (Bonferroni).
     """
     n = len(values)
     if n < 2:
@@ -76,7 +79,7 @@ def _unknown(times: Mapping[str, Floats], precision: float) -> set[str]:
 
 
 def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:
-    """Those of which it is open whether they gain, or whether they gain most."""
+    """Return the policies of which it is open whether they gain, or whether they gain most."""
     gains = {policy: _gain(times[baseline], after) for policy, after in times.items() if policy != baseline}
     most = max((gain.low for gain in gains.values()), default=1.0)
     beaten = {policy for policy, gain in gains.items() if gain.high < most and _side_is_sure(gain)}
@@ -84,7 +87,7 @@ def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:
 
 
 def _gain(before: Floats, after: Floats) -> Interval:
-    """Of the nodes that have both."""
+    """Return the gain over the nodes that have both."""
     both = min(len(before), len(after))
     ratios = before[:both] / after[:both]
     middle, width = float(np.median(ratios)), 1 + half_width(ratios)

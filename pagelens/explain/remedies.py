@@ -1,4 +1,4 @@
-"""Which policies are compared if the user names none: those that can make a difference on the machine."""
+"""Chooses the policies to compare if the user names none: those that can matter on the machine."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from pagelens.errors import UsageError
 from pagelens.frames import Policy, find_policy, policies
 from pagelens.machine import Machine
 
-# Compared too where there is no memory-side cache: a setting of the firmware, and arrays further apart.
+# These are also compared without a memory-side cache: a setting of the firmware, and arrays further apart.
 WITHOUT_CACHE = ("aged+swizzle", "2m+offset-64k")
 
 

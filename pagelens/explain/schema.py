@@ -1,4 +1,4 @@
-"""The documentation of `pagelens explain --json`, made from the model's own classes."""
+"""Documents `pagelens explain --json`, from the model's own classes."""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ error. `pagelens diff` compares two such objects ([diff.md](diff.md)).
 
 
 def json_schema() -> str:
-    """The JSON Schema, as text. What it does not know it allows: later versions of pagelens add fields."""
+    """Return the JSON Schema as text.
+
+    It allows unknown fields, because later versions of pagelens add fields.
+    """
     schema = Explanation.model_json_schema()
     for record in (schema, *schema["$defs"].values()):
         record.pop("additionalProperties", None)
@@ -47,7 +50,7 @@ def json_schema() -> str:
 
 
 def json_reference() -> str:
-    """docs/explain-json.md."""
+    """Return the text of docs/explain-json.md."""
     schema = Explanation.model_json_schema()
     sections = [_INTRODUCTION, *_section("Explanation", schema)]
     for name, record in schema["$defs"].items():
@@ -56,7 +59,7 @@ def json_reference() -> str:
 
 
 def _section(name: str, record: dict[str, Any]) -> Iterator[str]:
-    """One record: what it is, and a table of its fields."""
+    """Yield the section of one record: what it is, and a table of its fields."""
     yield f"## {name}\n{record['description']}\n"
     yield "| field | type | meaning |\n|---|---|---|"
     for field, stated in record["properties"].items():

@@ -1,4 +1,4 @@
-"""The answer so far, in lines for the progress bar: it is refined while nodes are simulated."""
+"""Writes the answer so far for the progress bar. It is refined while nodes are simulated."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _MOST_POLICIES = 8
 
 
 def so_far(found: Ensemble) -> str:
-    """What the bounds say, and each policy's times; every line has at most 80 columns."""
+    """Return what the bounds say, and each policy's times, in lines of at most 80 columns."""
     lines = [bounds_in_words(*found.between())]
     if found.nodes:
         lines.append(
@@ -31,7 +31,7 @@ def so_far(found: Ensemble) -> str:
 
 
 def bounds_in_words(least: float, most: float) -> str:
-    """What placement can cost at most, before anything is simulated."""
+    """Say what placement can cost at most, before anything is simulated."""
     if most <= least:
         return "Page placement cannot change the time: the program waits for no memory."
     cost = f"{format_time(most - least)} of {format_time(least)}"

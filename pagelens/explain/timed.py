@@ -1,4 +1,4 @@
-"""The time that a program takes on this machine, beside the one that is modelled for it alone there."""
+"""Compares the time that a program takes on this machine with the time modelled for it alone there."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -12,7 +12,7 @@ from pagelens.machine import Machine
 from pagelens.replay import Simulation
 from pagelens.units import format_time
 
-# Modelled and measured times that are further apart than this factor are a warning.
+# The report warns if modelled and measured times differ by more than this factor.
 FAR = 1.5
 RUNS = 3
 
@@ -40,7 +40,7 @@ def time_beside(words: Sequence[str], workload: Workload, machine: Machine, seed
 
 
 def far_off(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
-    """The warning that the model is wrong about this program; empty where it is not, or nobody can tell."""
+    """Return a warning if the model is wrong about this program; empty if it is right, or nobody can tell."""
     if timed is None or not _whole(share_seen) or _factor(timed) <= FAR:
         return []
     direction = "more" if timed.modelled_s > median(timed.measured_s) else "less"
@@ -52,7 +52,7 @@ def far_off(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
 
 
 def beside(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
-    """Both times, where they are close enough."""
+    """Return both times, if they are close enough."""
     if timed is None or (_whole(share_seen) and _factor(timed) > FAR):
         return []
     if not _whole(share_seen):
@@ -81,7 +81,7 @@ def _in_words(timed: TimedRecord) -> str:
 
 
 def _why(timed: TimedRecord) -> list[str]:
-    """What is known to make the model wrong."""
+    """Return the known reasons why the model is wrong."""
     reasons = []
     if not timed.by_pipeline:
         reasons.append(

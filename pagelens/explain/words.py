@@ -20,7 +20,7 @@ _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanat
 
 
 def few_nodes_note(nodes: int) -> str:
-    """How likely so few nodes show nothing of the slow ones; empty for the 59 nodes that hardly miss them."""
+    """Say how likely so few nodes hide the slow ones; empty for 59 nodes, which hardly miss them."""
     unseen: float = (1 - _RARE) ** nodes
     if unseen <= 1 - CONFIDENCE:
         return ""
@@ -32,7 +32,7 @@ def few_nodes_note(nodes: int) -> str:
 
 
 def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
-    """Which policies have fewer nodes than the baseline; empty where none has."""
+    """Say which policies have fewer nodes than the baseline; empty if none has."""
     stopped: dict[int, list[str]] = {}
     for d in distributions:
         if d.nodes < nodes:
@@ -42,7 +42,7 @@ def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
 
 
 def large_page_note(d: Distribution) -> str:
-    """Where a policy's large pages fell back on small ones; empty where they did not."""
+    """Say where a policy's large pages fell back on small ones; empty if they did not."""
     if d.page_bytes == FRAME_BYTES:
         return ""
     size = format_binary_size(d.page_bytes)

@@ -1,4 +1,4 @@
-"""The remedies on the machine that pagelens runs on, as its commands ask for them."""
+"""Applies the remedies to the machine that pagelens runs on, as its commands request them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The pool of huge pages in an order in which a job's pages do not share slots of a memory-side cache."""
+"""Orders the pool of huge pages so that a job's pages do not share slots of a memory-side cache."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TOOL = "pagelens_hugepages"  # in pagelens/lib; static, so that it runs in a gue
 
 
 def pool_frames(system: CommandRunner, tool: Path, page_bytes: int, node: int) -> list[int]:
-    """The first frame of each free page of a node's pool, in the order in which they will be handed out."""
+    """Return the first frame of each free page of a node's pool, in the order of handing out."""
     return _run(system, tool, page_bytes, 0, node)
 
 
@@ -29,7 +29,10 @@ def order_pool(system: CommandRunner, tool: Path, page_bytes: int, cache_bytes: 
 
 
 def conflict_share(frames: Sequence[int], page_bytes: int, cache_bytes: int) -> float:
-    """Of a job that fills the cache with the pool's first pages, those that share slots with another."""
+    """Return the share of a job's pages that share slots with another of its pages.
+
+    The job fills the cache with the pool's first pages.
+    """
     first = [frame * FRAME_BYTES % cache_bytes for frame in frames[: cache_bytes // page_bytes]]
     pages_at = Counter(first)
     return sum(pages_at[at] > 1 for at in first) / len(first) if first else 0.0

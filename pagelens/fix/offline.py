@@ -1,8 +1,8 @@
-"""Memory taken offline and brought back, block by block, in the order in which it is to be used.
+"""Takes memory offline and brings it back, block by block, in the order in which it should be used.
 
-Pages that come online go to the tails of the free lists, whole: after a turn of all blocks that can be
-emptied, their memory follows in the order of the turn. What stays is handed out first: the free frames of
-blocks that hold pages which cannot move. So blocks whose slots those frames leave empty come next.
+Pages that come online go to the tails of the free lists, in whole blocks. After a turn of all blocks that can
+be emptied, their memory follows in the order of the turn. The free frames of blocks with pages that cannot
+move stay, and are handed out first. So the next blocks are those whose slots these frames leave empty.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ _MEMORY = "/sys/devices/system/memory"
 
 _PATIENCE_S = 60  # the kernel may try for ever to empty a block, until a signal ends it
 
-# Whatever ends pagelens, or is typed, this goes on until the block is online again, and back in the zone that
-# it was in: "online" alone might choose another.
+# Whatever ends pagelens, this goes on until the block is online again, and in the zone that it was in. The
+# word "online" alone might choose another zone.
 _TURN = """
 trap '' HUP INT PIPE QUIT TERM
 cd {memory}/memory{block} || exit 1
@@ -36,7 +36,7 @@ echo $how > state || echo online > state || exit 2
 
 @dataclass(frozen=True)
 class Turned:
-    """Memory blocks by number: those taken offline and brought back, in this order, and the others."""
+    """The memory blocks taken offline and brought back, in this order, and the other ones, by number."""
 
     order: list[int]
     stuck: list[int]
@@ -76,7 +76,10 @@ def turn_memory(system: CommandRunner, cache_bytes: int, node: int) -> Turned:
 
 
 def _require_no_pool(system: CommandRunner, node: int) -> None:
-    """Memory that goes offline takes the free huge pages in it along: the pool would not come back."""
+    """Raise Failure if the node has a pool of huge pages.
+
+    Memory that goes offline takes free huge pages along, and the pool would not come back.
+    """
     pools = system.shell(f"grep -vx 0 {NODES}/node{node}/hugepages/*/nr_hugepages /dev/null")
     if pools.status == 0:
         pool = pools.output.split(":")[0]
@@ -88,7 +91,10 @@ def _require_no_pool(system: CommandRunner, node: int) -> None:
 def best_order(
     blocks: Sequence[int], frames_per_block: int, slots: int, used_before: NDArray[np.generic]
 ) -> list[int]:
-    """Step 4 of docs/zonesort.md for blocks of memory; frames `used_before` are handed out first."""
+    """Apply step 4 of docs/zonesort.md to blocks of memory.
+
+    Frames `used_before` are handed out first.
+    """
     own = np.zeros(slots, dtype=bool)
     own[used_before.astype(np.int64) % slots] = True
     slot = {block: block * frames_per_block % slots for block in sorted(blocks)}

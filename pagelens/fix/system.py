@@ -1,4 +1,4 @@
-"""The machine that a remedy works on: this one, or a guest of the lab, which offers the same three calls."""
+"""The machine that a remedy works on: this one, or a guest of the lab, which offers the same calls."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ _MOST_CACHE = 1 << 40  # far beyond any; what is kept of its slots still fits in
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C, and what else would end this process, waits until the end of the block."""
+    """Delay Ctrl-C, and other signals that would end this process, until the end of the block."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda received, _: came.append(received))

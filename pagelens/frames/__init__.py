@@ -1,4 +1,4 @@
-"""Which frames a job gets: the history of a node, and the policies that place a job on it."""
+"""Decides which frames a job gets: the history of a node, and the policies that place a job on it."""
 
 from pagelens.frames.language import parse_history
 from pagelens.frames.mix import JobMix, load_mix

@@ -1,4 +1,4 @@
-"""A node while its history runs: the state of its page allocator, and what else the steps need."""
+"""A node while its history runs: the state of its page allocator, and what the steps need beside it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -63,7 +63,7 @@ class LiveNode:
         return True
 
     def bring_online(self) -> None:
-        """Brings back all that is offline, in order of address."""
+        """Bring back all that is offline, in order of address."""
         for begin, end in sorted(self.offline):
             self.state.bring_online(begin, end)
         self.offline = ()

@@ -22,12 +22,12 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20}
 
 @dataclass(frozen=True)
 class Staggered(Remedy):
-    """Large blocks further apart, beside what another remedy does: `pagelens run --stagger`."""
+    """Moves large blocks further apart with `pagelens run --stagger`, in addition to another remedy."""
 
     base: Remedy
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
-        """Spreads the blocks over the period of the machine's conflicts."""
+        """Spread the blocks over the period of the machine's conflicts."""
         options = self.base.run_options(job, host)
         if isinstance(options, str):
             return options

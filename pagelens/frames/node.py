@@ -16,8 +16,8 @@ DEFAULT_HISTORY = "boot; age(mix=cori); run"
 class Node:
     """One node, determined by (seed, node, history) alone.
 
-    The random draws of a step depend on its position, so that two histories that begin alike give the same
-    states up to where they differ.
+    The random draws of a step depend on its position. So two histories that begin with the same steps lead to
+    the same states up to the first difference.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Node:
         scale: float = 1.0,
         job_bytes: float | None = None,
     ) -> None:
-        """`grain` is the frames a unit of the model, from 1 (exact) to 64; `fleet_grain` by default.
+        """`grain` is the number of frames in a unit of the model: 1 (exact) to 64, `fleet_grain` by default.
 
         `scale` multiplies the sizes in the history. `job_bytes` is the size of the program, which a `run`
         before the last step needs.
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def aged(self) -> LiveNode:
-        """The node as its history left it."""
+        """The node in the state that its history left."""
         return self.after(())
 
     @property

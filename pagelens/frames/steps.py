@@ -1,4 +1,4 @@
-"""The steps of a node's history: the arguments of each, and what it does to the node."""
+"""The steps of a node's history: the arguments of each step, and what it does to the node."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def _is(value: Value) -> Mapping[str, Value]:
 
 @dataclass(frozen=True)
 class Step:
-    """One step. Its fields are its arguments, in the order that they have without names."""
+    """One step. Its fields are its arguments, in the order that counts if they have no names."""
 
     name: ClassVar[str]
 
@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Boot(Step):
-    """A fresh kernel: all memory is free, in order of address.
+    """Boots a fresh kernel: all memory is free, in order of address.
 
     `fake` cuts it into NUMA nodes the size of the cache.
     """
@@ -65,7 +65,7 @@ class Boot(Step):
 
 @dataclass(frozen=True)
 class Age(Step):
-    """Jobs come and go, one after the other."""
+    """Runs jobs, one after the other."""
 
     name = "age"
     jobs: int | None = field(default=None, metadata=_is(COUNT))
@@ -81,7 +81,7 @@ class Age(Step):
 
 @dataclass(frozen=True)
 class Job(Step):
-    """One job of a given size."""
+    """Runs one job of a given size."""
 
     name = "job"
     size: int = field(default=8 << 30, metadata=_is(SIZE))
@@ -93,7 +93,7 @@ class Job(Step):
 
 @dataclass(frozen=True)
 class Run(Step):
-    """The program that is simulated, from its first page to its exit."""
+    """Runs the program that is simulated, from its first page to its exit."""
 
     name = "run"
 
@@ -106,21 +106,21 @@ class Run(Step):
 
 @dataclass(frozen=True)
 class Io(Step):
-    """Files are read or written."""
+    """Reads or writes files."""
 
     name = "io"
     size: int = field(default=1 << 30, metadata=_is(SIZE))
     how: bool = field(default=True, metadata=_is(choice({"buffered": True, "direct": False})))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Direct I/O leaves no page behind."""
+        """Fill the page cache if the I/O is buffered. Direct I/O leaves no page behind."""
         if self.how:
             node.state.buffered_io(round(self.size * node.scale) // FRAME_BYTES)
 
 
 @dataclass(frozen=True)
 class DropCaches(Step):
-    """The page cache is freed, except for stragglers that stay."""
+    """Frees the page cache, except for stragglers that stay."""
 
     name = "drop_caches"
     left: Share | None = field(default=None, metadata=_is(SHARE))
@@ -136,7 +136,7 @@ class DropCaches(Step):
 
 @dataclass(frozen=True)
 class Compact(Step):
-    """Compaction of all zones."""
+    """Compacts all zones."""
 
     name = "compact"
 
@@ -147,7 +147,7 @@ class Compact(Step):
 
 @dataclass(frozen=True)
 class Drain(Step):
-    """The per-cpu lists are emptied, as offlining memory or alloc_contig_range() does."""
+    """Empties the per-cpu lists, as offlining memory or alloc_contig_range() does."""
 
     name = "drain"
 
@@ -178,7 +178,7 @@ class Zonesort(Step):
 
 @dataclass(frozen=True)
 class Shuffle(Step):
-    """From now on the largest free blocks are in random order."""
+    """Keeps the largest free blocks in random order from now on."""
 
     name = "shuffle"
 
@@ -189,7 +189,7 @@ class Shuffle(Step):
 
 @dataclass(frozen=True)
 class Hold(Step):
-    """Something takes nearly all free memory, and keeps single movable pages scattered over it for good."""
+    """Takes nearly all free memory, and keeps single movable pages scattered over it for good."""
 
     name = "hold"
     pages: Share = field(default=Share(of_memory=0.001), metadata=_is(SHARE))
@@ -211,13 +211,13 @@ class Hold(Step):
 
 @dataclass(frozen=True)
 class Hugetlb(Step):
-    """A pool of 2 MiB pages."""
+    """Sets aside a pool of 2 MiB pages."""
 
     name = "hugetlb"
     size: int = field(default=1 << 30, metadata=_is(SIZE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Compacts first, as the kernel does when it finds none."""
+        """Fill the pool. The kernel compacts when it finds no page for it."""
         pages = -(-round(self.size * node.scale) // HUGE_PAGE_BYTES)
         numas = node.state.memory.numas
         for numa in range(numas):
@@ -226,7 +226,7 @@ class Hugetlb(Step):
 
 @dataclass(frozen=True)
 class Offline(Step):
-    """Memory blocks go offline, the highest first, as many as can."""
+    """Takes memory blocks offline, the highest first, as many as possible."""
 
     name = "offline"
     size: int = field(default=1 << 30, metadata=_is(SIZE))
@@ -243,7 +243,7 @@ class Offline(Step):
 
 @dataclass(frozen=True)
 class Online(Step):
-    """What went offline comes back."""
+    """Brings back the blocks that went offline."""
 
     name = "online"
 

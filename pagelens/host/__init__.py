@@ -1,4 +1,4 @@
-"""What is known of the machine that pagelens runs on, read under a root directory."""
+"""Facts about the machine that pagelens runs on, read under a root directory."""
 
 from pagelens.host.program_signals import end_like
 

@@ -32,7 +32,7 @@ class CommandRunner(Protocol):
         """Runs a POSIX shell script."""
 
     def get(self, name: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
 
 
 class ThisMachine:
@@ -55,7 +55,7 @@ class ThisMachine:
         return self.run("sh", "-c", script)
 
     def get(self, name: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file. Raises Failure if it cannot be read."""
         try:
             return Path(name).read_bytes()
         except OSError as error:

@@ -1,6 +1,7 @@
-"""What every frame is in use for, from /proc/kpageflags: which are free, which could be, which cannot move.
+"""What every frame is in use for, from /proc/kpageflags.
 
-The flags are those of Linux's Documentation/admin-guide/mm/pagemap.rst. Only root can read them.
+The map tells which frames are free, which could be freed, and which cannot move. The flags are those of
+Linux's Documentation/admin-guide/mm/pagemap.rst. Only root can read them.
 """
 
 import re
@@ -25,7 +26,7 @@ Report = Callable[[int, int], None]  # done, of all
 
 
 class Use(IntEnum):
-    """Of a frame."""
+    """The use of a frame."""
 
     free = 0
     droppable = 1  # the page cache's, clean and not mapped
@@ -46,13 +47,13 @@ class Span:
 
 @dataclass(frozen=True)
 class FrameMap:
-    """The frames from 0 on."""
+    """The use of each frame, from frame 0 on."""
 
     spans: tuple[Span, ...]
     use: NDArray[np.uint8] = field(repr=False)  # of each frame
 
     def pages(self, page_size: int, worst: Use) -> NDArray[np.int64]:
-        """First frames of the aligned ranges of that size of which no frame is in a worse use."""
+        """Return the first frames of the aligned ranges of that size in which no frame has a worse use."""
         frames = page_size // FRAME_BYTES
         found = [np.empty(0, dtype=np.int64)]
         for span in self.spans:
@@ -63,7 +64,7 @@ class FrameMap:
         return np.concatenate(found)
 
     def node_of(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The NUMA node of each frame; -1 where no zone has it."""
+        """Return the NUMA node of each frame, or -1 for a frame that no zone has."""
         nodes = np.full(len(frames), -1, dtype=np.int64)
         for span in self.spans:
             nodes[(frames >= span.begin) & (frames < span.end)] = span.node
@@ -71,7 +72,7 @@ class FrameMap:
 
 
 def read_spans(system: System) -> tuple[Span, ...]:
-    """The zones that have frames, from /proc/zoneinfo."""
+    """Return the zones that have frames, from /proc/zoneinfo."""
     spans = []
     for node, zone, text in re.findall(
         r"^Node (\d{1,4}), zone +(\w{1,16})\n((?: .*\n?)+)", system.text("/proc/zoneinfo"), re.MULTILINE
@@ -92,12 +93,12 @@ def read_spans(system: System) -> tuple[Span, ...]:
 
 
 def may_read_flags(system: System) -> bool:
-    """Whether this user may."""
+    """Return whether this user may read the flags."""
     return len(system.bytes_at(_FLAGS, 0, 8)) == 8
 
 
 def read_frame_map(system: System, report: Report = lambda done, total: None) -> FrameMap | None:
-    """None where flags or zones are not to be had."""
+    """Return the frame map, or None if flags or zones cannot be read."""
     spans = read_spans(system)
     frames = max((span.end for span in spans), default=0)
     if not frames or not may_read_flags(system):
@@ -114,7 +115,10 @@ def read_frame_map(system: System, report: Report = lambda done, total: None) ->
 
 
 def uses(flags: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Of each frame, by its flags; the parts of a compound page are what its head is."""
+    """Return the use of each frame by its flags.
+
+    The parts of a compound page have the use of its head.
+    """
     tails = _has(flags, _TAIL)
     if tails.any():
         heads = np.maximum.accumulate(np.where(tails, 0, np.arange(len(flags))))
@@ -131,7 +135,7 @@ def uses(flags: NDArray[np.uint64]) -> NDArray[np.uint8]:
 
 
 def _has(flags: NDArray[np.uint64], *bits: int) -> NDArray[np.bool_]:
-    """Whether any of these is set."""
+    """Return for each frame whether any of these flags is set."""
     mask = np.uint64(sum(1 << bit for bit in bits))
     found: NDArray[np.bool_] = (flags & mask) != 0
     return found

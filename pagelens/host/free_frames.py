@@ -1,6 +1,6 @@
-"""The free memory of this system as a pool: /proc/kpageflags says which frames the page allocator has.
+"""Finds the free memory of this system, for a pool: /proc/kpageflags says which frames are free.
 
-See Linux's Documentation/admin-guide/mm/pagemap.rst (flag 10, BUDDY, is on every frame of a free block).
+See Linux's Documentation/admin-guide/mm/pagemap.rst (flag 10, BUDDY, is set on every frame of a free block).
 """
 
 import re
@@ -21,9 +21,9 @@ _START = re.compile(r" +start_pfn: +(\d+)")
 
 
 def read_free(page_bytes: int, beside: Pages, root: Path = Path("/")) -> Pages:
-    """Pages of that size of which every frame is free, on the NUMA nodes that the pages `beside` are on.
+    """Return the pages of that size whose frames are all free, on the NUMA nodes of the pages `beside`.
 
-    `root` holds proc/. Raises UsageError or Failure.
+    `root` is the folder that holds proc/. Raises UsageError or Failure.
     """
     frames = page_bytes // FRAME_BYTES
     used = np.sort(beside.addresses // FRAME_BYTES)
@@ -45,7 +45,7 @@ def read_free(page_bytes: int, beside: Pages, root: Path = Path("/")) -> Pages:
 
 
 def _zones(root: Path) -> list[tuple[int, int]]:
-    """First frame and end of every NUMA node, as its zones span it."""
+    """Return the first frame and the end of every NUMA node, as its zones span it."""
     path = root / "proc/zoneinfo"
     try:
         text = path.read_text(errors="replace")
@@ -66,7 +66,7 @@ def _zones(root: Path) -> list[tuple[int, int]]:
 
 
 def _free(path: Path, first: int, count: int) -> NDArray[np.bool_]:
-    """Of so many frames whether each is free; frames that the file does not have are not."""
+    """Return for each of `count` frames whether it is free. Frames that the file lacks are not."""
     try:
         with open(path, "rb") as file:
             file.seek(8 * first)

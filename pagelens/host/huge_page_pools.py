@@ -12,7 +12,7 @@ _SIZE = re.compile(r"hugepages-(\d{1,10})kB")
 
 @dataclass(frozen=True)
 class Pool:
-    """The pages of one size, in the system or on one NUMA node; None for what the kernel does not say."""
+    """The pages of one size, in the system or on one NUMA node. None is what the kernel does not say."""
 
     total: int | None
     free: int | None

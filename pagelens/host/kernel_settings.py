@@ -1,4 +1,4 @@
-"""The kernel's settings and counters that have a say in which frames a job gets."""
+"""Reads the kernel's settings and counters that influence which frames a job gets."""
 
 import re
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ _FLAGS = {"Y": True, "1": True, "N": False, "0": False}
 
 @dataclass(frozen=True)
 class TransparentHugePages:
-    """As /sys/kernel/mm/transparent_hugepage has it."""
+    """The state of /sys/kernel/mm/transparent_hugepage."""
 
     enabled: str | None
     defrag: str | None
     shmem: str | None
     khugepaged: bool | None  # whether it looks for pages to put together
     max_ptes_none: int | None
-    faults: int | None  # that got a large page, since boot
-    fallbacks: int | None  # that did not
+    faults: int | None  # page faults since boot that got a large page
+    fallbacks: int | None  # faults that got none
 
 
 @dataclass(frozen=True)
 class Zonesort:
-    """The module, ours or Intel's of 2017."""
+    """The zonesort module, which is ours or Intel's of 2017."""
 
     loaded: bool | None
     kind: str | None  # "pagelens" or "intel"
@@ -43,7 +43,7 @@ class Zonesort:
 
 @dataclass(frozen=True)
 class Compaction:
-    """Settings, and counts since boot."""
+    """Settings of compaction, and its counts since boot."""
 
     proactiveness: int | None
     stalls: int | None  # direct compactions
@@ -53,7 +53,7 @@ class Compaction:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Settings that have a say in which frames a job gets."""
+    """The settings that influence which frames a job gets."""
 
     version: str | None
     uptime_s: float | None
@@ -74,7 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Usage:
-    """Of all memory."""
+    """The use of all memory, in bytes."""
 
     total: int | None
     free: int | None
@@ -87,14 +87,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class Rights:
-    """What this user may see of frames; None of a captured tree."""
+    """What this user may see of frames. The values are None for a captured tree."""
 
     frames: bool | None  # their numbers, in pagemap
-    flags: bool | None  # which are free, in kpageflags
+    flags: bool | None  # whether frames are free, in kpageflags
 
 
 def read_usage(system: System) -> Usage:
-    """What memory is used for."""
+    """Return what memory is used for."""
     known = sizes(system)
     cache = droppable = None
     if "Cached" in known:
@@ -113,7 +113,7 @@ def read_usage(system: System) -> Usage:
 
 
 def read_kernel(system: System) -> Kernel:
-    """All of it; what a kernel does not have is None."""
+    """Return all settings. Those that the kernel does not have are None."""
     counts, known = counters(system, "/proc/vmstat"), sizes(system)
     command_line = system.text("/proc/cmdline")
     fake = re.search(r"(?:^|\s)numa=fake=(\S{1,32})", command_line)
@@ -144,7 +144,7 @@ def read_kernel(system: System) -> Kernel:
 
 
 def read_rights(system: System) -> Rights:
-    """Of this user on this system; a captured tree says nothing of them."""
+    """Return the rights of this user on this system. A captured tree says nothing of them."""
     if system.captured:
         return Rights(None, None)
     return Rights(frames_visible(), may_read_flags(system))
@@ -156,7 +156,7 @@ def _turnover(counts: dict[str, int], total: int | None) -> float | None:
 
 
 def _sum(counts: dict[str, int], prefix: str) -> int | None:
-    """Over the zones, or of kernels before 4.10 the one counter."""
+    """Return the sum over the zones, or the one counter of kernels before 4.10."""
     found = [count for name, count in counts.items() if name == prefix or name.startswith(f"{prefix}_")]
     return sum(found) if found else None
 
@@ -174,7 +174,10 @@ def _transparent_huge_pages(system: System, counts: dict[str, int]) -> Transpare
 
 
 def _zonesort(system: System) -> Zonesort:
-    """Ours has parameters that Intel's has not, and debugfs has its statistics."""
+    """Return the state of the module.
+
+    Ours has parameters that Intel's lacks, and debugfs has its statistics.
+    """
     loaded = bool(system.names(_SORT)) if system.names("/sys/kernel") else None
     interval = re.fullmatch(r"(\d{1,12}) sec", system.text(f"{_SORT}/sort_interval"))
     last = counters(system, "/sys/kernel/debug/zonesort/stats")

@@ -1,4 +1,4 @@
-"""The name of a file that a program under pagelens leaves: %r in it is the MPI rank."""
+"""Expands the name of a file that a program under pagelens writes. %r in it is the MPI rank."""
 
 import os
 from collections.abc import Mapping
@@ -6,12 +6,15 @@ from pathlib import Path
 
 from pagelens.errors import UsageError
 
-# Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
+# The variables in which MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def expand_rank(output: str, environment: Mapping[str, str]) -> str:
-    """The name with the rank that a launcher put into the environment. Raises UsageError without one."""
+    """Return the name with the rank that a launcher put into the environment.
+
+    Raises UsageError without one.
+    """
     if "%r" not in output:
         return output
     for variable in RANK_VARIABLES:
@@ -21,7 +24,7 @@ def expand_rank(output: str, environment: Mapping[str, str]) -> str:
 
 
 def checked_output(output: str) -> Path:
-    """The path, if a plain file can be written there. Raises UsageError."""
+    """Return the path if a plain file can be written there. Raises UsageError if not."""
     path = Path(output)
     if path.is_dir():
         raise UsageError(f"--output {output}: it is a folder; name a file")

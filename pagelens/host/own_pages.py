@@ -1,4 +1,4 @@
-"""Memory of this process, populated at once, and the frames under it (/proc/self/pagemap)."""
+"""Memory of this process that is populated at once, and the frames under it (/proc/self/pagemap)."""
 
 import ctypes
 import errno
@@ -23,9 +23,9 @@ PAGE_SIZES = {"4k": FRAME_BYTES, "thp": FRAME_BYTES, "2m": HUGE_PAGE_BYTES, "1g"
 
 @contextmanager
 def populated(size: int, pages: str, report: Callable[[int, int], None]) -> Iterator[tuple[int, int]]:
-    """Address and size of so much memory, written to, on pages of that kind; given back at the end.
+    """Yield the address and size of written memory on pages of that kind, and free it at the end.
 
-    Raises Failure where the kernel has no such pages.
+    Raises Failure if the kernel has no such pages.
     """
     page = PAGE_SIZES[pages]
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -51,7 +51,7 @@ def populated(size: int, pages: str, report: Callable[[int, int], None]) -> Iter
 
 
 def frames_of(address: int, size: int) -> NDArray[np.int64]:
-    """The frame of each 4 KiB of this process's memory; zeros where it may not see them."""
+    """Return the frame of each 4 KiB of this process's memory, or zeros if the user may not see them."""
     with open("/proc/self/pagemap", "rb", buffering=0) as file:
         file.seek(address // FRAME_BYTES * ENTRY_BYTES)
         raw = bytearray()
@@ -66,7 +66,7 @@ def frames_of(address: int, size: int) -> NDArray[np.int64]:
 
 
 def frames_visible() -> bool:
-    """Whether this user sees frame numbers, by looking at one."""
+    """Return whether this user sees frame numbers, by looking at one."""
     with mmap.mmap(-1, FRAME_BYTES) as region:
         region[0] = 1
         try:
@@ -87,7 +87,10 @@ def _populate(region: mmap.mmap, start: int, size: int, pages: str) -> None:
 
 
 def _advise(region: mmap.mmap, advice: int) -> None:
-    """A kernel without transparent huge pages knows no such advice; what came of it the frames show."""
+    """Give the kernel an advice.
+
+    A kernel without transparent huge pages refuses it, which the frames show.
+    """
     try:
         region.madvise(advice)
     except OSError as error:

@@ -15,10 +15,10 @@ _CLOEXEC = 8
 
 @contextmanager
 def events_ready() -> Iterator[None]:
-    """While this is entered, processes open perf events in microseconds.
+    """Let processes open perf events in microseconds while this context is entered.
 
-    The first event of a machine takes some 15 ms, because the kernel changes its own code for it. So one that
-    counts nothing is kept open. Where events are not allowed, nothing happens.
+    The first event of a machine takes some 15 ms, because the kernel changes its own code for it. So one
+    event that counts nothing is kept open. If events are not allowed, nothing happens.
     """
     attributes = bytearray(_BYTES)
     struct.pack_into("<IIQ", attributes, 0, _SOFTWARE, _BYTES, _DUMMY)

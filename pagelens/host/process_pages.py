@@ -1,4 +1,4 @@
-"""The live pages of a process, from /proc: smaps says where it has memory, pagemap which frames are under it.
+"""The live pages of a process, from /proc. smaps says where it has memory, pagemap which frames are under it.
 
 See Linux's Documentation/admin-guide/mm/pagemap.rst and Documentation/filesystems/proc.rst (smaps).
 """
@@ -36,9 +36,9 @@ class _Mapping:
 
 
 def read_process(pid: int, root: Path = Path("/")) -> Pages:
-    """The pages of its writable memory, by virtual address, those of 2 MiB in one piece as such.
+    """Return the pages of a process's writable memory, by virtual address, with 2 MiB pages in one piece.
 
-    `root` holds proc/; a captured tree does. Raises UsageError or Failure.
+    `root` is the folder that holds proc/, such as a captured tree. Raises UsageError or Failure.
     """
     folder = root / "proc" / str(pid)
     mappings = list(_mappings(_text(folder / "smaps", pid)))
@@ -92,7 +92,7 @@ def _mapping(header: re.Match[str], resident: int) -> _Mapping:
 def _resident(
     path: Path, pid: int, mappings: list[_Mapping]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Virtual page and frame of what is present, by virtual page."""
+    """Return the virtual page and the frame of what is present, by virtual page."""
     virtual, frames = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
     try:
         with open(path, "rb") as file:
@@ -117,7 +117,10 @@ def _resident(
 def _grouped(
     virtual: NDArray[np.uint64], frames: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Rows of virtual page and frame, and their size in frames: 512 where as many lie as in a large page."""
+    """Return rows of virtual page and frame, and their size in frames.
+
+    The size is 512 where as many neighbouring frames lie as in a large page.
+    """
     large = np.uint64(HUGE_PAGE_FRAMES)
     apart = (np.diff(virtual, prepend=virtual[:1]) != 1) | (np.diff(frames, prepend=frames[:1]) != 1)
     breaks = np.cumsum(apart)  # equal where neighbours follow each other in both

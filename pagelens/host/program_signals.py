@@ -1,4 +1,4 @@
-"""Signals that reach pagelens while a program runs under it."""
+"""Hands signals that reach pagelens on to the program that runs under it."""
 
 import os
 import signal
@@ -9,10 +9,11 @@ from typing import Any, Self
 
 
 class SignalsHandedOn:
-    """While it is entered signals are the program's, which the caller starts and then names to `begin`.
+    """While this context is entered, signals go to the program, which the caller starts and names to `begin`.
 
-    The terminal's reach the program directly, others are handed on; so are all that came before it was
-    started. While the emulator still prepares itself there is no program that could mind: Ctrl-C ends it.
+    The terminal's signals reach the program directly. Others are handed on, and so are those that came before
+    the program was started. While the emulator still prepares itself there is no program, and Ctrl-C ends the
+    emulator.
     """
 
     _NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +27,7 @@ class SignalsHandedOn:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        # What is ignored (nohup, a shell's background job) stays so, here and for the program.
+        # Ignored signals (nohup, a shell's background job) stay ignored, here and in the program.
         for number in self._NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._hand_on)
@@ -37,7 +38,7 @@ class SignalsHandedOn:
             signal.signal(number, handler)
 
     def begin(self, process: subprocess.Popen[bytes], begun: Callable[[], bool]) -> None:
-        """`process` runs the program, whose first instruction has run once `begun` is true."""
+        """Name the `process` that runs the program. `begun` tells whether its first instruction has run."""
         self._process, self._begun = process, begun
         for number in self._early:
             process.send_signal(number)
@@ -54,7 +55,7 @@ class SignalsHandedOn:
 
 
 def end_like(exit_status: int) -> int:
-    """The exit status of a program; where a signal (-n) ended the program, this process dies of it, too."""
+    """Return the exit status of a program. If signal n ended it (-n), this process dies of n, too."""
     if exit_status >= 0:
         return exit_status
     sys.stdout.flush()
@@ -62,7 +63,7 @@ def end_like(exit_status: int) -> int:
     number = -exit_status
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
-    # One core file is enough, and the program has left it.
+    # One core file is enough, and the program has written it.
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -1,4 +1,4 @@
-"""What a program takes on this machine, as the kernel accounts for it."""
+"""Measures the time of a program on this machine, as the kernel accounts for it."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from pagelens.errors import Failure
 
 @dataclass(frozen=True)
 class ProgramTime:
-    """One run of a program, in seconds; what its children used is in it once it has waited for them."""
+    """One run of a program, in seconds. The time of its children counts once it has waited for them."""
 
     elapsed_s: float
     processor_s: float

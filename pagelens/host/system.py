@@ -1,8 +1,8 @@
-"""What a machine says of itself, and is told: files of /proc and /sys under a root, CPUID, hwloc.
+"""Reads what a machine says of itself: files of /proc and /sys under a root, CPUID, hwloc.
 
-Another root is a captured tree: there CPUID's answers lie in the file `cpuid`, as `cpuid -1 -r` prints them,
-and hwloc's in `hwloc.xml`, as `lstopo --of xml` does. Anything can be missing or garbage: it then reads as
-empty, never as an error.
+Another root is a captured tree. There the answers of CPUID lie in the file `cpuid`, as `cpuid -1 -r` prints
+them, and those of hwloc in `hwloc.xml`, as `lstopo --of xml` writes them. Anything can be missing or damaged.
+It then reads as empty, never as an error.
 """
 
 import os
@@ -36,11 +36,11 @@ class System:
         self.captured = root.resolve() != Path("/")
 
     def text(self, path: str) -> str:
-        """A file's content without blanks at its ends; empty if it cannot be read."""
+        """Return a file's content without blanks at its ends; empty if it cannot be read."""
         return self.raw(path).decode("utf-8", "replace").strip()
 
     def raw(self, path: str) -> bytes:
-        """A file's bytes; none if it cannot be read."""
+        """Return a file's bytes; none if it cannot be read."""
         try:
             with open(self.root / path.lstrip("/"), "rb", buffering=0) as file:
                 found = bytearray()
@@ -51,7 +51,7 @@ class System:
             return b""
 
     def bytes_at(self, path: str, offset: int, count: int) -> bytes:
-        """Some of a file's bytes; fewer, or none, where it cannot be read so far."""
+        """Return some of a file's bytes. There are fewer, or none, if it cannot be read that far."""
         try:
             with open(self.root / path.lstrip("/"), "rb") as file:
                 file.seek(offset)
@@ -68,24 +68,24 @@ class System:
             os.close(descriptor)
 
     def names(self, path: str) -> list[str]:
-        """What lies in a folder; nothing where there is none."""
+        """Return the names in a folder; none if there is no folder."""
         try:
             return sorted(entry.name for entry in (self.root / path.lstrip("/")).iterdir())
         except OSError:
             return []
 
     def number(self, path: str) -> int | None:
-        """The whole number that a file holds."""
+        """Return the whole number that a file holds, or None."""
         text = self.text(path)
         return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
     def size(self, path: str) -> int | None:
-        """Bytes of "1024K"."""
+        """Return the bytes that a file states, as 1048576 for "1024K", or None."""
         match = re.fullmatch(r"([0-9]{1,12})([KMG]?)", self.text(path))
         return int(match[1]) * _SIZES[match[2]] if match else None
 
     def cpus(self, path: str) -> frozenset[int]:
-        """The processors of "0-3,8"."""
+        """Return the processors that a file lists, such as "0-3,8"."""
         found: set[int] = set()
         for part in self.text(path).split(","):
             match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
@@ -95,7 +95,7 @@ class System:
         return frozenset(found)
 
     def folders(self, path: str, prefix: str) -> list[str]:
-        """Paths of the entries `prefix` + number in a folder, in order of number."""
+        """Return the paths of the entries `prefix` + number in a folder, in order of number."""
         numbered = [
             name
             for name in self.names(path)
@@ -104,7 +104,7 @@ class System:
         return [f"{path}/{name}" for name in sorted(numbered, key=lambda name: (len(name), name))]
 
     def fields(self, path: str) -> dict[str, str]:
-        """The first "name : value" of each name in a file such as /proc/cpuinfo."""
+        """Return the first "name : value" of each name in a file such as /proc/cpuinfo."""
         found: dict[str, str] = {}
         for line in self.text(path).splitlines():
             name, colon, value = line.partition(":")
@@ -113,14 +113,14 @@ class System:
         return found
 
     def cpuid(self, leaf: int, subleaf: int = 0) -> Registers:
-        """Zeros where there is no such leaf."""
+        """Return the registers of a CPUID leaf, which are zero if there is no such leaf."""
         if self.captured:
             return self._captured_leaves.get((leaf, subleaf), (0, 0, 0, 0))
         a, b, c, d = _core.cpuid(leaf, subleaf)
         return (a, b, c, d)
 
     def hwloc(self) -> Iterator[dict[str, str]]:
-        """The attributes of hwloc's objects, from the machine down; nothing where it is not installed."""
+        """Yield the attributes of hwloc's objects, from the machine down; nothing if it is not installed."""
         try:
             root = ElementTree.fromstring(self._hwloc_xml())
         except (ElementTree.ParseError, ValueError):

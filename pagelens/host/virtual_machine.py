@@ -1,4 +1,4 @@
-"""Whether pagelens runs in a virtual machine, where the kernel's frame numbers are not physical addresses."""
+"""Tells whether pagelens runs in a virtual machine, whose frame numbers are not physical addresses."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Which path through the kernel each operation takes, by what came before it.
+"""Classifies operations by their path through the kernel, which depends on what came before them.
 
-The page cache is followed by pages: what was read or written before is in it, and of what was there before
-the program began the recording says how much. docs/io.md has the rules.
+The page cache is followed by pages. Data that were read or written before are in it. The recording says how
+much of the files was in it when the program began. docs/io.md has the rules.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
 
-# Paths that operations take. Those of the first row have a table by size in a machine file.
+# The paths that operations take. Those of the first row have a table by size in a machine file.
 WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
     "write", "overwrite", "read", "cold_read", "scattered_read", "direct_read", "direct_write",
 )  # fmt: skip
 SYNC, OPENING, CREATING, CALL, OTHER = "sync", "opening", "creating", "call", "other"
 
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
-_MOST_PAGES = 1 << 23  # that are looked at one by one; of more, several count as one
+_MOST_PAGES = 1 << 23  # looked at one by one; if there are more, several count as one
 _WAITED_NS = 20_000  # a read that waited so long was not in the page cache, where nothing else says
 _DONTNEED = 4
 _CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "readahead", "close"))
 
 
 def classify(recording: Recording) -> pl.DataFrame:
-    """The operations on files, each with its `path`, the `bytes` it moved and shares of them.
+    """Return the operations on files, each with its `path`, the `bytes` it moved, and shares of these bytes.
 
-    `new_share` of a write makes the file longer; `cold_share` of a read was not in the page cache. `waiting`
+    `new_share` of a write makes the file longer. `cold_share` of a read was not in the page cache. `waiting`
     is the recorded wall time without the processor time. `run` numbers the sequences of transfers that follow
     each other in a file.
     """
@@ -79,7 +79,10 @@ def _path() -> pl.Expr:
 
 
 def _runs(frame: pl.DataFrame) -> pl.DataFrame:
-    """Numbers the sequences: transfers of one kind and thread, each where the last one on its file ended."""
+    """Number the sequences of transfers.
+
+    A sequence has one kind and one thread, and each transfer begins where the last one on its file ended.
+    """
     keys = ["process", "thread", "file", "kind"]
     moves = pl.col("bytes") > 0
     end = pl.when(moves).then(pl.col("offset") + pl.col("bytes"))
@@ -94,7 +97,7 @@ def _runs(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
-    """Of each write, the share beyond the end that the file had before."""
+    """Return the share of each write that lies beyond the previous end of the file."""
     lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
     truncated = pl.col("kind") == KINDS["truncate"]
     writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0)
@@ -113,7 +116,7 @@ def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
 
 
 def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
-    """Of each buffered read, the share of pages that nothing before it had brought into the page cache."""
+    """Return for each buffered read the share of pages that nothing had brought into the page cache."""
     kinds = frame["kind"].to_numpy()
     moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
     reads = moved & (kinds == KINDS["read"])
@@ -126,7 +129,7 @@ def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
 
 
 def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each of these operations, the share of its pages that no earlier one touched."""
+    """Return for each operation the share of its pages that no earlier one touched."""
     offset, size = (frame[name].to_numpy()[at] for name in ("offset", "bytes"))
     page = 4096
     while int((size // page + 1).sum()) > _MOST_PAGES:
@@ -145,13 +148,16 @@ def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def _lives(frame: pl.DataFrame) -> NDArray[np.int64]:
-    """How often the file had been dropped from the page cache before each operation."""
+    """Return how often the file had been dropped from the page cache before each operation."""
     dropped = ((pl.col("kind") == KINDS["advise"]) & (pl.col("flags") == _DONTNEED)).cast(pl.Int64)
     return frame.select(dropped.cum_sum().over("file")).to_series().to_numpy()
 
 
 def _uncached(frame: pl.DataFrame, recording: Recording, touched: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of a file that was not in the page cache at first; by the waits, if that is unknown."""
+    """Return the share of each file that was not in the page cache at first.
+
+    If that is unknown, it is estimated by the waits.
+    """
     found = np.ones(len(recording.header.files) + 1)
     unknown = np.zeros(found.size, np.bool_)
     for number, file in enumerate(recording.header.files):

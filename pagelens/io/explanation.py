@@ -1,4 +1,4 @@
-"""The answer of `pagelens io explain`: what the operations took, how good the model is, what would gain."""
+"""The answer of `pagelens io explain`: what operations took, how good the model is, what would help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ GOOD = 0.15  # the model is that near, or a warning comes first
 
 @dataclass(frozen=True)
 class Way:
-    """One way of doing the operations. Seconds; None: the machine file does not say."""
+    """One way of doing the operations.
+
+    Times are in seconds; None means that the machine file does not say.
+    """
 
     key: str
     title: str
@@ -50,7 +53,7 @@ class OfPath:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Of one recording on one machine."""
+    """The explanation of one recording on one machine."""
 
     facts: Facts
     machine: str
@@ -68,7 +71,7 @@ class Explanation:
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """As docs/io.md describes it."""
+        """Return the explanation as docs/io.md describes it."""
         return {"schema": "pagelens io explain", "version": 1, **asdict(self), "facts": self.facts.to_json()}
 
 
@@ -110,7 +113,10 @@ def explain_recording(
 
 
 def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
-    """Where most bytes went, or came from, and the device of that folder; None without files."""
+    """Return the folder with the most traffic, and its device.
+
+    Return None if there are no files.
+    """
     frame = recording.regular.group_by("file").agg(pl.col("wall_ns").sum(), pl.col("result").clip(0).sum())
     for number in frame.sort("result", descending=True)["file"].to_list():
         file = recording.header.files[number]
@@ -121,7 +127,7 @@ def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
 
 
 def _files_on(recording: Recording, file_system: str) -> list[int]:
-    """The files of that file system; all, where the recording does not say where they are."""
+    """Return the files of that file system, or all files if the recording does not say where they are."""
     return [
         n for n, file in enumerate(recording.header.files) if file.file_system in ("", file_system, "unknown")
     ]
@@ -162,7 +168,7 @@ def _total(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | Non
 
 
 def _busiest(frame: pl.DataFrame, wall: Floats) -> float | None:
-    """Wall seconds of the operations of the thread that has most."""
+    """Return the wall seconds of the operations of the busiest thread."""
     if not wall.size:
         return 0.0
     if np.isnan(wall).any():
@@ -210,7 +216,7 @@ def _notes(recording: Recording, io: Io) -> list[str]:
 
 
 def in_words(path: str) -> str:
-    """A path as reports call it."""
+    """Return the name of a path in reports."""
     return _WORDS.get(path, path)
 
 

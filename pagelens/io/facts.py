@@ -1,4 +1,4 @@
-"""What a recording holds, in figures that are counted."""
+"""The contents of a recording, in figures that are counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRANSFERS = (KINDS["read"], KINDS["write"], KINDS["copy"])
 
 @dataclass(frozen=True)
 class OfKind:
-    """All operations of a kind; times in seconds."""
+    """All operations of one kind. Times are in seconds."""
 
     kind: str
     count: int
@@ -29,7 +29,7 @@ class OfKind:
 
 @dataclass(frozen=True)
 class OfFile:
-    """All transfers on a file."""
+    """All transfers on one file."""
 
     path: str
     file_system: str
@@ -42,7 +42,7 @@ class OfFile:
 
 @dataclass(frozen=True)
 class Facts:
-    """Of a whole recording."""
+    """The facts of a whole recording."""
 
     source: str
     command: list[str]
@@ -57,7 +57,7 @@ class Facts:
     largest: list[OfFile]  # the files that took most time
 
     def to_json(self) -> dict[str, Any]:
-        """As docs/io-format.md describes it."""
+        """Return the facts as docs/io-format.md describes them."""
         return {"version": 1, **asdict(self)}
 
 

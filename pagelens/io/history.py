@@ -1,4 +1,4 @@
-"""What a program's own files do to free memory, as steps of a node's history."""
+"""Turns a program's own transfers into steps of a node's history, because they change free memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pagelens.io.recording import Recording
 
 
 def transferred(recording: Recording) -> tuple[int, int]:
-    """Bytes of files that the program brought into the page cache, and bytes of direct operations.
+    """Return the bytes of files that the program brought into the page cache, and those of direct operations.
 
-    Of a file it can be no more than was read or written of it, and no more than the file has.
+    The former are, for each file, at most what was read or written of it, and at most its size.
     """
     frame = classify(recording).filter(
         (pl.col("bytes") > 0) & pl.col("kind").is_in([KINDS["read"], KINDS["write"]])
@@ -36,7 +36,10 @@ def transferred(recording: Recording) -> tuple[int, int]:
 
 
 def steps_with_files(steps: Sequence[Step], recording: Recording) -> tuple[Step, ...]:
-    """The history with the program's own transfers before its memory is allocated, which is the last step."""
+    """Return the history with the program's own transfers.
+
+    They come before the last step, which allocates the program's memory.
+    """
     buffered, direct = transferred(recording)
     files = [Io(size=size, how=how) for size, how in ((buffered, True), (direct, False)) if size > 0]
     last = [steps[-1]] if steps and isinstance(steps[-1], Run) else []

@@ -1,4 +1,4 @@
-"""The page of `pagelens io explain`: operations over time, their sizes, and who waits for which file."""
+"""Makes the page of `pagelens io explain`: operations over time, their sizes, and waits by file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_THREADS = 12
 
 
 def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str]) -> str:
-    """The page's text; equal explanations give equal text."""
+    """Return the page's text. Equal explanations give equal text."""
     frame = classify(recording)
     drawings = [_over_time(frame), _sizes(frame), _waits(frame, recording)] if frame.height else []
     template = page_template(

@@ -1,4 +1,4 @@
-"""What classified operations take on a file system that a machine file describes."""
+"""Predicts the time of classified operations on a file system that a machine file describes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of each of some operations, in seconds; NaN where the machine file does not say."""
+    """The cost of each operation, in seconds. NaN means that the machine file does not say."""
 
     cpu_s: Floats
     wait_s: Floats
 
 
 def table_cost(costs: Costs, sizes: Floats) -> Cost:
-    """What operations of these sizes take by a table: as `Costs.of`, for many."""
+    """Return what operations of these sizes cost by a table. It is `Costs.of` for many sizes."""
     rows = np.asarray(costs.sizes, np.float64)
     beyond = np.maximum(sizes / rows[-1], 1.0)
     cpu = np.asarray([np.nan if each is None else each for each in costs.cpu_s])
@@ -34,7 +34,10 @@ def table_cost(costs: Costs, sizes: Floats) -> Cost:
 
 
 def costs_of(io: Io, path: str) -> Costs | None:
-    """The table of a path; for one that a machine file lacks, that of the nearest path that it has."""
+    """Return the table of a path.
+
+    If the machine file lacks it, return that of the most similar path that it has.
+    """
     nearest = {
         paths.OVERWRITE: ("overwrite", "write"),
         paths.READ: ("read", "cold_read"),
@@ -50,7 +53,10 @@ def costs_of(io: Io, path: str) -> Costs | None:
 
 
 def predict(frame: pl.DataFrame, io: Io) -> Cost:
-    """What each operation takes. NaN: the model has nothing to say of it, or the machine file has not."""
+    """Return what each operation costs.
+
+    NaN means that the model, or the machine file, says nothing of it.
+    """
     count = frame.height
     cpu_s, wait_s = np.full(count, np.nan), np.full(count, np.nan)
     kind = frame["path"].to_numpy()
@@ -90,7 +96,7 @@ def _mixed(first: Cost, second: Cost, share: Floats) -> Cost:
 
 
 def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> None:
-    """What fsync takes, and what writes to files that were opened with O_SYNC or O_DSYNC wait for besides."""
+    """Add the cost of fsync, and the waits of writes to files opened with O_SYNC or O_DSYNC."""
     if io.sync is None:
         return
     base_cpu = io.sync_cpu.value if io.sync_cpu is not None else 0.0
@@ -117,7 +123,7 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
 
 
 def _throttled(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> None:
-    """Beyond the dirty limit, buffered writes wait for the storage."""
+    """Add the waits of buffered writes for the storage beyond the dirty limit."""
     if io.dirty_limit is None or io.write_rate is None:
         return
     buffered = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
@@ -130,7 +136,7 @@ def _throttled(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> No
 
 
 def predict_transfers(machine: Machine, path: str, size: int) -> float:
-    """Wall seconds of one transfer of that size and path on a machine that states it."""
+    """Return the wall seconds of one transfer of that size and path on a machine that states it."""
     assert machine.io is not None
     costs = costs_of(machine.io, path)
     assert costs is not None

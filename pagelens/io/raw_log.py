@@ -1,6 +1,6 @@
-"""Reads the raw logs that the recorder leaves: iorecord/record.h describes them.
+"""Reads the raw logs that the recorder leaves. iorecord/record.h describes them.
 
-A log can end anywhere, because its process may have been killed: what follows a record that is not whole is
+A log can end anywhere, because its process may have been killed. Whatever follows an incomplete record is
 ignored, and so are chunks that make no sense.
 """
 
@@ -31,7 +31,7 @@ Records = NDArray[np.void]
 
 @dataclass(frozen=True)
 class RawLog:
-    """The log of one process, or of one program that it ran: its records, and their texts by place."""
+    """The records of one process, or of one program that it ran, and their texts by index."""
 
     process: int
     records: Records
@@ -40,7 +40,7 @@ class RawLog:
 
 
 def read_raw_logs(folder: Path) -> list[RawLog]:
-    """All logs in a folder, in the order in which their programs began. Other files are ignored."""
+    """Return all logs in a folder, in the order in which their programs began. Other files are ignored."""
     found = [log for path in sorted(folder.glob("*.io")) if (log := parse_raw_log(_bytes(path))) is not None]
     return sorted(found, key=lambda log: int(log.records["start_ns"].min()))
 
@@ -53,7 +53,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def parse_raw_log(content: bytes) -> RawLog | None:
-    """The log in a file's bytes; None if nothing in it can be read."""
+    """Return the log in a file's bytes, or None if nothing in it can be read."""
     parts: list[Records] = []
     process = dropped = 0
     for header, records in _chunks(content):

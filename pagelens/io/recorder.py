@@ -28,7 +28,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recording, where it lies, and how the program ended."""
+    """A recording, its file, and how the program ended."""
 
     recording: Recording
     path: Path
@@ -68,7 +68,7 @@ def record_program(
 
 
 def open_recording(path: Path) -> Recording:
-    """The recording in a file, or in the raw logs that a killed `pagelens io record` left in a folder."""
+    """Return the recording in a file, or in a folder of raw logs that a killed `pagelens io record` left."""
     if not path.is_dir():
         return read_recording(path)
     logs = read_raw_logs(path)
@@ -78,7 +78,7 @@ def open_recording(path: Path) -> Recording:
 
 
 class _folder:
-    """A new folder, which goes away when all that is in it is in the recording."""
+    """A new folder, which is removed when all that it holds is in the recording."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -140,12 +140,12 @@ def _run(
 
 
 def _as_a_program() -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
         signal.signal(number, signal.SIG_DFL)
 
 
 def _lacks(recording: Recording) -> Iterator[str]:
-    """What the user should know of the recording, a line each."""
+    """Yield one line for each thing that is missing from the recording."""
     if recording.header.dropped:
         yield f"{recording.header.dropped:,} operations are missing: the disk was full, or a limit reached"
     if not recording.operations.height:

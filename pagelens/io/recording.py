@@ -1,7 +1,7 @@
-"""A program's operations on files: the one form that recorder and importers make and all else reads.
+"""A program's operations on files, in the one form that recorder and importers make and all else reads.
 
-docs/io-format.md describes the file. It is Parquet: a row is an operation, and what holds for all of them
-stands as JSON in the metadata.
+docs/io-format.md describes the file. It is Parquet: each row is an operation, and the metadata hold as JSON
+what applies to all of them.
 """
 
 import json
@@ -24,7 +24,7 @@ SUFFIX = ".plio"
 _KEY = b"pagelens.io"
 _LONGEST_HEADER = 256 << 20  # bytes; a program that opens a million files has 200 MB
 
-# In the order of the file. Offsets and results are -1 or below where there is none, or an error.
+# The columns, in the order of the file. Offsets and results are below 0 if there is none, or for an error.
 COLUMNS: dict[str, Any] = {
     "start_ns": pl.Int64,
     "wall_ns": pl.Int64,
@@ -67,7 +67,7 @@ class File(_Record):
 
 
 class Process(_Record):
-    """One program of those that ran."""
+    """One of the programs that ran."""
 
     process: int = Field(ge=0)
     parent: int = 0
@@ -79,12 +79,12 @@ class Process(_Record):
 
 
 class Header(_Record):
-    """What holds for all operations."""
+    """What applies to all operations."""
 
     version: Literal[1] = 1
     source: str  # recorder, strace, darshan, fio
     command: list[str] = []
-    folder: str = ""  # where it ran
+    folder: str = ""  # the folder in which it ran
     page_bytes: int = Field(default=4096, ge=512, le=1 << 30)
     elapsed_ns: int | None = Field(default=None, ge=0, le=MOST)  # of the whole run
     dropped: int = Field(default=0, ge=0)  # operations that are missing for want of room
@@ -102,12 +102,12 @@ class Recording:
     operations: pl.DataFrame
 
     def knows(self, column: str) -> bool:
-        """Whether the source could tell this column."""
+        """Return whether the source could tell this column."""
         return column not in self.header.unknown
 
     @property
     def regular(self) -> pl.DataFrame:
-        """The operations on files, and not those on pipes, terminals and the like."""
+        """The operations on files, without those on pipes, terminals and the like."""
         plain = [number for number, file in enumerate(self.header.files) if file.type == "file"]
         return self.operations.filter(pl.col("file").is_in(plain))
 
@@ -130,7 +130,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def parse_recording(content: bytes, where: str) -> Recording:
-    """The recording in a file's bytes. `where` names the file in errors."""
+    """Return the recording in a file's bytes. `where` names the file in errors."""
     try:
         table = pq.read_table(pa.BufferReader(content), use_threads=False)
     except (pa.ArrowException, OSError, ValueError, MemoryError):
@@ -169,7 +169,7 @@ def _checked(table: pa.Table, where: str) -> pl.DataFrame:
 
 
 def _impossible() -> pl.Expr:
-    """Whether any operation has values that no operation can have."""
+    """Return whether any operation has impossible values."""
     times = pl.any_horizontal(
         *(~pl.col(name).is_between(0, MOST) for name in ("wall_ns", "cpu_ns", "size")),
         ~pl.col("start_ns").is_between(-MOST, MOST),

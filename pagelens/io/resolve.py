@@ -1,7 +1,8 @@
-"""From descriptors to files, and from the position of a file to offsets.
+"""Resolves descriptors to files, and positions to offsets.
 
-A raw log says of a descriptor where it leads when it is first used. An operation is on the file that its
-descriptor led to then. Descriptors that `dup` made share one position, so they are followed as one stream.
+A raw log says where a descriptor leads when the descriptor is first used. An operation is on the file that
+its descriptor led to at that time. Descriptors that `dup` made share one position, so they are followed as
+one stream.
 """
 
 import os
@@ -23,7 +24,7 @@ _STREAMS = {
     "since": pl.Int64, "descriptor": pl.Int32, "stream": pl.Int64, "file": pl.Int32, "position": pl.Int64,
     "open_flags": pl.UInt32, "bytes": pl.Int64,
 }  # fmt: skip
-# statfs(2), linux/magic.h; Lustre's and GPFS's are their own.
+# Magic numbers of statfs(2) and linux/magic.h; Lustre and GPFS define their own.
 FILE_SYSTEMS = {
     0xEF53: "ext4", 0x01021994: "tmpfs", 0x6969: "nfs", 0x794C7630: "overlay", 0x58465342: "xfs",
     0x9123683E: "btrfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x01021997: "9p", 0x65735546: "fuse",
@@ -37,7 +38,7 @@ _TYPES = {
 
 
 def resolve(logs: Sequence[RawLog], header: Header) -> Recording:
-    """The recording of all processes' logs. `header` has what the logs do not say."""
+    """Return the recording of all processes' logs. `header` has what the logs do not say."""
     frames, files, processes = [], _Files(), []
     began = min((int(log.records["start_ns"].min()) for log in logs), default=0)
     for log in logs:
@@ -56,7 +57,7 @@ def resolve(logs: Sequence[RawLog], header: Header) -> Recording:
 
 
 class _Files:
-    """Each file once, by its device, number and name."""
+    """The files, each once, by device, number and name."""
 
     def __init__(self) -> None:
         self.found: list[File] = []
@@ -102,7 +103,7 @@ def _time(value: int, began: int) -> int:
 
 
 def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
-    """The operations of one log, with their files and offsets."""
+    """Return the operations of one log, with their files and offsets."""
     columns = {name: log.records[name] for name in RECORD.names or ()}
     columns["start_ns"] = np.minimum(columns["start_ns"] - np.uint64(began), MOST).astype(np.int64)
     raw = (
@@ -125,7 +126,10 @@ def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
 
 
 def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -> pl.DataFrame:
-    """What each descriptor leads to from when on: a stream has a file, a first position and flags."""
+    """Return where each descriptor leads, and from when on.
+
+    It leads to a stream, which has a file, a first position and flags.
+    """
     rows: list[_Stream] = []
     for place in log.texts:
         if log.records["kind"][place] != kinds.FILE:
@@ -144,7 +148,7 @@ def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -
 
 
 def _doubled(operations: pl.DataFrame, rows: list[_Stream]) -> list[_Stream]:
-    """What descriptors that `dup` made lead to: the stream of the one that they double."""
+    """Return where descriptors made by `dup` lead: to the streams of those that they double."""
     made: list[_Stream] = []
     doubles = operations.filter((pl.col("kind") == KINDS["dup"]) & (pl.col("result") >= 0))
     for since, descriptor, second in doubles.select("start_ns", "descriptor", "result").iter_rows():
@@ -155,7 +159,10 @@ def _doubled(operations: pl.DataFrame, rows: list[_Stream]) -> list[_Stream]:
 
 
 def _on_streams(operations: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame:
-    """The operations with the stream of each. What opens a descriptor is on the stream that follows."""
+    """Return the operations with the stream of each.
+
+    An operation that opens a descriptor is on the stream that it opens.
+    """
     keyed = operations.with_columns(
         at=pl.when(pl.col("kind") == KINDS["open"])
         .then(pl.col("start_ns") + pl.col("wall_ns"))
@@ -194,7 +201,7 @@ def _with_offsets(operations: pl.DataFrame) -> pl.DataFrame:
         part=pl.col("set_to").is_not_null().cum_sum().over(stream),
         start=pl.col("set_to").forward_fill().over(stream).fill_null(pl.col("position")),
     )
-    # An append goes to the end of the file, wherever the position was.
+    # An append goes to the end of the file, whatever the position was.
     start = (
         pl.when(appends & (kind == KINDS["write"]))
         .then(pl.max_horizontal("start", "bytes"))

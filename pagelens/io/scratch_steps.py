@@ -1,4 +1,4 @@
-"""What of a recording can be made again on scratch files: reads, writes and syncs."""
+"""Finds the operations of a recording that scratch files can repeat: reads, writes and syncs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _WHAT = {KINDS["read"]: "read", KINDS["write"]: "write", KINDS["sync"]: "sync", 
 
 
 def replayable(recording: Recording) -> tuple[pl.DataFrame, list[tuple[int, bool]]]:
-    """The operations by file, and of each file its bytes at first and whether they were in the page cache.
+    """Return the operations, and for each file its bytes at first and whether the page cache held them.
 
-    The files are those that operations are on, numbered anew.
+    The files are those that the operations use, numbered anew.
     """
     frame = classify(recording)
     syncs = frame["kind"].is_in([KINDS["sync"], KINDS["datasync"]])

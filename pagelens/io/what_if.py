@@ -1,4 +1,4 @@
-"""What other ways of doing the same operations would take: each change gives processor time and waiting."""
+"""Computes what other ways of doing the same operations would take: processor time and waiting."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _WRITERS = (2, 4, 8)
 
 @dataclass(frozen=True)
 class Option:
-    """One way, whose cost is known for each operation; NaN stands for what nobody knows."""
+    """One way. Its cost is known for each operation, and NaN where nobody knows it."""
 
     key: str
     title: str
     effort: str  # what somebody must do, or gives up
     cost: Cost
-    factor: Floats | float = 1.0  # that the wall time of each is divided by, because threads share them
+    factor: Floats | float = 1.0  # divides the wall time of each, because threads share them
 
     @property
     def wall_s(self) -> Floats:
-        """Wall time of each operation."""
+        """The wall time of each operation."""
         known = np.where(np.isnan(self.cost.cpu_s), 0.0, self.cost.cpu_s)
         return (known + self.cost.wait_s) / self.factor
 
 
 def options(frame: pl.DataFrame, io: Io) -> Iterator[Option]:
-    """All ways that this program and this file system allow. The operations as they are come first."""
+    """Yield all ways that this program and this file system allow. The operations as they are come first."""
     as_it_ran = predict(frame, io)
     yield Option("as-it-ran", "as it ran", "", as_it_ran)
     for make in (_merged, _direct, _merged_direct, _read_ahead, _fewer_syncs, _more_threads):
@@ -69,7 +69,7 @@ def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Small buffered operations that follow each other, as larger ones."""
+    """Merge small neighbouring buffered operations into larger ones."""
     total, count = _run_totals(frame)
     where = _buffered(frame) & (count >= _FEWEST_MERGED)
     sizes = _sizes(frame)
@@ -90,7 +90,7 @@ def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 
 def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """The same with direct operations from an aligned buffer."""
+    """Merge them into direct operations from an aligned buffer."""
     if not _has_direct(io):
         return None
     total, _ = _run_totals(frame)
@@ -128,7 +128,10 @@ def _in_requests(
     total: Floats,
     path_of: Callable[[str], str],
 ) -> Cost | None:
-    """The cost if some operations were parts of requests: each bears its share of one, and a copy."""
+    """Return the cost if some operations were parts of requests.
+
+    Each operation bears its share of a request, and a copy.
+    """
     if not some.any():
         return None
     cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
@@ -154,7 +157,7 @@ def _has_direct(io: Io) -> bool:
 
 
 def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Each buffered operation as a direct one: aligned as it is, or through an aligned buffer."""
+    """Make each buffered operation direct, as it is if it is aligned, else through an aligned buffer."""
     where = _buffered(frame)
     if not _has_direct(io) or not where.any():
         return None
@@ -205,7 +208,7 @@ def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 
 def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """One fsync of each file, the last, instead of several."""
+    """Keep only the last fsync of each file."""
     syncs = frame["path"] == paths.SYNC
     per_file = frame.select((pl.col("path") == paths.SYNC).sum().over("file")).to_series()
     last = frame.select(
@@ -226,7 +229,7 @@ def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 
 def _more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """The transfers of one thread divided among as many writers as were measured."""
+    """Divide the transfers of one thread among as many writers as were measured."""
     if io.writers is None or io.writers_apart is None or frame.select("process", "thread").n_unique() > 1:
         return None
     factor = max(io.writers_apart.value, 1 / io.writers.value)

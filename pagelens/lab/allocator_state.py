@@ -1,4 +1,4 @@
-"""What a guest's page allocator holds, as a model of it can take it over."""
+"""The state of a guest's page allocator, in a form that a model of it can start from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Blocks = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Picture:
-    """The allocator at one instant; arrays as `_core.Memory.taken_over` takes them."""
+    """The allocator at one instant. Its arrays are those that `_core.Memory.taken_over` takes."""
 
     layout: _core.Layout
     free: Blocks = field(repr=False)  # (frame, order, type): each list head first
@@ -44,7 +44,7 @@ class Picture:
     pageblocks: NDArray[np.uint8] = field(repr=False)
 
     def model(self) -> _core.Memory:
-        """The model in this state."""
+        """Return a model in this state."""
         return _core.Memory.taken_over(self.layout, self.free, self.cached, self.use, self.pageblocks)
 
     @property
@@ -54,7 +54,7 @@ class Picture:
 
     @property
     def usable_frames(self) -> NDArray[np.int64]:
-        """All that are free, list by list."""
+        """All free frames, list by list."""
         return np.concatenate([np.arange(f, f + (1 << order)) for f, order, _ in self.free.tolist()])
 
 
@@ -64,7 +64,7 @@ def add_state_module(root: Initramfs, kernel: Kernel) -> None:
 
 
 def take_picture(guest: MeasuredGuest) -> Picture:
-    """The state of a guest that has the module in its root."""
+    """Return the state of a guest that has the module in its root."""
     if guest.run("test", "-e", _FILE).status != 0:
         guest.run("insmod", _MODULE).checked()
     guest.handed_over()

@@ -1,8 +1,8 @@
-"""A large file in the guest to read through its page cache.
+"""A large file in the guest that is read through its page cache.
 
-It lies on ext4, whose pages are as movable as those of any file, and is one hole, so that it costs neither a
-disk nor memory: a read takes a page of the page cache and fills it with zeros. The file system's own few
-blocks are in a RAM-backed null_blk device.
+The file lies on ext4, so its pages in the page cache are as movable as those of any file. It is one hole, so
+it needs neither a disk nor memory: a read takes a page of the page cache and fills it with zeros. The few
+blocks of the file system itself are in a RAM-backed null_blk device.
 """
 
 from __future__ import annotations

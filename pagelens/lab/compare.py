@@ -1,8 +1,8 @@
-"""One program on a real kernel and on its model: states of a node, ways to place pages, sizes of the cache.
+"""Compares one program on a real kernel with its model, over node states, page sizes and sizes of the cache.
 
-Each variant (a kernel's command line, a size of page, pages that something holds) and each size of cache is a
-guest of its own, which goes through the states one after the other. The model takes the guest's state over
-once, when it has booted, and from then on does the same steps.
+Each variant and each size of cache is a guest of its own, which goes through the states one after the other.
+A variant is a kernel's command line, a page size, or pages that something else holds. The model takes over
+the guest's state once, after boot, and then does the same steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GIGANTIC = 1 << 30
 
 @dataclass(frozen=True)
 class Variant:
-    """What is different from 4 KiB pages on a kernel as it comes."""
+    """How a guest differs from one with 4 KiB pages and an unchanged kernel."""
 
     key: str
     name: str
@@ -51,7 +51,7 @@ class Variant:
     pages: str = "4KiB"
 
     def history(self, jobs: int) -> str:
-        """A run of the program in each of STATES."""
+        """Return a history that runs the program in each of STATES."""
         steps = (
             *((self.first,) if self.first else ()),
             *("run", f"age(jobs={jobs})", "run", _PROLOGUE, "run"),
@@ -74,7 +74,7 @@ class Row:
     """One state of one guest."""
 
     variant: Variant
-    ratio: float  # as asked for; the cache is the nearest multiple of 4 MiB
+    ratio: float  # as requested; the cache is the nearest multiple of 4 MiB
     cache_bytes: int
     state: str
     run: ProgramRun  # on the kernel
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def kernel_share(self) -> float:
-        """Of resident pages in conflict."""
+        """The share of resident pages in conflict, on the kernel."""
         return self.run.conflict_share
 
 
@@ -91,13 +91,13 @@ class Comparison:
     """All rows, by variant, ratio and state."""
 
     request: Request
-    jobs: int  # that aged a node
+    jobs: int  # the jobs that aged a node
     release: str  # of the kernel
     footprint_bytes: int
     rows: list[Row]
 
     def verdicts(self) -> Iterator[tuple[Row, Row]]:
-        """For each variant and ratio the rows of Intel's rule and of ours."""
+        """Yield for each variant and ratio the row of Intel's rule and the row of ours."""
         by_place = {(row.variant.key, row.ratio, row.state): row for row in self.rows}
         for (variant, ratio, state), row in by_place.items():
             if state == INTEL:
@@ -138,7 +138,7 @@ def compare_states(
 
 
 class Guests:
-    """The guests of several threads, which one of them can end."""
+    """The guests of several threads. Any thread can end them all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -147,7 +147,7 @@ class Guests:
         self.release = ""
 
     def enter(self, lab: ProgramLab) -> None:
-        """To be called before the guest starts."""
+        """Register a guest before it starts. Raises Failure if the guests were ended."""
         with self._lock:
             if self._ended:
                 raise Failure("compare: ended")
@@ -155,7 +155,7 @@ class Guests:
             self.release = lab.guest.kernel.release
 
     def end(self) -> None:
-        """All of them, and those that would start."""
+        """End all guests, and keep others from starting."""
         with self._lock:
             self._ended = True
             for lab in self._labs:
@@ -189,7 +189,7 @@ def _rows(
 
 
 def _model_run(model: ModelNode, run: ProgramRun, pages: str) -> Frames:
-    """A program that takes as many pages as the one in the guest did, in order of addresses."""
+    """Return the frames of a program that takes as many pages as the one in the guest, by address."""
     if pages == "2MiB":
         return model.run_on_huge_pages(run.huge_parts)
     if pages == "1GiB":  # set aside at boot
@@ -198,9 +198,9 @@ def _model_run(model: ModelNode, run: ProgramRun, pages: str) -> Frames:
 
 
 def _footprint(request: Request) -> int:
-    """Bytes that the program uses when it uses most: of a run of it in a guest, before any that is compared.
+    """Return the bytes that the program uses when it uses most, from a run in a guest of its own.
 
-    On 2 MiB pages, so that a program that has none is refused now.
+    That run uses 2 MiB pages, so a program that cannot have them is refused before anything is compared.
     """
     cache = request.memory_bytes // 4 // _CACHE_UNIT * _CACHE_UNIT  # any will do
     request = replace(request, history="run", pages="2MiB", cache_bytes=cache)
@@ -213,9 +213,9 @@ def _footprint(request: Request) -> int:
 
 
 def _cell(request: Request, variant: Variant, ratio: float, footprint: int, jobs: int) -> Request:
-    """One guest's request; with pages of 1 GiB it has that much more memory."""
+    """Return the request for one guest. With pages of 1 GiB it has that much more memory."""
     pool = -(-footprint // _GIGANTIC) * _GIGANTIC if variant.pages == "1GiB" else 0
-    # The first GiB has the kernel in it, the end of the last one what it needs while it boots.
+    # The kernel is in the first GiB, and needs the end of the last one while it boots.
     memory = request.memory_bytes if pool == 0 else max(request.memory_bytes, _GIGANTIC * 3 // 2) + pool
     cache = max(1, round(footprint / ratio / _CACHE_UNIT)) * _CACHE_UNIT
     if cache <= memory // MOST_TAGS:
@@ -235,7 +235,7 @@ def _cell(request: Request, variant: Variant, ratio: float, footprint: int, jobs
 
 
 def _require_large_pages(run: ProgramRun, request: Request) -> None:
-    """Else neither kernel nor model would show what large pages do."""
+    """Raise Failure if the program got few large pages. Otherwise nothing would show what large pages do."""
     if request.pages != "4KiB" and 2 * sum(run.huge_parts) < run.resident_pages:
         raise Failure(
             f"{request.command[0]} took {sum(run.huge_parts) or 'none'} of its {run.resident_pages} pages of "

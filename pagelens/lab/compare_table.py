@@ -1,4 +1,4 @@
-"""The comparison as text and as a page of documentation."""
+"""Prints a comparison as text, and as a page of documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELL = 11
 
 
 def progress_line(row: Row) -> str:
-    """A row when it is there."""
+    """Return the line that reports a finished row."""
     return (
         f"{row.variant.name}, footprint/cache {row.ratio:g}, {row.state}: "
         f"in conflict {row.kernel_share:.1%}, in the model {row.model_share:.1%}; "
@@ -24,7 +24,7 @@ def progress_line(row: Row) -> str:
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Two tables and the verdict, 80 columns wide."""
+    """Return two tables and the verdict, 80 columns wide."""
     lines = [f"{head_line(comparison)}.", ""]
     for title, cell in _TABLES:
         ratios = _ratios(comparison)
@@ -37,7 +37,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """The same as a page."""
+    """Return the comparison as a page of Markdown."""
     lines = [
         "# States of a node, ways to place pages: real kernel and model",
         "",
@@ -67,7 +67,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def head_line(comparison: Comparison) -> str:
-    """What was run, and where."""
+    """Return a line that says what was run, and where."""
     request = comparison.request
     return (
         f"`{' '.join(request.command)}`, {format_size(comparison.footprint_bytes)}, in "
@@ -76,7 +76,7 @@ def head_line(comparison: Comparison) -> str:
 
 
 def command_line(comparison: Comparison) -> str:
-    """What does the same comparison again."""
+    """Return the command that makes the same comparison again."""
     request = comparison.request
     options = {
         "memory": f"{request.memory_bytes >> 20}MiB",
@@ -96,7 +96,7 @@ def command_line(comparison: Comparison) -> str:
 
 
 def verdict_lines(comparison: Comparison) -> list[str]:
-    """Whether zonesort is at or below Intel's rule, and where it is not."""
+    """Return whether our rule leaves at most as many conflicts as Intel's, and where it does not."""
     lines = []
     for side, share in (("kernel", _kernel_share), ("model", _model_share)):
         pairs = list(comparison.verdicts())
@@ -131,7 +131,7 @@ def _hits(row: Row) -> str:
 
 _TABLES: tuple[tuple[str, Cell], ...] = (
     ("Share of the program's pages in conflict, %: kernel / model", _shares),
-    # The kernel's clearing of new pages counts, of a page of 1 GiB all of it.
+    # The kernel's clearing of new pages counts. For a page of 1 GiB this is the whole page.
     ("Hits of the memory-side cache, % of its lines: kernel, page clearing included", _hits),
 )
 

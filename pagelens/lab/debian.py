@@ -1,7 +1,7 @@
-"""Debian packages in a cache folder of our own: fetched by apt, unpacked, never installed.
+"""Fetches Debian packages with apt into a cache folder, and unpacks them without installing them.
 
-apt is given its own lists and sources, so neither root nor the machine's configuration is touched, and a
-kernel of Debian 12 or its backports is had on any Debian.
+apt gets its own lists and sources. So root is not needed, the machine's configuration stays as it is, and any
+Debian can fetch a kernel of Debian 12 or its backports.
 """
 
 import fcntl
@@ -25,14 +25,14 @@ _SUITES = (
 
 
 def cache_folder() -> Path:
-    """Where fetched packages are kept: $XDG_CACHE_HOME/pagelens, or ~/.cache/pagelens."""
+    """Return the folder for fetched packages: $XDG_CACHE_HOME/pagelens, or ~/.cache/pagelens."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "pagelens"
 
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """One process at a time fetches; the others then find what it kept."""
+    """Let one process at a time fetch. The others then find what it kept."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -41,7 +41,7 @@ def locked() -> Iterator[None]:
 
 
 def versions(package: str) -> dict[str, str]:
-    """The versions of a package that Debian 12 and its backports offer, each with its `Depends` line."""
+    """Return the versions of a package in Debian 12 and its backports, each with its `Depends` line."""
     known: dict[str, str] = {}
     for stanza in _apt("apt-cache", "show", package).split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line)
@@ -51,7 +51,7 @@ def versions(package: str) -> dict[str, str]:
 
 
 def fetch(packages: Sequence[str], folder: Path) -> None:
-    """Unpacks packages (`name` or `name=version`) into `folder`, which appears when all are whole.
+    """Unpack packages (`name` or `name=version`) into `folder`, which appears when all are complete.
 
     Raises Failure if the distribution or its mirror does not have them.
     """
@@ -76,7 +76,7 @@ def _apt(command: str, *arguments: str, folder: Path | None = None) -> str:
 
 @cache
 def _apt_options() -> tuple[str, ...]:
-    """The options that keep apt to our folder; its lists are renewed once a process."""
+    """Return the options that keep apt to our folder. Its lists are renewed once per process."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise Failure("apt-get and dpkg-deb are not in PATH; name a kernel image by --kernel FILE")
     if not Path(_KEYRING).exists():

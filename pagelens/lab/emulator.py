@@ -1,4 +1,4 @@
-"""qemu-system-x86_64: its command line for one guest, and where the parts of this package lie."""
+"""Finds qemu-system-x86_64, and makes the command line for one guest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pagelens.errors import Failure, UsageError
 
 FEWEST_BYTES = 256 << 20  # of guest memory: Debian's kernel and the root file system, with room to work
 _INSTALL = "install Debian's package: apt-get install qemu-system-x86"
-_VERSIONS = ((7, 2), (8, 2))  # whose plugin interface is known (tracer/qemu_plugin_api.h)
-# All that TCG can do, but for fast `rep stosb`: the kernel would clear pages by the byte.
+_VERSIONS = ((7, 2), (8, 2))  # versions with a known plugin interface (tracer/qemu_plugin_api.h)
+# The processor has everything that TCG emulates except fast `rep stosb`, with which the kernel would clear
+# pages byte by byte.
 _CPU = "max,-erms,-fsrm"
-# QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more goes on at 4 GiB, from its third GiB on.
+# QEMU 7.2, hw/i386/pc_piix.c: memory of 3.5 GiB and more continues at 4 GiB after its third GiB.
 _MOST_WITHOUT_HOLE, _HOLE = 0xE0000000, 3 << 30
 _FRAME_BYTES = 4096
 _HMAT_BITS = 16  # of an entry of ACPI's Heterogeneous Memory Attribute Table
@@ -27,13 +28,16 @@ _ALIGNMENT = 2 << 20  # of a node's memory: the kernel's own granularity of memo
 
 @dataclass(frozen=True, slots=True)
 class NumaSpeed:
-    """Of a node's memory, as the firmware states it for all processors. The emulator is no slower for it."""
+    """The speed of a node's memory, as the firmware states it for all processors.
+
+    The emulator does not slow the guest down to it.
+    """
 
     bandwidth: float  # bytes a second; the firmware's unit is 10^6 of them
     latency: float  # seconds; the firmware's unit is 1 ns
 
 
-_ORDINARY, _FAST = NumaSpeed(100e9, 100e-9), NumaSpeed(400e9, 100e-9)  # where nothing is stated
+_ORDINARY, _FAST = NumaSpeed(100e9, 100e-9), NumaSpeed(400e9, 100e-9)  # the defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Hardware:
 
     @property
     def _sizes(self) -> list[int]:
-        """Bytes of each node."""
+        """The bytes of each node."""
         return [self._slow_bytes // self.nodes] * self.nodes + ([self.fast_bytes] if self.fast_bytes else [])
 
     @property
@@ -82,11 +86,11 @@ class Hardware:
         return (self._address(self.memory_bytes - 1) + 1) // _FRAME_BYTES
 
     def _address(self, place: int) -> int:
-        """Where the `place`th byte of memory lies: QEMU's `pc` leaves a hole below 4 GiB for devices."""
+        """Return the address of a byte of memory. QEMU's `pc` leaves a hole below 4 GiB for devices."""
         return place if self.memory_bytes < _MOST_WITHOUT_HOLE or place < _HOLE else place + (4 << 30) - _HOLE
 
     def options(self) -> list[str]:
-        """What QEMU has to be told of it."""
+        """Return QEMU's options for this hardware."""
         cpus = max(self.cpus, self.nodes)
         described = bool(self.cache_bytes or self.fast_bytes or self.speeds)  # in ACPI's HMAT
         machine = "pc,usb=off,hmat=on" if described else "pc,usb=off"
@@ -107,9 +111,10 @@ class Hardware:
         return words
 
     def _speeds_told(self) -> list[tuple[int, int]]:
-        """Of each node, MB/s and ns as HMAT can have them: the largest in 16 bits, the others in its unit.
+        """Return MB/s and ns of each node as HMAT can state them.
 
-        It has to state some beside a cache, too.
+        The largest rate must fit into 16 bits, and the others are multiples of its unit. HMAT must state
+        speeds for a cache, too.
         """
         fast = [_FAST] if self.fast_bytes else []
         speeds = self.speeds or [*[_ORDINARY] * self.nodes, *fast]
@@ -118,7 +123,10 @@ class Hardware:
         return [(max(1, rate // unit) * unit, time) for rate, time in zip(rates, times, strict=True)]
 
     def _speed_options(self, node: int, rate: int, time: int) -> list[str]:
-        """From all processors alike; QEMU's M is one MB/s of the table, and it times nothing by it."""
+        """Return the options that state one node's speed from all processors.
+
+        QEMU's M is one MB/s of the table. QEMU itself does not use these speeds.
+        """
         words = []
         for initiator in range(self.nodes):
             path = f"hmat-lb,initiator={initiator},target={node},hierarchy=memory"
@@ -127,14 +135,17 @@ class Hardware:
         return words
 
     def _cache_options(self, node: int) -> list[str]:
-        """A direct-mapped cache."""
+        """Return the options for a direct-mapped cache."""
         cache = f"hmat-cache,node-id={node},size={self.cache_bytes},level=1,line=64"
         return ["-numa", f"{cache},associativity=direct,policy=write-back"]
 
 
 @cache
 def find_qemu() -> Path:
-    """The system emulator in PATH. Raises Failure if there is none, or one of another plugin interface."""
+    """Return the system emulator in PATH.
+
+    Raises Failure if there is none, or if its plugin interface differs.
+    """
     found = shutil.which("qemu-system-x86_64")
     if found is None:
         raise Failure(f"qemu-system-x86_64 is not in PATH; {_INSTALL}")

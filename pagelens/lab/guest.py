@@ -1,11 +1,11 @@
-"""A Linux guest under emulation: boots a kernel, runs programs in it, and leaves nothing behind.
+"""Runs Linux in an emulated guest: boots a kernel, runs programs in it, and leaves nothing behind.
 
     with Guest(kernel="6.1", memory="2GiB", files={"/lab/module.ko": path}) as guest:
         done = guest.run("insmod", "/lab/module.ko")
         print(done.status, done.output, guest.console)
 
-The guest's root is an initramfs with busybox; the agent (tracer/guest/agent.c) is its init and takes requests
-on the second serial port; the first one is the console.
+The guest's root is an initramfs with busybox. The agent (tracer/guest/agent.c) is its init, and takes
+requests on the second serial port. The first serial port is the console.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _KERNEL_OPTIONS = "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off 
 
 
 class GuestFailure(Failure):
-    """The guest stopped being of use; the message ends with the console's last lines."""
+    """The guest is of no use any more. The message ends with the console's last lines."""
 
 
 class Guest:
-    """A running guest; use it in a `with` statement.
+    """A running guest. Use it in a `with` statement.
 
-    `files` are put into the guest's root by absolute name: bytes, text, or a file of this machine; an
-    Initramfs is taken with all it holds. `append` is added to the kernel's command line, `plugin` is QEMU's
-    option of that name; `described_cache` is what the firmware says of the memory-side cache in front of each
-    node, in bytes, and `speeds` what it says of each node's memory; `fast` bytes of the memory are in a last
-    node without processors, which it calls the fastest; a command may take `limit_s` of the emulator's
-    processor time. Raises UsageError, or GuestFailure with the console's last lines if the guest does not
-    come up.
+    `files` are put into the guest's root by their absolute names: bytes, text, or a file of this machine. An
+    Initramfs is taken with everything in it. `append` is added to the kernel's command line, and `plugin` is
+    QEMU's option of that name. The firmware states `described_cache`, the bytes of the memory-side cache in
+    front of each node, and `speeds`, the speed of each node's memory. `fast` bytes of the memory are in a
+    last node without processors, which the firmware calls the fastest. A command may take `limit_s` of the
+    emulator's processor time. Raises UsageError, or GuestFailure with the console's last lines if the guest
+    does not come up.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Guest:
 
     @property
     def pid(self) -> int:
-        """Of the emulator."""
+        """The emulator's process id."""
         return self._process.pid
 
     @property
@@ -159,7 +159,7 @@ class Guest:
                 raise Failure(f"cannot write {name} in the guest: error {error}")
 
     def get(self, name: str) -> bytes:
-        """The content of a file in the guest."""
+        """Return the content of a file in the guest."""
         content = bytearray()
         if self.run("cat", name, on_output=content.extend).status != 0:
             raise Failure(f"cannot read {name} in the guest: {content.decode(errors='replace').strip()}")
@@ -202,7 +202,7 @@ class Guest:
         self._console_size = 0
 
     def _wait_until_ready(self) -> None:
-        # Once, while it boots: only then a sign of life is the console alone.
+        # This happens once, while the guest boots: only then is the console the only sign of life.
         word, _, self.release = self._line().partition(" ")
         if word != "ready":
             raise self._failure(f"the guest's agent said '{word}' instead of 'ready'")
@@ -257,7 +257,7 @@ class Guest:
         self._buffer += data
 
     def _ended(self) -> GuestFailure:
-        """The emulator is gone, or about to be."""
+        """Return the failure for an emulator that is gone, or about to be."""
         try:
             status = self._process.wait(10)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,7 @@
-"""A history (docs/frames.md) planned for a lab: each step as what a guest and a model can both do."""
+"""Plans a history (docs/frames.md) for a lab.
+
+Each step becomes something that a guest and a model can both do.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ from pagelens.lab.kernels import Kernel
 from pagelens.lab.memory_work import READ, Steps, Work
 from pagelens.lab.nodes import AgedNode, add_sort_module, work_file
 
-# Of a guest's memory that no job may take: the kernel, the root and what the kernel keeps for itself.
+# The part of a guest's memory that no job may take: the kernel, its root, and what it keeps for itself.
 _KERNEL_BYTES = 192 << 20
 
 
 @dataclass(frozen=True)
 class ScheduledStep:
-    """One step: its text, and what it does to a node, guest or model."""
+    """One step: its text, and what it does to a node, be it a guest or a model."""
 
     text: str
     act: Callable[[AgedNode], None] = field(repr=False)
@@ -67,7 +70,7 @@ class Schedule:
             add_file_modules(root, kernel)
 
     def prepare(self, guest: Guest) -> None:
-        """To be done when the guest has booted, before a picture of it: it takes memory for good."""
+        """Prepare a guest after boot, before its state is taken: this takes memory for good."""
         if self._reads:
             make_file(guest)
 
@@ -77,10 +80,10 @@ class Schedule:
 
 
 class Scheduler:
-    """Plans histories for guests of one size; all draws come from the seed."""
+    """Plans histories for guests of one size. All draws come from the seed."""
 
     def __init__(self, memory_bytes: int, full_bytes: int, seed: int) -> None:
-        """`full_bytes` is the memory of the machine that job mixes are stated for."""
+        """Take the guest's size and `full_bytes`, the memory of the machine that job mixes are stated for."""
         self._memory_bytes = memory_bytes
         self._scale = memory_bytes / full_bytes
         self._seed = seed
@@ -107,7 +110,7 @@ class Scheduler:
         return schedule
 
     def _works(self, step: Step, random: _core.Random) -> Iterator[Work]:
-        """The work of a step that takes memory."""
+        """Yield the work of a step that takes memory."""
         if isinstance(step, Age):
             if step.jobs is None:
                 raise UsageError("--history: age in a lab has to say how many jobs, as age(jobs=3)")

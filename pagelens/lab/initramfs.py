@@ -1,7 +1,7 @@
-"""The guest's root file system: a cpio archive with busybox, the guest agent, and what else a lab needs.
+"""Makes the guest's root file system: a cpio archive with busybox, the guest agent, and what a lab needs.
 
-The kernel unpacks it into memory at boot, so there is no disk, no driver and no file system to make. The
-format is "newc" (Linux: Documentation/driver-api/early-userspace/buffer-format.rst).
+The kernel unpacks it into memory at boot, so no disk, driver or file system is needed. The format is "newc"
+(Linux: Documentation/driver-api/early-userspace/buffer-format.rst).
 """
 
 import os
@@ -47,11 +47,11 @@ class Initramfs:
 
     @property
     def size(self) -> int:
-        """Bytes of the files."""
+        """The bytes of all files."""
         return sum(len(data) for data, _ in self.files.values())
 
     def archive(self) -> bytes:
-        """The archive, as the kernel wants it."""
+        """Return the archive that the kernel unpacks."""
         folders = {PurePosixPath("/") / name for name in _FOLDERS}
         for path in self.files:
             folders.update(path.parents)
@@ -65,7 +65,7 @@ class Initramfs:
 
 
 def base_initramfs(agent: Path, files: Mapping[str, Content]) -> Initramfs:
-    """Busybox, the agent as init, and `files`."""
+    """Return busybox, the agent as init, and `files`."""
     found = shutil.which("busybox")
     if found is None or libraries(Path(found)):
         raise Failure(
@@ -80,7 +80,7 @@ def base_initramfs(agent: Path, files: Mapping[str, Content]) -> Initramfs:
 
 
 def libraries(program: Path) -> list[Path]:
-    """The shared libraries, loader included, that the loader finds for a program; none for a static one."""
+    """Return the shared libraries of a program, with the loader; none for a static program."""
     loader = shutil.which("ldd")
     if loader is None:
         raise Failure("ldd is not in PATH; install Debian's package: apt-get install libc-bin")

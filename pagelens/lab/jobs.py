@@ -1,4 +1,4 @@
-"""Jobs as work: what a job of the frame model does (core/frames/jobs.cpp), for guests too."""
+"""Describes jobs as work for guests, like the jobs of the frame model (core/frames/jobs.cpp)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobShape:
 
 
 def job_work(size_bytes: int, shape: JobShape, random: _core.Random, file_pages: Iterator[int]) -> Work:
-    """Processes touch their memory in turns, and end in an order of their own.
+    """Return a job whose processes touch their memory in turns, and end in an order of their own.
 
     Pages that enter the page cache are taken from `file_pages`, which never repeats one.
     """
@@ -43,7 +43,7 @@ def job_work(size_bytes: int, shape: JobShape, random: _core.Random, file_pages:
 
 
 def scatter_work(size_bytes: int, random: _core.Random) -> Work:
-    """A program that takes memory in order and gives it back page by page, in random order."""
+    """Return a program that takes memory in order, and gives it back page by page, in random order."""
     work = Work()
     pages = size_bytes // FRAME_BYTES
     work.take(0, 0, pages)
@@ -55,7 +55,7 @@ def scatter_work(size_bytes: int, random: _core.Random) -> Work:
 
 
 def hold_work(size_bytes: int, kept_pages: Iterable[int]) -> Work:
-    """A program that takes memory in order, and gives back all but single pages of it."""
+    """Return a program that takes memory in order, and gives back everything but single pages."""
     work = Work()
     pages = size_bytes // FRAME_BYTES
     work.take(0, 0, pages)
@@ -66,7 +66,7 @@ def hold_work(size_bytes: int, kept_pages: Iterable[int]) -> Work:
 
 
 def run_work(size_bytes: int) -> Work:
-    """A program that takes memory in order, and gives it all back at its end."""
+    """Return a program that takes memory in order, and gives all of it back at its end."""
     work = Work()
     work.take(0, 0, size_bytes // FRAME_BYTES)
     work.look()
@@ -75,7 +75,7 @@ def run_work(size_bytes: int) -> Work:
 
 
 def shuffled(items: list[int], random: _core.Random) -> list[int]:
-    """In random order (Fisher and Yates), drawn as the core draws it."""
+    """Shuffle a list in place (Fisher and Yates), with draws as the core makes them, and return it."""
     for left in range(len(items), 1, -1):
         other = random.below(left)
         items[left - 1], items[other] = items[other], items[left - 1]

@@ -1,4 +1,4 @@
-"""Which kernel the guest runs: Debian's, fetched once and kept, or a file."""
+"""Finds the kernel that the guest runs: Debian's, which is fetched once and kept, or a file."""
 
 import re
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _VERSION = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A bootable kernel. `release` is as `uname -r` says it, empty for a file whose header does not tell."""
+    """A bootable kernel. `release` is what `uname -r` says; it is empty if a file's header does not tell."""
 
     release: str
     image: Path  # a bzImage
     root: Path | None = None  # the unpacked package: boot/, lib/modules/<release>/
-    decompressed: Path | None = None  # what `image` holds: it boots in a third of the time
+    decompressed: Path | None = None  # the ELF file in `image`, which boots in a third of the time
 
     @property
     def modules(self) -> Path | None:
@@ -30,9 +30,10 @@ class Kernel:
 
 
 def find_kernel(name: str = DEFAULT_KERNEL) -> Kernel:
-    """The kernel of a version, as "6.1" or "6.12" (fetched if it is not yet kept), or that of a file.
+    """Return the kernel of a version, such as "6.1" or "6.12", or the kernel of a file.
 
-    Raises UsageError if there is no such kernel, Failure if it cannot be fetched.
+    A version that is not kept yet is fetched. Raises UsageError if there is no such kernel, Failure if it
+    cannot be fetched.
     """
     path = Path(name)
     if path.is_file():
@@ -46,7 +47,7 @@ def find_kernel(name: str = DEFAULT_KERNEL) -> Kernel:
 
 
 def _fetch(version: str, kept: Path) -> Path:
-    """Fetches the kernel that Debian's metapackage of this version depends on."""
+    """Fetch the kernel that Debian's metapackage of this version depends on."""
     offered = debian.versions(_META_PACKAGE)
     matching = sorted((v for v in offered if v.startswith(f"{version}.")), key=_natural)
     if not matching:
@@ -69,7 +70,7 @@ def _unpacked(root: Path) -> Kernel:
 
 
 def _release_of(image: Path) -> str:
-    """The release in a bzImage's header (Linux boot protocol: `kernel_version` at 0x20e, from 0x200)."""
+    """Return the release in a bzImage's header (Linux boot protocol: at 0x200 plus the word at 0x20e)."""
     with image.open("rb") as file:
         header = file.read(0x10000)
     if header[0x202:0x206] != b"HdrS":

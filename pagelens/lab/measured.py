@@ -30,13 +30,13 @@ Frames = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MemorySide:
-    """The memory-side cache: of `slots` pages on each node (0: there is none), `ways` of them to a set."""
+    """The memory-side cache of each node, with `slots` pages (0 if there is no cache) in sets of `ways`."""
 
     slots: int
     ways: int = 1
 
     def conflicts(self, frames: Frames, node_begins: Sequence[int] = (0,)) -> int:
-        """How many of these frames share their slot with another of them (decision 4), one way or more."""
+        """Return how many frames share their slot with another one (decision 4), whatever the ways."""
         if self.slots == 0:
             return 0
         node = np.searchsorted(np.asarray(node_begins), frames, side="right") - 1
@@ -48,7 +48,7 @@ class MemorySide:
 
 @dataclass(frozen=True, slots=True)
 class NodeLines:
-    """Lines of 64 bytes of a NUMA node's memory, behind all caches."""
+    """Lines of 64 bytes that a NUMA node's memory reads and writes, behind all caches."""
 
     reads: int
     writes: int
@@ -59,7 +59,7 @@ class NodeLines:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What was counted from one marker to the next: columns as in `Ensemble.placements`, and of each node."""
+    """The counts from one marker to the next. The columns are those of `Ensemble.placements`."""
 
     name: str
     counts: dict[str, int]
@@ -73,12 +73,12 @@ class Job:
     status: int  # exit status, as a shell's
     output: str
     phases: list[Phase]  # the phase itself, then regions that the program marks
-    frames: Frames = field(repr=False)  # that it held when it held most, and used; ascending
-    huge_parts: Frames = field(repr=False)  # how many of them in each 2 MiB of its large pages
+    frames: Frames = field(repr=False)  # held at its peak, and used; ascending
+    huge_parts: Frames = field(repr=False)  # the number of these frames in each large page of 2 MiB
 
 
 class MeasuredGuest(Guest):
-    """A guest with the plugin loaded and /bin/lab in it; parameters as Guest's, and a machine.
+    """A guest with the plugin loaded and /bin/lab in it. It takes the parameters of Guest, and a machine.
 
     `machine` gives the private caches, `memory_side` the size of what lies behind them.
     """
@@ -130,17 +130,17 @@ class MeasuredGuest(Guest):
         return Job(done.status, done.output, phases, *self._frames_of_job())
 
     def _frames_of_job(self) -> tuple[Frames, Frames]:
-        """The plugin hands over which frames programs used, then the tool what its program held."""
+        """Return the frames of the last job. The plugin hands over those used, then the tool those held."""
         return frames_and_parts(self.handed_over(), self.hardware.frames_end)
 
     def reports(self) -> list[dict[str, Any]]:
-        """What the plugin reported since this was last asked."""
+        """Return what the plugin reported since the last call."""
         text = self._results.read_bytes()[self._results_read :]
         self._results_read += len(text)
         return [json.loads(line) for line in text.decode(errors="replace").splitlines()]
 
     def handed_over(self) -> bytes:
-        """The bytes that programs of the guest handed over since this was last asked."""
+        """Return the bytes that the guest's programs handed over since the last call."""
         data = self._data.read_bytes()[self._data_read :]
         self._data_read += len(data)
         return data
@@ -172,10 +172,11 @@ def _phase(report: dict[str, Any]) -> Phase:
 
 
 def frames_and_parts(data: bytes, frames_end: int) -> tuple[Frames, Frames]:
-    """`Job.frames` and `huge_parts`, of three bitmaps: frames used (all that there are), held, and large.
+    """Return `Job.frames` and `huge_parts` from three bitmaps: frames used, held, and large.
 
-    In the last two, which are equally long, a large page is one whose every frame is held and whose first is
-    large: the kernel's word, as small pages may fill 2 MiB too. Parts of it that nothing used do not count.
+    The first bitmap covers all frames that exist. The other two have equal lengths. In them, a large page is
+    one whose frames are all held and whose first frame is large. The kernel must say so, because small pages
+    can fill 2 MiB too. Parts of a large page that were not used do not count.
     """
     end = -(-frames_end // 8)
     tail = data[end:]

@@ -1,7 +1,8 @@
-"""Memory taken and given back step by step: the same steps for a guest and for a model of its allocator.
+"""Memory that is taken and given back step by step, in the same way in a guest and in a model.
 
-A `Work` is what /bin/lab's `work` does in the guest (tracer/guest/work.c); `ModelProcess` does it to a
-`_core.Memory`, with what the kernel allocates and frees beside the pages themselves: page tables.
+`Work` lists the steps that /bin/lab's `work` does in the guest (tracer/guest/work.c). `ModelProcess` does
+them to a `_core.Memory`. It also allocates and frees what the kernel needs beside the pages themselves, which
+are page tables.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _SLAB_ORDER = 3
 _OWN_TABLES = 9  # of a small static program: the root; tables of three levels, low and high
 _OWN_PAGES = 18  # its data, heap and stack: counted in a guest, by running `work` as a job
 _PAGES_PER_TABLE = 512
-# Pages that an unmapping collects before it frees them, the last one first: 8, then as many pointers as a
-# page has room for, and from the beginning again after so many batches (struct mmu_gather of Linux 6.1:
+# An unmapping collects pages and then frees them, the last one first. It collects 8 pages, then as many as a
+# page has room for pointers, and starts again after so many batches (struct mmu_gather of Linux 6.1:
 # MMU_GATHER_BUNDLE, MAX_GATHER_BATCH, MAX_GATHER_BATCH_COUNT).
 _FIRST_BATCH, _BATCH, _BATCHES = 8, 510, 20
 
@@ -31,7 +32,7 @@ Steps = NDArray[np.uint32]  # rows (kind, region, begin, count)
 
 @dataclass
 class Work:
-    """A list of steps that grows."""
+    """A growing list of steps."""
 
     rows: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -62,7 +63,7 @@ class Work:
 
 
 def batches(count: int) -> Iterator[slice]:
-    """The parts, in address order, in which an unmapping of `count` pages frees them."""
+    """Yield the parts, in address order, in which unmapping `count` pages frees them."""
     at = 0
     while at < count:
         for size in (_FIRST_BATCH, *[_BATCH] * (_BATCHES - 1)):
@@ -73,7 +74,7 @@ def batches(count: int) -> Iterator[slice]:
 
 
 def followed(frames: Sequence[int], moves: NDArray[np.uint32]) -> list[int]:
-    """Where these frames' pages are after moves (from, to), in their order."""
+    """Return where the pages of these frames are after the moves (from, to), in the same order."""
     places = {frame: place for place, frame in enumerate(frames)}
     for old, new in moves.tolist():
         if old in places:
@@ -82,11 +83,11 @@ def followed(frames: Sequence[int], moves: NDArray[np.uint32]) -> list[int]:
 
 
 class ModelProcess:
-    """Does work to a model of the allocator, on one of its CPUs; ends with end().
+    """Does work to a model of the allocator, on one of its CPUs. It ends with end().
 
-    A process has pages, page tables and slabs of its own. One block stands here for all its slabs: that a
-    block of order 1 to 3 is freed after much else was empties the CPU's lists (free_unref_page_commit() of
-    Linux 6.1).
+    A process has pages, page tables and slabs of its own. One block stands for all its slabs. It is freed
+    after many other pages, and freeing a block of order 1 to 3 then empties the CPU's lists
+    (free_unref_page_commit() of Linux 6.1).
     """
 
     def __init__(self, memory: _core.Memory, page_cache: list[int] | None = None, cpu: int = 0) -> None:
@@ -107,19 +108,19 @@ class ModelProcess:
         self.memory.free(self._cpu, self._slab, _SLAB_ORDER)
 
     def follow(self, moves: NDArray[np.uint32]) -> None:
-        """Its own pages were moved; not those of regions, which it has none of."""
+        """Follow moves of the process's own pages. It must have no pages in regions."""
         assert not self._pages
         self._own = np.array(followed(self._own.tolist(), moves), dtype=np.uint32)
 
     def frames(self) -> NDArray[np.int64]:
-        """All frames that the regions hold, page tables apart."""
+        """Return all frames that the regions hold, without page tables."""
         held = [pages[pages >= 0] for pages in self._pages.values()]
         return np.concatenate(held) if held else np.empty(0, np.int64)
 
     def do(self, steps: Steps) -> NDArray[np.int64]:
-        """Does the steps in their order; the frames held at the look.
+        """Do the steps in their order, and return the frames held at the last `look`.
 
-        Raises MemoryError where the model has no memory left.
+        Raises MemoryError if the model has no memory left.
         """
         seen = np.empty(0, np.int64)
         for kind, region, begin, count in steps.tolist():

@@ -1,4 +1,4 @@
-"""Kernel modules for guests: built against Debian's headers, which are fetched and kept like the kernels."""
+"""Builds kernel modules for guests, against Debian's headers, which are fetched and kept like the kernels."""
 
 import hashlib
 import re
@@ -15,9 +15,9 @@ _SOURCES = ("*.c", "*.h", "Kbuild")
 
 
 def build_module(sources: Path, kernel: Kernel) -> Path:
-    """The .ko that a folder's Kbuild file names, for one kernel; built once for these sources.
+    """Return the .ko that a folder's Kbuild file names, built once for one kernel and these sources.
 
-    Raises UsageError for a kernel that has no headers package, Failure with the compiler's words.
+    Raises UsageError for a kernel without a headers package, and Failure with the compiler's words.
     """
     name = _BUILT.search((sources / "Kbuild").read_text())
     if name is None:
@@ -39,7 +39,7 @@ def _digest(sources: Path) -> str:
 
 
 def _headers(kernel: Kernel) -> Path:
-    """The folder that `make -C` builds modules in."""
+    """Return the folder that `make -C` builds modules in."""
     if kernel.root is None:
         raise UsageError(
             f"--kernel {kernel.image}: modules are built for Debian's kernels only; name 6.1 or 6.12"
@@ -55,7 +55,7 @@ def _headers(kernel: Kernel) -> Path:
                 f"Debian offers no {package} any more; remove {kernel.root} to fetch a newer kernel"
             )
         debian.fetch([package, *others], root)
-    # Debian's one names the common part by its place in an installed system.
+    # Debian's package names the common part by its place in an installed system.
     common = next(folder.parent.glob("linux-headers-*-common"))
     (folder / "Makefile").write_text(f"include {common}/Makefile\n")
     return folder
@@ -68,7 +68,7 @@ def _compile(sources: Path, headers: Path, folder: Path, module: Path) -> None:
     for pattern in _SOURCES:
         for file in sources.glob(pattern):
             shutil.copy(file, partial)
-    # Without type information for BPF, which would need pahole.
+    # Type information for BPF would need pahole, so the module has none.
     command = ["make", "-s", "-C", str(headers), f"M={partial}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:

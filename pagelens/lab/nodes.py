@@ -1,4 +1,4 @@
-"""A node whose history runs: in a guest, and as the allocator's model, step by step the same."""
+"""Nodes with a history: a guest, the allocator's model that does the same steps, and random frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pagelens.lab.memory_work import ALL_NUMAS, ModelProcess, Steps, followed
 from pagelens.lab.modules import build_module
 from pagelens.lab.zonesort_sources import zonesort_sources
 
-# In the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
+# Paths in the guest: our module, and one that sorts by Intel's rule (tracer/guest/buckets).
 _ZONESORT, _ZONESORT_FOLDER = "/lab/zonesort_module.ko", "/sys/kernel/zone_sort_free_pages"
 _BUCKETS, _BUCKETS_FILE = "/lab/pagelens_buckets.ko", "/proc/pagelens_buckets"
 
@@ -50,49 +50,49 @@ def add_sort_module(root: Initramfs, kernel: Kernel, rule: str) -> None:
 
 
 def work_file(name: str) -> str:
-    """Where the root of a guest has the steps of that name."""
+    """Return where the root of a guest keeps the steps of that name."""
     return f"/lab/work/{name}"
 
 
 class AgedNode(Protocol):
-    """What a history does to a node."""
+    """The steps that a history can do to a node."""
 
     def work(self, name: str, steps: Steps) -> Frames:
-        """One process does the work and ends; the frames that it held at its look."""
+        """Let one process do the work and end. Return the frames that it held at its `look`."""
 
     def hold(self, name: str, steps: Steps) -> None:
-        """A process does the work, and keeps what it has then for good."""
+        """Let a process do the work, and keep what it then has for good."""
 
     def drop_caches(self) -> None:
-        """The page cache is freed."""
+        """Free the page cache."""
 
     def compact(self) -> None:
-        """Compaction of all zones."""
+        """Compact all zones."""
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """The free lists are sorted for the memory-side cache by a rule: ours, intel, address."""
+        """Sort the free lists for the memory-side cache by a rule: ours, intel, or address."""
 
     def hugetlb(self, size_bytes: int) -> None:
-        """A pool of 2 MiB pages."""
+        """Set aside a pool of 2 MiB pages."""
 
     def offline(self, size_bytes: int) -> None:
-        """Memory blocks go offline, the highest first, as many as can."""
+        """Take memory blocks offline, the highest first, as many as possible."""
 
     def online(self) -> None:
-        """What went offline comes back."""
+        """Bring all memory back online."""
 
     def free_blocks(self) -> BlocksByOrder:
-        """Free blocks of each order, all zones together."""
+        """Return the free blocks of each order."""
 
 
 @dataclass
 class GuestNode:
-    """In a guest whose root has the steps of all work under `work_file`, prepared as the plan wants it."""
+    """A guest as a node. Its root has the steps of all work under `work_file`, as the plan prepared it."""
 
     guest: MeasuredGuest
 
     def work(self, name: str, steps: Steps) -> Frames:
-        """Done by /bin/lab, out of the file of that name."""
+        """Let /bin/lab do the work, from the file of that name."""
         self.guest.handed_over()
         done = self.guest.run(TOOL, "work", work_file(name))
         if done.status != 0:
@@ -102,19 +102,19 @@ class GuestNode:
         return np.sort(held.astype(np.int64))
 
     def hold(self, name: str, steps: Steps) -> None:
-        """By a process of /bin/lab that stays."""
+        """Let a process of /bin/lab do the work and stay."""
         self.guest.run(TOOL, "hold", work_file(name)).checked()
 
     def drop_caches(self) -> None:
-        """All that can go, slabs included."""
+        """Drop everything that can go, slabs included."""
         self.guest.shell("echo 3 > /proc/sys/vm/drop_caches").checked()
 
     def compact(self) -> None:
-        """By compact_memory."""
+        """Compact through compact_memory."""
         self.guest.shell("echo 1 > /proc/sys/vm/compact_memory").checked()
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """By the rule's module; ours goes node by node."""
+        """Sort with the module of the rule. Our rule sorts node by node."""
         nodes, slots = self.guest.hardware.nodes, self.guest.memory_side.slots
         if rule == "intel":
             self._load(_BUCKETS, _BUCKETS_FILE)
@@ -125,7 +125,7 @@ class GuestNode:
         )
         switch = "Y" if evacuate else "N"
         self.guest.shell(f"echo {switch} > /sys/module/zonesort_module/parameters/evacuate").checked()
-        # The kernel's nodes, which numa=fake makes more than there are caches.
+        # These are the nodes of the kernel, of which numa=fake makes more than there are caches.
         for name in self.guest.shell(f"ls -d {_NODES}/node[0-9]*").checked().split():
             node = name.rpartition("node")[2]
             self.guest.shell(f"echo {node} > {_ZONESORT_FOLDER}/nodeid").checked()
@@ -139,7 +139,7 @@ class GuestNode:
             raise Failure(f"{name} does not load on Linux {self.guest.release}: {done.output.strip()}")
 
     def hugetlb(self, size_bytes: int) -> None:
-        """By nr_hugepages."""
+        """Set aside the pool through nr_hugepages. Raises Failure if memory is too fragmented."""
         pages = -(-size_bytes // (HUGE_PAGE_FRAMES * FRAME_BYTES))
         name = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
         got = int(self.guest.shell(f"echo {pages} > {name}; cat {name}").checked())
@@ -147,7 +147,7 @@ class GuestNode:
             raise Failure(f"the guest's pool got {got} pages of 2 MiB, not {pages}: memory is too fragmented")
 
     def offline(self, size_bytes: int) -> None:
-        """Block by block by their state files; a block that cannot go stays."""
+        """Take blocks offline one by one through their state files. A block that cannot go stays."""
         size = int(self.guest.shell(f"cat {_MEMORY_BLOCKS}/block_size_bytes").checked(), 16)
         blocks = self.guest.shell(f"ls -d {_MEMORY_BLOCKS}/memory[0-9]*").checked().split()
         for block in sorted(blocks, key=lambda name: -int(name.rpartition("memory")[2])):
@@ -155,41 +155,42 @@ class GuestNode:
                 size_bytes -= size
 
     def online(self) -> None:
-        """All blocks, in order of address."""
+        """Bring all blocks online, in order of address."""
         self.guest.shell(
             f"for block in $(ls -d {_MEMORY_BLOCKS}/memory[0-9]* | sort -V); do "
             "grep -q offline $block/state && echo online_movable > $block/state; done; true"
         ).checked()
 
     def free_blocks(self) -> BlocksByOrder:
-        """As the module counts them."""
+        """Return the free blocks as the module counts them."""
         return take_picture(self.guest).blocks_by_order
 
 
 @dataclass
 class ModelNode:
-    """In a model of the allocator."""
+    """A model of the allocator as a node."""
 
     memory: _core.Memory
     slots: int
     page_cache: list[int] = field(default_factory=list)
 
     def work(self, name: str, steps: Steps) -> Frames:
-        """By ModelProcess; `name` is for messages."""
+        """Let a ModelProcess do the work. `name` is for messages."""
         process = ModelProcess(self.memory, self.page_cache)
         seen = process.do(steps)
         process.end()
-        # The lab's next command: a process that does nothing, but finds the CPU's lists empty and fills them.
+        # The lab runs its next command as a process that does nothing, but that finds the CPU's lists empty
+        # and fills them.
         ModelProcess(self.memory).end()
         return np.sort(seen)
 
     def hold(self, name: str, steps: Steps) -> None:
-        """By a process that does not end."""
+        """Let a process do the work that does not end."""
         ModelProcess(self.memory, self.page_cache).do(steps)
         ModelProcess(self.memory).end()  # as after work
 
     def drop_caches(self) -> None:
-        """All that work has read, by a shell; in groups, the last page of each first."""
+        """Let a shell free everything that work has read, in groups, each from its last page on."""
         pages = np.array(self.page_cache, dtype=np.uint32)
         with self._shell():
             for begin in range(0, pages.size, _PAGEVEC):
@@ -197,12 +198,12 @@ class ModelNode:
         self.page_cache.clear()
 
     def compact(self) -> None:
-        """By a shell, whose end empties the CPU's lists; the page cache follows the pages that moved."""
+        """Let a shell compact, and follow the page cache's pages. The shell's end empties the CPU's lists."""
         with self._shell() as shell:
             self._follow(self.memory.compact(0), shell)
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """By docs/zonesort.md's rule, Intel's, or by address; by a shell."""
+        """Let a shell sort by the rule of docs/zonesort.md, by Intel's, or by address."""
         with self._shell() as shell:
             if rule == "ours":
                 self._follow(self.memory.sort_for_cache(self.slots, evacuate, 0), shell)
@@ -213,16 +214,16 @@ class ModelNode:
 
     @contextmanager
     def _shell(self) -> Iterator[ModelProcess]:
-        """The process that a step is done by."""
+        """The shell process that does a step."""
         shell = ModelProcess(self.memory)
         yield shell
         shell.end()
 
     def run_on_huge_pages(self, parts: Sequence[int]) -> Frames:
-        """A program uses so many 4 KiB parts of each of its 2 MiB pages, and ends.
+        """Return the frames of a program that uses so many 4 KiB parts of each of its 2 MiB pages, and ends.
 
-        They come from the allocator, after a compaction where it has too few. Raises Failure if that does
-        not suffice.
+        The 2 MiB pages come from the allocator, after a compaction if it has too few. Raises Failure if that
+        does not suffice.
         """
         huge = self._huge_pages(len(parts))
         if huge.size < len(parts):
@@ -241,19 +242,19 @@ class ModelNode:
         return self.memory.alloc(0, _HUGE_ORDER, mtype, ALL_NUMAS, most, _core.Mark.low)
 
     def hugetlb(self, size_bytes: int) -> None:
-        """Is not compared."""
+        """Raise an error: this step is not compared."""
         raise _not_compared("hugetlb")
 
     def offline(self, size_bytes: int) -> None:
-        """Is not compared."""
+        """Raise an error: this step is not compared."""
         raise _not_compared("offline")
 
     def online(self) -> None:
-        """Is not compared."""
+        """Raise an error: this step is not compared."""
         raise _not_compared("online")
 
     def free_blocks(self) -> BlocksByOrder:
-        """Per-cpu lists apart, as in the guest."""
+        """Return the free blocks without those on per-cpu lists, as in the guest."""
         return np.bincount(self.memory.free_blocks()[:, 1], minlength=ORDERS).astype(np.int64)
 
     def _follow(self, moves: NDArray[np.uint32], *processes: ModelProcess) -> None:
@@ -268,38 +269,38 @@ def _not_compared(step: str) -> UsageError:
 
 @dataclass
 class RandomNode:
-    """What the model has to be better than: each page gets a frame at random, whatever came before."""
+    """The alternative that the model has to beat: each page gets a random frame, whatever came before."""
 
-    frames: Frames  # that there are
+    frames: Frames  # all existing frames
     random: np.random.Generator
     blocks: BlocksByOrder  # as at the beginning
 
     def work(self, name: str, steps: Steps) -> Frames:
-        """As many frames as the work takes pages."""
+        """Return as many random frames as the work takes pages."""
         count = ModelProcess(_core.Memory(_core.bare_layout(int(self.frames.max()) + 1), 1)).do(steps).size
         return np.sort(self.random.choice(self.frames, count, replace=False))
 
     def hold(self, name: str, steps: Steps) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def drop_caches(self) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def compact(self) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def zonesort(self, rule: str, evacuate: bool) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def hugetlb(self, size_bytes: int) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def offline(self, size_bytes: int) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def online(self) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def free_blocks(self) -> BlocksByOrder:
-        """As at the beginning."""
+        """Return the free blocks of the beginning."""
         return self.blocks

@@ -1,10 +1,10 @@
-"""A program in a guest with its objects placed by a plan: `pagelens run --plan` where there is no Python.
+"""Runs a program in a guest with its objects placed by a plan, as `pagelens run --plan`, but without Python.
 
     words = add_planned(root, "/app/solver", program, plan, Tiers(fast=(1,), slow=(), fast_bytes=None))
     with Guest(files=root, fast=256 << 20, memory="1GiB") as guest:
         guest.run(*words, "argument")
 
-What `words` begins with is all that makes it a planned run: without them the same program runs as it is.
+The first of these `words` make it a planned run. Without them the same program runs as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pagelens.run.plan_sites import locate_plan
 from pagelens.run.preload import Preload, library
 from pagelens.run.program import shared_libraries
 
-# In the guest; nothing of the host's /tmp is to be seen there, where an own one is mounted.
+# A path in the guest. A guest that mounts a /tmp of its own shows nothing of the host's.
 PLAN, REPORT, LIBRARY = "/lab/plan", "/lab/report.json", "/lab/libpagelens_run.so"
 
 
@@ -39,9 +39,10 @@ class PlanOnNodes:
 def place_on(
     plan: Plan, speeds: Sequence[NumaSpeed], nodes: int, fast_node: int | None, slow_node: int | None
 ) -> PlanOnNodes:
-    """In a guest all nodes have processors: the fastest is fast, what is not planned lies on the others.
+    """Return the plan with its nodes.
 
-    Raises UsageError where nobody says which is the fastest, and for nodes that there are not.
+    The fastest node is fast; objects that are not planned lie on the others. In a guest all nodes have
+    processors. Raises UsageError if nobody says which node is the fastest, and for nodes that do not exist.
     """
     rates = [speed.bandwidth for speed in speeds]
     if fast_node is None:
@@ -79,10 +80,11 @@ def add_planned(
 
 
 def plan_for_guest(name: str, program: Path, plan: Plan, tiers: Tiers) -> bytes:
-    """What the library is handed, with the names that files have in the guest."""
+    """Return the plan as the library reads it, with the names that files have in the guest."""
     here = module_paths(plan, program)
     located = locate_plan(plan, here)
-    # The executable has another name there; libraries have the loader's, which also lead to their files.
+    # The executable has another name in the guest. Libraries keep the loader's names, which also lead to
+    # their files.
     executable = here[plan.program]
     loader = {library.resolve(): library for library in shared_libraries(executable)}
     located.paths = [

@@ -1,4 +1,4 @@
-"""A program in a guest with a history: what each of its runs meets, counted access by access."""
+"""Runs a program in a guest with a history, and counts every access of each of its runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, and in what guest."""
+    """What to run, and in which guest."""
 
     command: Sequence[str]
     machine: Machine
@@ -59,17 +59,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Counted:
-    """A run of the program, or a region in it."""
+    """The counts of a run of the program, or of a region in it."""
 
     name: str
     counts: Counts
     nodes: Sequence[NodeLines]  # of each NUMA node
-    time_s: float | None  # modelled; None without a memory-side cache: which memory is which is not known
+    time_s: float | None  # modelled; None without a memory-side cache, as it is unknown which memory is fast
     serial_time_s: float | None
 
     @property
     def hit_share(self) -> float:
-        """Of the lines read and written at the memory-side cache, those it had; 0 where there is none."""
+        """The share of lines at the memory-side cache that it had; 0 without a cache."""
         if self.time_s is None:
             return 0.0
         accesses = self.counts["msc_reads"] + self.counts["msc_writes"]
@@ -82,17 +82,17 @@ class ProgramRun:
 
     status: int
     output: str
-    resident_pages: int  # when most were
-    huge_parts: list[int]  # of these pages how many in each 2 MiB of large pages
+    resident_pages: int  # at the peak
+    huge_parts: list[int]  # the number of these pages in each large page of 2 MiB
     conflict_share: float
     total: Counted
     regions: list[Counted]
-    plan: dict[str, Any] | None = None  # where planned objects lay: `plan` of docs/run.md
+    plan: dict[str, Any] | None = None  # places of planned objects: `plan` of docs/run.md
 
 
 @dataclass(frozen=True)
 class StepDone:
-    """A step of the history, and what it left."""
+    """A step of the history, and the state that it left."""
 
     text: str
     buddyinfo: dict[str, list[int]]  # "node 0 DMA32": free blocks of each order; of a run before it
@@ -101,7 +101,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class Result:
-    """All steps."""
+    """The results of all steps."""
 
     request: Request
     release: str  # of the kernel
@@ -109,16 +109,16 @@ class Result:
 
 
 class ProgramLab:
-    """A guest with a program in it, and the history that it is to go through.
+    """A guest with a program in it, and the history that it will go through.
 
         with ProgramLab(request) as lab:
             done = [lab.step(step) for step in lab.schedule.steps]
 
-    Raises UsageError for what cannot be, Failure for what does not work out.
+    Raises UsageError for a request that is impossible, Failure for what goes wrong later.
     """
 
     def __init__(self, request: Request, pictured: bool = False) -> None:
-        """`pictured`: pictures of the guest's allocator will be taken."""
+        """Start the guest. With `pictured`, the state of its allocator will be taken."""
         find_qemu()  # before anything is fetched for it
         self.request = request
         machine, kernel = request.machine, find_kernel(request.kernel)
@@ -166,7 +166,7 @@ class ProgramLab:
         self.guest.close()
 
     def _prepare_huge_pages(self) -> None:
-        """What was to be set aside has to be there; 2 MiB pages are also had as the program asks for them."""
+        """Check that the pool was set aside, and allow 2 MiB pages to programs that ask for them."""
         if self.request.pages not in _HUGE:
             return
         size = _HUGE[self.request.pages][1]
@@ -182,7 +182,7 @@ class ProgramLab:
             self.guest.shell(f"echo {most} > {folder}/nr_overcommit_hugepages").checked()
 
     def step(self, step: ScheduledStep, output: Callable[[bytes], None] = lambda _: None) -> StepDone:
-        """Does a step of the history in the guest; `output` gets what the program prints."""
+        """Do a step of the history in the guest. `output` gets what the program prints."""
         if step.is_run:
             before = _buddyinfo(self.guest)
             return StepDone(step.text, before, self._run(step.text, output))
@@ -210,7 +210,7 @@ class ProgramLab:
         return replace(done, plan=self._where_objects_lay()) if request.placement else done
 
     def _where_objects_lay(self) -> dict[str, Any] | None:
-        """None of a program that ended without a report, as by a signal."""
+        """Return where the objects lay, or None if the program ended without a report, as by a signal."""
         if self.guest.run("test", "-e", REPORT).status != 0:
             return None
         report = json.loads(self.guest.get(REPORT))
@@ -221,7 +221,7 @@ class ProgramLab:
 def run_history(
     request: Request, report: Callable[[StepDone], None], output: Callable[[bytes], None]
 ) -> Result:
-    """Boots the guest and goes through the history; `output` gets what the program prints."""
+    """Boot the guest and go through the history. `output` gets what the program prints."""
     with ProgramLab(request) as lab:
         done = Result(request, lab.guest.kernel.release)
         for step in lab.schedule.steps:
@@ -231,10 +231,10 @@ def run_history(
 
 
 def _huge_heap(pages: str) -> str:
-    """Tunables of glibc that put malloc's memory on huge pages (its manual, "Memory Allocation Tunables").
+    """Return the tunables of glibc's malloc for huge pages (its manual, "Memory Allocation Tunables").
 
-    Blocks smaller than a page come from the heap, which then is of huge pages too; but larger ones than a
-    threshold get a mapping of their own, of small pages, unless they may not.
+    Small blocks come from the heap, which then consists of huge pages. Blocks above a threshold get mappings
+    of their own, with small pages, unless a tunable forbids such mappings.
     """
     words = [f"hugetlb={_HUGE[pages][1]}", *(["mmap_max=0"] if pages == "1GiB" else [])]
     return ":".join(f"glibc.malloc.{word}" for word in words)
@@ -256,7 +256,7 @@ def _program_run(job: Job, output: str, guest: MeasuredGuest, request: Request) 
 
 
 def _whole(phases: Sequence[Phase]) -> Phase:
-    """All of a program: what is in its regions, and what is outside of them."""
+    """Return the whole program as one phase: its regions, and what lies outside of them."""
     counts: dict[str, int] = {}
     for phase in phases:
         for name, count in phase.counts.items():
@@ -266,7 +266,7 @@ def _whole(phases: Sequence[Phase]) -> Phase:
 
 
 def _counted(phase: Phase, machine: Machine | None, cores: int) -> Counted:
-    """With the times of a machine in cache mode, if there is such a cache."""
+    """Return the counts of a phase, with modelled times if `machine` has a memory-side cache."""
     name = phase.name.rpartition("/")[2]
     if machine is None:
         counts = phase.counts | {
@@ -302,7 +302,7 @@ def _memory_side(request: Request, hardware: Hardware) -> MemorySide:
 def _root(
     request: Request, program: GuestProgram, schedule: Schedule, kernel: Kernel
 ) -> tuple[Initramfs, list[str]]:
-    """The guest's root, and the words that run the program there."""
+    """Return the guest's root, and the words that run the program there."""
     root, name = Initramfs(), f"{_FOLDER}/{program.path.name}"
     words = [name]
     if request.placement is None:
@@ -317,7 +317,7 @@ def _root(
 
 
 def _pool_pages(request: Request) -> int:
-    """Huge pages that the kernel sets aside at boot; those of 1 GiB can be had in no other way."""
+    """Return how many huge pages the kernel sets aside at boot. 1 GiB pages are available only so."""
     if request.pages not in _HUGE:
         return 0
     size = _HUGE[request.pages][1]

@@ -1,9 +1,9 @@
-"""The model of the allocator beside the real one: the same histories, step by step, in a guest and in it.
+"""Compares the model of the allocator with the real one, over the same histories, step by step.
 
-The model starts from the guest's state when a history begins, and never again. After each step both run a
-program of a given size; compared are its conflict share and the free blocks of each order. The share is the
-mean over caches of several sizes: at one size a single block of 4 MiB that comes sooner or later makes 8
-points of a program of 102 MiB, and guests differ by such a block from boot to boot.
+The model starts from the guest's state when a history begins, and never sees the guest again. After each step
+both run a program of a given size. Compared are its conflict share and the free blocks of each order. The
+share is the mean over caches of several sizes. At a single size, one block of 4 MiB that comes sooner or
+later makes 8 points of a program of 102 MiB, and guests differ by such a block from boot to boot.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pagelens.machine import Machine
 TOLERANCE = 0.05  # of a conflict share
 SHAPE_TOLERANCE = 0.05  # of free memory that lies in blocks of another size class: see shape_distance
 
-# They end near nothing, near everything and, most of them, in between: there the order of the lists decides.
-# Sizes are for a guest of 2 GiB.
+# The histories end with a conflict share near 0, near 1 or, mostly, in between, where the order of the lists
+# decides. Sizes are for a guest of 2 GiB.
 DEFAULT_HISTORIES = (
     "job(202MB)",
     "job(602MB); job(202MB)",
@@ -59,17 +59,17 @@ class Compared:
 
     @property
     def shares_agree(self) -> bool:
-        """Within the tolerance."""
+        """Whether guest and model agree within the tolerance."""
         return abs(self.guest_share - self.model_share) <= TOLERANCE
 
     @property
     def random_agrees(self) -> bool:
-        """Whether independent random frames would have done."""
+        """Whether independent random frames would have agreed as well."""
         return abs(self.guest_share - self.random_share) <= TOLERANCE
 
     @property
     def shapes_agree(self) -> bool:
-        """Whether the free blocks are of the same sizes."""
+        """Whether the free blocks have the same sizes."""
         return shape_distance(self.guest_blocks, self.model_blocks) <= SHAPE_TOLERANCE
 
 
@@ -87,16 +87,16 @@ class Validation:
 
 
 def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
-    """The share of free memory that lies in larger blocks on one side than on the other, at the worst order.
+    """Return the share of free memory that is in larger blocks on one side, at the worst order.
 
-    (Kolmogorov and Smirnov's distance between the distributions of free frames over block orders.)
+    This is Kolmogorov and Smirnov's distance between the distributions of free frames over block orders.
     """
     frames = 1 << np.arange(a.size)
     return float(np.abs(np.cumsum(a * frames) / (a @ frames) - np.cumsum(b * frames) / (b @ frames)).max())
 
 
 def validate_model(setup: Validation, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
-    """Boots one guest and compares all histories in it, one after the other."""
+    """Boot one guest and compare all histories in it, one after the other."""
     find_qemu()
     planner = Scheduler(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
     schedules = [planner.read(text) for text in setup.histories]
@@ -112,7 +112,7 @@ def validate_model(setup: Validation, report: Callable[[Compared], None] = lambd
 
     results: list[Compared] = []
     hardware = Hardware(setup.memory_bytes)
-    # 4 KiB pages, as the model takes them.
+    # The model takes 4 KiB pages.
     append = "transparent_hugepage=never"
     with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
         node = GuestNode(guest)
@@ -150,13 +150,13 @@ def _compare(
 
 
 def _share(memory_side: MemorySide, frames: Frames) -> float:
-    """Of frames that share a slot with another, the mean over caches of several sizes."""
+    """Return the share of frames that share a slot with another, averaged over caches of several sizes."""
     caches = [MemorySide(memory_side.slots * eighths // 8) for eighths in _SIZES]
     return sum(cache.conflicts(frames) for cache in caches) / len(caches) / frames.size
 
 
 def failures(rows: Sequence[Compared]) -> list[str]:
-    """What does not agree, a sentence each; and if independent random frames would agree as well."""
+    """Return a sentence for each disagreement, and one if independent random frames would agree as well."""
     found = [
         f"{row.history}, after {row.step}: guest {row.guest_share:.1%}, model {row.model_share:.1%}"
         for row in rows

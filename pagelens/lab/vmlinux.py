@@ -1,4 +1,4 @@
-"""The kernel that a bzImage holds, decompressed here: in a guest most of a boot goes by with that.
+"""Decompresses the kernel that a bzImage holds, because a guest would spend most of its boot on that.
 
 Field offsets are those of Linux's Documentation/x86/boot.rst.
 """
@@ -21,10 +21,10 @@ _SIZE_BYTES = 4  # behind the payload: how large it becomes
 
 
 def decompressed(image: Path) -> Path | None:
-    """The ELF file `vmlinux-...` beside a Debian kernel's `vmlinuz-...`, made if it is not there.
+    """Return the ELF file `vmlinux-...` beside Debian's `vmlinuz-...`. It is made if it is not there.
 
-    QEMU boots it by its PVH entry. None where it has none, where the payload is damaged or of another kind
-    than Debian's (XZ, Zstandard), or where there is no room for it: the bzImage boots, too.
+    QEMU boots it by its PVH entry. Returns None if the kernel has no such entry, if its payload is damaged or
+    not compressed as Debian's are (XZ, Zstandard), or if there is no room for it. The bzImage boots, too.
     """
     found = image.with_name(image.name.replace("vmlinuz", "vmlinux"))
     if not found.exists():

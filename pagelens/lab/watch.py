@@ -1,8 +1,8 @@
-"""Whether an emulator still gets on, measured by what it does and not by the clock.
+"""Tells whether an emulator still makes progress, by what it does and not by the clock.
 
-A guest that works sends a word now and then (the agent's beats, its output, the console). One that has used
-so much processor time without a word, or sat so long asleep without using any, hangs. On a busy machine both
-take longer, so a slow guest is not taken for a dead one.
+A working guest sends a word now and then: the agent's beats, its output, or the console. A guest hangs if it
+used much processor time without a word, or slept long without using any. On a busy machine both take longer,
+so a slow guest is not taken for a dead one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Watch:
     _asleep: int = 0
 
     def heard(self) -> None:
-        """The guest gave a sign of life."""
+        """Note that the guest gave a sign of life."""
         self._heard_at_cpu_s = self.cpu_s()
         self._asleep = 0
 
     def look(self) -> str | None:
-        """To be called once a second of silence; says in words why the guest counts as hung, if it does."""
+        """Say why the guest counts as hung, if it does. Call this once per second of silence."""
         now = self.cpu_s()
         runs = now - self._last_cpu_s > _IDLE_CPU_S or self._wants_to_run()
         self._asleep = 0 if runs else self._asleep + 1
@@ -48,7 +48,7 @@ class Watch:
         return None
 
     def cpu_s(self) -> float:
-        """Processor time of all threads of the process, in seconds."""
+        """Return the processor time of all threads of the process, in seconds."""
         try:
             fields = (self.proc / str(self.pid) / "stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -1,4 +1,4 @@
-"""Where the sources of the zonesort module are, which guests' kernels need built for them."""
+"""Finds the sources of the zonesort module, which has to be built for a guest's kernel."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pagelens.errors import Failure
 
 
 def zonesort_sources() -> Path:
-    """The module's folder: of the repository, or installed with the package."""
+    """Return the module's folder, which is in the repository or was installed with the package."""
     package = Path(pagelens.__file__).parent
     for folder in (package.parent / "zonesort", package / "zonesort"):
         if (folder / "Kbuild").is_file():

@@ -1,4 +1,4 @@
-"""Machines: files with units and sources, and the time model on top of counts."""
+"""Machines: files with units and sources, and the model that turns counts into time."""
 
 from pagelens.machine.chosen import choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes

@@ -1,7 +1,8 @@
-"""The sections `[l3]` and `[snoop_filter]`: what the cores of a socket share, in slices.
+"""The sections `[l3]` and `[snoop_filter]`, which describe what the cores of a socket share, in slices.
 
-A slice is a set-associative array of 64 B lines with a directory of its own; which one a line belongs to is
-an address hash of machines/hashes/. core/machine/cache_model.hpp has the same for the core.
+A slice is a set-associative array of 64 B lines with a directory of its own. An address hash of
+machines/hashes/ says which slice a line belongs to. core/machine/cache_model.hpp is the counterpart in the
+core.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ HashName = Annotated[str, AfterValidator(_known)]
 
 
 class Sliced(Table):
-    """What lies in slices."""
+    """A structure that lies in slices."""
 
     slices: Sourced[Positive] = Field(description="number of them")
     hash: Sourced[HashName] | None = Field(
@@ -57,7 +58,7 @@ class Sliced(Table):
         return self
 
     def slice_hash(self) -> HashFile | None:
-        """From addresses to slices, where it is known."""
+        """Return the hash from addresses to slices, or None if it is unknown."""
         return _load(self.hash.value) if self.hash is not None else None
 
 
@@ -79,7 +80,7 @@ class L3(Sliced):
 
     @property
     def sets(self) -> int:
-        """Of a slice, a power of two."""
+        """The sets of a slice, which are a power of two."""
         return self.size.value // (LINE_BYTES * self.ways.value * self.slices.value)
 
     @model_validator(mode="after")
@@ -93,7 +94,7 @@ class L3(Sliced):
 
 
 class SnoopFilter(Sliced):
-    """The directory of the lines that the private caches hold: what it evicts, they lose."""
+    """The directory of the lines that the private caches hold. They lose the lines that it evicts."""
 
     sets: Sourced[Positive] = Field(description="of a slice, a power of two")
     ways: Sourced[Ways]
@@ -107,15 +108,15 @@ class SnoopFilter(Sliced):
 
 @dataclass(frozen=True)
 class Levels:
-    """Which caches a hierarchy consists of, and which of them are their ideal twins.
+    """The caches of a hierarchy, and which of them are ideal twins.
 
-    writes_at_once: memory is written when a line becomes dirty, not when it leaves: as often in the long run,
-    and of a stretch what the stretch itself writes.
-    ideal: of "l1", "l2", "l3" those that are fully associative (docs/decisions/ideal-twin.md), and
-    "snoop_filter" where it is to be unlimited. A fully associative cache keeps its replacement policy if that
-    takes any number of ways, and has LRU otherwise.
-    ideal_share: of its lines that such a fully associative cache has, one in a power of two: that of the
-    lines which it is fed, where that is a sample.
+    With `writes_at_once`, memory is written when a line becomes dirty instead of when it leaves. In the long
+    run this makes as many writes. Over a stretch, it counts the writes of the stretch itself.
+
+    `ideal` names those of "l1", "l2", "l3" that are fully associative (docs/decisions/ideal-twin.md), and
+    "snoop_filter" if it is unlimited. A fully associative cache keeps its replacement policy if the policy
+    allows any number of ways, and has LRU otherwise. If the cache sees only a sample of the lines, it has
+    only `ideal_share` of its own lines, a power of two.
     """
 
     simulate_l1: bool
@@ -143,11 +144,11 @@ def build_caches(
     levels: Levels,
     seed: int,
 ) -> _core.CacheHierarchy:
-    """The caches of `cores` cores that have one L3, or (without an L3) of all cores of a socket.
+    """Return the caches of `cores` cores that have one L3, or of all cores of a socket if there is no L3.
 
-    l2_inclusion: of L1, "inclusive" or "exclusive"; None: neither. Without levels.simulate_l1, L1 has run
-    before: its fetches and write-backs are the accesses (AccessKind.read, .write_back). `seed` is that of
-    random replacement. Raises UsageError for caches that cannot be.
+    l2_inclusion says how L2 relates to L1: "inclusive", "exclusive", or None for neither. Without
+    levels.simulate_l1, L1 has run before, and the accesses are its fetches and write-backs (AccessKind.read,
+    .write_back). `seed` is the seed of random replacement. Raises UsageError for impossible caches.
     """
 
     def geometry(name: str, sets: int, ways: int, replacement: str = "lru") -> _core.CacheGeometry:
@@ -183,10 +184,10 @@ def build_caches(
 
 
 def _slice_hash(l3: L3 | None, snoop_filter: SnoopFilter | None) -> _core.AddressHash | None:
-    """The slice of an address: as stated, or lines take the slices in turn.
+    """Return the slice of an address: as the file states, or in turn.
 
-    In turn, that is: a slice's sets are used up before the next slice's, so that slices x sets lines in a row
-    lie in as many sets, whatever the number of slices is.
+    In turn means that the sets of one slice are used up before those of the next. So slices x sets
+    neighbouring lines lie in as many sets, whatever the number of slices.
     """
     parts = [part for part in (l3, snoop_filter) if part is not None]
     if not parts or parts[0].slices.value == 1:
@@ -206,20 +207,20 @@ def _slice_hash(l3: L3 | None, snoop_filter: SnoopFilter | None) -> _core.Addres
 
 @dataclass(frozen=True)
 class MemoryTraffic:
-    """What memory did for a batch of accesses, in order of time; arrays of one length."""
+    """What memory did for a batch of accesses, in order of time. The arrays have one length."""
 
     lines: NDArray[np.uint64]  # physical address / 64
-    cores: NDArray[np.uint16]  # whose access it was
+    cores: NDArray[np.uint16]  # the core that made the access
     writes: NDArray[np.bool_]
 
     @classmethod
     def of(cls, words: NDArray[np.uint64]) -> Self:
-        """From the words that CacheHierarchy.access returns."""
+        """Decode the words that CacheHierarchy.access returns."""
         return cls(
             (words >> 17).astype(np.uint64), (words >> 1).astype(np.uint16), (words & 1).astype(np.bool_)
         )
 
 
 def count(caches: _core.CacheHierarchy, counter: str) -> NDArray[np.uint64]:
-    """One counter of every core (core/machine/cache_model.hpp names them)."""
+    """Return one counter of every core (core/machine/cache_model.hpp names them)."""
     return np.asarray(caches.counts)[:, _core.cache_counter_names().index(counter)]

@@ -1,4 +1,4 @@
-"""Gives one value of a table another value, as a user of the API asks for it."""
+"""Changes one value of a table, as a user of the API requests."""
 
 from typing import Any, TypeVar
 
@@ -14,9 +14,9 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 
 def with_value(table: AnyTable, key: str, value: Any, where: str) -> AnyTable:
-    """A copy of the table in which `key` has that value, written as in a machine file.
+    """Return a copy of the table in which `key` has that value, written as in a machine file.
 
-    `where` names the table in errors. Raises UsageError for an unknown key and a value that it cannot have.
+    `where` names the table in errors. Raises UsageError for an unknown key and for an impossible value.
     """
     fields = type(table).model_fields
     if key not in fields:
@@ -30,5 +30,5 @@ def with_value(table: AnyTable, key: str, value: Any, where: str) -> AnyTable:
 
 
 def first_reason(error: ValidationError) -> str:
-    """What is wrong, in one line."""
+    """Return the first fault, in one line."""
     return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""Which machine is explained: the one named, or the one that this runs on."""
+"""Chooses the machine that is explained: the one that the user names, or the one that pagelens runs on."""
 
 import os
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _FILE = "machine.toml"  # of a detected machine, beside the results
 
 @dataclass(frozen=True)
 class Chosen:
-    """A machine; `note` says which was taken where none was named."""
+    """A machine. If none was named, `note` says which one was taken."""
 
     machine: Machine
     note: str = ""
     text: str = ""  # the file of a detected one
 
     def repeat(self, directory: Path) -> tuple[str, ...]:
-        """What a command line needs beside the user's words to take the same machine anywhere."""
+        """Return the arguments that, added to the user's command line, take the same machine anywhere."""
         if self.text:
             write_whole(directory / _FILE, lambda partial: partial.write_text(self.text))
             return ("--machine", str(directory / _FILE))
@@ -33,7 +33,10 @@ class Chosen:
 
 
 def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
-    """The machine named; without a name the one of `system`. Raises UsageError for a name of none."""
+    """Return the named machine, or that of `system` if no name is given.
+
+    Raises UsageError for an unknown name.
+    """
     if name is not None:
         return Chosen(load_machine(name))
     from pagelens.host.system import System  # what a named machine does not need
@@ -57,13 +60,16 @@ def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
 
 
 def measured_file() -> Path:
-    """Where `pagelens machines detect --measure` keeps the file of this machine."""
+    """Return the file in which `pagelens machines detect --measure` keeps this machine."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder) / "pagelens" / "this-machine.toml"
 
 
 def _same(measured: Machine, machine: Machine) -> bool:
-    """Whether both are files of one machine: what is read of it, and never measured, is equal."""
+    """Return whether both files describe one machine.
+
+    They do if the values that are read from the machine, and never measured, are equal.
+    """
     first, second = (
         (of.title, of.mode, of.cores.count.value, of.l1.size.value, of.l2.size.value, of.l3 is not None)
         for of in (measured, machine)

@@ -1,6 +1,6 @@
-"""What a core takes for the instructions of a program, as the samples of its trace say.
+"""The time that a core takes for a program's instructions, from the samples of its trace.
 
-`pagelens/replay/core_model.py` makes these figures; the time model multiplies them by counts.
+`pagelens/replay/core_model.py` makes these figures. The time model multiplies them by counts.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LEVELS = ("l2", "l3", "memory")  # where an access that misses L1 may be served
+LEVELS = ("l2", "l3", "memory")  # the levels that may serve an access that misses L1
 DENSITIES = (1.0, 0.25, 0.0625, 0.015625)  # shares of the accesses past the first filter that miss
 
 
 @dataclass(frozen=True)
 class CoreTimes:
-    """Of each phase [p] of a program on a machine."""
+    """The figures of each phase [p] of a program on a machine."""
 
     cycles: Floats  # [p] of an instruction if every load hits L1, wrong guesses of branches included
     mispredicted: Floats  # [p] branches of an instruction that were not foreseen
-    # Of the accesses that a level may have to serve, as their data do not fit the nearer ones:
+    # The following arrays concern accesses that a level may have to serve, because their data do not fit into
+    # the nearer ones.
     past_filter: Floats  # [p, level] those of an instruction that the tracer's first filter passed on
     irregular: Floats  # [p, level] the share of these that are loads and that no prefetcher foresees
     overlap: Floats  # [p, level, density] misses of such loads that a core waits for at a time
 
     def of_rows(self, phase: NDArray[np.int64]) -> CoreTimes:
-        """Of rows [r], each of a phase."""
+        """Return the figures of rows [r], given the phase of each row."""
         return CoreTimes(
             self.cycles[phase],
             self.mispredicted[phase],
@@ -41,10 +42,11 @@ class CoreTimes:
     def stalls(
         self, instructions: Floats, lines: Mapping[str, Floats], waiting: Mapping[str, Floats]
     ) -> Floats:
-        """[p] seconds that cores stand still, all together.
+        """Return the seconds that all cores together stand still, for each phase.
 
-        By level: how many `lines` it serves in all, and the seconds of `waiting` for them if each were
-        waited for alone. The overlap is that of the densities on either side, by the density's logarithm.
+        `lines` gives by level how many lines it serves, and `waiting` the seconds if each line were waited
+        for alone. The overlap is interpolated between the densities on either side, by the logarithm of the
+        density.
         """
         stalls = np.zeros_like(self.cycles)
         grid = -np.log2(np.asarray(DENSITIES))

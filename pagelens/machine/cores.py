@@ -1,4 +1,4 @@
-"""The processor cores of a node, and how the cores of one node differ from those of the next."""
+"""The processor cores of a node, and how they differ from those of other nodes."""
 
 import math
 from statistics import NormalDist
@@ -25,7 +25,10 @@ class Cores(Table):
     )
 
     def frequency_factor(self, seed: int, node: int) -> float:
-        """This node's frequency over the median node's: log-normal, the same for all runs and policies."""
+        """Return this node's frequency over the median node's.
+
+        The factor is log-normal, and the same for all runs and policies.
+        """
         if self.frequency_spread is None or self.frequency_spread.value == 0:
             return 1.0
         draw = _core.Random(seed, node, 0, _core.Stream.frequency)

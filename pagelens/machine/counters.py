@@ -1,4 +1,4 @@
-"""The processor's own counters of what a machine file models, by libpfm4's names."""
+"""Maps what a machine file models to the processor's own counters, by libpfm4's names."""
 
 from typing import Annotated
 
@@ -22,6 +22,6 @@ class HardwareCounters(Table):
     dram_reads: Sourced[list[Event]] | None = Field(default=None, description="lines read from DRAM")
 
     def stated(self) -> dict[str, list[str]]:
-        """Events by counter."""
+        """Return the events of each counter."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: list(events.value) for name, events in found.items() if events is not None}

@@ -1,6 +1,6 @@
-"""The section [dram] of a machine: which bank and row an address selects, and the timings of the commands.
+"""The section [dram] of a machine: the bank and row that an address selects, and the timings of commands.
 
-Names of timings are those of the JEDEC standards. docs/dram.md says what is done with them.
+The names of timings are those of the JEDEC standards. docs/dram.md describes the model.
 """
 
 import math
@@ -43,7 +43,7 @@ class DramTime:
     seconds: float = 0.0
 
     def picoseconds(self, clock_ps: int) -> int:
-        """In whole clocks of that length."""
+        """Return the time as whole clocks of that length."""
         picoseconds = round(self.seconds * 1e12)
         return (self.clocks or math.ceil(picoseconds / clock_ps)) * clock_ps
 
@@ -63,7 +63,7 @@ def _time(text: Any) -> DramTime:
 
 
 def _masks(texts: Any) -> tuple[int, ...]:
-    """The masks of a list such as ["3-5", "13^17"]: bits 3, 4 and 5, and the parity of 13 and 17."""
+    """Return the masks of a list such as ["3-5", "13^17"]: bits 3, 4 and 5, and the parity of 13 and 17."""
     if not isinstance(texts, list):
         raise ValueError('write a list of address bits, lowest first, such as ["14^18", "15^19"] or ["3-12"]')
     masks = []
@@ -88,7 +88,7 @@ def _masks(texts: Any) -> tuple[int, ...]:
 
 
 def show_mask(mask: int) -> str:
-    """As "14^18"."""
+    """Return a mask as text, such as "14^18"."""
     return "^".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
@@ -105,7 +105,10 @@ AddressBits = Annotated[
 
 
 class Dram(Table):
-    """A DRAM and its controller. Bits of numbers are parities of address bits, the lowest first."""
+    """A DRAM and its controller.
+
+    Each bit of a channel, bank or row number is a parity of address bits, lowest first.
+    """
 
     clock: Sourced[Seconds] = Field(description="tCK; data move twice in it")
     width: Sourced[Bytes] = Field(description="of a channel's data bus")
@@ -180,7 +183,10 @@ class Dram(Table):
     @field_validator(*MAP_FIELDS)
     @classmethod
     def _one_to_one(cls, field: Sourced[tuple[int, ...]], info: ValidationInfo) -> Sourced[tuple[int, ...]]:
-        """Each field with those before it: a mask that says nothing new is an error of its field."""
+        """Check each field together with those before it.
+
+        A mask that is a sum of other masks adds nothing, and is an error of its field.
+        """
         before = [name for name in MAP_FIELDS if name in info.data]
         known = [(f"{name}.{i}", mask) for name in before for i, mask in enumerate(info.data[name].value)]
         masks = [mask for _, mask in known] + list(field.value)
@@ -199,7 +205,10 @@ class Dram(Table):
 
     @staticmethod
     def _no_gap(masks: list[int], info: ValidationInfo) -> None:
-        """As many independent masks as address bits are one to one, if no other bit is used."""
+        """Check that the masks use all address bits below the map's size, and no others.
+
+        As many independent masks as address bits are then a bijection.
+        """
         offset_bits = info.data["width"].value.bit_length() - 1
         placed = sum(1 << bit for bit in range(offset_bits, offset_bits + len(masks)))
         used = 0
@@ -261,32 +270,32 @@ class Dram(Table):
 
     @property
     def clock_ps(self) -> int:
-        """Picoseconds of a clock."""
+        """Picoseconds of one clock."""
         return round(self.clock.value * 1e12)
 
     @property
     def channels(self) -> int:
-        """Of the node."""
+        """The channels of the node."""
         return (self.interleave.value if self.interleave else 1) << len(self.channel.value)
 
     @property
     def size(self) -> int:
-        """Bytes that the map places."""
+        """The bytes that the map places."""
         masks = sum(len(getattr(self, name).value) for name in MAP_FIELDS)
         return (self.interleave.value if self.interleave else 1) * self.width.value << masks
 
     @property
     def banks_per_channel(self) -> int:
-        """In all ranks and groups."""
+        """The banks of a channel, in all ranks and groups."""
         return 1 << len((*self.bank.value, *self.bank_group.value, *self.rank.value))
 
     @property
     def peak_bandwidth(self) -> float:
-        """Bytes a second of all channels."""
+        """Bytes a second of all channels together."""
         return self.channels * self.width.value * 2e12 / self.clock_ps
 
     def fields(self) -> _core.DramFields:
-        """The map for the core."""
+        """Return the map's fields for the core."""
         return _core.DramFields(
             offset_bits=self.width.value.bit_length() - 1,
             interleave=self.interleave.value if self.interleave else 1,
@@ -296,22 +305,28 @@ class Dram(Table):
         )
 
     def map(self) -> _core.DramMap:
-        """Calling it with N addresses gives their banks, of all, and rows."""
+        """Return the map.
+
+        Called with N addresses it gives their banks, numbered over all channels, and rows.
+        """
         return _core.DramMap(self.fields())
 
     def timings_ps(self) -> dict[str, int]:
-        """By name, with tCK and the time of a burst."""
+        """Return the timings by name, with tCK and the time of a burst."""
         timings = {name: getattr(self, name).value.picoseconds(self.clock_ps) for name in TIMINGS}
         return {**timings, "tCK": self.clock_ps, "burst": self.burst_length.value // 2 * self.clock_ps}
 
     def simulator(
         self, *, outstanding: int, ideal: bool = False, window: int | None = None
     ) -> "DramSimulator":
-        """The DRAM, used by cores with so many lines under way; `ideal`: its twin without row conflicts."""
+        """Return the DRAM, used by cores with `outstanding` lines under way each.
+
+        With `ideal` it is the twin without row conflicts.
+        """
         return DramSimulator(self, self.core(outstanding=outstanding, ideal=ideal, window=window))
 
     def core(self, *, outstanding: int, ideal: bool = False, window: int | None = None) -> _core.Dram:
-        """The same for the core, which nothing has used yet. Raises UsageError."""
+        """Return the same as an unused DRAM of the core. Raises UsageError for values out of range."""
         chosen = window or self.window.value
         if not 1 <= outstanding <= _core.DRAM_MOST_OUTSTANDING:
             raise UsageError(f"outstanding: {outstanding} is not from 1 to {_core.DRAM_MOST_OUTSTANDING}")
@@ -337,17 +352,17 @@ class DramCounts:
     read_latency_s: float  # mean, from a core's issue to its data
 
     def total(self, name: str) -> int:
-        """A counter's sum over all banks."""
+        """Return a counter's sum over all banks."""
         return int(self.banks[:, COUNTERS.index(name)].sum())
 
     def by_channel(self, name: str) -> NDArray[np.uint64]:
-        """A counter's sum over the banks of each channel."""
+        """Return a counter's sum over the banks of each channel."""
         sums: NDArray[np.uint64] = self.banks[:, COUNTERS.index(name)].reshape(self.channels, -1).sum(axis=1)
         return sums
 
 
 class DramSimulator:
-    """A DRAM and the cores that use it, in a closed loop; time goes on from run to run."""
+    """A DRAM and the cores that use it, in a closed loop. Time goes on from run to run."""
 
     def __init__(self, dram: Dram, core: _core.Dram) -> None:
         self._channels = dram.channels
@@ -359,7 +374,7 @@ class DramSimulator:
         return self.counts()
 
     def counts(self) -> DramCounts:
-        """Since the beginning."""
+        """Return the counts since the beginning."""
         banks = self._core.counts()
         reads = int(banks[:, COUNTERS.index("reads")].sum())
         return DramCounts(

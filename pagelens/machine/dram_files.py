@@ -31,11 +31,11 @@ def list_drams() -> dict[str, Path]:
 
 
 def load_dram(name_or_path: str | os.PathLike[str]) -> DramFile:
-    """The DRAM of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
+    """Return the DRAM of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
     path = named_file("DRAM", "dram", name_or_path)
     return parse_dram(read_bytes(path, "DRAM"), str(path))
 
 
 def parse_dram(raw: bytes, where: str) -> DramFile:
-    """What a file's bytes state; `where` names the file in errors, and its folder."""
+    """Return the DRAM that a file's bytes state. `where` names the file in errors, and its folder."""
     return validate(DramFile, layers_of(read_document(raw, where)), EXAMPLE)

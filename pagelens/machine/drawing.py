@@ -1,4 +1,4 @@
-"""A machine as text of 80 columns: its parts in the order in which a line meets them, then every value."""
+"""Draws a machine as text: its parts in the order in which a line meets them, then every value."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Row = tuple[str, str]  # a part's name, and what is said of it
 
 
 def list_lines(machines: Mapping[str, Parts]) -> Iterator[str]:
-    """A line a machine."""
+    """Yield a line for each machine."""
     yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<19}  memory"
     for name, machine in machines.items():
         fast = _listed(machine.fast_memory) if machine.fast_memory else ""
@@ -29,18 +29,18 @@ def list_lines(machines: Mapping[str, Parts]) -> Iterator[str]:
 
 
 def _listed(memory: Memory) -> str:
-    """As `_memory`, to four digits, so that columns hold it."""
+    """Return a memory as `_memory` does, but with four digits, so that it fits into a column."""
     return f"{format_binary_size(memory.size.value, 4)} {format_rate(memory.bandwidth.value, 4)}"
 
 
 def picture_lines(machine: Parts) -> Iterator[str]:
-    """The machine drawn, under its title."""
+    """Yield the drawing of a machine, under its title."""
     yield from textwrap.wrap(f"{machine.name}: {machine.title}", terminal_width())
     yield from _picture(machine)
 
 
 def machine_lines(machine: Parts) -> Iterator[str]:
-    """The machine drawn, and its values with their sources."""
+    """Yield the drawing of a machine, and its values with their sources."""
     yield from textwrap.wrap(machine.title, terminal_width())
     based = f", based on {', '.join(machine.base)}" if machine.base else ""
     yield from textwrap.wrap(f"{machine.name}: mode {machine.mode}{based}", terminal_width())
@@ -86,7 +86,7 @@ def _value_lines(key: str, value: str, origin: str) -> Iterator[str]:
 
 
 def _picture(machine: Parts) -> Iterator[str]:
-    """Boxes from the cores down to the memories; a line falls from one to the next."""
+    """Yield boxes from the cores down to the memories, joined by lines."""
     inner = terminal_width() - 6
     yield from _box([_cores(machine), *_tlbs(machine), *_private(machine)], inner)
     shared = list(_shared(machine))
@@ -165,7 +165,7 @@ def _memory(memory: Memory) -> str:
 
 
 def _box(rows: Sequence[Row], inner: int, joined: bool = False) -> Iterator[str]:
-    """Rows in a frame of `inner` + 4 columns; `joined`: with a line from above."""
+    """Yield a frame around rows, `inner` + 4 columns wide. With `joined`, a line from above meets it."""
     name_width = 19 if inner > terminal_width() // 2 else 13
     middle = 8
     if joined:

@@ -1,6 +1,6 @@
-"""The section [io] of a machine: what operations on the files of one of its file systems take.
+"""The section [io] of a machine: the time of operations on the files of one of its file systems.
 
-Times are tables by the size of an operation, because no straight line fits them: kernels have other paths for
+Times are tables by the size of an operation, because no straight line fits them: kernels take other paths for
 large operations, and file systems use larger folios for them. docs/io.md describes the model.
 """
 
@@ -27,24 +27,24 @@ UNKNOWN = "unknown"
 
 
 class Cost(NamedTuple):
-    """Seconds of one operation; the processor's may be unknown."""
+    """The seconds of one operation. Its processor time may be unknown."""
 
     cpu_s: float | None
     wall_s: float
 
 
 class Costs(NamedTuple):
-    """What operations of some sizes take; sizes ascend."""
+    """The times of operations, by size. Sizes ascend."""
 
     sizes: tuple[int, ...]
     cpu_s: tuple[float | None, ...]
     wall_s: tuple[float, ...]
 
     def of(self, size: int) -> Cost:
-        """Of an operation of that size: between two rows in proportion, beyond the last one by its slope.
+        """Return the cost of an operation of that size, by linear interpolation between rows.
 
-        Below the first row an operation takes what the first one does. With one row alone, and beyond the
-        last of several, time grows as the size does.
+        Below the first row an operation costs what the first row says. Beyond the last row its time grows in
+        proportion to its size.
         """
         at = bisect_left(self.sizes, size)
         if at == 0:
@@ -103,7 +103,7 @@ OperationCosts = Annotated[
 
 
 class Io(Table):
-    """What operations on the files of one file system take, as `pagelens measure io` finds it."""
+    """The time of operations on the files of one file system, as `pagelens measure io` measures it."""
 
     file_system: Sourced[str] = Field(description="what the files lie on, such as ext4, tmpfs or lustre")
     write: Sourced[OperationCosts] = Field(description="a buffered write that makes the file longer")

@@ -1,4 +1,4 @@
-"""The memories of a node, and the cache that a fast one can be for the other."""
+"""The memories of a node, and the cache that fast memory can be for slow memory."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class Memory(Table):
 
 
 class MemorySideCache(Table):
-    """The cache that fast memory is for the other: all of it in mode "cache", a part in mode "hybrid"."""
+    """Fast memory as a cache of the other memory: all of it in mode "cache", a part in mode "hybrid"."""
 
     size: Sourced[Bytes] | None = Field(default=None, description='in mode "hybrid": its part of fast_memory')
     ways: Sourced[Ways]

@@ -1,4 +1,4 @@
-"""What a machine file states: the tables of a node's cores, caches and memories, and its name."""
+"""The contents of a machine file: the tables of a node's cores, caches and memories, and its name."""
 
 from typing import Annotated, Any, Literal
 
@@ -77,5 +77,5 @@ class Parts(Table):
 
     @property
     def private_caches(self) -> tuple[PrivateCache, ...]:
-        """In the order a line meets them."""
+        """The private caches, in the order in which a line meets them."""
         return (self.l1, self.l2)

@@ -1,8 +1,8 @@
-"""The section [pipeline] of a machine: what one core needs for instructions whose data are in L1.
+"""The section [pipeline] of a machine: the time that a core needs for instructions whose data are in L1.
 
 docs/core-model.md describes the model. Ports and latencies are those that uops.info (Abel, Reineke:
-uops.info, ASPLOS 2019) and Fog (Instruction tables, agner.org/optimize) measure; OSACA and uiCA have such
-models, too.
+uops.info, ASPLOS 2019) and Fog (Instruction tables, agner.org/optimize) measure. OSACA and uiCA have similar
+models.
 """
 
 import re
@@ -113,7 +113,7 @@ class Pipeline(Table):
     crossing: Sourced[Use] = Field(description="from a general to a vector register or back")
 
     def shape(self, width: int) -> _core.PipelineShape:
-        """As the core model takes it, with `width` instructions dispatched in a cycle."""
+        """Return the parameters of the core model, with `width` instructions dispatched in a cycle."""
         shape = _core.PipelineShape()
         shape.width, shape.retire_width = width, self.retire_width.value
         shape.window, shape.scheduler = self.window.value, self.scheduler.value
@@ -132,12 +132,12 @@ class Pipeline(Table):
         return shape
 
 
-# Fields that are plain numbers, of which others can be tried.
+# Fields that are plain numbers, for which other values can be tried.
 PIPELINE_NUMBERS = (
     "window", "retire_width", "scheduler", "vector_scheduler", "decode_width", "op_cache", "code_cache",
     "load_cycles", "vector_load_cycles", "forward_cycles", "mispredict_cycles", "load_misses",
 )  # fmt: skip
-# By the numbers of core/machine/pipeline.hpp's Operation, from 1 on.
+# The numbers are those of Operation in core/machine/pipeline.hpp, from 1 on.
 _OPERATIONS = (
     "integer", "select", "shift", "multiply", "divide", "long_divide", "branch", "fp_add", "fp_multiply",
     "fused", "fp_divide", "root", "fp_compare", "vector", "vector_shift", "vector_multiply", "shuffle",

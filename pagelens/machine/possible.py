@@ -1,13 +1,13 @@
-"""What no machine can be: values that are a slip of the unit or of the keyboard.
+"""Checks for values that no machine can have, such as a slip of the unit or of the keyboard.
 
 The ranges are wide on purpose. They hold whatever was built since the first processors with caches (1 MHz,
-microseconds) and leave two orders of magnitude above today's fastest parts.
+microseconds), and leave two orders of magnitude above today's fastest parts.
 """
 
 from pagelens.machine.parts import Parts
 from pagelens.machine.values import stated_values
 
-# By key of a section, in SI units; `cores.` before a key: of that section alone.
+# The ranges by key, in SI units. `cores.` before a key restricts it to that section.
 RANGES = {
     "cores.count": (1, 1 << 16),
     "frequency": (1e6, 1e11),
@@ -21,7 +21,7 @@ RANGES = {
 
 
 def is_possible(name: str, value: float) -> bool:
-    """Whether any machine has this value, in SI units, of a key of a section."""
+    """Return whether any machine can have this value, in SI units, for a key of a section."""
     low, high = RANGES[name]
     return low <= value <= high
 
@@ -38,7 +38,7 @@ def check_possible(machine: Parts) -> None:
             "so check the number and its unit"
         )
     first, second = machine.l1.size, machine.l2.size
-    # A GPU's multiprocessor has no second cache: its file states one through which lines pass.
+    # A GPU's multiprocessor has no second cache, so its file states one through which lines only pass.
     if machine.device is None and first.value > second.value:
         raise ValueError(
             f"l1.size = {first.shown} is more than l2.size = {second.shown}; an L2 is at least as large, so "

@@ -1,4 +1,4 @@
-"""The sections `[l1]` and `[l2]`: caches that belong to a core, or to a few neighbouring cores."""
+"""The sections `[l1]` and `[l2]`: caches that belong to one core or to a few neighbouring cores."""
 
 from typing import Literal, Self
 
@@ -27,12 +27,12 @@ class PrivateCache(Table):
 
     @property
     def sets(self) -> int:
-        """Number of sets, a power of two."""
+        """The number of sets, a power of two."""
         return self.size.value // (LINE_BYTES * self.ways.value)
 
     @property
     def highest_index_bit(self) -> int:
-        """The highest address bit in the set index (bits count from 0; the lowest is 6)."""
+        """The highest address bit in the set index. Bits count from 0, and the lowest one is 6."""
         return 5 + (self.sets.bit_length() - 1)
 
     @model_validator(mode="after")

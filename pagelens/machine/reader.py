@@ -27,7 +27,7 @@ def list_parts() -> dict[str, Path]:
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """The machine of that name, or of that TOML file (anything with a slash or the suffix .toml).
+    """Return the machine of that name, or of that TOML file (anything with a slash or the suffix .toml).
 
     NAME-ideal is the ideal twin of a machine in cache mode.
     """
@@ -55,12 +55,15 @@ def read_machine_file(path: Path) -> Machine:
 
 
 def parse_machine(raw: bytes, where: str) -> Machine:
-    """The machine stated by a file's bytes; `where` names the file in errors, and its folder."""
+    """Return the machine that a file's bytes state. `where` names the file in errors, and its folder."""
     return validate(Machine, layers_of(read_document(raw, where)), EXAMPLE)
 
 
 def layers_of(document: Document, above: tuple[str, ...] = ()) -> list[Document]:
-    """The file and those it is based on, each before what it changes. `above`: the files based on it."""
+    """Return the file and those it is based on, each before the file that changes it.
+
+    `above` are the files that are based on this one.
+    """
     above = (*above, document.where)
     layers = [document]
     for path in reversed(_bases(document)):
@@ -79,7 +82,7 @@ def layers_of(document: Document, above: tuple[str, ...] = ()) -> list[Document]
 
 
 def _bases(document: Document) -> list[Path]:
-    """The files named by `base`, in the order stated."""
+    """Return the files that `base` names, in the order stated."""
     stated = document.data.get("base", [])
     known = list_machines() | list_parts()
     paths = []

@@ -1,4 +1,4 @@
-"""docs/machine-schema.md: every section and key of a machine file, made from the models themselves."""
+"""Makes docs/machine-schema.md: every section and key of a machine file, from the models themselves."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
@@ -48,7 +48,7 @@ _BOUNDS = {Gt: (">", "gt"), Ge: ("at least", "ge"), Lt: ("<", "lt"), Le: ("at mo
 
 
 def schema_reference() -> str:
-    """The page."""
+    """Return the page."""
     lines = [_INTRODUCTION, "## Keys outside any section\n", *_rows(Machine, plain=True)]
     for name, model, is_array in _sections():
         header = f"[[{name}]]" if is_array else f"[{name}]"
@@ -65,7 +65,7 @@ def _sections() -> Iterator[tuple[str, type[Table], bool]]:
 
 
 def _parts(annotation: Any) -> list[Any]:
-    """A type, the members of its union, and what its lists hold."""
+    """Return a type, the members of its union, and the types in its lists."""
     parts = [get_origin(annotation) or annotation]
     for argument in get_args(annotation):
         parts += _parts(argument)
@@ -73,7 +73,7 @@ def _parts(annotation: Any) -> list[Any]:
 
 
 def _table_of(annotation: Any) -> type[Table] | None:
-    """The table that a field holds, or that the list in it holds."""
+    """Return the table that a field holds, itself or in a list."""
     tables = [part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, Table)]
     return next((table for table in tables if not issubclass(table, Sourced)), None)
 
@@ -83,7 +83,7 @@ def _paragraph(model: type[BaseModel]) -> str:
 
 
 def _rows(model: type[BaseModel], plain: bool) -> Iterator[str]:
-    """A table of the keys; `plain`: of those that are not sections."""
+    """Yield a table of the keys. With `plain`, keys that are sections are left out."""
     yield "| key | value | needed | meaning |\n|---|---|---|---|"
     for name, field in model.model_fields.items():
         if plain and (_table_of(field.annotation) is not None or name == "ideal"):
@@ -94,7 +94,7 @@ def _rows(model: type[BaseModel], plain: bool) -> Iterator[str]:
 
 
 def _value(field: FieldInfo) -> str:
-    """What a key holds, in words."""
+    """Return what a key holds, in words."""
     sourced = [part for part in _models(field.annotation) if issubclass(part, Sourced)]
     if not sourced:
         return f"{_kind(field.annotation, field.metadata)}, without a source"

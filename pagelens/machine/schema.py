@@ -1,4 +1,4 @@
-"""A machine: what must hold between its parts, and how it differs from another."""
+"""A machine: the conditions between its parts, and how to change it."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -24,7 +24,7 @@ ServedBy = Literal["memory-side cache", "fast memory", "DDR"]
 
 
 class Machine(Parts):
-    """A node, or one socket of it, with what all its lines pass."""
+    """A node, or one socket of it, with everything that its lines pass."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -87,32 +87,38 @@ class Machine(Parts):
 
     @property
     def frames(self) -> int:
-        """4 KiB frames of DDR: in cache mode all that a program can have."""
+        """The 4 KiB frames of DDR. In cache mode these are all that a program can have."""
         return self.ddr.size.value // FRAME_BYTES
 
     @property
     def slots(self) -> int:
-        """Page-sized places of the memory-side cache; without one, of the fast memory or of the only one."""
+        """The page-sized slots of the memory-side cache.
+
+        Without such a cache they are the frames of the fast memory, or of the only one.
+        """
         if self.memory_side_cache is not None and self.memory_side_cache.size is not None:
             return self.memory_side_cache.size.value // FRAME_BYTES
         return (self.fast_memory or self.ddr).size.value // FRAME_BYTES
 
     @property
     def ways(self) -> int:
-        """Ways of the memory-side cache (1: direct-mapped)."""
+        """The ways of the memory-side cache. 1 means direct-mapped."""
         return self.memory_side_cache.ways.value if self.memory_side_cache else 1
 
     def served_by(self, job_bytes: int) -> ServedBy:
-        """What serves lines that miss all private caches; a fast memory does if it holds the whole job."""
+        """Return what serves lines that miss all private caches.
+
+        Fast memory serves them if it holds the whole job.
+        """
         if self.memory_side_cache is not None:
             return "memory-side cache"
         fast = self.fast_memory
         return "fast memory" if fast is not None and job_bytes <= fast.size.value else "DDR"
 
     def caches_below(self, page_bits: int) -> tuple[PrivateCache, ...]:
-        """The leading private caches whose index lies below the page shift: run once per program.
+        """Return the leading private caches whose index lies below the page shift. They run once per program.
 
-        Not an L2 before an L3, which gets the clean lines, too, that L2 evicts.
+        An L2 in front of an L3 is not among them, because the L3 also gets the clean lines that L2 evicts.
         """
         below: list[PrivateCache] = []
         for cache in self.private_caches:
@@ -127,7 +133,7 @@ class Machine(Parts):
     __str__ = __repr__
 
     def with_ways(self, ways: int) -> "Machine":
-        """The same machine with another associativity of its memory-side cache."""
+        """Return the same machine with another associativity of its memory-side cache."""
         if self.memory_side_cache is None:
             raise UsageError(f"--ways: {self.name} has no memory-side cache; use its cache-mode file")
         if self.ideal:
@@ -147,11 +153,11 @@ class Machine(Parts):
         return self.model_copy(update={"memory_side_cache": cache, "title": title})
 
     def with_values(self, values: Mapping[str, Any], name: str | None = None) -> "Machine":
-        """A machine that differs in some values, written as in a machine file.
+        """Return a machine that differs in some values, written as in a machine file.
 
-        `m.with_values({"ddr.bandwidth": "40 GB/s", "cores.count": 8}, name="mine")` states two of them. Each
-        key names a table and a value (docs/machine-schema.md). Raises UsageError for an unknown key, a value
-        that it cannot have, and values that do not fit the rest of the machine.
+        `m.with_values({"ddr.bandwidth": "40 GB/s", "cores.count": 8}, name="mine")` changes two of them. Each
+        key names a table and a value (docs/machine-schema.md). Raises UsageError for an unknown key, for an
+        impossible value, and for values that do not fit the rest of the machine.
         """
         sections: dict[str, Any] = {
             type(self).model_fields[key].alias or key: stated for key, stated in self if stated is not None
@@ -173,6 +179,6 @@ class Machine(Parts):
             raise UsageError(f"{', '.join(values)}: {first_reason(error)}") from None
 
     def ideal_twin(self) -> "Machine":
-        """The same machine with a fully associative memory-side cache, on which no placement conflicts."""
+        """Return the machine with a fully associative memory-side cache, on which no placement conflicts."""
         title = f"{self.title} (here: fully associative, its ideal twin)"
         return self.model_copy(update={"name": self.name + IDEAL_SUFFIX, "title": title, "ideal": True})

@@ -1,10 +1,10 @@
-"""From counts to seconds: a stated model, the same for all machines.
+"""Turns counts into seconds by a stated model, which is the same for all machines.
 
-T = max over resources, per phase. In cache mode every access probes the fast memory; a miss adds a read of
-DDR and a fill of the fast memory; a dirty victim adds a read of the fast memory and a write to DDR. The other
-bound is the serial sum: each access is served by one memory after the other (a hit by the fast memory, a miss
-and a write-back by DDR), nothing overlaps. Counts are of 64 B lines of the whole node; columns are named as
-in `Ensemble.placements`.
+T = max over resources, per phase. In cache mode every access probes the fast memory. A miss adds a read of
+DDR and a fill of the fast memory. A dirty victim adds a read of the fast memory and a write to DDR. The other
+bound is the serial sum: nothing overlaps, and each access is served by one memory after the other (a hit by
+the fast memory, a miss and a write-back by DDR). Counts are 64 B lines of the whole node. Columns have the
+names of `Ensemble.placements`.
 """
 
 import sys
@@ -34,11 +34,11 @@ class Columns(Protocol):
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, one entry a row of the columns given."""
+    """Seconds, with one entry for each row of the given columns."""
 
     time_s: Floats  # the largest of `resources`
     serial_time_s: Floats
-    resources: Mapping[str, Floats]  # "issue", "latency", "page walks", "fast memory", "DDR": each one's own
+    resources: Mapping[str, Floats]  # "issue", "latency", "page walks", "fast memory", "DDR": seconds of each
 
 
 def modelled_times(
@@ -49,15 +49,16 @@ def modelled_times(
     frequency_factor: Floats | float = 1.0,
     core: CoreTimes | None = None,
 ) -> Times:
-    """Seconds of a job whose lines `served_by` serves, by default the machine's own cache, or its DDR.
+    """Return the seconds of a job whose lines `served_by` serves: by default the machine's cache, or DDR.
 
     `cores_used` cores (ranks x threads, at most the machine's) issue instructions and wait for lines and
-    translations. Their frequency is the machine's times `frequency_factor`, one for all rows or one a row
-    (`Cores.frequency_factor`). `core`, of the same rows, says what a core takes for the program's own
-    instructions; without it they are issued at the full width of the machine, and all lines overlap.
+    translations. Their frequency is the machine's times `frequency_factor`, which is one value for all rows
+    or one for each (`Cores.frequency_factor`). `core`, with the same rows, gives the time that a core takes
+    for the program's own instructions. Without it they are issued at the full width of the machine, and all
+    lines overlap.
 
-    Which columns are read depends on what serves the lines: `_times_behind_cache` and `_times_of_memory` name
-    them.
+    The columns that are read depend on what serves the lines: see `_times_behind_cache` and
+    `_times_of_memory`.
     """
     served_by = served_by or machine.served_by(sys.maxsize)
     if served_by == "memory-side cache":
@@ -72,11 +73,12 @@ def _times_behind_cache(
     frequency_factor: Floats | float,
     core: CoreTimes | None,
 ) -> Times:
-    """Times of a machine whose fast memory caches DDR.
+    """Return the times of a machine whose fast memory caches DDR.
 
-    Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes, and
-    stlb_hits, walks, walker_loads; l3_hits and core_forwards where the caches were run with their L3. With
-    row_s, each line of DDR takes so many seconds more than its bandwidth says (pagelens/replay/dram_rows.py).
+    Columns: instructions, msc_reads, msc_writes, msc_misses, msc_read_misses, ddr_reads, ddr_writes,
+    stlb_hits, walks, walker_loads; also l3_hits and core_forwards if the caches were run with their L3. With
+    row_s, each line of DDR takes that many seconds more than its bandwidth says
+    (pagelens/replay/dram_rows.py).
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
@@ -117,15 +119,17 @@ def _times_of_memory(
     frequency_factor: Floats | float,
     core: CoreTimes | None,
 ) -> Times:
-    """Times when all of a job's memory lies in one memory, behind the machine's caches.
+    """Return the times if all of a job's memory lies in one memory, behind the machine's caches.
 
-    Columns: instructions, l3_hits, core_forwards, stlb_hits, walks, walker_loads, dram_reads, dram_writes;
-    and dram_time_s if that memory is described bank by bank: it takes the longer of its simulation's time and
-    of what its bandwidth allows. A core waits for lines of L3 (or of another core) and of memory, for the
-    second-level TLB and for page walks: a load of a walk takes as long as one that hits L2; the lines that
-    walks fetch from beyond it are counted with all others. Its walkers are a bound of their own; so is the
-    way from L2 to L1 where the machine file states its bandwidth, for all that hits L2 (l2_references
-    or l2_accesses less l2_misses, if those are counted).
+    Columns: instructions, l3_hits, core_forwards, stlb_hits, walks, walker_loads, dram_reads, dram_writes. If
+    that memory is described bank by bank, also dram_time_s: the memory then takes the longer of its simulated
+    time and of what its bandwidth allows.
+
+    A core waits for lines of L3 or of another core, for lines of memory, for the second-level TLB, and for
+    page walks. A load of a walk takes as long as one that hits L2, and lines that walks fetch from beyond L2
+    are counted with all others. Page walkers are a resource of their own. So is the way from L2 to L1 if the
+    machine file states its bandwidth. It carries all hits of L2, which are l2_references or l2_accesses less
+    l2_misses, if those are counted.
     """
     chosen = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert chosen is not None
@@ -139,10 +143,11 @@ def _times_of_memory(
 
 
 def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
-    """Times when a job's memory lies in both memories, each line in one of them.
+    """Return the times if a job's memory lies in both memories, each line in one of them.
 
-    Columns as in `_times_of_memory`, of memory fast_reads, fast_writes, slow_reads, slow_writes. The
-    memories work at the same time, each at its bandwidth; every resource is an affine function of these four.
+    The columns are those of `_times_of_memory`, with fast_reads, fast_writes, slow_reads, slow_writes for the
+    memories. The memories work at the same time, each at its bandwidth. Every resource is an affine function
+    of these four columns.
     """
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
@@ -165,8 +170,10 @@ def _beyond_caches(
     reads: Floats | None = None,
     core: CoreTimes | None = None,
 ) -> Times:
-    """Of cores that wait for lines of memory (`waiting` seconds of one line at a time), of L3 and for
-    translations, while memories take `transfers` seconds.
+    """Return the times of cores that wait while memories take `transfers` seconds.
+
+    Cores wait for lines of memory, for L3, and for translations. `waiting` is the seconds for lines of memory
+    if one line comes at a time.
     """
     issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
     walking = _walk_time(machine, counts)
@@ -184,7 +191,7 @@ def _beyond_caches(
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:
-    """Seconds of all walks together, each load taken to hit L2."""
+    """Return the seconds of all walks together, if each load hits L2."""
     walk = machine.page_walk
     if walk is None:
         return np.zeros_like(_column(counts, "instructions"))
@@ -195,7 +202,7 @@ def _walk_time(machine: Machine, counts: Columns) -> Floats:
 
 
 def _second_level_time(machine: Machine, counts: Columns) -> Floats:
-    """Seconds that loads wait for the second-level TLB, together."""
+    """Return the seconds that loads wait for the second-level TLB, added up."""
     walk = machine.page_walk
     if walk is None or walk.stlb_hit_cycles is None:
         return np.zeros_like(_column(counts, "instructions"))
@@ -204,7 +211,7 @@ def _second_level_time(machine: Machine, counts: Columns) -> Floats:
 
 
 def _l3_time(machine: Machine, counts: Columns) -> Floats:
-    """Seconds that cores wait for lines of L3 or of another core, together."""
+    """Return the seconds that cores wait for lines of L3 or of another core, added up."""
     if machine.l3 is None:
         return np.zeros_like(_column(counts, "instructions"))
     lines = _column(counts, "l3_hits") + _column(counts, "core_forwards")
@@ -212,13 +219,13 @@ def _l3_time(machine: Machine, counts: Columns) -> Floats:
 
 
 def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Floats]:
-    """The resource that page walkers are, if the machine file has them."""
+    """Return the page walkers as a resource, if the machine file has them."""
     walk = machine.page_walk
     return {} if walk is None else {"page walks": walking / (walk.walkers.value * cores_used)}
 
 
 def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]:
-    """The resource that the way from L2 to L1 is, if the machine file has it."""
+    """Return the way from L2 to L1 as a resource, if the machine file has its bandwidth."""
     hits = _l2_hits(counts)
     if machine.l2.bandwidth is None or hits is None:
         return {}
@@ -227,7 +234,10 @@ def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]
 
 
 def _l2_hits(counts: Columns) -> Floats | None:
-    """Lines that hit L2; `l2_references` of a node's caches are `l2_accesses` in an ensemble's rows."""
+    """Return the lines that hit L2, or None if they are not counted.
+
+    The caches of a node call them `l2_references`, and an ensemble's rows `l2_accesses`.
+    """
     asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
     return None if asked is None else np.maximum(_column(counts, asked) - _column(counts, "l2_misses"), 0)
 
@@ -246,7 +256,7 @@ def _stalls(
     reads: Floats | None,
     of_memory: Floats,
 ) -> Floats:
-    """Seconds that a core stands still for loads that nothing foresees; `reads` lines come from memory."""
+    """Return the seconds that cores stand still for loads that nothing foresees. `reads` come from memory."""
     instructions = _column(counts, "instructions")
     if core is None or reads is None:
         return np.zeros_like(instructions)
@@ -266,5 +276,5 @@ def _column(counts: Columns, name: str) -> Floats:
 
 
 def _times(resources: dict[str, Floats], of_core: Floats, serial: Floats) -> Times:
-    """`of_core`: what a core takes by itself, which issues nothing while it stands still."""
+    """Return the times. `of_core` is what a core takes alone, as it issues nothing while it stands still."""
     return Times(np.maximum.reduce([of_core, *resources.values()]), serial, resources)

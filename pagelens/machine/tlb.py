@@ -1,4 +1,4 @@
-"""The sections [[tlb]] and [page_walk] of a machine: a core's data TLB, as docs/tlb.md describes it."""
+"""The sections [[tlb]] and [page_walk] of a machine, which describe a core's data TLB (docs/tlb.md)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
@@ -69,7 +69,7 @@ class Tlb(Table):
 
     @property
     def larger_pages(self) -> list[int]:
-        """Sizes of the pages of which it holds pieces."""
+        """The sizes of the pages of which it holds pieces."""
         return self.pieces_of.value if self.pieces_of else []
 
     @property
@@ -78,7 +78,7 @@ class Tlb(Table):
         return self.page_directory is not None and self.page_directory.value
 
     def form(self) -> _core.TlbArray:
-        """The same for the core."""
+        """Return the array for the core."""
         return _core.TlbArray(
             level=self.level.value,
             shape=(self.entries.value, self.ways.value),
@@ -125,7 +125,7 @@ class PageWalk(Table):
         return self
 
     def shape(self, name: Literal["pde", "pdpte", "pml4e"]) -> tuple[int, int]:
-        """Entries and ways of that cache; (0, 0): there is none."""
+        """Return the entries and ways of that cache, or (0, 0) if there is none."""
         entries, ways = self._cache(name)
         return (entries.value, ways.value) if entries and ways else (0, 0)
 
@@ -143,7 +143,7 @@ def _whole_sets(entries: int, ways: int, prefix: str = "") -> None:
 
 
 def core_tlb(arrays: Sequence[Tlb], walk: PageWalk, ideal: bool = False) -> _core.Tlb:
-    """An empty TLB; `ideal`: the twin that never misses. Raises ValueError if the parts do not fit."""
+    """Return an empty TLB. With `ideal` it never misses. Raises ValueError if the parts do not fit."""
     holders: dict[tuple[int, int], int] = {}
     for number, array in enumerate(arrays):
         for size in (*array.pages.value, *array.larger_pages):

@@ -30,12 +30,12 @@ class TlbFile(Table):
         return self
 
     def core(self, ideal: bool = False) -> _core.Tlb:
-        """An empty TLB; `ideal`: the twin that never misses."""
+        """Return an empty TLB. With `ideal` it never misses."""
         return core_tlb(self.tlb, self.page_walk, ideal)
 
     @property
     def page_sizes(self) -> list[int]:
-        """Sizes of the pages that can be used, in bytes."""
+        """The sizes of pages that can be used, in bytes."""
         core = self.core()
         return [size for size, name in PAGE_SIZES.items() if core.supports(name)]
 
@@ -46,11 +46,11 @@ def list_tlbs() -> dict[str, Path]:
 
 
 def load_tlb(name_or_path: str | os.PathLike[str]) -> TlbFile:
-    """The TLB of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
+    """Return the TLB of that name, or of that TOML file (anything with a slash or the suffix .toml)."""
     path = named_file("TLB", "tlb", name_or_path)
     return parse_tlb(read_bytes(path, "TLB"), str(path))
 
 
 def parse_tlb(raw: bytes, where: str) -> TlbFile:
-    """What a file's bytes state; `where` names the file in errors."""
+    """Return the TLB that a file's bytes state. `where` names the file in errors."""
     return parse_toml(TlbFile, raw, where, EXAMPLE)

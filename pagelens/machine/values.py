@@ -1,4 +1,4 @@
-"""All that a machine file states, value by value."""
+"""Lists all that a machine file states, value by value."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Stated:
 
     @property
     def name(self) -> str:
-        """As "l1.size"."""
+        """The name of the value, such as "l1.size"."""
         return f"{self.section}.{self.key}"
 
 
 def stated_values(machine: Parts) -> Iterator[Stated]:
-    """Every sourced value of the machine, in the order of the schema."""
+    """Yield every sourced value of the machine, in the order of the schema."""
     for section, content in machine.sections.items():
         if isinstance(content, Table):
             yield from _of(section, content)

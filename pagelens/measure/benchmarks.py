@@ -1,4 +1,4 @@
-"""What is measured: each kernel as points to time in a trial's memory, and what its figures count."""
+"""What is measured: the points of each kernel to time in a trial's memory, and what its figures count."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ _ORDER = 1536  # of the matrices
 
 def stream(s: Settings) -> Experiment:
     """Run STREAM's kernels at each OFFSET between the arrays."""
-    # In whole pages, as the model wants them; STREAM's own least is 2,000,000.
+    # The size is in whole pages, as the model needs them. STREAM's own minimum is 2,000,000.
     n = s.n or max(2_000_896, -(-_STREAM_OVER_CACHE * s.cache_bytes // _DOUBLE // 512) * 512)
     if n < 512:
         raise UsageError(f"--n {n}: at least 512 doubles an array")
@@ -281,7 +281,7 @@ def cg(s: Settings) -> Experiment:
     )
 
 
-# By name: what makes the experiment, and the settings that it has.
+# For each benchmark, the function that makes the experiment, and its settings.
 BENCHMARKS: dict[str, tuple[Callable[[Settings], Experiment], frozenset[str]]] = {
     "stream": (stream, frozenset({"n", "offset", "kernels", "isa", "stores", "order"})),
     "latency": (latency, frozenset({"footprint", "stride"})),
@@ -303,5 +303,5 @@ def _require(right: bool, kernel: str, what: str) -> None:
 
 
 def _whole_pages(size: int) -> int:
-    """The nearest whole pages that are no more, at least one; bytes."""
+    """Return the nearest number of bytes in whole pages that is no more, but at least one page."""
     return max(_PAGE, size // _PAGE * _PAGE)

@@ -1,4 +1,4 @@
-"""The BLAS that is installed: the first of well-known names that the system's loader finds."""
+"""Finds the installed BLAS: the first of well-known names that the system's loader knows."""
 
 import ctypes.util
 from pathlib import Path
@@ -9,7 +9,7 @@ _NAMES = ("mkl_rt", "openblas", "blis", "flexiblas", "blas")  # the faster befor
 
 
 def find_blas(name: str | None) -> str:
-    """A library with `dgemm_`: the one named, else one that is found. Raises UsageError."""
+    """Return a library with `dgemm_`: the named one, or one that is found. Raises UsageError."""
     if name is not None:
         if "/" in name and not Path(name).is_file():
             raise UsageError(f"--blas {name}: there is no such file")

@@ -1,6 +1,6 @@
-"""What the command line names: numbers and sweeps of them, kernels, instructions, orders, stores, processors.
+"""Parses what the command line names: numbers and sweeps, kernels, instructions, orders, stores, processors.
 
-All raise UsageError for what is not among them.
+All functions raise UsageError for an unknown or impossible value.
 """
 
 import os
@@ -16,7 +16,7 @@ _Choice = TypeVar("_Choice", _probes.Isa, _probes.Order, _probes.Stores)
 
 
 def numbers(text: str, name: str, parse: Callable[[str], int]) -> list[int]:
-    """Of "0,512" or "0:32768:512" (the last one included)."""
+    """Return the numbers of "0,512" or "0:32768:512", with the last one included."""
     found: list[int] = []
     for part in text.split(","):
         bounds = [parse(word) for word in part.split(":")]
@@ -32,14 +32,14 @@ def numbers(text: str, name: str, parse: Callable[[str], int]) -> list[int]:
 
 
 def whole(text: str, name: str) -> int:
-    """A number of doubles; `name` is what errors call it."""
+    """Return a number of doubles. Errors call it `name`."""
     if not text.strip().isdecimal() or len(text.strip()) > 12:
         raise UsageError(f"{name} {text!r}: a whole number of doubles, 0 or more")
     return int(text)
 
 
 def some(text: str, known: Sequence[str], name: str) -> list[str]:
-    """Of "copy,add", each once."""
+    """Return the names in "copy,add", each once."""
     names = [part.strip().lower() for part in text.split(",")]
     wrong = next((part for part in names if part not in known), None)
     if wrong is not None:
@@ -48,25 +48,28 @@ def some(text: str, known: Sequence[str], name: str) -> list[str]:
 
 
 def isa_of(name: str | None) -> _probes.Isa:
-    """The widest that the processor takes whole, unless one is named."""
+    """Return the named instructions, or else the widest that the processor executes whole."""
     have = {isa.name: isa for isa in _probes.isas()}
     return _chosen(name, have, "--isa", "this processor has") or _probes.best_isa()
 
 
 def order_of(name: str | None, sweep: bool) -> _probes.Order:
-    """Spread is faster; a sweep of OFFSETs is of arrays that are walked in turn, as STREAM walks them."""
+    """Return the named order. If none is named, arrays are spread, which is faster.
+
+    A sweep of OFFSETs walks arrays in turn, as STREAM does.
+    """
     known = {"in-turn": _probes.Order.in_turn, "spread": _probes.Order.spread}
     return _chosen(name, known, "--order") or (_probes.Order.in_turn if sweep else _probes.Order.spread)
 
 
 def stores_of(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequence[int]) -> _probes.Stores:
-    """Past the caches where the kernel's arrays are larger than these."""
+    """Return the named stores, or else stores that bypass the caches if the arrays are larger than these."""
     known = {"plain": _probes.Stores.plain, "nontemporal": _probes.Stores.nontemporal}
     return _chosen(name, known, "--stores") or _probes.better_stores(kernel, n, list(cpus))
 
 
 def cpus_of(text: str | None) -> list[int]:
-    """The processors named, or all that this process may run on."""
+    """Return the named processors, or else all that this process may run on."""
     allowed = sorted(os.sched_getaffinity(0))
     if text is None:
         return allowed
@@ -93,7 +96,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _chosen(
     name: str | None, known: Mapping[str, _Choice], option: str, has: str = "one of"
 ) -> _Choice | None:
-    """The one named; None where the choice is left to us."""
+    """Return the named choice, or None if the choice is left to us."""
     if name is None or name == "auto":
         return None
     if name not in known:

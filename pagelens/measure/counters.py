@@ -1,7 +1,8 @@
-"""Hardware counters by perf_event_open, named as libpfm4 names them; see perf_event_open(2).
+"""Reads hardware counters through perf_event_open(2), with libpfm4's names.
 
-A core's events are counted on each processor that is measured on, a shared unit's (`*_unc_*`) on every one of
-its numbers: machine-wide, so that other programs' are in them, too; disturbed visits are repeated.
+Events of a core are counted on each processor that is measured. Those of a shared unit (`*_unc_*`) are
+counted on every one of its numbers, for the whole machine, so they include other programs' events. Disturbed
+visits are repeated.
 """
 
 import ctypes
@@ -28,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class _Encoding(ctypes.Structure):
-    """pfm_perf_encode_arg_t."""
+    """pfm_perf_encode_arg_t of libpfm4."""
 
     _fields_ = (
         ("attr", ctypes.c_void_p),
@@ -42,7 +43,7 @@ class _Encoding(ctypes.Structure):
 
 
 class Names:
-    """libpfm4's names of events. Raises OSError where the library is not installed."""
+    """The names of events in libpfm4. Raises OSError if the library is not installed."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(_LIBRARY)
@@ -50,12 +51,12 @@ class Names:
             raise OSError(errno.ENOSYS, "libpfm4 knows no counter of this processor")
 
     def attribute(self, event: str) -> bytes | None:
-        """The perf_event_attr of an event of this processor; None where it has no such event or unit."""
+        """Return the perf_event_attr of an event, or None if this processor has no such event or unit."""
         status, attribute = self.encode(event)
         return attribute if status == 0 else None
 
     def encode(self, event: str) -> tuple[int, bytes]:
-        """libpfm4's status (PFM_SUCCESS is 0) and the attribute."""
+        """Return libpfm4's status (PFM_SUCCESS is 0) and the attribute."""
         attribute = ctypes.create_string_buffer(_ATTR_BYTES)
         encoding = _Encoding(ctypes.addressof(attribute), None, ctypes.sizeof(_Encoding), 0, -1, 0, 0)
         status = self._library.pfm_get_os_event_encoding(
@@ -65,7 +66,7 @@ class Names:
 
 
 class HardwareCounters:
-    """Counts while a function runs. `missing` says why there are none, or which are not there."""
+    """Counts while a function runs. `missing` says which counters are missing, and why."""
 
     def __init__(self, wanted: Mapping[str, Sequence[str]], cpus: Sequence[int]) -> None:
         self._files: dict[str, list[int]] = {}
@@ -89,7 +90,7 @@ class HardwareCounters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that are counted."""
+        """The names of the counters."""
         return tuple(self._files)
 
     def count(self, run: Callable[[], Floats]) -> tuple[Floats, dict[str, float]]:
@@ -126,7 +127,7 @@ def _opened(names: Names, event: str, cpus: Sequence[int]) -> list[int]:
 
 
 def _open(attribute: bytes, cpu: int) -> int:
-    """A counter of all that runs on a processor, not yet counting. Raises OSError."""
+    """Open a counter of everything that runs on a processor, not yet counting. Raises OSError."""
     raw = bytearray(attribute)
     raw[4:8] = _ATTR_BYTES.to_bytes(4, "little")
     raw[32:40] = _FORMAT.to_bytes(8, "little")  # read_format
@@ -146,7 +147,7 @@ def _control(file: int, request: int) -> None:
 
 
 def _read(file: int) -> Floats:
-    """Value, and for how long it was enabled and running, which a reset would not touch."""
+    """Return the value, and the times for which it was enabled and running. A reset leaves these times."""
     return np.frombuffer(os.read(file, 24), dtype=np.uint64).astype(np.float64)
 
 

@@ -1,4 +1,4 @@
-"""What is measured, ready to be timed: what the command line says, and what a kernel makes of it."""
+"""An experiment that is ready to be timed: the settings of the command line, and the kernel made of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pagelens.measure.trials import Floats, Point
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says; None where it says nothing."""
+    """What the command line says. None means that it says nothing."""
 
     cpus: Sequence[int]
     repeats: int
@@ -31,7 +31,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Model:
-    """A point as a declared workload, for the prediction. `amount`: what its phase does, as a point's."""
+    """A point as a declared workload, for the prediction. `amount` is what its phase does, as in a Point."""
 
     workload: Workload
     phase: str
@@ -41,13 +41,13 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A kernel, ready to be timed."""
+    """A kernel that is ready to be timed."""
 
     name: str
     title: str
     points: Sequence[Point]
     memory_bytes: int
-    arrays: Sequence[int]  # where they begin, bytes: the threads share out each, for the first touch
+    arrays: Sequence[int]  # their first bytes; threads divide each of them for the first touch
     unit: str
     rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
     counted: str  # what a figure counts
@@ -58,5 +58,5 @@ class Experiment:
     remarks: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False)  # on what ran
 
     def figure(self, amount: float, seconds: Floats) -> Floats:
-        """In `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
+        """Return figures in `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""
         return amount / seconds / 1e9 if self.rate else seconds / amount * 1e9

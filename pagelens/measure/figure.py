@@ -1,4 +1,4 @@
-"""A measurement as a figure: distributions over page maps, or medians over a sweep."""
+"""Draws a measurement: distributions over page maps, or medians over a sweep."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ _LOGARITHMIC = 20  # a larger range of figures has an axis of powers of ten
 
 
 def draw(m: Measured) -> Drawing:
-    """Dots are trials; of a sweep, medians from p5 to p95."""
+    """Return the figure. Dots are trials. A sweep shows medians, with a band from p5 to p95."""
     sweep = bool(m.plan.along) and len(m.plan.points) >= _FEWEST_SWEPT
     caption = (
         "Lines: medians over page maps; shaded: p5 to p95."

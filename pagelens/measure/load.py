@@ -1,4 +1,4 @@
-"""What else runs on the machine meanwhile: foreign load, and time that a hypervisor keeps for others.
+"""Measures what else runs on the machine: foreign load, and time that a hypervisor takes for others.
 
 See Linux's Documentation/filesystems/proc.rst (/proc/stat) and getrusage(2).
 """
@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Beyond so many processors' worth of others' work a visit is disturbed: two processes share the memory.
+# If others keep more processors busy than this, a visit is disturbed, because both share the memory.
 MOST_FOREIGN = 0.1
 MOST_STOLEN = 0.02
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -19,7 +19,10 @@ _STEAL = 7
 
 @dataclass(frozen=True)
 class Load:
-    """What ran beside a visit. `foreign_cpus` and `stolen_cpus` are means: 1 is one processor kept busy."""
+    """The load beside a visit.
+
+    `foreign_cpus` and `stolen_cpus` are means: 1 is one processor kept busy.
+    """
 
     elapsed_s: float
     foreign_cpus: float | None  # None where /proc/stat cannot be read
@@ -28,12 +31,15 @@ class Load:
 
     @property
     def others(self) -> float:
-        """Processors' worth of time that others had, as far as it is known."""
+        """How many processors others kept busy, as far as that is known."""
         return (self.foreign_cpus or 0.0) + (self.stolen_cpus or 0.0)
 
     @property
     def disturbed(self) -> bool:
-        """Whether others' work may have cost time. /proc/stat counts in ticks: two are its grain."""
+        """Whether others' work may have cost time.
+
+        /proc/stat counts in ticks, so differences below two ticks mean nothing.
+        """
         if self.foreign_cpus is None or self.stolen_cpus is None:
             return False
         grain = 2 / _TICKS / self.elapsed_s if self.elapsed_s > 0 else 0.0
@@ -41,7 +47,7 @@ class Load:
 
 
 class LoadMeter:
-    """Begins to count when it is made; `stop` says what has been since."""
+    """Counts from when it is made. `stop` returns the load since then."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
@@ -50,7 +56,7 @@ class LoadMeter:
         self._begin = time.monotonic()
 
     def stop(self) -> Load:
-        """The load since the beginning; a meter may be stopped more than once."""
+        """Return the load since the beginning. A meter may be stopped more than once."""
         elapsed = time.monotonic() - self._begin
         own, preemptions = _own()
         now = _times(self._stat)
@@ -62,7 +68,7 @@ class LoadMeter:
 
 
 def _times(stat: Path) -> tuple[int, int] | None:
-    """Ticks of all processors together: busy, and stolen by the hypervisor."""
+    """Return ticks of all processors together: busy ones, and those stolen by the hypervisor."""
     try:
         first = stat.read_text(errors="replace").split("\n", 1)[0].split()
         if not first or first[0] != "cpu":

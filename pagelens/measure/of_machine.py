@@ -1,13 +1,14 @@
-"""What a machine file can only assume of this machine, from some seconds of measuring.
+"""Measures in some seconds what a machine file could otherwise only assume of this machine.
 
-STREAM's copy says what memory moves, a sum what the L2 hands on, and a chase of pointers how long loads of
-each level take. How many lines one core keeps outstanding follows from copy and chase by Little's law: lines
-in flight are the rate at which they come times the time that each takes (Little: A Proof for the Queuing
-Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it moves.
+STREAM's copy measures the bandwidth of memory, a sum that of the L2, and a chase of pointers how long loads
+of each level take. The number of lines that one core keeps outstanding follows from copy and chase by
+Little's law: lines in flight are the rate at which they come times the time that each takes (Little: A Proof
+for the Queuing Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it
+moves.
 
-A program may get less of the L3 than the system states: in a virtual machine the host can keep ways for other
-guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size say how
-much there is.
+A program may get less of the L3 than the system states. In a virtual machine the host can keep ways for other
+guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
+how much there is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +33,9 @@ _LEAST_BYTES, _MOST_BYTES = 64 << 20, 1 << 30  # of the chase through memory
 
 
 def measured_sections(machine: Machine, progress: Progress) -> Sections:
-    """Values of the machine that this runs on, by section and key; `machine` as it was detected.
+    """Return values of the machine that this runs on, by section and key. `machine` is what was detected.
 
-    Raises UsageError where there is not enough memory, Interrupted on Ctrl-C.
+    Raises UsageError if there is not enough memory, and Interrupted on Ctrl-C.
     """
 
     def measure(benchmark: str, cpus: str | None, pages: str, **given: str) -> list[float]:
@@ -46,7 +47,7 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         return [result.values[0] for result in results]
 
     def chase(footprints: Sequence[int]) -> list[float]:
-        # On large pages, so that walks of page tables are not in it where the kernel has them.
+        # Large pages keep walks of page tables out of the measurement, if the kernel has such pages.
         return measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in footprints))
 
     (all_cores,) = measure("stream", None, "4k", kernels="copy")
@@ -89,11 +90,11 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
 
 
 def usable_ways(l3: L3, points: Sequence[tuple[int, float]], memory_ns: float) -> dict[str, Found]:
-    """`size` and `ways` of the part of the L3 that a chase finds; empty where that is most of it.
+    """Return `size` and `ways` of the part of the L3 that a chase finds; empty if that is most of it.
 
-    `points` are footprints in bytes, ascending, and their ns a load; the first lies within the L3. The usable
-    size is where half of the loads reach the memory, between two footprints in proportion to the ns. It is
-    rounded to whole ways, as a host allots them.
+    `points` are ascending footprints in bytes with their ns per load. The first lies within the L3. The
+    usable size is where half of the loads reach the memory, by linear interpolation between two footprints.
+    It is rounded to whole ways, as a host allots them.
     """
     half_ns = (points[0][1] + memory_ns) / 2
     for (below, below_ns), (above, above_ns) in pairwise(points):
@@ -114,9 +115,9 @@ def usable_ways(l3: L3, points: Sequence[tuple[int, float]], memory_ns: float) -
 
 
 def _footprints(machine: Machine) -> dict[str, int]:
-    """Bytes of the chase whose loads are served by each level, the memory last.
+    """Return the footprints in bytes of chases whose loads are served by each level, the memory last.
 
-    L1 is among them where the machine file says how many cycles it takes.
+    L1 is among them if the machine file says how many cycles it takes.
     """
     second = machine.l2.size.value
     sizes = {"l1": machine.l1.size.value // 2} if machine.pipeline is not None else {}

@@ -1,4 +1,4 @@
-"""The files of a measurement: JSON, tables of visits and frames as Parquet, and the figure."""
+"""Writes the files of a measurement: JSON, tables of visits and frames as Parquet, and the figure."""
 
 import platform
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1  # of the JSON; a version only adds
 
 
 def write_outputs(measured: Measured, text: str, directory: Path) -> None:
-    """Each file is whole or as it was before. Raises Failure where they cannot be written."""
+    """Write all files. Each is complete or as it was before. Raises Failure if they cannot be written."""
     from pagelens.measure.figure import draw  # matplotlib takes a second
 
     write_table(directory / "visits.parquet", visits_table(measured))
@@ -31,7 +31,7 @@ def write_outputs(measured: Measured, text: str, directory: Path) -> None:
 
 
 def to_json(measured: Measured, notes: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything by name; figures in the plan's unit, times in seconds, sizes in bytes."""
+    """Return everything by name. Figures are in the plan's unit, times in seconds, sizes in bytes."""
     plan = measured.plan
     return {
         "schema": "pagelens measure",
@@ -91,7 +91,7 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def visits_table(measured: Measured) -> pl.DataFrame:
-    """A row a repetition: its trial, visit and point, seconds and figure."""
+    """Return a row for each repetition: its trial, visit and point, seconds and figure."""
     rows: list[dict[str, Any]] = []
     for trial in measured.trials:
         for number, visit in enumerate(trial.visits):
@@ -116,7 +116,10 @@ def visits_table(measured: Measured) -> pl.DataFrame:
 
 
 def frames_table(trials: Sequence[Trial]) -> pl.DataFrame:
-    """A row a run of neighbouring frames: the trial, its first 4 KiB page, its first frame, and its pages."""
+    """Return a row for each run of neighbouring frames.
+
+    It has the trial, the first 4 KiB page, the first frame and the number of pages.
+    """
     parts = []
     for trial in trials:
         frames = trial.frames.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The sizes of pages that a trial's memory can have, and the pools that they come from."""
+"""The page sizes that a trial's memory can have, and the pools that these pages come from."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +14,7 @@ _POOLS = Path("/sys/kernel/mm/hugepages")
 
 @dataclass(frozen=True)
 class PageSize:
-    """How memory is mapped."""
+    """One way to map memory."""
 
     name: str
     title: str
@@ -23,25 +23,25 @@ class PageSize:
 
     @property
     def bytes(self) -> int:
-        """Of a page; of a transparent one where it is large."""
+        """The bytes of a page, and of a large one if pages are transparent."""
         return _probes.unit_bytes(self.kind)
 
     @property
     def free_bytes(self) -> int:
-        """Of the pool."""
+        """The free bytes of the pool."""
         return _probes.free_in_pool(self.kind) * self.bytes if self.pool else 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether it is of a pool without free pages."""
+        """Whether its pages come from a pool that has no free ones."""
         return self.pool and self.free_bytes == 0
 
     def rounded(self, size: int) -> int:
-        """The least whole number of its pages that holds `size` bytes."""
+        """Return the least whole number of pages that holds `size` bytes, in bytes."""
         return -(-size // self.bytes) * self.bytes
 
     def map(self, size: int, cpus: Sequence[int], arrays: Sequence[int]) -> _probes.Memory:
-        """Fresh memory of at least `size` bytes, all of it in place. Raises Failure where there is none."""
+        """Return fresh memory of at least `size` bytes, all of it mapped. Raises Failure if there is none."""
         with _failing(self.name):
             return _probes.Memory(self.rounded(size), self.kind, list(cpus), list(arrays))
 
@@ -71,7 +71,7 @@ PAGE_SIZES = {
 
 
 def parse_page_sizes(text: str) -> list[PageSize]:
-    """Of "4k,2m". Raises UsageError."""
+    """Return the page sizes of "4k,2m". Raises UsageError."""
     names = [name.strip().lower() for name in text.split(",")]
     for name in names:
         if name not in PAGE_SIZES:
@@ -81,9 +81,9 @@ def parse_page_sizes(text: str) -> list[PageSize]:
 
 @contextmanager
 def reserved(pages: Sequence[PageSize], least: int, wanted: int, pools: Path = _POOLS) -> Iterator[None]:
-    """Sees to it that each pool has free pages for `wanted` bytes; what is added goes back at the end.
+    """Make sure that each pool has free pages for `wanted` bytes, and give added pages back at the end.
 
-    Raises Failure where there are not even enough for `least` bytes and none can be had.
+    Raises Failure if there are not even enough for `least` bytes, and none can be added.
     """
     grown: list[tuple[Path, int]] = []  # files, and pages that were asked for beyond what was there
     try:

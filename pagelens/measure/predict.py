@@ -1,4 +1,4 @@
-"""What the model says of each trial: the same loops on the frames that the trial had."""
+"""Predicts each trial with the model: the same loops on the frames that the trial had."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +30,9 @@ Frames = NDArray[np.uint64]
 def predicted_seconds(
     machine: Machine, model: Model, page: PageSize, frames: Sequence[Frames], seed: int
 ) -> Floats:
-    """Modelled seconds of one repetition on each trial's frames, float64[trial].
+    """Return the modelled seconds of one repetition on each trial's frames, float64[trial].
 
-    Raises UsageError where the frames cannot be the machine's.
+    Raises UsageError if the frames cannot be the machine's.
     """
     highest = max(int(of_trial.max()) for of_trial in frames)
     if machine.dram is not None and (highest + 1) * FRAME_BYTES > machine.dram.size:

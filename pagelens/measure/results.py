@@ -1,4 +1,4 @@
-"""What a measurement found: a distribution over page maps for each page size and point."""
+"""The results of a measurement: a distribution over page maps for each page size and point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ LEAST_LARGE = 0.02  # of the memory
 
 @dataclass(frozen=True)
 class Outlier:
-    """A trial far from the others; `cause` names what else was unusual about it, empty if nothing was."""
+    """A trial far from the others. `cause` names what else was unusual about it, or is empty."""
 
     trial: int
     value: float
@@ -33,7 +33,7 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model beside the measurement. Correlations are None of few trials, or of no variation."""
+    """The prediction for each trial. Correlations are None for few trials, or without variation."""
 
     values: tuple[float, ...]  # of each trial
     pearson: float | None
@@ -42,7 +42,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Result:
-    """A point on pages of one size. `values`: a trial's best repetition."""
+    """A point on pages of one size. `values` has each trial's best repetition."""
 
     page: PageSize
     point: Point
@@ -55,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Measured:
-    """All of it."""
+    """All results of a measurement."""
 
     plan: Experiment
     trials: Sequence[Trial] = field(repr=False)
@@ -64,12 +64,12 @@ class Measured:
     interrupted: bool
 
     def of_page(self, page: PageSize) -> list[Trial]:
-        """The trials on pages of one size, in order."""
+        """Return the trials on pages of one size, in order."""
         return [trial for trial in self.trials if trial.page is page]
 
     @property
     def pages(self) -> list[PageSize]:
-        """In the order in which they were asked for."""
+        """The page sizes, in the order of the request."""
         return list(dict.fromkeys(trial.page for trial in self.trials))
 
 
@@ -82,7 +82,7 @@ def evaluate(
     interrupted: bool,
     progress: Progress = lambda done, total: None,
 ) -> Measured:
-    """Summaries, outliers with what else was unusual, and predictions where frames and machine are known."""
+    """Compute summaries, outliers with their causes, and predictions if frames and machine are known."""
     by_page = {
         page: [trial for trial in trials if trial.page is page]
         for page in dict.fromkeys(trial.page for trial in trials)
@@ -141,7 +141,7 @@ def _result(
 
 
 def _counters(trials: Sequence[Trial], index: int) -> dict[str, Floats]:
-    """Of a point, the mean over a trial's visits, float64[trial]."""
+    """Return a point's counters by name: the mean over each trial's visits, float64[trial]."""
     names = trials[0].visits[0].counters[index]
     return {
         name: np.array([np.mean([v.counters[index][name] for v in trial.visits]) for trial in trials])
@@ -150,7 +150,7 @@ def _counters(trials: Sequence[Trial], index: int) -> dict[str, Floats]:
 
 
 def _evidence(trials: Sequence[Trial], visits: NDArray[np.int64]) -> list[tuple[str, Floats, float]]:
-    """What was noted of each trial's visit beside its times, and the least that matters of it."""
+    """Return what was noted of each trial's visit besides its times, and the least value that matters."""
     chosen = [trial.visits[int(at)] for trial, at in zip(trials, visits, strict=True)]
     columns = [
         ("foreign load", [v.load.foreign_cpus or 0.0 for v in chosen], MOST_FOREIGN),

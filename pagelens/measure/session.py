@@ -1,4 +1,4 @@
-"""A measurement from beginning to end: trials on fresh page maps, figures, and what the model predicts."""
+"""Runs a measurement from beginning to end: trials on fresh page maps, figures, and predictions."""
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ Progress = Callable[[str], AbstractContextManager[Report]]  # of "trials" or "pr
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be measured, and how."""
+    """What to measure, and how."""
 
     benchmark: str
     given: Mapping[str, Any]  # the benchmark's own settings, by name; None where nothing is said
@@ -52,11 +52,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What came out."""
+    """The outcome of a measurement."""
 
     measured: Measured
     notes: Sequence[str]
-    settings: Mapping[str, Any]  # that it was made with
+    settings: Mapping[str, Any]  # the settings of the measurement
     stopped: str = ""  # what Ctrl-C ended, and what is kept; empty: nothing
 
     def __repr__(self) -> str:
@@ -64,10 +64,10 @@ class Measurement:
 
 
 def measure_benchmark(request: Request, progress: Progress) -> Measurement:
-    """Times a benchmark on page maps of its own, and holds each to the model on the same frames.
+    """Time a benchmark on page maps of its own, and compare each with the model on the same frames.
 
-    Raises UsageError for settings that the benchmark does not have and memory that there is not,
-    Interrupted where Ctrl-C came before the first trial was complete.
+    Raises UsageError for settings that the benchmark does not have, and for more memory than there is. Raises
+    Interrupted if Ctrl-C came before the first trial was complete.
     """
     if request.benchmark not in BENCHMARKS:
         raise UsageError(f"{request.benchmark!r}: did you mean {nearest(request.benchmark, BENCHMARKS)}?")
@@ -131,7 +131,7 @@ def measure_benchmark(request: Request, progress: Progress) -> Measurement:
 def _wanted_models(
     plan: Experiment, done: Sequence[Trial], predict: bool | None, notes: list[str]
 ) -> Sequence[Model | None]:
-    """The models of the points that are predicted; notes say why others are not."""
+    """Return the models of the points that are predicted. Notes say why others are not."""
     if not done[0].frames.size:
         return []
     wanted = predict if predict is not None else len(plan.points) <= MOST_PREDICTED
@@ -148,7 +148,10 @@ def _wanted_models(
 
 
 def last_level_bytes(cpus: Sequence[int], machine: Machine) -> int:
-    """Of all that these processors have, whatever machine is named; of one of its where none is shown."""
+    """Return the last-level cache of all these processors together, whatever machine is named.
+
+    If the system shows none, it is one cache of the named machine.
+    """
     stated = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
     return max(_probes.last_level_bytes(list(cpus)) or stated, 1 << 20)
 
@@ -158,7 +161,10 @@ def _events(machine: Machine) -> dict[str, list[str]]:
 
 
 def _room(plan: Experiment, pages: Sequence[PageSize], stir: bool) -> tuple[bool, int]:
-    """Whether two trials' memory fits at a time, and bytes of the ballast. UsageError where not one does."""
+    """Return whether the memory of two trials fits at a time, and the bytes of the ballast.
+
+    Raises UsageError if the memory of one trial does not fit.
+    """
     size = max(page.rounded(plan.memory_bytes) for page in pages)
     room = int((1 - _LEFT_FREE) * _probes.available_bytes()) + min(page.free_bytes for page in pages)
     if size > room:
@@ -171,7 +177,7 @@ def _room(plan: Experiment, pages: Sequence[PageSize], stir: bool) -> tuple[bool
 
 
 class _Stop(Event):
-    """Ends kernels, too, and the mapping of memory, soon after it is set."""
+    """An event that also stops kernels and the mapping of memory, soon after it is set."""
 
     def set(self) -> None:
         super().set()
@@ -179,15 +185,15 @@ class _Stop(Event):
 
 
 def _run(setup: TrialSettings, progress: Progress) -> tuple[list[Trial], bool]:
-    """Whole trials, and whether Ctrl-C ended them.
+    """Return whole trials, and whether Ctrl-C ended them.
 
-    They are made by a thread of their own: while a kernel runs in the main one, no signal would be handled.
+    A thread of its own makes them, because no signal would be handled while a kernel runs in the main thread.
     """
     stop = _Stop()
     done: list[Trial] = []
     total = setup.trials * len(setup.pages)
     at_a_time = (2 if setup.overlapped else 1) * setup.memory_bytes
-    # With no more than that, every other trial would have the same pages of the pool.
+    # With no more pages than these, every other trial would get the same pages of the pool.
     wished = at_a_time + (setup.memory_bytes if setup.ballast_bytes >= setup.memory_bytes else 0)
     with (
         ctrl_c_sets(stop, signal.SIGTERM),  # a job that is cancelled gives its pools back, too
@@ -210,7 +216,10 @@ def _run(setup: TrialSettings, progress: Progress) -> tuple[list[Trial], bool]:
 
 
 def _models(plan: Experiment, notes: list[str]) -> Sequence[Model | None]:
-    """Of each point; none where the kernel is not modelled, or not at this size: then a note says why."""
+    """Return the model of each point.
+
+    If the kernel is not modelled, or not at this size, there are none, and a note says why.
+    """
     try:
         return plan.models()
     except UsageError as error:

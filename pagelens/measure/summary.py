@@ -1,7 +1,7 @@
-"""What trials on fresh page maps say: a distribution, how much of it goes with the map, and its outliers.
+"""Summarises trials on fresh page maps: the distribution, the share that goes with the map, the outliers.
 
-A trial is one page map. It is visited twice, with other trials' visits in between, so that what goes with the
-map shows as its two visits agreeing better than visits of different maps that are as far apart in time.
+A trial is one page map. It is visited twice, with other trials' visits in between. If something goes with the
+map, its two visits agree better than visits of different maps that are as far apart in time.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MapShare:
-    """How much of the variance goes with the page map.
+    """The share of the variance that goes with the page map.
 
-    share: 1 less the mean squared difference between visits of the same map over that between visits of
-    different maps which are no farther apart in time (half of it is the variogram: Cressie, Statistics for
-    Spatial Data, 1993, 2.4); so what drifts or comes and goes takes part in both. At least 0. p: of shuffles
-    of which pairs are of the same map, those that make the share as large.
+    `share` is 1 minus a ratio, and at least 0. The ratio is the mean squared difference between visits of the
+    same map over that between visits of different maps which are no farther apart in time (half of it is the
+    variogram: Cressie, Statistics for Spatial Data, 1993, 2.4). So whatever drifts, or comes and goes, takes
+    part in both. `p` is the share of shuffles of the pairs that give a share at least as large.
     """
 
     share: float
@@ -39,13 +39,13 @@ class MapShare:
 
     @property
     def significant(self) -> bool:
-        """Whether chance would rarely make as much."""
+        """Whether chance would rarely make a share as large."""
         return self.p < SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A distribution over trials; values in the unit of the measurement."""
+    """A distribution over trials, with values in the unit of the measurement."""
 
     spread: Spread
     modes: int
@@ -54,7 +54,10 @@ class Summary:
 
 
 def summarise(visits: Floats, order: Positions, best: Floats, seed: int) -> Summary:
-    """`visits`: [trial, visit], a value each, made in this `order`; `best`: [trial], what counts as its."""
+    """Summarise `visits` [trial, visit], with one value each, which were made in this `order`.
+
+    `best` [trial] is the value that counts for each trial.
+    """
     return Summary(
         spread=spread(best, seed),
         modes=modes(best, seed),
@@ -64,7 +67,10 @@ def summarise(visits: Floats, order: Positions, best: Floats, seed: int) -> Summ
 
 
 def map_share(visits: Floats, order: Positions, seed: int) -> MapShare | None:
-    """Of values [trial, 2] and their places in the order of all visits; None of too few."""
+    """Return the share of values [trial, 2] that goes with the map, or None if there are too few.
+
+    `order` has their places in the order of all visits.
+    """
     same_lag = int(np.median(np.abs(np.diff(order, axis=1))))
     same = _squared(visits[:, 0], visits[:, 1])
     different = _others(visits, order, same_lag)
@@ -89,7 +95,10 @@ def _share(same: Floats, different: Floats) -> Floats:
 
 
 def _others(visits: Floats, order: Positions, lag: int) -> Floats:
-    """Squared differences of visits of different maps: as far apart as `lag`, or as near it as there are."""
+    """Return squared differences of visits of different maps.
+
+    They are `lag` apart in time, or as near to that as possible.
+    """
     at = np.argsort(order, axis=None, kind="stable")
     values, places = visits.ravel()[at], order.ravel()[at]
     trials = np.repeat(np.arange(len(visits)), visits.shape[1])[at]
@@ -107,19 +116,22 @@ def _others(visits: Floats, order: Positions, lag: int) -> Floats:
 
 
 def outliers(values: Floats) -> tuple[int, ...]:
-    """Indices of values whose modified z-score is beyond `OUTLIER`, the farthest first; of few, none."""
+    """Return the indices of values with a modified z-score beyond `OUTLIER`, the farthest first."""
     if values.size < FEWEST:
         return ()
     away = np.abs(values - np.median(values))
     typical = np.median(away)
-    # Where more than half are equal, whatever differs is far.
+    # If more than half of the values are equal, every other value is far from them.
     score = _NORMAL * away / typical if typical > 0 else np.where(away > 0, np.inf, 0.0)
     far = np.flatnonzero(score > OUTLIER)
     return tuple(int(index) for index in far[np.argsort(-score[far], kind="stable")])
 
 
 def unusual(trial: int, evidence: Sequence[tuple[str, Floats, float]]) -> str:
-    """Which of the named columns (one value a trial, and the least that matters) stands out at this trial."""
+    """Return which of the named columns stands out at this trial.
+
+    A column has one value for each trial, and the least difference that matters.
+    """
     return ", ".join(
         name
         for name, values, least in evidence

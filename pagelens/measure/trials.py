@@ -39,7 +39,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Visit:
-    """All points, once, on a trial's map. `attempts`: 1, and one more for each that was disturbed."""
+    """One visit of a trial's map, which times all points.
+
+    `attempts` is 1, plus 1 for each disturbed attempt.
+    """
 
     seconds: tuple[Floats, ...]  # of each point's repetitions
     load: Load
@@ -72,7 +75,7 @@ class TrialSettings:
     points: Sequence[Point]
     pages: Sequence[PageSize]  # trials go round over them
     memory_bytes: int  # of a trial
-    arrays: Sequence[int]  # where they begin in it, bytes
+    arrays: Sequence[int]  # their first bytes in it
     cpus: Sequence[int]
     trials: int
     seed: int
@@ -92,7 +95,10 @@ class _Run:
         self._busy = 0  # visits in a row that stayed disturbed
 
     def visit(self, memory: _probes.Memory) -> Visit:
-        """All points, once undisturbed; the least disturbed of a few attempts, or of one if just busy."""
+        """Time all points once, undisturbed if possible.
+
+        The least disturbed of a few attempts counts. There is only one attempt if the machine was just busy.
+        """
         retries = self.setup.retries if self._busy < BUSY else 0
         found: list[Visit] = []
         while not found or (found[-1].load.disturbed and len(found) <= retries):
@@ -115,7 +121,7 @@ class _Run:
 
 
 class _Open:
-    """A trial under way, with its memory."""
+    """A trial that is under way, with its memory."""
 
     def __init__(self, run: _Run, number: int, page: PageSize, before: Sequence[NDArray[np.uint64]]) -> None:
         self._run, self._number, self._page = run, number, page
@@ -149,7 +155,10 @@ def _mapped(setup: TrialSettings, number: int, page: PageSize) -> _probes.Memory
 
 
 def run_trials(setup: TrialSettings, stopped: Callable[[], bool]) -> Iterator[Trial]:
-    """Each as it is complete; ends early, with whole trials only, once `stopped` says so, or a kernel."""
+    """Yield each trial when it is complete.
+
+    Ends early, after a complete trial, once `stopped` says so or a kernel was stopped.
+    """
     run = _Run(setup, stopped)
     open_trials: list[_Open] = []
     frames: dict[str, list[NDArray[np.uint64]]] = {page.name: [] for page in setup.pages}

@@ -1,4 +1,4 @@
-"""Evaluates every policy on a profile: at the capacity asked for, and over a sweep of capacities."""
+"""Evaluates every policy on a profile, at the requested capacity and over a sweep of capacities."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pagelens.place.time_model import TimeModel
 Floats = NDArray[np.float64]
 
 SWEEP = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the footprint
-SECONDS_OF_SWEEP = 1.0  # that the solver may take at each capacity of the sweep, which only the figure shows
+SECONDS_OF_SWEEP = 1.0  # limit of the solver at each capacity of the sweep, which only the figure shows
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class PoliciesAtCapacity:
     """What every policy does with one capacity.
 
     `capacity` is in bytes of one rank. `shares` has, by policy, the share [o] of each object in fast memory.
-    `gap` says by what share of its time the optimum may miss the least time.
+    `gap` is the share of its time by which the optimum may miss the least time.
     """
 
     capacity: float
@@ -56,10 +56,10 @@ class Analysis:
 
     @property
     def shares_in_regions(self) -> Mapping[str, Floats]:
-        """Shares [o] in each marked region, and under OUTSIDE those until the first region begins.
+        """The shares [o] in each marked region, and under OUTSIDE those until the first region begins.
 
-        A program that begins inside a region has no time before the first. OUTSIDE then has the shares of
-        the first region.
+        A program that begins inside a region has no time before the first region. OUTSIDE then has the shares
+        of that region.
         """
         shares = dict(zip(self.regions.names, self.between_regions.shares, strict=True))
         return {OUTSIDE: next(iter(shares.values())), **shares}
@@ -71,10 +71,10 @@ def analyse(
     developer: Sequence[int] | None,
     cancel: _core.CancelFlag | None = None,
 ) -> Analysis:
-    """Evaluates all policies at `capacity` (bytes of one rank) and at every capacity of the sweep.
+    """Evaluate all policies at `capacity` (bytes of one rank) and at every capacity of the sweep.
 
     `developer` lists the indices of objects in a developer's order. Raises _core.Cancelled once `cancel` is
-    set. It is looked at between two programs of the solver, which cannot be stopped within one.
+    set. The flag is looked at between two programs of the solver, which cannot be stopped within one.
     """
     model = TimeModel.of(profile)
     capacities = [share * profile.footprint_bytes for share in SWEEP] if profile.footprint_bytes else []
@@ -86,8 +86,8 @@ def analyse(
     _raise_if_set(cancel)
     moving = between
     if not _same_program(profile, phases, regions):
-        # Neither bounds the other: what follows a region's end belongs to the region in one, and in the
-        # other to none.
+        # Neither placement bounds the other: what follows a region's end belongs to the region in one of
+        # them, and to no region in the other.
         anywhere = moving_optimum(profile, model, phases, capacity, best)
         moving = min(anywhere, between, key=lambda found: found.seconds)
     sweep = []
@@ -114,23 +114,23 @@ def _raise_if_set(cancel: _core.CancelFlag | None) -> None:
 def between_regions(
     profile: Profile, model: TimeModel, regions: Phases, capacity: float, static: Floats
 ) -> Moving:
-    """The fastest placement that a plan can state; nothing moves between too many regions for a plan."""
+    """Return the fastest placement that a plan can state. With too many regions, nothing moves."""
     return moving_optimum(profile, model, regions, capacity, static, _may_move(profile, regions))
 
 
 def _may_move(profile: Profile, regions: Phases) -> NDArray[np.bool_]:
-    """[o] whether a plan can move the object between these regions."""
+    """Return for each object [o] whether a plan can move it between these regions."""
     return movable(profile) & (len(regions.names) <= MOST_REGIONS)
 
 
 def _same_program(profile: Profile, phases: Phases, regions: Phases) -> bool:
-    """Whether moving between phases and moving between regions are the same linear program."""
+    """Return whether moving between phases and moving between regions are the same linear program."""
     same = np.array_equal(phases.of_interval, regions.of_interval)
     return same and bool(_may_move(profile, regions)[profile.worth_placing].all())
 
 
 def movable(profile: Profile) -> NDArray[np.bool_]:
-    """[o] whether `run --plan` moves the object between regions.
+    """Return for each object [o] whether `run --plan` moves it between regions.
 
     It moves large blocks and variables, which have pages of their own.
     """
@@ -145,9 +145,9 @@ def evaluate_policies(
     developer: Sequence[int] | None = None,
     seconds: float = SECONDS,
 ) -> PoliciesAtCapacity:
-    """Every policy at one capacity (bytes of one rank); the solver may search for `seconds`.
+    """Evaluate every policy at one capacity (bytes of one rank). The solver may search for `seconds`.
 
-    Where another policy is faster than what the solver found in its time, the optimum takes its shares.
+    If another policy is faster than what the solver found in its time, the optimum takes its shares.
     """
     shares = {name: policy(profile, capacity) for name, policy in METRICS.items()}
     if developer is not None:

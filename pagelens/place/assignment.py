@@ -34,9 +34,9 @@ class Assignment:
     """Which objects should lie in fast memory, and what that gains.
 
     `report` has every figure as typed rows: `report.policies`, `report.objects`, `report.phases`,
-    `report.sweep`. Times are modelled seconds of the whole run, bytes those of one rank. `plan` is what
-    `pagelens run --plan` enforces (`write_plan` in pagelens.place.plan writes it); declared loops have none,
-    because there is no program to run.
+    `report.sweep`. Times are modelled seconds of the whole run, and bytes are those of one rank. `plan` is
+    what `pagelens run --plan` enforces (`write_plan` in pagelens.place.plan writes it). Declared loops have
+    no plan, because there is no program to run.
     """
 
     report: PlaceReport
@@ -63,17 +63,17 @@ def place(
     command: str = "",
     progress: Progress | None = None,
 ) -> Assignment:
-    """Decides which objects of a program should lie in the fast one of a machine's two memories.
+    """Decide which objects of a program should lie in the fast one of a machine's two memories.
 
-    `fast` is the fast memory of a node that the job may use: a size ("32GiB", or bytes), a share of what
-    each rank has ("50%"), or None for all that the machine has. `ranks` copies of the program run, by default
-    as many as the machine has cores for. `developer` names objects in the order of a developer's list, to
-    compare with (`pagelens place --list`). With `moves` the plan moves objects between the regions that the
-    program marks, where that is faster. `command` goes into the report, and `progress` is called with steps
-    done and steps in all.
+    `fast` is the fast memory of a node that the job may use: a size ("32GiB", or bytes), a share of what each
+    rank has ("50%"), or None for all that the machine has. `ranks` copies of the program run, by default as
+    many as the machine has cores for. `developer` names objects in the order of a developer's list, as a
+    comparison (`pagelens place --list`). With `moves` the plan moves objects between the regions that the
+    program marks, if that is faster. `command` goes into the report, and `progress` is called with steps done
+    and steps in all.
 
     Raises UsageError for a machine without two memories, a capacity that it does not have, a job larger than
-    its memory or a name in `developer` that no object has, and Interrupted on Ctrl-C.
+    its memory, or a name in `developer` that no object has. Raises Interrupted on Ctrl-C.
     """
     check_two_memories(machine)
     capacity = fast if isinstance(fast, Capacity) else parse_capacity(fast, machine)
@@ -104,7 +104,7 @@ def place(
             notes.append(moves_note(analysis, plan is not None))
         return Assignment(build_report(analysis, command, modes, notes, "", moves), plan)
 
-    # The work runs beside the main thread, the only one that sees Ctrl-C.
+    # The work runs in a thread of its own, because only the main thread sees Ctrl-C.
     with ctrl_c_sets(cancel), ThreadPoolExecutor(1, thread_name_prefix="pagelens-place") as pool:
         try:
             return pool.submit(decide).result()
@@ -113,7 +113,10 @@ def place(
 
 
 def _plan(analysis: Analysis, program: Workload, capacity: float, moves: bool) -> Plan | None:
-    """The plan of the optimum, with moves where they gain; declared loops have no program to run it."""
+    """Return the plan of the optimum, with moves if they gain.
+
+    Declared loops have no program to run it, and so no plan.
+    """
     if not isinstance(program, TraceWorkload):
         return None
     shares, in_regions = analysis.at_capacity.shares[OURS], dict[str, Floats]()

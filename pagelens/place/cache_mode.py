@@ -1,8 +1,9 @@
-"""The fast memory as a direct-mapped cache of the slow one: what needs no plan, beside every plan.
+"""Fast memory as a direct-mapped cache of slow memory, which needs no plan, for comparison with plans.
 
-The machine's cache mode where a file of it exists; else the same memories with the cache put between them. It
-is as large as the largest power of two that the capacity holds. Two nodes bound what it does: frames in a
-row, as after a boot, and frames at random, as on a node with a long history (docs/frames.md).
+The machine is the machine's cache mode if there is a file of it, else the same memories with the cache put
+between them. The cache is as large as the largest power of two that fits into the capacity. Two nodes bound
+what it does: one with frames in a row, as after a boot, and one with random frames, as after a long history
+(docs/frames.md).
 """
 
 import os
@@ -28,7 +29,7 @@ ROUNDED = 64 << 20  # bytes: memory is a multiple of it
 
 @dataclass(frozen=True)
 class CacheMode:
-    """Seconds of the run with a cache of `bytes`, of all ranks."""
+    """Seconds of the run with a cache of `bytes` bytes for all ranks."""
 
     bytes: int
     in_a_row_s: float
@@ -38,14 +39,14 @@ class CacheMode:
 def cache_modes(
     profile: Profile, course: Timeline, capacities: Iterable[float], cancel: _core.CancelFlag | None = None
 ) -> list[CacheMode]:
-    """One for each power of two that the capacities (bytes, of all ranks) hold, where it can be simulated.
+    """Return a result for each power of two in a capacity (bytes of all ranks) that can be simulated.
 
-    `profile` was made of `course`: translating costs what it has counted. Raises _core.Cancelled.
+    `profile` was made of `course`, and translation costs what it has counted. Raises _core.Cancelled.
     """
     sizes = dict.fromkeys(1 << (int(capacity).bit_length() - 1) for capacity in capacities if capacity >= 1)
     machine, ranks = profile.machine, profile.ranks
     translation = {name: profile.counts[name] for name in TRANSLATION_COUNTS}
-    # By address every page ever used has a frame of its own.
+    # With frames in the order of addresses, every page that was ever used has a frame of its own.
     job = ranks * len(course.program.pages) * FRAME_BYTES
 
     def seconds(cached: Machine, policy: str) -> float:
@@ -66,7 +67,7 @@ def cache_modes(
 
 
 def _in_cache_mode(machine: Machine, size: int, memory: int) -> Machine:
-    """With a cache of `size` bytes before a slow memory of `memory` bytes."""
+    """Return the machine with a cache of `size` bytes in front of slow memory of `memory` bytes."""
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
     cache = MemorySideCache(

@@ -1,4 +1,4 @@
-"""How much fast memory a job may use: a size, a share of its footprint, or all that the machine has."""
+"""The fast memory that a job may use: a size, a share of its footprint, or all that the machine has."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,23 @@ from pagelens.units import parse_share, parse_size
 
 @dataclass(frozen=True)
 class Capacity:
-    """Fast memory of one node: `node_bytes`, or `share` (0 to 1) of what a rank's objects have."""
+    """Fast memory of one node: `node_bytes`, or the `share` (0 to 1) of the footprint of a rank's objects."""
 
     node_bytes: float = 0.0
     share: float | None = None
 
     def of_rank(self, profile: Profile) -> float:
-        """Bytes of fast memory that one rank has."""
+        """Return the bytes of fast memory that one rank has."""
         if self.share is not None:
             return self.share * profile.footprint_bytes
         return self.node_bytes / profile.ranks
 
 
 def parse_capacity(text: str | int | None, machine: Machine, name: str = "fast") -> Capacity:
-    """The capacity that a user means by "4GiB", "50%", a number of bytes, or None for all of the machine's.
+    """Return the capacity for "4GiB", "50%", a number of bytes, or None for all that the machine has.
 
-    Raises UsageError for a capacity that no program could have on the machine; it calls the parameter `name`.
+    Raises UsageError for a capacity that no program could have on the machine. The message calls the
+    parameter `name`.
     """
     assert machine.fast_memory is not None
     most = machine.fast_memory.size

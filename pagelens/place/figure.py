@@ -1,4 +1,4 @@
-"""The sweep as a figure: what each policy gains with how much fast memory."""
+"""Draws the sweep: what each policy gains over the amount of fast memory."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +11,10 @@ _MARKS = ("s", "^", "D", "v", "P", "X")
 
 
 def draw(report: PlaceReport) -> Drawing:
-    """Lines are policies; the band is fast memory as a cache, from frames in a row to random ones."""
+    """Return the figure.
+
+    Lines are policies, and the band is fast memory as a cache, between its two nodes.
+    """
     return drawing(
         "place",
         f"{report.program} on {report.machine}: what fast memory gains",

@@ -1,7 +1,7 @@
-"""The lines that a program's objects move below the caches, interval by interval.
+"""Counts the lines that a program's objects move below the caches, interval by interval.
 
-Of everything; or, of a long trace, scaled up from a sample (docs/decisions/place-sampling.md): some sets of
-the caches, and of an L3's cores as few as have all the same a part of it.
+The lines of a long trace are scaled up from a sample (docs/decisions/place-sampling.md). The sample has some
+sets of the caches. Of the cores that share an L3, it has the fewest that all have an equal part of it.
 """
 
 import math
@@ -23,24 +23,24 @@ from pagelens.values.quantities import Positive, Sourced
 
 Floats = NDArray[np.float64]
 
-# Of an interval that is long enough, so many stretches are simulated: of all sets, of a sample of them.
+# A long interval is simulated in so many stretches, if all sets are simulated, or a sample of them.
 STRETCHES_OF_WHOLE, STRETCHES_OF_SAMPLE = 2, 8
 
-# A trace of fewer bytes of events (about one a line) is simulated whole, and so is one that the ranks of a
-# group together make less of: it takes no second.
+# A trace with fewer bytes of events (about one per line) is simulated whole. So is one of which the ranks of
+# a group together make less than this, because it takes less than a second.
 FEWEST_SAMPLED, MOST_WHOLE = 1 << 20, 8 << 20
-# Of each eight neighbouring lines of a page one is in the sample, another in each eight: steps of up to eight
-# lines meet it as often as any. Of larger jobs every second of these, or every fourth.
+# The sample has one of each eight neighbouring lines of a page, at another place in each eight, so that steps
+# of up to eight lines meet it equally often. Larger jobs have every second or every fourth of these lines.
 SETS = tuple(8 * eighth + (5 * eighth + 2) % 8 for eighth in range(8))
 FEWEST_SETS = 2
 MOST_COPIES = 16  # of a page's lines that are simulated, times ranks
-FEWEST_RANKS = 2  # that share an L3 in a sample
+FEWEST_RANKS = 2  # ranks that share an L3 in a sample
 FEWEST_L3_SETS = 256  # of a slice
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of all copies of a program, [i] in an interval and [o] of an object."""
+    """The lines of all copies of a program, in interval [i] and of object [o]."""
 
     counts: Counts  # [i] by name: all but lines of memory and instructions that `tiered_times` reads
     reads: Floats  # [i, o] lines that memory reads
@@ -52,7 +52,7 @@ class Traffic:
 
 
 def sampled_sets(workload: Workload, machine: Machine, ranks: int) -> int:
-    """What of a program's lines to simulate for `ranks` copies of it: `Workload.timeline` takes it."""
+    """Return the lines to simulate for `ranks` copies of a program, as `Workload.timeline` takes them."""
     if not isinstance(workload, TraceWorkload):
         return ALL_SETS
     group, bytes_ = _ranks_of_a_group(machine, ranks, workload.threads), workload.trace.event_bytes
@@ -68,7 +68,7 @@ def sampled_sets(workload: Workload, machine: Machine, ranks: int) -> int:
 def traffic(
     course: Timeline, machine: Machine, ranks: int, threads: int, cancel: _core.CancelFlag | None = None
 ) -> Traffic:
-    """Of `ranks` copies of a program of so many threads; raises _core.Cancelled."""
+    """Return the traffic of `ranks` copies of a program with `threads` threads. Raises _core.Cancelled."""
     group = _ranks_of_a_group(machine, ranks, threads)
     if course.sample is None:
         return _whole(course.program, machine, ranks, group, cancel)
@@ -76,7 +76,10 @@ def traffic(
 
 
 def _ranks_of_a_group(machine: Machine, ranks: int, threads: int) -> int:
-    """That fill the cores of one L3, without one of one L2: all others have caches and lines like theirs."""
+    """Return how many ranks fill the cores of one L3, or of one L2 if there is no L3.
+
+    All other ranks have caches and lines like theirs.
+    """
     group = machine.l2.shared_by.value
     if machine.l3 is not None:
         shared_by = machine.l3.shared_by
@@ -112,7 +115,7 @@ def _sampled(
     group: int,
     cancel: _core.CancelFlag | None,
 ) -> Traffic:
-    """The sets go through the caches in as many parts as there are processors: they add up."""
+    """Replay the sets in as many parts as there are processors, and add up their counts."""
     machine, simulated = _part_of_group(machine, group, program.threads)
     parts = simulated_parts(program, machine, simulated, STRETCHES_OF_SAMPLE)
     divided = _divided(sample.sets, len(os.sched_getaffinity(0)))
@@ -131,7 +134,7 @@ def _sampled(
         * (_of_touched(each, sample) if name in TRANSLATION_COUNTS else sample.of_intervals * each)
         for name, each in sums.items()
     }
-    # A line is often written in another interval than it was used in.
+    # A line is often written in another interval than the one that used it.
     writes = scale * sample.of_objects * sum(part.object_writes for part in found)
     writes[:, KERNEL] = 0
     return Traffic(
@@ -146,7 +149,10 @@ def _sampled(
 
 
 def _of_touched(counts: Floats, sample: SampledLines) -> Floats:
-    """[i] of all lines, from those that touched; where none did, as often as in the whole run."""
+    """Scale counts of the lines that were touched up to all lines, for each interval [i].
+
+    An interval without touched lines gets the rate of the whole run.
+    """
     seen, touched = sample.seen.sum(axis=1), sample.touched
     average = counts.sum() / max(1.0, touched.sum())
     rates = np.divide(counts, touched, out=np.full(counts.shape, average), where=touched > 0)
@@ -154,7 +160,7 @@ def _of_touched(counts: Floats, sample: SampledLines) -> Floats:
 
 
 def _divided(sets: int, parts: int) -> list[int]:
-    """The sets in so many parts, or as many as there are sets."""
+    """Divide the sets into `parts` parts, or fewer if there are not as many sets."""
     places = [place for place in range(64) if sets >> place & 1]
     return [sum(1 << place for place in places[part::parts]) for part in range(min(parts, len(places)))]
 
@@ -167,7 +173,7 @@ def _replayed(
     cancel: _core.CancelFlag | None,
     translating: bool = True,
 ) -> NodeCounts:
-    """One group's, on frames in a row."""
+    """Replay one group of ranks, on frames in a row."""
     return replay_node(
         parts,
         _core.place_contiguously(machine.frames),
@@ -180,9 +186,9 @@ def _replayed(
 
 
 def _part_of_group(machine: Machine, ranks: int, threads: int) -> tuple[Machine, int]:
-    """Half of the ranks with half of the L3 and of the snoop filter's sets, halved as often as they can be.
+    """Return a machine with half of the ranks and of what they share, halved as often as possible.
 
-    Ranks share no lines, and run alike: each has the same part of a cache that they share.
+    Ranks share no lines and run alike, so each rank keeps the same part of a shared cache.
     """
     l3, filter_ = machine.l3, machine.snoop_filter
     if l3 is None:

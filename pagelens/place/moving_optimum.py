@@ -1,12 +1,14 @@
-"""Objects that move between memories where one phase follows another, at the price of the copy.
+"""Finds the best placement with objects that move between memories where one phase follows another.
 
-The program of `pagelens.place.optimum` with a share for each phase, all objects divided:
+A move has the price of a copy. This is the program of `pagelens.place.optimum` with a share for each phase,
+and with all objects divided:
 
     minimise    sum over i of t[i] + sum over pairs {g, h}, o of price B[g, h, o] |x[g, o] - x[h, o]|
 
-where B are the bytes of o that live across the borders between g and h, over the run and of all ranks; what
-is born and freed within a phase moves for nothing. A copied byte is read from one memory and written to the
-other, and overlaps nothing: price = 1 / bandwidth of the fast + 1 / bandwidth of the slow memory.
+B[g, h, o] are the bytes of o, of all ranks, that live across the borders between g and h in the run. Memory
+that is allocated and freed within a phase moves for nothing. A copied byte is read from one memory and
+written to the other, and overlaps nothing: price = 1 / bandwidth of the fast + 1 / bandwidth of the slow
+memory.
 """
 
 from collections.abc import Mapping
@@ -24,12 +26,12 @@ from pagelens.place.time_model import TimeModel
 
 Floats = NDArray[np.float64]
 
-MOST_OBJECTS = 200  # that may move: those with most lines; all others stay where they are
+MOST_OBJECTS = 200  # the objects with most lines may move; all others stay
 
 
 @dataclass(frozen=True)
 class Moving:
-    """Shares [g, o] of each phase; seconds with all copies; bytes copied in the run, of all ranks."""
+    """Shares [g, o] in each phase, seconds with all copies, and the bytes of all ranks copied in the run."""
 
     shares: Floats
     seconds: float
@@ -44,9 +46,10 @@ def moving_optimum(
     static: Floats,
     movable: NDArray[np.bool_] | None = None,
 ) -> Moving:
-    """Never slower than `static` [o], from which it begins; `capacity` in bytes of one rank.
+    """Return the best placement with moves. It starts from `static` [o], and is never slower.
 
-    `movable` [o] says which objects may move at all; without it all do that can be placed.
+    `capacity` is in bytes of one rank. `movable` [o] says which objects may move. By default all that can be
+    placed may.
     """
     count = len(phases.names)
     across = _bytes_across(profile, phases)
@@ -74,7 +77,10 @@ def _solve(
     chosen: NDArray[np.intp],
     across: Mapping[tuple[int, int], Floats],
 ) -> Floats:
-    """[g, chosen] shares. Variables: shares by phase, t of every interval, |differences| of every pair."""
+    """Return the shares [g, chosen].
+
+    The variables are the shares by phase, t of every interval, and the |differences| of every pair.
+    """
     count, objects, intervals = len(phases.names), len(chosen), model.slow.shape[1]
     unit = float(model.slow.max(axis=0).sum())
     others = static.copy()
@@ -122,14 +128,14 @@ def _solve(
 
 
 def _price(profile: Profile) -> float:
-    """Seconds of a byte that is copied."""
+    """Return the seconds for one copied byte."""
     fast = profile.machine.fast_memory
     assert fast is not None
     return 1 / fast.bandwidth.value + 1 / profile.machine.ddr.bandwidth.value
 
 
 def _interval_of_moments(profile: Profile) -> NDArray[np.intp]:
-    """[m] the interval that each moment of the course begins in, by instructions."""
+    """Return the interval that each moment [m] of the course begins in, by instructions."""
     ends = np.cumsum(profile.counts["instructions"])
     total = ends[-1] or 1.0
     at = (np.arange(len(profile.course)) + 0.5) / len(profile.course) * total
@@ -137,13 +143,16 @@ def _interval_of_moments(profile: Profile) -> NDArray[np.intp]:
 
 
 def _live(profile: Profile, phases: Phases, phase: int) -> Floats:
-    """[m, o] the moments of a phase, or of the whole run where none is known to lie in it."""
+    """Return the live bytes [m, o] at the moments of a phase.
+
+    If no moment is known to lie in the phase, these are the moments of the whole run.
+    """
     inside = phases.of_interval[_interval_of_moments(profile)] == phase
     return np.unique(profile.course[inside], axis=0) if inside.any() else profile.live_bytes
 
 
 def _bytes_across(profile: Profile, phases: Phases) -> dict[tuple[int, int], Floats]:
-    """[o] bytes of all ranks that live on both sides of borders between two phases, summed over these."""
+    """Return by pair of phases the bytes [o] of all ranks that live across borders between them."""
     of_moment = _interval_of_moments(profile)
     found: dict[tuple[int, int], Floats] = {}
     for border in np.flatnonzero(np.diff(phases.of_interval)):

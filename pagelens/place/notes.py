@@ -8,7 +8,7 @@ from pagelens.units import format_binary_size, format_time
 
 
 def notes_of(program: Workload, analysis: Analysis) -> list[str]:
-    """The warnings of the trace, and what limits this analysis; one paragraph each."""
+    """Return the warnings of the trace and the limits of this analysis, one paragraph each."""
     notes = [*program.warnings]
     machine = analysis.profile.machine
     if machine.device is not None:
@@ -38,7 +38,10 @@ def notes_of(program: Workload, analysis: Analysis) -> list[str]:
 
 
 def moves_note(analysis: Analysis, planned: bool) -> str:
-    """How much faster moving between regions is than the static optimum; `planned`: there is a plan."""
+    """Return how much faster moving between regions is than the static optimum.
+
+    `planned` says if a plan exists.
+    """
     static = analysis.model.seconds(analysis.at_capacity.shares[OURS])
     if not analysis.moves_gain:
         why, count = "moving objects between regions gains nothing", len(analysis.regions.names)

@@ -1,8 +1,8 @@
-"""A developer's list: names of objects, one a line, in the order in which they are to lie in fast memory.
+"""A developer's list: names of objects, one per line, in the order in which they should get fast memory.
 
-A name is a call site's or variable's as reports show it, a part of one between word boundaries
-(`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`); `#` begins a comment, where it begins a
-line or follows a blank (`main::{lambda()#2}` is a name, and `make (app.c:5) #2`).
+A name is that of a call site or variable as reports show it, a part of one between word boundaries
+(`generate_matrix`, `hydro.cpp:212`), or a shell pattern (`Mesh::*`). `#` begins a comment at the begin of a
+line or after a blank, unless it is part of a name (`main::{lambda()#2}`, `make (app.c:5) #2`).
 """
 
 import re
@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"^\s*#.*|\s#(?!\d+\s*(?:#|$)).*")
 
 
 def read_list(path: Path) -> list[str]:
-    """The names of a list. Raises UsageError if it cannot be read or has none."""
+    """Return the names of a list. Raises UsageError if it cannot be read or has none."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -40,9 +40,9 @@ def read_list(path: Path) -> list[str]:
 
 
 def listed_objects(names: Sequence[str], objects: Sequence[ObjectInfo]) -> list[int]:
-    """Indices of the objects that the names mean, in the list's order, each once.
+    """Return the indices of the objects that the names mean, in the list's order, each once.
 
-    Raises UsageError for a name that means none, with the nearest.
+    Raises UsageError for a name that means none, with the nearest one.
     """
     placeable = [known for known in objects if known.placeable]
     found: dict[int, None] = {}

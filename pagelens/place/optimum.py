@@ -1,4 +1,4 @@
-"""The placement of least modelled time under a capacity: a mixed-integer linear program, solved by HiGHS.
+"""Finds the placement of least modelled time under a capacity, as a mixed-integer linear program.
 
     minimise    sum over i of t[i]
     subject to  t[i] >= slow[r, i] + per_read[r] P[i] + per_write[r] Q[i]      every resource, every interval
@@ -6,11 +6,11 @@
                 sum over o of live_bytes[m, o] x[o] <= capacity                every moment
                 x[o] in [0, 1], in {0, 1} where an object is not divided
 
-Objects that are given back free their bytes for those of later moments: temporaries share the fast memory.
-Moments enter by need: those that a solution breaks, until none is broken. First the program is solved with
-all objects divided. Where that divides none that must not be it is the optimum; else few such are left, and
-up to `MOST_EXACT` objects the integers are searched, with more they are rounded down and refilled. The gap is
-what is left to the bound.
+Freed objects leave their bytes to later moments, so temporaries share the fast memory. A moment enters the
+program only when a solution breaks its limit, until no limit is broken. First the program is solved as if all
+objects could be divided. If the solution divides only objects that may be divided, it is the optimum.
+Otherwise few objects are wrongly divided. With up to `MOST_EXACT` objects the integers are searched. With
+more, they are rounded down and the memory is refilled. The gap is the distance to the bound.
 """
 
 import time
@@ -28,7 +28,7 @@ from pagelens.place.time_model import TimeModel
 Floats = NDArray[np.float64]
 
 GAP = 1e-4  # of the least time: what the search of integers may leave, as a share
-SECONDS = 5.0  # that it may take; then the placement is the best found
+SECONDS = 5.0  # limit of the search; then the best placement found counts
 MOST_EXACT = 500  # objects whose integers are searched
 LEAST_DIVIDED = 128 << 10  # bytes of an object: of less no part is put elsewhere
 _FIRST_MOMENTS, _MORE_MOMENTS = 32, 64
@@ -37,21 +37,28 @@ _ROUNDING = 1e-6  # of a share or a capacity: the solver's tolerance
 
 @dataclass(frozen=True)
 class Optimum:
-    """Shares [o] in fast memory, and how far from the least time they may be at most (0.01: one percent)."""
+    """Shares [o] in fast memory, and the gap to the least time.
+
+    The time is at most `gap` longer than the least (0.01 is one percent).
+    """
 
     shares: Floats
     gap: float
 
 
 def divided(profile: Profile) -> NDArray[np.bool_]:
-    """[o] whether a share of an object can lie in fast memory: of large blocks by pages, else by blocks."""
+    """Return for each object [o] whether a share of it can lie in fast memory.
+
+    Large blocks are divided by pages, other objects by blocks.
+    """
     return np.asarray(profile.bytes >= LEAST_DIVIDED)
 
 
 def optimum(profile: Profile, model: TimeModel, capacity: float, seconds: float = SECONDS) -> Optimum:
-    """The best static placement; `capacity` in bytes of one rank, `seconds` for the search of integers.
+    """Return the best static placement.
 
-    Raises Failure if the solver fails.
+    `capacity` is in bytes of one rank, and `seconds` limits the search of integers. Raises Failure if the
+    solver fails.
     """
     chosen = profile.worth_placing
     shares = np.zeros(len(profile.objects))
@@ -73,7 +80,11 @@ def optimum(profile: Profile, model: TimeModel, capacity: float, seconds: float 
 
 
 class _Problem:
-    """Variables: shares of the objects chosen, then P, Q and t of every interval; times in all-slow's."""
+    """The linear program.
+
+    Its variables are the shares of the chosen objects, then P, Q and t of every interval. Times are in units
+    of the all-slow time.
+    """
 
     def __init__(self, profile: Profile, model: TimeModel, capacity: float, chosen: NDArray[np.intp]) -> None:
         self._cost, self._chosen, self._objects = model, chosen, len(profile.objects)
@@ -110,7 +121,7 @@ class _Problem:
         floor = model.slow[~moved].max(axis=0, initial=0.0) / self._unit
         self._least = np.concatenate([np.zeros(objects + 2 * intervals), floor])
         self._most = np.concatenate([np.ones(objects), np.full(3 * intervals, np.inf)])
-        # Where memory costs no time, fast memory is left to others.
+        # A tiny price keeps objects that gain no time out of fast memory.
         bytes_ = profile.bytes[chosen]
         thrift = 1e-9 * bytes_ / bytes_.sum()
         self._goal = np.concatenate([thrift, np.zeros(2 * intervals), np.ones(intervals)])
@@ -118,13 +129,13 @@ class _Problem:
         self._rows = self._rows if len(self.live) else []
 
     def seconds(self, shares: Floats) -> float:
-        """Of the shares of the objects chosen."""
+        """Return the seconds with these shares of the chosen objects."""
         everything = np.zeros(self._objects)
         everything[self._chosen] = shares
         return self._cost.seconds(everything)
 
     def relaxed(self) -> tuple[Floats, float]:
-        """The shares if every object could be divided, and their seconds: a bound for all others."""
+        """Return the shares if every object could be divided, and their seconds, which are a bound."""
         while True:
             found = linprog(
                 self._goal,
@@ -143,7 +154,7 @@ class _Problem:
                 return shares, float(found.fun - thrift) * self._unit
 
     def searched(self, whole: NDArray[np.bool_], bound: float, seconds: float) -> tuple[Floats, float]:
-        """The best shares with some objects undivided that were found in time, and the bound then."""
+        """Return the best shares with undivided objects that were found in time, and their bound."""
         integral = np.concatenate([whole, np.zeros(len(self._least) - self._count)])
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -166,7 +177,7 @@ class _Problem:
         return np.zeros(self._count), bound
 
     def refilled(self, shares: Floats, wanted: Floats) -> Floats:
-        """With whole objects more, those first of which most was wanted, as far as they fit."""
+        """Add whole objects as far as they fit, those first of which the solution wanted most."""
         shares = shares.copy()
         used = self.live @ shares
         for number in np.argsort(-wanted, kind="stable"):
@@ -177,7 +188,7 @@ class _Problem:
         return shares
 
     def within(self, shares: Floats, whole: NDArray[np.bool_]) -> Floats:
-        """Without the solver's last rounding errors: whole objects whole, no moment above the capacity."""
+        """Remove rounding errors: whole objects stay whole, and no moment exceeds the capacity."""
         shares = np.where(whole, np.round(shares), shares)
         over = float((self.live @ shares).max(initial=0.0)) - 1
         if over > 0:

@@ -1,4 +1,4 @@
-"""The files of an assignment: the plan, the report's data, and its figure."""
+"""Writes the files of an assignment: the plan, the report's data, and its figure."""
 
 from pathlib import Path
 

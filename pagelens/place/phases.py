@@ -1,7 +1,8 @@
-"""Phases of a run: the marked ones, divided where a program uses other objects than before.
+"""Divides a run into phases: the marked ones, divided further if a program turns to other objects.
 
-Intervals of a marked phase that move like lines of like objects are one phase, wherever they lie in the run
-(the loops of a time step come again in every step). Average linkage over cosine distances.
+Intervals of a marked phase that move similar lines of the same objects are one phase, wherever they lie in
+the run, since the loops of a time step come again in every step. The grouping is average linkage over cosine
+distances.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,14 @@ SMALL = 0.02  # of the run's lines: such a phase is counted with the marked phas
 
 @dataclass(frozen=True)
 class Phases:
-    """Names, and for each interval the index of its phase."""
+    """The names of the phases, and the index of its phase for each interval."""
 
     names: Sequence[str]
     of_interval: NDArray[np.intp]  # [i]
 
 
 def find_phases(profile: Profile) -> Phases:
-    """`solve`, or `steps/1`, `steps/2` where a marked phase has several, in the order of the run."""
+    """Return phases named `solve`, or `steps/1`, `steps/2` if one has several, in order of the run."""
     lines = profile.reads + profile.writes
     marked = np.array(profile.phases)
     label = np.zeros(len(marked), dtype=np.intp)
@@ -43,9 +44,10 @@ def find_phases(profile: Profile) -> Phases:
 
 
 def marked_phases(profile: Profile) -> Phases:
-    """The marked regions alone, all that a program tells natively, and what lies before the first.
+    """Return the marked regions, which are all that a program says natively, and what lies before the first.
 
-    What follows a region, outside of all, is the region's: an end moves nothing (preload/regions.c).
+    What follows a region, outside of all regions, belongs to it, because the end of a region moves nothing
+    (preload/regions.c).
     """
     inside = [*profile.phases]
     for interval, name in enumerate(inside[1:], 1):
@@ -56,7 +58,7 @@ def marked_phases(profile: Profile) -> Phases:
 
 
 def _alike(lines: NDArray[np.float64], small: float) -> NDArray[np.intp]:
-    """[i] a number for each group of rows of alike direction."""
+    """Return a group number for each row [i]. Rows of similar direction have the same number."""
     groups = np.zeros(len(lines), dtype=np.intp)
     moving = np.flatnonzero(lines.sum(axis=1) > 0)
     if len(moving) > 1:

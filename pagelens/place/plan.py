@@ -1,7 +1,7 @@
 """The plan of a placement: a TOML file that `pagelens place` writes and `pagelens run --plan` reads.
 
 docs/plan-format.md describes it. A site is the tracer's call site as text (tracer/call_sites.hpp): the return
-addresses of the program's own frames, innermost first, in a form that holds under another load address and,
+addresses of the program's own frames, innermost first. Their form stays valid under another load address and,
 as far as symbols allow, after another compilation.
 """
 
@@ -24,7 +24,7 @@ from pagelens.machine.detect.detected_value import size_text
 from pagelens.values.quantities import Bytes, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 
-MOST_REGIONS = 255  # that objects of a plan have shares of: preload/plan_map.c
+MOST_REGIONS = 255  # regions in which objects of a plan have shares: preload/plan_map.c
 MOST_NAME = 255  # bytes of a region's name that count: hooks/pagelens.h
 MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB
 _KIND = "--plan"
@@ -36,20 +36,20 @@ _ADDRESSED = re.compile(r"(.+)@0x([0-9a-f]{1,16})", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A return address: in a function, or without a symbol in a file's own addresses."""
+    """A return address: in a function or, without a symbol, as an address of its file."""
 
     module: str  # name of the file
     symbol: str | None  # as in the file's symbol table, of the function that made the call
     offset: int  # bytes from the function's first, or from the file's address 0
 
     def __str__(self) -> str:
-        """`hydro!_ZN4Mesh8allocateEv+0x1c`, or `hydro+0x1169`."""
+        """Return text such as `hydro!_ZN4Mesh8allocateEv+0x1c`, or `hydro+0x1169`."""
         place = self.module if self.symbol is None else f"{self.module}!{self.symbol}"
         return f"{place}+{self.offset:#x}"
 
 
 def parse_frame(text: str) -> Frame:
-    """The frame that a text means. Raises ValueError."""
+    """Return the frame that a text means. Raises ValueError."""
     match = _FRAME.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r:.80} is no frame; write module!symbol+0xOFFSET or module+0xADDRESS")
@@ -65,13 +65,13 @@ class StaticVariable:
     address: int | None = None  # in the file's own addresses, where it has several of that name
 
     def __str__(self) -> str:
-        """`hydro!table`, or `hydro!table@0x4060`."""
+        """Return text such as `hydro!table`, or `hydro!table@0x4060`."""
         place = f"{self.module}!{self.symbol}"
         return place if self.address is None else f"{place}@{self.address:#x}"
 
 
 def parse_variable(text: str) -> StaticVariable:
-    """The variable that a text means. Raises ValueError."""
+    """Return the variable that a text means. Raises ValueError."""
     module, mark, symbol = text.partition("!")
     if not (module and mark and symbol):
         raise ValueError(f"{text!r:.80} is no variable; write module!symbol or module!symbol@0xADDRESS")
@@ -80,7 +80,7 @@ def parse_variable(text: str) -> StaticVariable:
 
 
 class PlannedModule(Table):
-    """A file that call sites or variables lie in."""
+    """A file that has call sites or variables of the plan."""
 
     name: str = Field(min_length=1, description="of the file, without its folder")
     build_id: str = Field(pattern=r"^([0-9a-f]{2})*$", description="GNU build id in hex; empty without one")
@@ -94,7 +94,7 @@ class PlannedModule(Table):
 
 
 class PlannedObject(Table):
-    """What is allocated at a call site, or a variable, and where it is to lie."""
+    """The blocks of a call site, or a variable, and where they should lie."""
 
     name: str = Field(min_length=1, description="for people")
     site: list[str] | None = Field(
@@ -153,12 +153,12 @@ class PlannedObject(Table):
 
     @property
     def frames(self) -> list[Frame]:
-        """The site's, innermost first; none of a variable."""
+        """The frames of the site, innermost first. A variable has none."""
         return [parse_frame(text) for text in self.site or []]
 
 
 class Plan(Table):
-    """Which objects of a program lie where; what is not listed is slow."""
+    """The plan: which objects of a program lie in fast memory. All others lie in slow memory."""
 
     format: Literal[1]
     program: str = Field(min_length=1, description="name of the executable")
@@ -191,12 +191,12 @@ class Plan(Table):
 
     @property
     def regions(self) -> list[str]:
-        """Marked regions that an object has a share of, in the order of the plan."""
+        """The marked regions in which an object has a share of its own, in the order of the plan."""
         return list(dict.fromkeys(region for planned in self.objects for region in planned.shares))
 
 
 def read_plan(path: str | Path) -> Plan:
-    """The plan in a file. Raises UsageError, with the line of what is wrong."""
+    """Return the plan in a file. Raises UsageError, with the line of the fault."""
     raw = read_bytes(Path(path), _KIND, MOST_BYTES)
     return parse_toml(Plan, raw, f"{_KIND} {path}", _EXAMPLE, MOST_BYTES)
 
@@ -208,13 +208,13 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 
 
 def plan_text(plan: Plan) -> str:
-    """The file of a plan. Raises UsageError for one that could not be read again."""
+    """Return the text of a plan's file. Raises UsageError for a plan that could not be read again."""
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by pagelens place; pagelens run --plan reads it."))
     document["format"], document["program"], document["machine"] = plan.format, plan.program, plan.machine
     document["capacity"] = _size(plan.capacity)
     parts = [tomlkit.dumps(document)]
-    # A table at a time: a document of 10,000 tables takes tomlkit minutes.
+    # Tables are written one by one, because a document of 10,000 tables takes tomlkit minutes.
     parts += [_table("modules", module.model_dump()) for module in plan.modules]
     for planned in plan.objects:
         stated = planned.model_dump(exclude_none=True, exclude_defaults=True)

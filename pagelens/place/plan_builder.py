@@ -1,4 +1,4 @@
-"""A placement as a plan: the objects of which something lies in fast memory, as `run --plan` finds them."""
+"""Makes a plan of a placement. It lists the objects with a part in fast memory as `run --plan` finds them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ def build_plan(
     capacity: float,
     in_regions: Mapping[str, Floats] | None = None,
 ) -> Plan:
-    """The plan of one rank's placement; `shares` [o], `capacity` in bytes of one rank.
+    """Return the plan of one rank's placement, from shares [o] and the capacity in bytes of one rank.
 
-    `in_regions` has the shares [o] in marked regions, where they are others there.
+    `in_regions` has the shares [o] in marked regions, if they differ there.
     """
     regions = in_regions or {}
     planned: dict[tuple[str, ...], PlannedObject] = {}  # by what it is found by
@@ -57,7 +57,7 @@ def build_plan(
 
 def _share(shares: Floats, index: int) -> float:
     share = float(shares[index])
-    # Not up: together they would be more than the capacity has room for.
+    # Shares are not rounded up, because together they would exceed the capacity.
     return math.floor(share * 1e4 + 0.01) / 1e4 if share >= LEAST_SHARE else 0.0
 
 
@@ -66,7 +66,7 @@ def _size(size_bytes: float) -> str:
 
 
 def _modules(workload: TraceWorkload, planned: Sequence[PlannedObject]) -> list[Mapping[str, str]]:
-    """The files that the plan's sites and variables lie in, in the order of their names."""
+    """Return the files that have the plan's sites and variables, in the order of their names."""
     used = {parse_frame(text).module for one in planned for text in one.site or ()}
     used |= {parse_variable(one.variable).module for one in planned if one.variable}
     known = {module.path.rpartition("/")[2]: module.build_id.hex() for module in workload.trace.modules}

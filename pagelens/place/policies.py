@@ -1,7 +1,7 @@
-"""Which objects lie in fast memory: what people do, and what has been proposed, as shares of objects.
+"""Policies that choose objects for fast memory: what people do, and what has been proposed.
 
-Every policy but `all-fast` keeps to the capacity at every moment of the run, and may divide what the optimum
-may divide; so they differ only in what they put first.
+Every policy but `all-fast` keeps to the capacity at every moment of the run. All may divide the same objects
+as the optimum. So they differ only in the order in which they choose.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,10 @@ Policy = Callable[[Profile, float], Floats]
 
 
 def fill(profile: Profile, order: Iterable[int], capacity: float) -> Floats:
-    """Objects in that order, each as far as it fits; an undivided one that does not fit is passed over."""
+    """Give fast memory to objects in that order, each as far as it fits.
+
+    Skip an undivided one that does not fit.
+    """
     shares = np.zeros(len(profile.objects))
     free = np.full(len(profile.live_bytes), float(capacity))
     divisible = divided(profile)
@@ -41,7 +44,7 @@ def fill(profile: Profile, order: Iterable[int], capacity: float) -> Floats:
 
 
 def _by(key: Callable[[Profile], Floats]) -> Policy:
-    """Objects by falling `key`; equal ones in the order of their first use."""
+    """Return a policy that takes objects by falling `key`, and equal ones in the order of their first use."""
 
     def place(profile: Profile, capacity: float) -> Floats:
         values = np.where(profile.bytes > 0, key(profile), -np.inf)
@@ -55,7 +58,7 @@ def _per_byte(values: Floats, profile: Profile) -> Floats:
 
 
 def window(profile: Profile, capacity: float) -> Floats:
-    """Blocks of a size in autohbw's window, first come, first served."""
+    """Take blocks of a size in autohbw's window, in the order of first use."""
     blocks = np.array([max(1, known.births) for known in profile.objects])
     inside = np.flatnonzero(profile.bytes / blocks >= LEAST_OF_WINDOW)
     return fill(profile, inside.tolist(), capacity)

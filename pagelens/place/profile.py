@@ -1,8 +1,8 @@
-"""What a program asks of memory, object by object, in the course of its run; for a machine's caches.
+"""Counts what a program asks of memory, object by object and interval by interval, below a machine's caches.
 
-One replay: the program's lines go through the private caches and the L3 of one group of cores, on frames in
-a row. What is left are the lines of memory, each with its object, in intervals of the run. Where an object
-lies does not change them, so that every placement is evaluated from these counts (docs/place.md).
+One replay makes it: the program's lines go through the private caches and the L3 of one group of cores, on
+frames in a row. The lines that are left are those of memory, each with its object and interval. Where an
+object lies does not change them, so every placement is evaluated from these counts (docs/place.md).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,10 @@ INTERVALS = 96  # of a run, about; resources overlap within one, and not across
 
 @dataclass(frozen=True)
 class Profile:
-    """Lines of memory are of all ranks, bytes of one rank; [i] are intervals, [m] moments, [o] objects."""
+    """The lines that memory moves for all ranks, and the bytes of one rank.
+
+    [i] are intervals, [m] moments, and [o] objects.
+    """
 
     name: str
     machine: Machine
@@ -45,27 +48,27 @@ class Profile:
 
     @property
     def bytes(self) -> Floats:
-        """[o] the most that ever live at a time."""
+        """The most bytes of each object [o] that live at a time."""
         return np.asarray(self.live_bytes.max(axis=0))
 
     @property
     def footprint_bytes(self) -> float:
-        """The most that all objects that can be placed have at a time."""
+        """The most bytes that all placeable objects have at a time."""
         return float(self.live_bytes[:, self.can_be_placed].sum(axis=1).max())
 
     @property
     def worth_placing(self) -> NDArray[np.intp]:
-        """The objects that can be placed and that memory moves lines of."""
+        """The indices of placeable objects whose lines memory moves."""
         return np.flatnonzero(self.can_be_placed & (self.traffic > 0) & (self.bytes > 0))
 
     @property
     def lifetime(self) -> Floats:
-        """[o] share of the run's moments at which it lives."""
+        """The share of the run's moments at which each object [o] lives."""
         return np.asarray((self.course > 0).mean(axis=0))
 
     @property
     def traffic(self) -> Floats:
-        """[o] lines that memory reads and writes."""
+        """The lines of each object [o] that memory reads and writes."""
         return np.asarray((self.reads + self.writes).sum(axis=0))
 
 
@@ -76,7 +79,10 @@ def profile(
     course: Timeline | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> Profile:
-    """Of `ranks` copies of the workload; its `course` is made unless given. Raises _core.Cancelled."""
+    """Return the profile of `ranks` copies.
+
+    Makes the workload's `course` unless given. Raises _core.Cancelled.
+    """
     course = course or timeline(workload, machine, ranks)
     found = traffic(course, machine, ranks, workload.threads, cancel)
     of_threads = np.asarray(course.program.instructions, dtype=np.float64)
@@ -104,18 +110,21 @@ def profile(
 
 
 def timeline(workload: Workload, machine: Machine, ranks: int) -> Timeline:
-    """The workload's course as `profile` takes it: of a long trace with a sample of its lines."""
+    """Return the workload's course for `profile`. That of a long trace has a sample of its lines."""
     return workload.timeline(profiled_cut(workload, machine, ranks))
 
 
 def profiled_cut(workload: Workload, machine: Machine, ranks: int | None) -> Cut:
-    """That of `timeline`, for `open_trace`; ranks None: as many as fill the machine's cores."""
+    """Return the cut of `timeline`, for `open_trace`.
+
+    With `ranks` None, as many ranks run as fill the machine's cores.
+    """
     ranks = ranks or max(1, machine.cores.count.value // workload.threads)
     return Cut(machine, INTERVALS, sampled_sets(workload, machine, ranks))
 
 
 def without_dominated(live_bytes: Floats) -> Floats:
-    """[m, o] without the moments that ask for nothing more than another one."""
+    """Return the live bytes [m, o] without moments that need no more of anything than another moment."""
     rows = np.unique(live_bytes, axis=0)
     rows = rows[np.argsort(-rows.sum(axis=1), kind="stable")]  # nothing dominates what has more in all
     kept: list[Floats] = []

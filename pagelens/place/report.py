@@ -1,7 +1,7 @@
-"""What `pagelens place` found, as data: `--json` prints it, terminal and figure show it.
+"""The result of `pagelens place`, as data: `--json` prints it, terminal and figure show it.
 
-Times are modelled seconds of the whole run; gains are shares of what all in fast memory gains over all in
-slow memory (above 1 where both memories at work are faster than the fast one alone).
+Times are modelled seconds of the whole run. Gains are shares of what all in fast memory gains over all in
+slow memory. They exceed 1 if both memories together are faster than the fast one alone.
 """
 
 from pydantic import BaseModel, ConfigDict
@@ -25,7 +25,7 @@ class PolicyRow(_Frozen):
 
 
 class ObjectRow(_Frozen):
-    """One object; lines of memory are of all ranks, bytes of one."""
+    """One object. Its lines of memory are those of all ranks, its bytes those of one."""
 
     name: str
     can_be_placed: bool
@@ -43,7 +43,7 @@ class ObjectRow(_Frozen):
 
 
 class PhaseRow(_Frozen):
-    """One phase: its times, and which objects are used together in it."""
+    """One phase: its times, and the objects that are used together in it."""
 
     phase: str
     all_slow_s: float
@@ -56,7 +56,7 @@ class PhaseRow(_Frozen):
 
 
 class CacheModeRow(_Frozen):
-    """Fast memory as a cache; two nodes bound it."""
+    """Fast memory as a cache, bounded by two nodes."""
 
     bytes: int  # of all ranks
     in_a_row_s: float
@@ -66,7 +66,7 @@ class CacheModeRow(_Frozen):
 
 
 class PlaceReport(_Frozen):
-    """Everything."""
+    """The whole report."""
 
     program: str
     command: str

@@ -25,9 +25,9 @@ def build_report(
     plan: str,
     moves: bool = False,
 ) -> PlaceReport:
-    """The report; with `moves` its objects move between regions where that gains.
+    """Return the report. With `moves`, its objects move between regions where that gains.
 
-    `command` is what the user typed, `plan` the path of the plan, or empty without one.
+    `command` is what the user typed. `plan` is the path of the plan, or empty without one.
     """
     profile = analysis.profile
     return PlaceReport(
@@ -135,7 +135,10 @@ def _phases(analysis: Analysis) -> list[PhaseRow]:
 
 
 def _bounding(model: TimeModel) -> Floats:
-    """[r, i] seconds of each interval at the resource that bounds it with all in slow memory, else 0."""
+    """Return seconds [r, i] of each interval with all in slow memory.
+
+    They are those of the resource that bounds the interval, and 0 for all others.
+    """
     return np.where(model.slow == model.slow.max(axis=0), model.slow, 0.0)
 
 
@@ -149,7 +152,7 @@ def _objects(analysis: Analysis, moving: bool) -> list[ObjectRow]:
         ]
     )
     total = np.maximum(lines.sum(axis=0), 1)
-    # [r, o] how many lines of the object are in intervals that the resource bounds.
+    # [r, o] is the number of the object's lines in intervals that the resource bounds.
     decided = (_bounding(model) > 0).astype(float) @ lines
     in_regions = dict(analysis.shares_in_regions) if moving else {}
     best = in_regions.pop(OUTSIDE, analysis.at_capacity.shares[OURS])

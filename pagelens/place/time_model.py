@@ -1,7 +1,7 @@
-"""The time of a placement: in every interval the largest of the machine's resources, each affine in shares.
+"""The time of a placement: in every interval that of the slowest resource, each of them affine in the shares.
 
-The resources are those of `pagelens.machine.time.tiered_times`; what a line costs each of them is found by
-asking that model for one line, so that there is one model only.
+The resources are those of `pagelens.machine.time.tiered_times`. That model is asked for the time of one line
+at each resource, so that there is only one model.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,10 @@ _SLOW = "slow memory"  # is DDR in processors' times; here it may be CXL's, anot
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Seconds of every resource r in interval i, with all in slow memory, and what lines there gain."""
+    """The seconds of every resource r in interval i with all in slow memory.
+
+    The model also has what each line gains in fast memory.
+    """
 
     resources: tuple[str, ...]
     slow: Floats  # [r, i]
@@ -32,7 +35,7 @@ class TimeModel:
 
     @classmethod
     def of(cls, profile: Profile) -> "TimeModel":
-        """Of a profile's machine."""
+        """Return the model for a profile's machine."""
         zero = np.zeros(len(profile.phases))
 
         def resources(**lines: Floats) -> Mapping[str, Floats]:
@@ -60,35 +63,38 @@ class TimeModel:
         )
 
     def by_resource(self, shares: Floats) -> Floats:
-        """[r, i] seconds; `shares` [o] in 0..1 of each object in fast memory, or [i, o] if they change."""
+        """Return seconds [r, i].
+
+        `shares` [o] in 0..1 is the share of each object in fast memory, or [i, o] if the shares change.
+        """
         reads, writes = (self.reads * shares).sum(axis=1), (self.writes * shares).sum(axis=1)
         return np.asarray(self.slow + np.outer(self.per_read, reads) + np.outer(self.per_write, writes))
 
     def by_interval(self, shares: Floats) -> Floats:
-        """[i] seconds."""
+        """Return seconds [i]."""
         return np.asarray(self.by_resource(shares).max(axis=0))
 
     def seconds(self, shares: Floats) -> float:
-        """Of the whole run."""
+        """Return the seconds of the whole run."""
         return float(self.by_interval(shares).sum())
 
     @cached_property
     def all_slow_s(self) -> float:
-        """Nothing in fast memory."""
+        """The seconds with nothing in fast memory."""
         return self.seconds(np.zeros(self.reads.shape[1]))
 
     @cached_property
     def all_fast_s(self) -> float:
-        """Everything, whatever the capacity."""
+        """The seconds with everything in fast memory, whatever the capacity."""
         return self.seconds(np.ones(self.reads.shape[1]))
 
     def gain(self, seconds: float) -> float:
-        """As a share of what all in fast memory gains; 0 where that gains nothing."""
+        """Return the gain as a share of what all in fast memory gains, or 0 if that gains nothing."""
         gained = self.all_slow_s - self.all_fast_s
         return (self.all_slow_s - seconds) / gained if gained > 0 else 0.0
 
     def seconds_of_many(self, shares: Floats) -> Floats:
-        """[n] of placements [n, o], as `seconds` of each."""
+        """Return the seconds [n] of placements [n, o]."""
         reads, writes = self.reads @ shares.T, self.writes @ shares.T  # [i, n]
         times = np.full(reads.shape, -np.inf)
         for slow, read, write in zip(self.slow, self.per_read, self.per_write, strict=True):

@@ -1,4 +1,4 @@
-"""One simulation: copies of a workload on a machine, and what each placement of their pages costs."""
+"""Simulates copies of a workload on a machine, and what each placement of their pages costs."""
 
 from pagelens.replay.bounds import Bounds
 from pagelens.replay.core_model import why_full_width

@@ -1,8 +1,8 @@
-"""What a run would take if a value that the machine file only assumes were another one.
+"""Computes what a run would take if a value that the machine file only assumes were different.
 
 Only values of the time model are tried: rates, latencies and widths that turn counts into seconds. They
-change no count, so trying them takes no replay. (How many lines a core keeps outstanding also decides in
-which order DRAM serves them; that is left as it is.)
+change no count, so trying them takes no replay. The number of lines that a core keeps outstanding also
+decides the order in which DRAM serves them, but that order is left as it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _OF_TIME_MODEL = frozenset(
 
 
 def assumed_values(machine: Machine) -> Mapping[str, Sourced[float]]:
-    """Those of the time model that are `assumed`, by their names, as "ddr.bandwidth"."""
+    """Return the values of the time model that are `assumed`, by names such as "ddr.bandwidth"."""
     return {
         stated.name: stated.value
         for stated in stated_values(machine)
@@ -41,7 +41,7 @@ def times_if_assumed(
     frequency_factor: float,
     core: CoreModel | None = None,
 ) -> IfAssumed:
-    """Seconds [p] by value and factor, from the counts of one run."""
+    """Return seconds [p] by value and factor, from the counts of one run."""
     return {
         (name, factor): modelled_times(
             changed,
@@ -66,6 +66,6 @@ def _changed(machine: Machine) -> Iterator[tuple[str, float, Machine]]:
 
 
 def scaled(sourced: Sourced[float], factor: float) -> float:
-    """The value times the factor; counts stay whole numbers from 1 on."""
+    """Return the value times the factor. A count stays a whole number of at least 1."""
     value = factor * sourced.value
     return max(1, round(value)) if isinstance(sourced.value, int) else value

@@ -1,9 +1,9 @@
-"""What the placement of pages can cost a program at most, before any placement is simulated.
+"""Bounds what the placement of pages can cost a program, before any placement is simulated.
 
-The lines that leave L1 are known, because L1 is indexed below the page. Placement decides only where they
-are served. At best L2 serves all of them. At worst each of them misses every cache, opens a row of DRAM in
-the busiest bank of its channel, and pushes out a dirty line; and every access that may need a page walk has
-one. The time of every placement lies between these two, at the frequency of the median node.
+The lines that leave L1 are known, because L1 is indexed below the page. Placement decides only where they are
+served. At best L2 serves all of them. At worst each of them misses every cache, opens a row of DRAM in the
+busiest bank of its channel, and pushes out a dirty line, and every access that may need a page walk has one.
+The time of every placement lies between these two, at the frequency of the median node.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ MOST_CLEARED = 8  # pages cleared for one that is used: a large page is taken wh
 
 @dataclass(frozen=True)
 class Bounds:
-    """Seconds of each phase [p] that no placement goes below, and none above."""
+    """The least and the most seconds of each phase [p] that any placement can take."""
 
     least_s: Floats
     most_s: Floats
@@ -36,8 +36,10 @@ def bounds(
     served_by: ServedBy,
     core: CoreTimes | None,
 ) -> Bounds:
-    """Of a job on a machine, whatever the policy: of its instructions [p] and of the lines that leave L1
-    [p, 3], as `_core.moved_by_phase` has them. DRAM is taken to be busy with every line.
+    """Return the bounds of a job on a machine, under any policy.
+
+    `moved` are the lines [p, 3] that leave L1, as `_core.moved_by_phase` counts them, and `executed` the
+    instructions [p]. DRAM is assumed to be busy with every line.
     """
     reads, writes = moved[:, 0], moved[:, 1] + MOST_CLEARED * moved[:, 2]
     none = np.zeros_like(executed)
@@ -83,7 +85,7 @@ def _times(
 
 
 def _worst_line(dram: Dram) -> float:
-    """Seconds a line when each opens a row of the same bank of its channel, and waits for the last write.
+    """Return the seconds per line if each opens a row of one bank, and waits for the last write.
 
     Channels share the lines evenly, because maps interleave them within pages.
     """

@@ -1,8 +1,8 @@
-"""What a core of a machine takes for a traced program, from the samples of its instructions.
+"""Computes what a core of a machine takes for a traced program, from the samples of its instructions.
 
 The samples run through a model of the core's pipeline (core/machine/pipeline.hpp): once with every load a hit
 of L1, and then with some of the irregular loads served by each farther level. The difference says how long a
-core stands still for a miss. So dependent loads, as of a list that is walked, wait for each other, and
+core stands still for a miss. So dependent loads, such as those along a list, wait for each other, and
 independent ones overlap. docs/core-model.md describes the model and its limits.
 """
 
@@ -37,7 +37,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class CoreModel:
-    """The core of a machine under one program; what it takes by phase."""
+    """The core of a machine under one program, with the cycles of each phase."""
 
     def __init__(self, code: SampledCode, phases: int, machine: Machine) -> None:
         assert machine.pipeline is not None
@@ -64,7 +64,10 @@ class CoreModel:
         self._cycles_of_few: dict[str, float] = {}  # by core: every run asks for the same few cores
 
     def on(self, changed: Machine) -> CoreTimes:
-        """With another value of the machine: cycles as much longer as some samples are."""
+        """Return the times with another value of the machine.
+
+        Cycles change as much as those of some samples.
+        """
         if _same_core(changed, self._machine):
             return self.times
         ratio = self._of_few(changed) / self._of_few(self._machine)
@@ -78,7 +81,7 @@ class CoreModel:
         return self._cycles_of_few[core]
 
     def _of(self, samples: Sequence[int]) -> tuple[float, float, list[float], list[float], list[list[float]]]:
-        """The fields of CoreTimes from some samples."""
+        """Return the fields of CoreTimes from some samples."""
         weights = self._weights[samples]
         every = [self._code.samples[s] for s in samples]
         instructions = np.array([sample.instructions for sample in every], dtype=np.float64)
@@ -118,7 +121,10 @@ class CoreModel:
         extra: int = 0,
         share: float = 1.0,
     ) -> float:
-        """Cycles of an instruction; a `share` of the `slow` accesses takes so many `extra` ones."""
+        """Return the cycles per instruction.
+
+        A `share` of the `slow` accesses takes `extra` cycles more.
+        """
         assert machine.pipeline is not None
         width = max(1, round(machine.cores.instructions_per_cycle.value))
         shape = machine.pipeline.shape(width)
@@ -141,7 +147,7 @@ class CoreModel:
 
 
 def core_model(code: SampledCode | None, phases: int, machine: Machine) -> CoreModel | None:
-    """None where the trace has no samples, or the machine file no pipeline."""
+    """Return the model, or None if the trace has no samples or the machine file no pipeline."""
     if code is None or machine.pipeline is None:
         return None
     if not any(sample.instructions >= FEWEST_INSTRUCTIONS for sample in code.samples):
@@ -150,9 +156,9 @@ def core_model(code: SampledCode | None, phases: int, machine: Machine) -> CoreM
 
 
 def why_full_width(workload: Workload, machine: Machine) -> list[str]:
-    """Why a program's instructions are taken as issued at full width; empty where they are not.
+    """Return why a program's instructions count as issued at full width; empty if they do not.
 
-    A declared program has no instructions, so that nothing is missing.
+    A declared program has no instructions, so nothing is missing.
     """
     if workload.source != "trace":
         return []
@@ -174,10 +180,10 @@ class Foreseen:
 
 
 def foreseen_lines(sample: SampledRun) -> Foreseen:
-    """Which loads wait for memory, as far as the sample shows.
+    """Return which loads wait for memory, as far as the sample shows.
 
-    The first accesses of a sample have no past. Where such a line follows nothing, what comes after it
-    decides: without a neighbour there it is irregular, and with one it is unknown.
+    The first accesses of a sample have no past. If such a line follows nothing, what comes after it decides:
+    without a neighbour there it is irregular, and with one it is unknown.
     """
     places = [
         (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
@@ -193,7 +199,7 @@ def foreseen_lines(sample: SampledRun) -> Foreseen:
 def _streams(
     lines: Sequence[int], places: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """By access [n]: whether it follows another, whether on to another line, and whether the table is full.
+    """Return for each access [n] whether it follows another, whether it moves on, whether the table is full.
 
     An access follows a stream or its instruction's step. The table holds `STREAMS` streams.
     """
@@ -215,9 +221,9 @@ def _streams(
 
 
 def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:
-    """Of each sample [n]: the bytes of the data that each line is a part of.
+    """Return for each sample the bytes of the data that each line [n] is a part of.
 
-    That is a block of memory which the program allocated as one, or pages that all samples together touch at
+    These data are a block that the program allocated as one, or pages that all samples together touch at
     small distances.
     """
     lines_of_page = FRAME_BYTES // LINE_BYTES
@@ -238,13 +244,13 @@ def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:
 
 
 def _farthest_level(machine: Machine, sizes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """[n] index of LEVELS: the first that data of that size fit."""
+    """Return the index [n] in LEVELS of the first level that data of each of the sizes fit into."""
     third = machine.l3.size.value if machine.l3 is not None else machine.l2.size.value
     return np.asarray((sizes > machine.l2.size.value).astype(np.int64) + (sizes > third))
 
 
 def _extra_cycles(machine: Machine, level: str) -> int:
-    """Of a load that `level` serves, beyond those of a hit of L1."""
+    """Return the cycles of a load that `level` serves, beyond those of a hit of L1."""
     assert machine.pipeline is not None
     latency = {
         "l2": machine.l2.latency.value if machine.l2.latency is not None else 0.0,
@@ -255,13 +261,13 @@ def _extra_cycles(machine: Machine, level: str) -> int:
 
 
 def _drawn(lines: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
-    """Lines that are among the `share`: the same at every call."""
+    """Return which lines are among the `share`. They are the same at every call."""
     mixed = lines * np.uint64(0x9E3779B97F4A7C15)
     return np.asarray((mixed >> np.uint64(40)).astype(np.float64) < share * 2.0**24)
 
 
 def _weights(samples: Sequence[SampledRun]) -> NDArray[np.float64]:
-    """Instructions that each sample stands for: up to the thread's next one."""
+    """Return the instructions that each sample stands for, up to the thread's next sample."""
     weights = np.zeros(len(samples))
     previous: dict[int, int] = {}
     for number, sample in enumerate(samples):
@@ -275,7 +281,7 @@ def _weights(samples: Sequence[SampledRun]) -> NDArray[np.float64]:
 
 
 def _spread(samples: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, at equal distances."""
+    """Return at most `most` of the samples, at equal distances."""
     if len(samples) <= most:
         return list(samples)
     return [samples[len(samples) * number // most] for number in range(most)]

@@ -1,4 +1,4 @@
-"""A run in its course behind a memory-side cache: seconds of each interval on one placement."""
+"""The course of a run behind a memory-side cache: the seconds of each interval on one placement."""
 
 from collections.abc import Mapping
 
@@ -20,9 +20,10 @@ def course_times(
     translation: Mapping[str, Floats],
     cancel: _core.CancelFlag | None = None,
 ) -> Floats:
-    """Seconds of `ranks` copies by interval; `translation` has their TRANSLATION_COUNTS by interval.
+    """Return the seconds of `ranks` copies by interval.
 
-    Of a course that has a sample of the lines, counts are scaled up to all. Raises _core.Cancelled.
+    `translation` has their TRANSLATION_COUNTS by interval. If the course has a sample of the lines, counts
+    are scaled up to all. Raises _core.Cancelled.
     """
     program, sample = course.program, course.sample
     of_objects = of_caches = None

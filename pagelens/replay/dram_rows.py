@@ -1,10 +1,9 @@
-"""What rows of DRAM cost behind a memory-side cache: more than they cost the stream whose bandwidth the
-machine file states.
+"""The cost of DRAM rows behind a memory-side cache, beyond the cost that the stated bandwidth includes.
 
 Stretches of the program are timed on the banks that the file describes, once as they are and once with every
-row found open (core/replay/rows_behind.hpp). The difference, a line, is what rows cost; of it goes what they
-cost STREAM's triad by all cores, since the stated bandwidth has that in it already. So a stream that misses
-gets the stated bandwidth, and what is left is never negative. Modelled, as are maps and timings.
+row found open (core/replay/rows_behind.hpp). The difference per line is the cost of rows. The cost for
+STREAM's triad on all cores is subtracted, because the stated bandwidth includes it. So a stream that misses
+gets the stated bandwidth, and the rest is never negative. The result is modelled, as are maps and timings.
 """
 
 import threading
@@ -21,8 +20,8 @@ from pagelens.replay.ordered_lines import InOrder, rows_are_timed
 from pagelens.replay.placement import Placement
 from pagelens.replay.whole_node import caches_below_l1
 
-# A phase of whose stretches fewer lines came to DRAM has none of its time in rows: a single row that is
-# opened would show.
+# If fewer lines of a phase's stretches reach DRAM, the phase has no cost of rows, because a single opened row
+# would show.
 FEWEST_LINES = 4096
 STREAM_PAGES = 8  # of each array, that each core walks over
 
@@ -33,7 +32,10 @@ Floats = NDArray[np.float64]
 
 
 class RowsBehind:
-    """The DRAM of `ranks` copies of a workload; what replays need of it is made when first asked for."""
+    """The DRAM of `ranks` copies of a workload.
+
+    What replays need of it is made when it is first used.
+    """
 
     def __init__(self, in_order: InOrder, machine: Machine) -> None:
         self._in_order, self._machine = in_order, machine
@@ -42,7 +44,10 @@ class RowsBehind:
         self._of_stream: float | None = None
 
     def model(self, placement: Placement, program: _core.Program) -> _core.RowModel | None:
-        """For replays of a placement; None where the machine's DRAM is not timed. From any thread."""
+        """Return the model for replays of a placement, or None if DRAM is not timed.
+
+        Any thread may call this.
+        """
         machine = placement.machine
         if machine.dram is None or not rows_are_timed(self._machine):
             return None  # and nothing is compiled for it
@@ -63,8 +68,9 @@ class RowsBehind:
             return self._models[key]
 
     def counts(self, counters: _core.Counters, ddr_lines: Floats) -> dict[str, Floats]:
-        """[phase] `row_s`, seconds a line of DDR; and of `ddr_lines`, the whole phase's, which found the row
-        open, the bank closed, another row.
+        """Return by phase `row_s`, the seconds per line of DDR, and how the lines of DDR found their bank.
+
+        The latter are the parts of `ddr_lines` that found the row open, the bank closed, or another row open.
         """
         drams = np.asarray(counters.drams, dtype=np.float64)
         if drams.shape[1] == 0:
@@ -82,8 +88,10 @@ class RowsBehind:
 
 
 def stream_row_seconds(machine: Machine) -> float:
-    """Seconds a line that rows cost STREAM's triad on all cores: three arrays that fill the fast memory, one
-    after the other from the first frame, each core on its own part of each.
+    """Return the seconds per line that rows cost STREAM's triad on all cores.
+
+    Its three arrays fill the fast memory one after the other from the first frame, and each core has its own
+    part of each.
     """
     assert machine.dram is not None
     assert machine.fast_memory is not None

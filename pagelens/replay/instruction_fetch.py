@@ -1,9 +1,9 @@
-"""How long a core waits for the instructions of each block of a program.
+"""Computes how long a core waits for the instructions of each block of a program.
 
-Blocks that run often stay in the cache of decoded instructions and in the L1 of instructions, and others are
-fetched anew. Samples are too short to replay such caches, but they say how often each line of code is
-executed. Che's approximation of an LRU cache takes it from there: a line is in the cache if it was executed
-within the last T instructions, and T is such that the lines expected there fill the cache (Che, Tung, Wang:
+Blocks that run often stay in the cache of decoded instructions and in the instruction L1. Others are fetched
+anew. Samples are too short to replay such caches, but they say how often each line of code is executed. Che's
+approximation of an LRU cache then says which lines stay: a line is in the cache if it was executed within the
+last T instructions, and T is chosen so that the lines expected there fill the cache (Che, Tung, Wang:
 Hierarchical Web caching systems, IEEE J. Sel. Areas Commun. 20(7), 2002).
 """
 
@@ -23,12 +23,12 @@ _LINE_CYCLES = 2  # of a line from L2: 32 B a cycle (optimisation manuals of AMD
 def fetch_cycles(
     code: SampledCode, samples: Sequence[int], weights: Floats, machine: Machine
 ) -> NDArray[np.float32]:
-    """[block of the code, 2] cycles to bring its instructions from beyond the cache of decoded ones.
+    """Return the cycles to fetch each block from beyond the cache of decoded instructions: float32[block, 2].
 
-    The first are those of decoding and of the way from L2, when the branch predictor has asked for the lines
+    The first number is for decoding and for the way from L2, if the branch predictor asked for the lines
     ahead of their turn (Ishii et al.: Re-establishing fetch-directed instruction prefetching, ISPASS 2021).
-    The second are the latency of L2, which a block after a mispredicted branch waits for, too. `weights` are
-    the instructions that each of `samples` stands for.
+    The second number is the latency of L2, which a block after a mispredicted branch waits for as well.
+    `weights` are the instructions that each of `samples` stands for.
     """
     assert machine.pipeline is not None
     pipeline, latency = machine.pipeline, machine.l2.latency
@@ -58,7 +58,7 @@ def fetch_cycles(
 
 
 def present(rate: Floats, size: Floats, capacity: float) -> Floats:
-    """[line] share of its executions that find it in an LRU cache, by Che's approximation."""
+    """Return the share of executions of each [line] that find it in an LRU cache (Che's approximation)."""
     if size[rate > 0].sum() <= capacity:
         return np.ones(len(rate))
     low, high = 0.0, 1.0

@@ -1,4 +1,4 @@
-"""The mechanisms that time is attributed to, and how each is spoken of."""
+"""The mechanisms that time is attributed to, and the words for each of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import combinations
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Words and colour of one mechanism."""
+    """The words and the colour of one mechanism."""
 
     name: str  # in `AttributionRecord.parts`
     term: str  # as a summand of the time
@@ -17,18 +17,18 @@ class Mechanism:
 
 
 def subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Every set of them, none first, all last."""
+    """Yield every set of the names. The empty set comes first and the whole set last."""
     for size in range(len(names) + 1):
         yield from combinations(names, size)
 
 
-# Of a memory-side cache.
+# Mechanisms of a memory-side cache.
 CONFLICTS, WRITE_BACKS = "conflicts", "write-backs"
 TWO_WAY = "direct mapping"  # no mechanism of its own: a what-if beside
-# Of everything that a line meets on a node (pagelens/replay/whole_node.py).
+# Mechanisms of everything that a line meets on a node (pagelens/replay/whole_node.py).
 L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER = "L2 conflicts", "L3 conflicts", "snoop filter"
 PAGE_WALKS, ROW_CONFLICTS, FREQUENCY = "page walks", "row conflicts", "core frequency"
-# Of either: of the memory-side cache, or of those before it.
+# Mechanisms of both: of the memory-side cache, or of the caches in front of it.
 CAPACITY, CACHE_CAPACITY = "capacity", "cache capacity"
 
 MECHANISMS = {

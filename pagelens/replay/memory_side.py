@@ -1,6 +1,6 @@
-"""One replay on a machine with a memory-side cache: a compiled program on one placement; counters out.
+"""Replays a compiled program on one placement, on a machine with a memory-side cache, and returns counters.
 
-Machines without one have a replay of their own (pagelens/replay/whole_node.py).
+Machines without such a cache have a replay of their own (pagelens/replay/whole_node.py).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pagelens.replay.ordered_lines import rows_are_timed
 from pagelens.replay.whole_node import caches_below_l1, mechanisms_by_replay
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
-# Of caches that cores share, by phase; what is counted of L2 by object elsewhere is by phase, too.
+# Counters of shared caches, by phase. Counts of L2 that are elsewhere by object are by phase, too.
 OF_SHARED_CACHES = ("l3_hits", "l3_misses", "core_forwards", "sf_evictions", "l2_back_invalidations")
 _L2_COUNTS = {
     "l2_accesses": "l2_references", "l2_misses": "l2_misses", "l2_write_backs": "l2_writebacks"
 }  # fmt: skip
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
 _LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
-_LINES_BEFORE_L3 = 1  # which takes longer
-# L2s, and L3, are simulated for all pages of 2^-n of the colours.
+_LINES_BEFORE_L3 = 1  # fewer, because an L3 takes longer
+# L2s and L3 are simulated for all pages of 2^-n of the colours.
 _HALVINGS, _HALVINGS_BEFORE_L3 = 1, 2
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
-# Sections that are replayed, here or in translation.py.
+# The sections that are replayed here or in translation.py.
 _IN_CACHE_MODE = (
     "cores",
     "pipeline",
@@ -53,7 +53,7 @@ Floats = NDArray[np.float64]
 
 
 def left_out(machine: Machine) -> list[str]:
-    """The sections that the machine states and a replay of its program leaves out."""
+    """Return the sections that the machine states and that a replay leaves out."""
     if machine.memory_side_cache is None:
         return []
     known = [*_IN_CACHE_MODE, *(("l3", "snoop_filter") if machine.l3 is not None else ())]
@@ -63,7 +63,10 @@ def left_out(machine: Machine) -> list[str]:
 
 
 def mechanisms_of_caches(machine: Machine) -> tuple[str, ...]:
-    """Of the caches before the memory-side one: what `replay` can take away, where cores share some."""
+    """Return the mechanisms of shared caches in front of the memory-side one.
+
+    `replay` can remove them.
+    """
     if machine.l3 is None:
         return ()
     return tuple(name for name in mechanisms_by_replay(machine) if name != PAGE_WALKS)  # translation.py's
@@ -76,9 +79,9 @@ def hierarchy(
     seed: int = 0,
     sampled_share: float = 1.0,
 ) -> _core.Hierarchy:
-    """What is left to simulate of a machine for a program compiled for pages of 2^page_bits bytes.
+    """Return the part of a machine to simulate for a program compiled for pages of 2^page_bits bytes.
 
-    `sampled_share`: of the lines of a cache that the sample has.
+    `sampled_share` is the share of a cache's lines that the sample has.
     """
     caches = None
     if machine.l3 is not None:
@@ -99,7 +102,7 @@ def _memory_side_alone(machine: Machine) -> _core.Hierarchy:
 
 
 def _colours(machine: Machine) -> int:
-    """Pages that lie in different sets of every cache before the memory-side one."""
+    """Return the number of pages in different sets of every cache in front of the memory-side one."""
     sets = [machine.l2.sets]
     if machine.l3 is not None:
         sets.append(machine.l3.sets)
@@ -109,17 +112,20 @@ def _colours(machine: Machine) -> int:
 
 
 def sampled_lines(machine: Machine) -> int:
-    """How many lines of a page are simulated."""
+    """Return how many lines of a page are simulated."""
     return _LINES if machine.l3 is None else _LINES_BEFORE_L3
 
 
 def halvings_of_colours(machine: Machine) -> int:
-    """How often the colours that are simulated are halved, as far as there are so many."""
+    """Return how often the simulated colours are halved, if there are enough of them."""
     return _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3
 
 
 def sampled_slots(machine: Machine, job_pages: int) -> int:
-    """One slot in how many is simulated: of a small cache or job more, so that enough remain."""
+    """Return n if one slot in n is simulated.
+
+    More are simulated of a small cache or job, so that enough remain.
+    """
     fewest = min(machine.slots, job_pages) if machine.memory_side_cache is not None else job_pages
     enough = max(1, fewest // FEWEST_SAMPLED)
     return min(SAMPLED_SLOTS, 1 << (enough.bit_length() - 1))

@@ -1,15 +1,17 @@
-"""Placements on a node whose fast memory is a cache: one replay of sampled slots, beside twins of the cache.
+"""The engine for nodes whose fast memory is a cache: one replay of sampled slots, beside twins of the cache.
 
-The misses of the memory-side cache split by comparison with two twins that are fed the same stream: an
-infinite cache (compulsory misses: the first use of each line) and a fully associative one of the same size
-with random replacement (docs/decisions/ideal-twin.md). Capacity is what this ideal twin misses beyond the
-compulsory, conflicts what the machine misses beyond that twin; each carries the write-backs of its own
-dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches, IEEE Trans. Comput. 38 (1989),
-1612-1630). That dirty victims cost anything is a third mechanism. Page walks, and a core frequency that
-differs from the median node's, are mechanisms where the machine file states them. Where cores share an L3,
-its conflicts, those of L2 and the evictions by its snoop filter are removed by further replays on machines
-that are ideal there. Where the machine file describes DRAM's banks, rows are a mechanism too: their cost a
-line is found once, on the machine as it is, and applied to the lines that are left without the others.
+The misses of the memory-side cache are divided by comparison with two twins that are fed the same stream. An
+infinite cache has the compulsory misses, which are the first use of each line. A fully associative one of the
+same size, with random replacement, is the ideal twin (docs/decisions/ideal-twin.md). Capacity is what the
+ideal twin misses beyond the compulsory misses. Conflicts are what the machine misses beyond the ideal twin.
+Each carries the write-backs of its own dirty victims (Hill, Smith: Evaluating Associativity in CPU Caches,
+IEEE Trans. Comput. 38 (1989), 1612-1630).
+
+The cost of dirty victims is a third mechanism. Page walks are a mechanism if the machine file states them,
+and so is a core frequency that differs from the median node's. If cores share an L3, further replays on
+machines that are ideal there remove its conflicts, those of L2, and the evictions by its snoop filter. If the
+machine file describes DRAM's banks, rows are a mechanism too: their cost per line is found once, on the
+machine as it is, and applied to the lines that are left without the other mechanisms.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -49,10 +51,10 @@ from pagelens.replay.translation import Translations
 
 Counts = Mapping[str, Floats]
 
-# Caches fed the same stream as the machine's own, and what is counted of each. `first` is the infinite one.
+# Caches that are fed the same stream as the machine's own, and their counts. `first` is the infinite one.
 TWINS = ("two_way", "ideal", "first")
 TWIN_COUNTS = ("misses", "read_misses", "ddr_writes")
-# The time model's columns of what a twin counts; each miss is also a read of DDR.
+# The time model's columns for the counts of a twin. Each miss is also a read of DDR.
 TWIN_COLUMNS = {
     "msc_misses": "misses",
     "msc_read_misses": "read_misses",
@@ -93,14 +95,14 @@ class MemorySideEngine:
         self.sampling = Sampling(self._sampled, sampled_lines(machine))
 
     def bounds(self) -> Bounds:
-        """By the program for pages of 4 KiB."""
+        """Return the bounds, from the program for pages of 4 KiB."""
         program = self._workload.compile(self._machine, FRAME_BITS)
         moved = self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
         executed = instructions(self._ranks, program.instructions, program.phases)
         return bounds(moved, executed, self._machine, self._cores_used, "memory-side cache", self._core)
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
-        """One placement; rows are timed unless they are removed."""
+        """Run one placement. Rows are timed unless they are removed."""
         placed = _Placed(self, placement, cancel)
         removed = tuple(name for name in self._of_caches if name in without)
         rows = ROW_CONFLICTS not in without and not self._only_differences
@@ -112,7 +114,10 @@ class MemorySideEngine:
         return placed.run(counters, left, placed.times(left, FREQUENCY in without))
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        """One replay for each set of the mechanisms of caches; all others are arithmetic on its counts."""
+        """Make one replay for each set of the caches' mechanisms.
+
+        All other sets are arithmetic on its counts.
+        """
         placed = _Placed(self, placement, cancel)
         counters = placed.replay((), rows=True)
         counts = placed.with_rows(counters, placed.counts(counters))
@@ -130,7 +135,7 @@ class MemorySideEngine:
 
 
 class _Placed:
-    """A placement, and what all replays of it have in common."""
+    """A placement, and what all its replays share."""
 
     def __init__(self, engine: MemorySideEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
         self._engine, self._placement, self._cancel = engine, placement, cancel
@@ -141,7 +146,10 @@ class _Placed:
         self.frequency_factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
 
     def replay(self, without: tuple[str, ...], rows: bool) -> _core.Counters:
-        """Without some mechanisms of the caches before the memory-side one; with `rows` DRAM is timed."""
+        """Replay without some mechanisms of the caches in front of the memory-side one.
+
+        `rows` says if DRAM is timed.
+        """
         engine = self._engine
         return replay(
             self._program,
@@ -160,7 +168,7 @@ class _Placed:
         )
 
     def counts(self, counters: _core.Counters) -> dict[str, Floats]:
-        """[p] by the names of `Ensemble.placements`."""
+        """Return the counts [p] by the names of `Ensemble.placements`."""
         engine, placement = self._engine, self._placement
         counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
         counts["instructions"] = instructions(engine._ranks, self._program.instructions, counters.phases)
@@ -175,11 +183,11 @@ class _Placed:
         }
 
     def with_rows(self, counters: _core.Counters, counts: dict[str, Floats]) -> dict[str, Floats]:
-        """With what rows of DRAM cost a line, where they were timed."""
+        """Add the cost of DRAM rows per line, if they were timed."""
         return counts | self._engine._rows.counts(counters, counts["ddr_reads"] + counts["ddr_writes"])
 
     def times(self, counts: Counts, of_median_node: bool = False) -> Times:
-        """Seconds at this node's core frequency, or at the median node's."""
+        """Return the seconds at this node's core frequency, or at the median node's."""
         factor = 1.0 if of_median_node else self.frequency_factor
         engine = self._engine
         return modelled_times(
@@ -187,7 +195,7 @@ class _Placed:
         )
 
     def run(self, counters: _core.Counters, counts: Counts, times: Times) -> Run:
-        """The result of one replay."""
+        """Return the result of one replay."""
         ideal = self.machine.ideal
         of_run = {
             "conflict_share": 0.0 if ideal else counters.residency.conflict_share,
@@ -237,7 +245,7 @@ def counterfactuals(
     frequency_factor: float,
     core: CoreTimes | None = None,
 ) -> Iterator[tuple[Removed, Floats]]:
-    """Seconds [p] without each set of `mechanisms`, from the counts of one replay."""
+    """Yield seconds [p] without each set of `mechanisms`, from the counts of one replay."""
     everything = mechanisms(machine)
     for removed in subsets(everything):
         left = remaining(frozenset(everything) - set(removed), counts)
@@ -247,7 +255,7 @@ def counterfactuals(
 
 
 def mechanisms(machine: Machine) -> tuple[str, ...]:
-    """Those that the machine file puts in play and that arithmetic on counts can remove."""
+    """Return the mechanisms of the machine file that arithmetic on counts can remove."""
     stated = {
         PAGE_WALKS: machine.page_walk is not None,
         ROW_CONFLICTS: rows_are_timed(machine),
@@ -257,7 +265,7 @@ def mechanisms(machine: Machine) -> tuple[str, ...]:
 
 
 def of_twin(counts: Counts, twin: str) -> Counts:
-    """The time model's columns of one of TWINS."""
+    """Return the time model's columns for one of TWINS."""
     return {column: counts[f"{twin}_{count}"] for column, count in TWIN_COLUMNS.items()}
 
 

@@ -1,7 +1,7 @@
-"""Placements on a node without a memory-side cache: the replay through TLBs, caches and DRAM.
+"""The engine for nodes without a memory-side cache: it replays through TLBs, caches and DRAM.
 
-Conflicts, snoop filter, page walks and rows are removed by replays of machines that are ideal there, each
-set of them together. What the caches then still lose, because the program does not fit them, is their
+Replays of machines that are ideal in one respect remove conflicts, snoop filter, page walks or rows, and each
+set of them together. What the caches then still lose, because the program does not fit into them, is their
 capacity: what memory moves beyond what it would move below infinite caches (compulsory misses: Hill, Smith
 1989). Capacity cannot be removed while conflicts remain, so it is removed last, with all others.
 """
@@ -32,7 +32,7 @@ from pagelens.replay.whole_node import (
 
 Counts = Mapping[str, Floats]
 
-# Counters that a run keeps under the replay's own names; those of memory get the names of all machines.
+# A run keeps these counters under the replay's names. Those of memory get the names of all machines.
 KEPT = (
     "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
     "row_hits", "row_misses", "row_conflicts",
@@ -74,13 +74,13 @@ class NodeEngine:
         self.mechanisms = (*self._by_replay, *rows, *spread, CACHE_CAPACITY)
 
     def bounds(self) -> Bounds:
-        """By all lines in their order."""
+        """Return the bounds, from all lines in their order."""
         moved, program = self._programs.moved(), self._programs.parts().program
         executed = instructions(self._ranks, program.instructions, len(moved))
         return bounds(moved, executed, self._machine, self._cores_used, self._served_by, self._core_times)
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
-        """One replay."""
+        """Make one replay."""
         placed = _Placed(self, placement, cancel)
         if CACHE_CAPACITY in without and (left := set(self.mechanisms) - set(without)):
             raise UsageError(
@@ -95,7 +95,7 @@ class NodeEngine:
         return placed.run(found, counts, placed.times(of_time, FREQUENCY in without))
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        """A replay for each set of the mechanisms that take one; each has DRAM with rows and without."""
+        """Make a replay for each set of mechanisms that takes one. Each has DRAM with rows and without."""
         placed = _Placed(self, placement, cancel)
         both = (True, False) if self._has_banks else ()
         of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
@@ -114,7 +114,7 @@ class NodeEngine:
 
 
 class _Placed:
-    """A placement, and what all replays of it have in common."""
+    """A placement, and what all its replays share."""
 
     def __init__(self, engine: NodeEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
         self._engine, self._placement, self._cancel = engine, placement, cancel
@@ -126,7 +126,7 @@ class _Placed:
         self._instructions = {"instructions": instructions(engine._ranks, program.instructions, phases)}
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
-        """Without some mechanisms; DRAM with row conflicts or without, as each of `rows` says."""
+        """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
         engine = self._engine
         return replay_node(
             self._parts,
@@ -139,7 +139,10 @@ class _Placed:
     def times(
         self, counts: Counts, of_median_node: bool = False, phase: NDArray[np.int64] | None = None
     ) -> Times:
-        """Seconds at this node's core frequency, or at the median node's; of rows, each of a `phase`."""
+        """Return the seconds at this node's core frequency, or at the median node's.
+
+        With `phase`, the counts are rows, each of a phase.
+        """
         factor = 1.0 if of_median_node else self._factor
         rows = slice(None) if phase is None else phase
         columns = {**counts, **{name: values[rows] for name, values in self._instructions.items()}}
@@ -150,7 +153,7 @@ class _Placed:
         return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor, core)
 
     def compulsory(self) -> Counts:
-        """[p] what is left below infinite caches; DRAM moves it at its peak bandwidth."""
+        """Return counts [p] below infinite caches. DRAM moves their lines at its peak bandwidth."""
         reads, writes = self._engine._programs.compulsory(self._placement.offset_bytes).T
         none = ("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
         return {
@@ -161,7 +164,7 @@ class _Placed:
         }
 
     def run(self, found: NodeCounts, counts: Counts, times: Times) -> Run:
-        """The result of one replay."""
+        """Return the result of one replay."""
         of_run = {
             "simulated_share": found.simulated,
             "large_pages": float(found.huge_pages),

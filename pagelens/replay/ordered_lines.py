@@ -1,8 +1,7 @@
-"""A workload's lines in their order: what replays of page runs need beside them, for machines with a
-memory-side cache.
+"""A workload's lines in their order, which some replays on machines with a memory-side cache need.
 
-Compiling a program line by line takes longer than most replays, and is large: it is done once for each
-offset, and only the parts that are simulated are kept.
+Compiling a program line by line takes longer than most replays, and the result is large. So it is done once
+for each offset, and only the parts that are simulated are kept.
 """
 
 import threading
@@ -14,8 +13,8 @@ from pagelens.accesses.workload import Workload
 from pagelens.machine import Machine
 from pagelens.replay.whole_node import SMALL_SHARE, Parts, simulated_parts, spaced
 
-# Of each phase so many stretches are timed behind the memory-side cache, each of so many lines of all ranks
-# after others that warm up the caches before it (and take the replay's page runs out of its beginning).
+# So many stretches of each phase are timed behind the memory-side cache. Each has so many lines of all ranks,
+# after others that warm up the caches in front of it and keep the start of the replay's page runs out of it.
 STRETCHES, STRETCHES_OF_SMALL = 4, 2
 WARM_UP, COUNTED = 1 << 15, 1 << 14
 STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
@@ -23,14 +22,14 @@ STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
 
 @dataclass(frozen=True)
 class InOrderParts:
-    """What is kept of a compilation."""
+    """The parts of a compilation that are kept."""
 
     translation: Parts  # of one copy, for its TLBs
-    rows: _core.RowStretches | None  # where the machine's DRAM is timed
+    rows: _core.RowStretches | None  # None if the machine's DRAM is not timed
 
 
 class InOrder:
-    """The parts of `ranks` copies of a workload; made when they are first asked for, from any thread."""
+    """The parts of `ranks` copies of a workload, made when they are first used. Any thread may ask."""
 
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
@@ -38,7 +37,7 @@ class InOrder:
         self._made: dict[int, InOrderParts] = {}  # by offset
 
     def at(self, offset_bytes: int) -> InOrderParts:
-        """With the arrays at that offset (`Workload.compile`)."""
+        """Return the parts with the arrays at that offset (`Workload.compile`)."""
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
@@ -51,17 +50,18 @@ class InOrder:
 
 
 def rows_are_timed(machine: Machine) -> bool:
-    """Whether DRAM is timed behind the memory-side cache: where the file describes its banks.
+    """Return whether DRAM is timed behind the memory-side cache, which takes a file that describes its banks.
 
-    Not behind a fully associative cache: which page it gives up does not follow from who shares a slot.
+    Behind a fully associative cache it is not timed, because sharing a slot does not decide which page the
+    cache gives up.
     """
     return machine.memory_side_cache is not None and machine.dram is not None and not machine.ideal
 
 
 def stretches(lines: Sequence[int], ranks: int) -> list[tuple[int, int, int, int]]:
-    """(period, stretch, warm-up, begin) of each phase in lines of one copy; zeros: all of it.
+    """Return (period, stretch, warm-up, begin) of each phase, in lines of one copy; zeros mean all.
 
-    `lines`: of one copy, by phase. Their distances are irrational parts of the phase, as in
+    `lines` are those of one copy, by phase. The distances are irrational parts of the phase, as in
     `node_replay.excerpts`.
     """
     warm_up, stretch = max(1, WARM_UP // ranks), max(2, (WARM_UP + COUNTED) // ranks)

@@ -1,4 +1,4 @@
-"""A workload's lines on the frames of a policy: physical addresses, for DRAM models here and elsewhere."""
+"""Writes a workload's lines on a policy's frames as physical addresses, for other DRAM models too."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Requests = NDArray[np.uint64]
 
 
 def physical_lines(workload: Workload, machine: Machine, policy: Policy, node: Node) -> Iterator[Requests]:
-    """What one copy of the program reads and writes below its private caches, in order, in batches.
+    """Yield in batches what one copy of the program reads and writes below its private caches, in order.
 
-    Addresses are those of the policy's frames on the node, | WRITE for lines that are written. A memory-side
-    cache is not passed. Raises UsageError where memory runs out.
+    Addresses are those of the policy's frames on the node. Lines that are written have the bit WRITE. A
+    memory-side cache is not simulated. Raises UsageError if memory runs out.
     """
     machine = policy.machine(machine)
     lines = _core.PhysicalLines(
@@ -42,12 +42,15 @@ def physical_lines(workload: Workload, machine: Machine, policy: Policy, node: N
 
 
 def _dramsim3(address: int, write: int) -> str:
-    """Its trace-driven CPU reads address, operation and the earliest cycle: 0, as soon as there is room."""
+    """Return a line for DRAMsim3's trace-driven CPU: address, operation and the earliest cycle.
+
+    Cycle 0 means as soon as there is room.
+    """
     return f"{address:#x} {'WRITE' if write else 'READ'} 0\n"
 
 
 def _ramulator(address: int, write: int) -> str:
-    """Its front end LoadStoreTrace reads one operation and address a line."""
+    """Return a line for Ramulator's front end LoadStoreTrace, which reads an operation and an address."""
     return f"{'ST' if write else 'LD'} {address:#x}\n"
 
 

@@ -1,4 +1,4 @@
-"""Which frames the pages of a job get on one node, as a simulation takes it."""
+"""The frames that the pages of a job get on one node, as a simulation takes them."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,19 @@ from pagelens.machine import Machine
 
 @dataclass(frozen=True)
 class Placement:
-    """The frames of all ranks' pages, and what comes with them. A placement can be replayed many times."""
+    """The frames of all ranks' pages, and what belongs to them. A placement can be replayed many times."""
 
     frames: _core.Placement
-    machine: Machine  # as the policy has it set
+    machine: Machine  # with the policy's setting
     page_bits: int = FRAME_BITS  # log2 of the size in bytes of the pages that large mappings get
-    offset_bytes: int = 0  # by how much further apart large arrays lie (`Workload.compile`)
+    offset_bytes: int = 0  # additional distance of large arrays (`Workload.compile`)
     node: int = 0  # draws which slots are sampled, and the cores' frequency
 
 
 def place(policy: Policy, machine: Machine, node: Node) -> Placement:
-    """What `policy` makes of the free memory of `node`. Raises UsageError where it cannot."""
+    """Return the placement of `policy` on the free memory of `node`.
+
+    Raises UsageError if it is impossible.
+    """
     own = policy.machine(machine)
     return Placement(policy.place(own, node), own, policy.page_bits, policy.offset_bytes, node.node)

@@ -1,4 +1,4 @@
-"""What one placement costs a workload: counts and seconds, by phase and by object."""
+"""The cost of one placement for a workload: counts and seconds, by phase and by object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Removed = tuple[str, ...]  # names of mechanisms (pagelens/replay/mechanisms.py)
 
 @dataclass(frozen=True)
 class Sampling:
-    """What of a job is simulated and stands for the rest."""
+    """The part of a job that is simulated and stands for the rest."""
 
     slots: int | None  # one slot of the memory-side cache in so many; None: there is no such cache
     lines: int | None  # lines of each page; None: all lines, in stretches of the run (`simulated_share`)
@@ -48,12 +48,12 @@ class Run:
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
     pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
     left_out: LeftOut | None = None  # None: nothing is sampled in time
-    if_assumed: IfAssumed = field(default_factory=dict)  # where the simulation was asked for it
+    if_assumed: IfAssumed = field(default_factory=dict)  # empty unless the simulation varies assumed values
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """A run, and what its time would be without its mechanisms."""
+    """A run, and its time without its mechanisms."""
 
     run: Run
     seconds_without: Mapping[Removed, Floats]  # [p] seconds by what is removed; nothing removed: ()
@@ -61,6 +61,6 @@ class Attributed:
 
 
 def instructions(ranks: int, of_threads: NDArray[np.uint64], phases: int) -> Floats:
-    """[p] that all ranks execute, from those of one copy's threads [p x thread]."""
+    """Return the instructions [p] of all ranks, from those of one copy's threads [p x thread]."""
     table = np.asarray(of_threads, dtype=np.float64).reshape(phases, -1)
     return np.asarray(ranks * table.sum(axis=1))

@@ -1,13 +1,13 @@
-"""One simulation: copies of a workload on a machine, and what every placement of them costs.
+"""One simulation: copies of a workload on a machine, and the cost of every placement of them.
 
     simulation = Simulation(workload, load_machine("cori-knl-cache"), ranks=68)
     run = simulation.run(simulation.place(policies["aged"], Node(simulation.machine, seed=1, node=0)))
     run.times.time_s  # by phase
 
-Whoever needs counts or seconds of a placement asks here. Which engine replays the workload, what of it is
-sampled, which mechanisms are in play and which sections of the machine file are left out follow from the
-machine, and no caller needs to know: machines with a memory-side cache have `memory_side_engine`, all
-others `node_engine`.
+Whoever needs counts or seconds of a placement asks here. The machine decides which engine replays the
+workload, what is sampled, which mechanisms there are, and which sections of the machine file are left out.
+Callers need not know: machines with a memory-side cache have `memory_side_engine`, all others have
+`node_engine`.
 """
 
 from collections.abc import Collection
@@ -26,39 +26,40 @@ from pagelens.replay.run import Attributed, Run, Sampling
 
 
 class Engine(Protocol):
-    """How placements are replayed on one kind of machine. All methods may be called from any thread."""
+    """Replays placements on one kind of machine. All methods may be called from any thread."""
 
     mechanisms: tuple[str, ...]
     attribution_replays: bool
     sampling: Sampling
 
     def bounds(self) -> Bounds:
-        """As `Simulation.bounds`."""
+        """Return what `Simulation.bounds` returns."""
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
-        """As `Simulation.run`."""
+        """Return what `Simulation.run` returns."""
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        """As `Simulation.attribute`."""
+        """Return what `Simulation.attribute` returns."""
 
 
 def asked_first(machine: Machine) -> FirstProgram:
-    """What a simulation on the machine first asks of its workload, for `open_trace`."""
+    """Return what a simulation on the machine first asks of its workload, for `open_trace`."""
     return FirstProgram(machine, in_order=machine.memory_side_cache is None)
 
 
 class Simulation:
     """`ranks` copies of a workload on a machine.
 
-    Placements can be run in any order and from several threads. What they share (compiled programs, the
-    cost of translation, the lines sent to DRAM) is made when it is first needed.
+    Placements can be run in any order and from several threads. What they share (compiled programs, the cost
+    of translation, the lines sent to DRAM) is made when it is first needed.
 
-    Parameters: `seed` decides what is sampled and how random replacement chooses. `cores_used` (default:
-    one a rank and thread, at most the machine's) execute instructions. `past_caches`: the workload's lines
-    are those that its private caches ask of memory, so that these are not simulated. `only_differences`:
-    what costs the same on every node (page walks, the rows of DRAM) is taken as free, and nothing is
-    attributed; studies of fleets are several times faster so. Both are of machines in cache mode.
-    `vary_assumed`: runs say, too, what they would take by other values than the machine file assumes.
+    `seed` decides what is sampled and how random replacement chooses. `cores_used` cores execute
+    instructions. By default these are one for each rank and thread, at most the machine's. With
+    `past_caches`, the workload's lines are those that its private caches ask of memory, so these caches are
+    not simulated. With `only_differences`, whatever costs the same on every node (page walks, the rows of
+    DRAM) counts as free, and nothing is attributed. Studies of fleets are several times faster with it. Both
+    options are for machines in cache mode. With `vary_assumed`, runs also say what they would take with other
+    values than the machine file assumes.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Simulation:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What `without` may name: all that attribution divides the time among."""
+        """The names that `without` may have: all mechanisms that attribution divides the time among."""
         return self._engine.mechanisms
 
     @property
@@ -100,15 +101,15 @@ class Simulation:
 
     @property
     def sampling(self) -> Sampling:
-        """What of the job is simulated."""
+        """The part of the job that is simulated."""
         return self._engine.sampling
 
     def bounds(self) -> Bounds:
-        """Between which seconds the time of every placement lies; known without any of them."""
+        """Return the seconds between which the time of every placement lies, without simulating any."""
         return self._engine.bounds()
 
     def place(self, policy: Policy, node: Node) -> Placement:
-        """The frames that `policy` gives the job on `node`."""
+        """Return the frames that `policy` gives the job on `node`."""
         return place(policy, self.machine, node)
 
     def run(
@@ -126,5 +127,5 @@ class Simulation:
         return self._engine.run(placement, without, cancel or _core.CancelFlag())
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag | None = None) -> Attributed:
-        """The run, with its seconds without every set of mechanisms. Raises as `run`."""
+        """Return the run, with its seconds without every set of mechanisms. Raises as `run` does."""
         return self._engine.attribute(placement, cancel or _core.CancelFlag())

@@ -1,11 +1,11 @@
-"""From what the stretches of a run counted to counts of the whole run, and how sure these are.
+"""Scales what stretches of a run counted up to the whole run, and estimates the error.
 
-A long phase is simulated in stretches at equal distances (pagelens/replay/whole_node.py). What they count of
-the program's own lines is scaled up by the lines of the phase. What the kernel clears is not: faults are
+A long phase is simulated in stretches at equal distances (pagelens/replay/whole_node.py). Their counts of the
+program's own lines are scaled up by the lines of the phase. Lines that the kernel clears are not: faults are
 rare, and a stretch that meets one by chance would stand for many. Cleared lines are counted in the whole
 phase, and each is a line written to memory.
 
-How far another choice of stretches could be from this one is estimated by the jackknife: the counts of a
+The jackknife estimates how far another choice of stretches could be from this one. It takes the counts of a
 phase without each of its stretches in turn (Efron, Stein: The Jackknife Estimate of Variance, Ann. Statist. 9
 (1981), 586-596).
 """
@@ -29,11 +29,11 @@ _READS, _WRITES, _LATENCY = (DRAM.index(name) for name in ("reads", "writes", "r
 
 @dataclass(frozen=True)
 class Estimates:
-    """Counts of whole phases, one entry a row: of caches and TLBs, and for each twin of DRAM its own.
+    """Counts of whole phases, one entry for each row. Each twin of DRAM has counts of its own.
 
-    Caches have the counters of `_core.cache_counter_names()`; TLBs stlb_hits, walks and walker_loads (entries
-    of page tables that walks read); DRAM those of `_core.dram_sum_names()`, with times in seconds as
-    dram_time_s and read_latency_s.
+    Caches have the counters of `_core.cache_counter_names()`. TLBs have stlb_hits, walks and walker_loads,
+    which are the page table entries that walks read. DRAM has those of `_core.dram_sum_names()`, with times
+    in seconds as dram_time_s and read_latency_s.
     """
 
     phase: NDArray[np.int64]  # of each row
@@ -41,14 +41,14 @@ class Estimates:
     rows: Sequence[Counts]
 
     def with_row(self, number: int) -> Counts:
-        """All counts, DRAM's of the given twin."""
+        """Return all counts, with DRAM's of the given twin."""
         return {**self.counts, **(self.rows[number] if self.rows else {})}
 
 
 def estimates(found: _core.NodeCounters) -> tuple[Estimates, Estimates]:
-    """Of each phase from all of its stretches; and of each phase without each of its stretches.
+    """Return the estimates of each phase from all its stretches, and those without each of its stretches.
 
-    A phase of which everything was simulated, or in one stretch, has no entry in the second.
+    A phase that was simulated whole, or in one stretch, has no entry in the second.
     """
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
     phase = stretches[:, 0].astype(np.int64)
@@ -75,7 +75,7 @@ def _by_phase(part: Floats, phase: NDArray[np.int64], phases: int) -> Floats:
 
 
 def _estimated(found: _core.NodeCounters, phase: NDArray[np.int64], sums: Sequence[Floats]) -> Estimates:
-    """Of rows [r], each a phase, from what was counted in some of its stretches."""
+    """Return the estimates of rows [r], each of a phase, from what some of its stretches counted."""
     moved, caches, tlb, drams = sums
     lines, cleared, cleared_large, simulated_large = np.asarray(found.lines, dtype=np.float64)[phase].T
     of_lines, of_cleared = moved.T
@@ -89,7 +89,7 @@ def _estimated(found: _core.NodeCounters, phase: NDArray[np.int64], sums: Sequen
         own, apart = drams[:, number], large[:, number]
         counted = own[:, _READS] + own[:, _WRITES]
         average = own.sum(axis=0) / max(1.0, counted.sum())
-        # Of all lines that DRAM moves, but for those of large pages as they are cleared.
+        # All lines that DRAM moves, without those of large pages while they are cleared.
         in_all = (counted - of_cleared) * scale + cleared - cleared_large
         of_line = np.where(counted[:, None] > 0, own / np.maximum(counted, 1)[:, None], average)
         cost = of_line * in_all[:, None]

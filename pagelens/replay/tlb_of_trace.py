@@ -1,4 +1,4 @@
-"""A trace through TLBs alone: what each thread of the program misses with pages of one size."""
+"""Replays a trace through TLBs alone: what each thread misses with pages of one size."""
 
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload
@@ -10,10 +10,11 @@ from pagelens.units import format_binary_size
 def replay_trace(
     workload: TraceWorkload, tlb: _core.Tlb, page_bytes: int
 ) -> dict[tuple[str, int], _core.TlbCounters]:
-    """Counters by phase and thread of a traced program with all its data on pages of that size.
+    """Return the counters of a traced program by phase and thread, with all its data on pages of that size.
 
-    Each thread has a TLB like `tlb`, which has to be empty. All but `lookups` is exact: of these the trace
-    has only a part. Raises UsageError if the page size is none of the TLB's, or the trace not exact for it.
+    Each thread has a TLB like `tlb`, which has to be empty. All counters but `lookups` are exact, because the
+    trace has only some of the lookups. Raises UsageError if the TLB does not have the page size, or if the
+    trace is not exact for it.
     """
     size = PAGE_SIZES.get(page_bytes)
     if size is None or not tlb.supports(size):

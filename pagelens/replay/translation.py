@@ -1,8 +1,8 @@
-"""What translating its addresses costs a program: the same wherever its pages lie, as long as these keep
-their size.
+"""Counts what translating its addresses costs a program. It is the same wherever its pages lie.
 
-So a machine with a memory-side cache, whose replay takes a sample of the slots, has its TLBs replayed apart:
-once for each size of pages, on a fresh node, one copy of the program for all of them.
+Only the size of the pages matters. A machine with a memory-side cache, whose replay takes a sample of the
+slots, therefore has its TLBs replayed separately: once for each page size, on a fresh node, with one copy of
+the program that stands for all.
 """
 
 import threading
@@ -21,12 +21,12 @@ from pagelens.replay.whole_node import node_model, replay_node
 
 Counts = Mapping[str, NDArray[np.float64]]
 
-# A fresh node has enough pages of each size; which frames they lie on decides nothing here.
+# A fresh node has enough pages of each size. Their frames do not matter here.
 POLICY_OF_PAGES = {FRAME_BITS: "aged", HUGE_PAGE_BITS: "2m", GIGANTIC_PAGE_BITS: "1g"}
 
 
 class Translations:
-    """The counts of `ranks` copies of a workload on a machine; made when they are first asked for."""
+    """The counts of `ranks` copies of a workload on a machine. They are made when they are first used."""
 
     def __init__(
         self, workload: Workload, machine: Machine, ranks: int, in_order: InOrder | None = None
@@ -43,10 +43,10 @@ class Translations:
         small_share: float = 0.0,
         cancel: _core.CancelFlag | None = None,
     ) -> Counts:
-        """TRANSLATION_COUNTS, float64[phase] each, on pages of 2^page_bits bytes; from any thread.
+        """Return TRANSLATION_COUNTS, each float64[phase], on pages of 2^page_bits bytes.
 
-        Where a `small_share` of the large pages could not be had, that share of the program is taken to be
-        on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
+        Any thread may call this. If a `small_share` of the large pages was not available, that share of the
+        program is assumed to be on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
         """
         with self._lock:
             wanted = self._of_pages(page_bits, offset_bytes, cancel)

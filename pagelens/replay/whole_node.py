@@ -1,6 +1,6 @@
-"""One replay through all of a node: TLB and walks, caches and snoop filter, DRAM; counts by phase out.
+"""Replays a program through all of a node (TLB and walks, caches and snoop filter, DRAM) and counts by phase.
 
-For machines without a memory-side cache; docs/node-replay.md states the model.
+This is for machines without a memory-side cache. docs/node-replay.md states the model.
 """
 
 import math
@@ -23,9 +23,9 @@ from pagelens.replay.stretches import Counts, Estimates, estimates
 
 Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all ranks (excerpt.hpp)
 
-# Of a long phase, stretches at some places of it are simulated. Each first replaces all that the caches hold:
-# what an earlier stretch left there would otherwise be found, though the run has long pushed it out. A fifth
-# of a stretch is counted. The run has some `STRETCHES`, fewer where caches are large, by the phases' lines.
+# A long phase is simulated in stretches. Each stretch first replaces all that the caches hold, because lines
+# of an earlier stretch would otherwise hit, though the run has long evicted them. A fifth of a stretch is
+# counted. The run has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines.
 # A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
 STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
 FILLS, FEWEST_WARM_UP, MOST_WARM_UP = 1.25, 1 << 16, 1 << 21
@@ -37,7 +37,10 @@ _TWINS = {L2_CONFLICTS: "l2", L3_CONFLICTS: "l3", SNOOP_FILTER: "snoop_filter"} 
 
 
 def mechanisms_by_replay(machine: Machine) -> tuple[str, ...]:
-    """What can be taken from the machine by a replay of its own, each alone: it is idealised then."""
+    """Return the mechanisms that a replay of an idealised machine can remove.
+
+    Each can be removed alone.
+    """
     present = {L3_CONFLICTS: machine.l3, SNOOP_FILTER: machine.snoop_filter, PAGE_WALKS: machine.page_walk}
     return (L2_CONFLICTS, *(name for name, part in present.items() if part is not None))
 
@@ -49,10 +52,11 @@ def node_model(
     seed: int = 0,
     in_stretches: bool = False,
 ) -> _core.NodeModel:
-    """The machine without some of `mechanisms`; its DRAM, if stated, once for each of `rows`.
+    """Return the machine without some of `mechanisms`, with its DRAM, if stated, once for each of `rows`.
 
-    rows: with row conflicts, or the twin without them. `seed` is that of random replacement. `in_stretches`:
-    for parts of a program, which write back what they have made dirty themselves (`Levels.writes_at_once`).
+    An entry of `rows` says if the DRAM has row conflicts. `seed` is that of random replacement.
+    `in_stretches` is for parts of a program, which write back what they have made dirty themselves
+    (`Levels.writes_at_once`).
     """
     tlb = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
@@ -72,9 +76,9 @@ def caches_below_l1(
     writes_at_once: bool = False,
     ideal_share: float = 1.0,
 ) -> _core.CacheHierarchy:
-    """Those of a group of cores that share an L3, or of all cores; without some of `mechanisms`.
+    """Return the caches of the cores that share an L3, or of all cores, without some of `mechanisms`.
 
-    `writes_at_once` and `ideal_share` as `Levels` has them.
+    `writes_at_once` and `ideal_share` are those of `Levels`.
     """
     inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
     sharing = machine.l3.shared_by if machine.l3 is not None else None
@@ -96,7 +100,7 @@ def caches_below_l1(
 
 
 def cached_lines(machine: Machine, cores: int) -> tuple[int, int]:
-    """Lines that the L2s of so many cores hold, and their L3s."""
+    """Return how many lines the L2s of so many cores hold, and how many their L3s."""
     second = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
     third = 0
     if machine.l3 is not None:
@@ -108,13 +112,14 @@ def cached_lines(machine: Machine, cores: int) -> tuple[int, int]:
 def excerpts(
     machine: Machine, lines: Sequence[int], cores: int, stretches_of_interval: int | None = None
 ) -> Excerpts:
-    """Which parts of each phase are simulated, where 0 is everything.
+    """Return the parts of each phase to simulate; zeros mean the whole phase.
 
-    `lines`: that the phases move on all of the `cores` used. With `stretches_of_interval`, phases are
-    intervals of one run, which find in the caches what the ones before left: each has so many short ones.
+    `lines` are those that the phases move on all of the `cores` used. With `stretches_of_interval`, phases
+    are intervals of one run, which find in the caches what the intervals before left. Each then has that many
+    short stretches.
 
-    Stretches keep irrational distances: those of a loop lie at different places of it, and those of phases
-    that move the same lines at different lines.
+    Stretches keep irrational distances, so those of a loop lie at different places of it, and those of phases
+    that move the same lines lie at different lines.
     """
     second, third = cached_lines(machine, cores)
     short = min(max(second // 4, FEWEST_WARM_UP), MOST_WARM_UP_OF_SMALL)
@@ -133,8 +138,9 @@ def excerpts(
 
 
 def spaced(number: int, lines: int, count: int, stretch: int) -> tuple[int, int]:
-    """Period and begin of `count` stretches of so many lines in those of the number-th phase; zeros where
-    they would be all of it.
+    """Return period and begin of `count` stretches in the lines of the number-th phase.
+
+    They are zeros if the stretches would be the whole phase.
     """
     period = int(lines / (count + GOLDEN_RATIO))
     if period <= stretch:
@@ -144,14 +150,14 @@ def spaced(number: int, lines: int, count: int, stretch: int) -> tuple[int, int]
 
 @dataclass(frozen=True)
 class Parts:
-    """What replays need of a program: the lines that are simulated, in order."""
+    """What replays need of a program: the simulated lines, in order."""
 
     program: _core.Program
     excerpts: Excerpts
 
     @property
     def in_stretches(self) -> bool:
-        """Whether that is not everything."""
+        """Whether only stretches of the program are simulated."""
         return any(period for period, *_ in self.excerpts)
 
 
@@ -161,7 +167,7 @@ def simulated_parts(
     ranks: int,
     stretches_of_interval: int | None = None,
 ) -> Parts:
-    """The parts of `ranks` copies of a program, given with all its lines in order."""
+    """Return the parts of `ranks` copies of a program, which is given with all its lines in order."""
     moved = _core.lines_by_phase(whole, ranks)
     chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval)
     if not any(period for period, *_ in chosen):
@@ -170,7 +176,7 @@ def simulated_parts(
 
 
 class NodePrograms:
-    """The parts of a workload for `ranks` copies of it on a machine; made when they are first asked for."""
+    """The parts of a workload for `ranks` copies on a machine, made when they are first used."""
 
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
@@ -178,15 +184,15 @@ class NodePrograms:
         self._made: dict[int, tuple[Parts, NDArray[np.float64], NDArray[np.float64]]] = {}  # by offset
 
     def parts(self, offset_bytes: int = 0) -> Parts:
-        """With the arrays at that offset (`Workload.compile`); from any thread."""
+        """Return the parts with the arrays at that offset (`Workload.compile`). Any thread may call this."""
         return self._of(offset_bytes)[0]
 
     def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
-        """[phase, 2]: lines that memory reads and writes below infinite caches."""
+        """Return the lines [phase, 2] that memory reads and writes below infinite caches."""
         return self._of(offset_bytes)[1]
 
     def moved(self) -> NDArray[np.float64]:
-        """[phase, 3]: lines that all copies read, write, and that the kernel clears for them."""
+        """Return the lines [phase, 3] that all copies read and write, and that the kernel clears for them."""
         return self._of(0)[2]
 
     def _of(self, offset_bytes: int) -> tuple[Parts, NDArray[np.float64], NDArray[np.float64]]:
@@ -202,7 +208,7 @@ class NodePrograms:
 
 @dataclass(frozen=True)
 class NodeCounts:
-    """What one replay counted, scaled up to the whole run: float64[phase] by name."""
+    """The counts of one replay, scaled up to the whole run: float64[phase] by name."""
 
     whole: Estimates
     left_out: Estimates  # of each phase without each of its stretches
@@ -214,12 +220,12 @@ class NodeCounts:
 
     @property
     def counts(self) -> Counts:
-        """Of caches and TLBs."""
+        """The counts of caches and TLBs."""
         return self.whole.counts
 
     @property
     def object_lines(self) -> NDArray[np.float64]:
-        """[phase, object] lines of memory read and written."""
+        """The lines [phase, object] that memory reads and writes."""
         return self.object_reads + self.object_writes
 
 

@@ -1,4 +1,4 @@
-"""What reports share: the style of HTML pages and figures, and how wide text is."""
+"""The common parts of reports: the style of HTML pages and figures, and the width of text."""
 
 from pagelens.report.columns import WIDTH, terminal_width
 

@@ -1,4 +1,4 @@
-"""How wide text is."""
+"""Finds the width of text."""
 
 import shutil
 
@@ -8,9 +8,9 @@ MOST = 120  # longer lines are hard to read
 
 
 def terminal_width() -> int:
-    """Columns of the terminal, between LEAST and MOST; WIDTH where there is none.
+    """Return the columns of the terminal, between LEAST and MOST, or WIDTH without a terminal.
 
-    A terminal that says nothing of its width counts as none. COLUMNS in the environment comes first.
+    A terminal that does not report its width counts as none. COLUMNS in the environment comes first.
     """
     width = shutil.get_terminal_size((WIDTH, 0)).columns
     return max(LEAST, min(MOST, width))

@@ -1,6 +1,6 @@
-"""Figures of pages: one style, as SVG text that can stand inside HTML.
+"""Draws the figures of pages in one style, as SVG text that can stand inside HTML.
 
-Vector graphics, no scripts; text is drawn as outlines, so a figure looks the same wherever it is opened.
+These are vector graphics without scripts. Text is drawn as outlines, so a figure looks the same everywhere.
 """
 
 import io
@@ -65,6 +65,6 @@ def drawing(key: str, title: str, caption: str, draw: Callable[[], Figure]) -> D
         draw().savefig(out, format="svg", metadata=nothing)
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]  # no XML declaration or document type inside HTML
-    # All figures share one page, so the names inside each are made its own.
+    # All figures share one page, so the names inside each figure are made unique.
     svg = svg.replace('id="', f'id="{key}-').replace('"#', f'"#{key}-').replace("url(#", f"url(#{key}-")
     return Drawing(key, title, caption, svg.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1))

@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing else, neither network nor scripts; one style for all of them."""
+"""Makes HTML pages that need neither a network nor scripts, in one style."""
 
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 
 def page_template(package: str, name: str, filters: Mapping[str, Callable[..., Any]]) -> Template:
-    """A template of that package, with its filters; `style` in it is the style of all pages."""
+    """Return a template of that package, with its filters. `style` in it is the style of all pages."""
     environment = Environment(
         loader=PackageLoader(package, ""),
         autoescape=True,

@@ -1,6 +1,6 @@
-"""Published figures beside those obtained here: studies, and the page and table of their claims."""
+"""Published figures beside the ones obtained here: the studies, and the page and table of their claims."""
 
 import lazy_loader
 
-# `__init__.pyi` lists what the room exports; each name is imported when it is used first.
+# `__init__.pyi` lists the names that the room exports. Each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

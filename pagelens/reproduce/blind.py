@@ -1,8 +1,8 @@
-"""Blind claims: figures of a paper that a file states, obtained before the published one is looked at.
+"""Blind claims: figures of a paper that are obtained here before anybody looks at the published ones.
 
-A claim is a workload on simulated nodes and the quantity that the paper reports. Its digest is of all that
-decides the obtained figure and of nothing that was published, so that a record made before the figure was
-read proves that nothing was changed to meet it.
+A file states the claims. A claim is a workload on simulated nodes, and the quantity that the paper reports.
+Its digest covers everything that decides the obtained figure, and nothing that was published. So a record
+that was made before the figure was read proves that nothing was changed to meet it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ Quantity = Literal["time", "bandwidth", "speedup", "spread"]
 
 
 class Published(Table):
-    """What the paper says; absent until somebody has looked."""
+    """The published figure. It is absent until somebody has looked."""
 
     figure: PositiveFloat
     text: str = ""
@@ -77,7 +77,7 @@ class Claim(Table):
 
     @property
     def digest(self) -> str:
-        """Hashes all that decides the obtained figure."""
+        """A hash of everything that decides the obtained figure."""
         stated = self.model_dump(mode="json", exclude={"published", "claim", "where", "why"})
         return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -92,20 +92,20 @@ class Paper(Table):
 
 @dataclass(frozen=True)
 class Obtained:
-    """A figure with the interval that the choice of nodes leaves it, in the unit of its quantity."""
+    """A figure, with the interval that the choice of nodes gives it, in the unit of its quantity."""
 
     figure: float
     low: float
     high: float
 
     def in_words(self, quantity: Quantity) -> str:
-        """The figure and its interval, with the unit."""
+        """Return the figure and its interval as text, with the unit."""
         show = {"time": format_time, "bandwidth": format_rate}.get(quantity, lambda each: f"{each:.3g}x")
         return f"{show(self.figure)} ({show(self.low)} to {show(self.high)})"
 
 
 def blind_study(path: Path) -> Study:
-    """The study of a file. Raises UsageError, with file, line and key, for what cannot be read."""
+    """Return the study of a file. Raises UsageError, with file, line and key, for what cannot be read."""
     paper = parse_toml(Paper, read_bytes(path, "blind"), str(path), "docs/reproduce.md")
     return Study(
         "blind-" + path.stem,
@@ -117,7 +117,7 @@ def blind_study(path: Path) -> Study:
 
 
 def _row(claim: Claim, folder: Path, context: StudyContext) -> Row:
-    """Obtains the figure, records it, and only then compares it with the published one."""
+    """Obtain the figure, record it, and only then compare it with the published one."""
     obtained = _obtain(claim, folder, context)
     before = _record(context.directory / RECORD, claim, obtained)
     shown = value(
@@ -178,7 +178,7 @@ def _summary(
 
 
 def _of_nodes(ensemble: Ensemble, policy: str, column: str) -> NDArray[np.float64]:
-    """[node] a column of the measured phase, or of the whole run."""
+    """Return a column of the measured phase, or of the whole run, for each [node]."""
     rows = ensemble.tables.placements.filter(pl.col("policy") == policy)
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)

@@ -1,4 +1,4 @@
-"""One claim: what was published, what the model gives, and whether the two agree."""
+"""One claim: the published figure, the figure of the model, and whether the two agree."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ NEAR = 0.25  # a figure is near a published one within this share of it
 
 
 class Kind(StrEnum):
-    """Where a figure comes from, which decides whether it can be right or wrong."""
+    """Where a figure comes from. This decides whether it can be right or wrong."""
 
     INPUT = "input"  # a machine file states it
     DERIVED = "derived"  # it follows from inputs by arithmetic, so that another result would be our error
@@ -27,7 +27,7 @@ class Value:
 
 
 def value(text: str, **numbers: float) -> Value:
-    """A figure, as in `value("50% slower", slowdown=0.5)`."""
+    """Return a figure, as in `value("50% slower", slowdown=0.5)`."""
     return Value(text, {name: float(number) for name, number in numbers.items()})
 
 
@@ -35,15 +35,15 @@ def value(text: str, **numbers: float) -> Value:
 class Row:
     """One claim of a study's document.
 
-    A shown row whose published figure could be compared says in `decided_by` why it is not: which input
+    If a shown row has a published figure that could be compared, `decided_by` says why it is not: which input
     nobody has published, and what comes out over the range of that input.
 
-    Raises ValueError for an input or shown row that states `holds`, for another kind without it, and for
-    `decided_by` in a row that is not shown.
+    Raises ValueError if an input or a shown row states `holds`, if another kind does not, and if a row that
+    is not shown has `decided_by`.
     """
 
     claim: str  # a sentence without its full stop
-    source: str  # where in the document: a slide, figure or table
+    source: str  # the place in the document: a slide, figure or table
     kind: Kind
     published: Value
     obtained: Value
@@ -61,7 +61,7 @@ class Row:
 
 
 def near(obtained: float, published: float) -> bool:
-    """Whether a figure counts as the published one: it is within a quarter of it.
+    """Return whether a figure counts as the published one, which means within a quarter of it.
 
     All studies use this where a document states a single figure. Where it states a range, the range decides.
     """
@@ -77,12 +77,12 @@ class Score:
 
     @property
     def claims(self) -> int:
-        """How many claims count."""
+        """The number of claims that count."""
         return self.held + self.failed
 
     @property
     def in_words(self) -> str:
-        """As "5 of 6 predicted claims hold, 1 does not"."""
+        """The score as text, such as "5 of 6 predicted claims hold, 1 does not"."""
         if not self.claims:
             return "no predicted claims"
         verb = "holds" if self.held == 1 else "hold"

@@ -1,4 +1,4 @@
-"""What a study runs its parts with: scale, seed, cores, and a way to be stopped."""
+"""The context in which a study runs its parts: scale, seed, cores, and a way to stop."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Scale(StrEnum):
-    """How much is simulated; the claims are the same."""
+    """How much is simulated. The claims are the same at every scale."""
 
     FULL = "full"
     QUICK = "quick"
@@ -33,7 +33,7 @@ def _nothing(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """Of one study. Results are the same whatever the number of cores."""
+    """The context of one study. Results do not depend on the number of cores."""
 
     scale: Scale
     seed: int
@@ -44,7 +44,10 @@ class StudyContext:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def simulation(self, workload: Workload, machine: Machine) -> Simulation:
-        """One copy of the workload on all cores of the machine; the same one for the same two objects."""
+        """Return one copy of the workload on all cores of the machine.
+
+        The same two objects always get the same simulation.
+        """
         with self._lock:
             key = (id(workload), id(machine))
             if key not in self._simulations:
@@ -61,14 +64,14 @@ class StudyContext:
             return self._simulations[key]
 
     def pick(self, full: Result, quick: Result) -> Result:
-        """One of the two, by the scale."""
+        """Return one of the two values, by the scale."""
         return full if self.scale is Scale.FULL else quick
 
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
-        """`function` of every part, in the parts' order, in a thread a core: it ought to release the GIL.
+        """Apply `function` to every part, in one thread per core, and return the results in the parts' order.
 
-        Raises Interrupted once the study has been cancelled; a part that runs longer than a second or so
-        should look at `cancel` itself and raise _core.Cancelled.
+        `function` should release the GIL. Raises Interrupted once the study is cancelled. A part that runs
+        longer than about a second should look at `cancel` itself, and raise _core.Cancelled.
         """
         given = list(parts)
         results: dict[int, Result] = {}

@@ -1,9 +1,9 @@
-"""Runs of a declared workload on nodes with a memory-side cache: what studies of fleets measure of each.
+"""Runs declared workloads on many nodes with a memory-side cache, for the studies of fleets.
 
 Only what differs between nodes is simulated. The lines of a declared workload are those past the private
-caches (docs/declared.md), so these caches are left out. Page walks and the rows of DRAM cost the same on
-every node and are taken as free; `cori-minife --quick` with both gave the same figures in all digits, in
-seven times the time.
+caches (docs/declared.md), so these caches are left out. Page walks and DRAM rows cost the same on every node,
+so they are not simulated. `cori-minife --quick` with both gave the same figures in all digits, in seven times
+the time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PhaseRun:
-    """A phase of a workload on one placement; lines of the whole node."""
+    """A phase of a workload on one placement. It counts the lines of the whole node."""
 
-    lines: float  # that pass the private caches
-    misses: float  # of these, in the memory-side cache
-    two_way_misses: float  # in one of two ways
+    lines: float  # lines past the private caches
+    misses: float  # misses of these in the memory-side cache
+    two_way_misses: float  # misses in a cache of two ways
     written_back: float  # victims that were dirty
     cleared: float  # lines of pages that the kernel handed out
     time_s: float
@@ -39,19 +39,19 @@ class PhaseRun:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second; of STREAM with non-temporal stores what it reports."""
+        """Bytes a second. For STREAM with non-temporal stores this is what STREAM reports."""
         return LINE_BYTES * self.lines / self.time_s
 
     @property
     def hit_share(self) -> float:
-        """Of the lines."""
+        """The share of lines that hit."""
         return 1 - self.misses / self.lines
 
 
 def run_policies(
     names: Iterable[str], machine: Machine, workload: DeclaredWorkload, state: Node, context: StudyContext
 ) -> dict[str, PhaseRun]:
-    """The measured phase under each of some policies, all from one state of a node."""
+    """Return the measured phase under each policy. All policies start from the same state of a node."""
     return {
         name: run_on(machine, workload, policies[name].place(machine, state), context, state.node)
         for name in names
@@ -65,7 +65,10 @@ def run_on(
     context: StudyContext,
     node: int = 0,
 ) -> PhaseRun:
-    """The measured phase of a run on all cores. The GIL is released meanwhile; raises _core.Cancelled."""
+    """Return the measured phase of a run on all cores.
+
+    The GIL is released meanwhile. Raises _core.Cancelled.
+    """
     return run_phases(machine, workload, placement, context, node)[workload.measured_phase]
 
 
@@ -76,7 +79,7 @@ def run_phases(
     context: StudyContext,
     node: int = 0,
 ) -> Mapping[str, PhaseRun]:
-    """The same of every phase."""
+    """Return every phase of a run on all cores, by name. Raises _core.Cancelled."""
     simulation = context.simulation(workload, machine)
     found = simulation.run(Placement(placement, machine, HUGE_PAGE_BITS, node=node), cancel=context.cancel)
     counts, times = found.counts, found.times
@@ -96,6 +99,6 @@ def run_phases(
 
 
 def columns(runs: list[PhaseRun]) -> Mapping[str, Floats]:
-    """Of many runs, by name."""
+    """Return the values of many runs as columns, by name."""
     names = ("lines", "misses", "two_way_misses", "time_s", "conflict_share", "bandwidth", "hit_share")
     return {name: np.array([getattr(run, name) for run in runs]) for name in names}

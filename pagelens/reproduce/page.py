@@ -1,4 +1,4 @@
-"""The page: score, table of claims and figures, in one HTML file that needs nothing else."""
+"""Writes the page: score, table of claims and figures, in one HTML file that needs nothing else."""
 
 from pagelens.report.page import page_template
 from pagelens.reproduce.claim import score
@@ -6,7 +6,7 @@ from pagelens.reproduce.result import Reproduction, verdict
 
 
 def render_page(found: Reproduction) -> str:
-    """The page's text; equal findings give equal text."""
+    """Return the page's text. Equal findings give equal text."""
     template = page_template("pagelens.reproduce", "page.html.j2", {"verdict": verdict})
     return template.render(
         found=found,

@@ -1,4 +1,4 @@
-"""What a run of studies found, as data: for the page, the terminal and --json."""
+"""The findings of a run of studies, as data for the page, the terminal and --json."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ VERSION = 2  # of the JSON
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Studies that ran, with what they found; equal ones give equal pages."""
+    """Studies that ran, with their findings. Equal ones give equal pages."""
 
     scale: Scale
     seed: int
-    command: str  # that repeats it
+    command: str  # the command that repeats it
     studies: tuple[tuple[Study, Findings], ...] = ()
     missing: tuple[str, ...] = ()  # asked for, but not done yet
 
     @property
     def rows(self) -> Iterator[Row]:
-        """Of all studies."""
+        """The rows of all studies."""
         for _, findings in self.studies:
             yield from findings.rows
 
     @property
     def score(self) -> Score:
-        """Of all studies."""
+        """The score of all studies."""
         return score(self.rows)
 
     def with_findings(self, study: Study, findings: Findings) -> "Reproduction":
-        """One study further."""
+        """Return this result with one more study."""
         return Reproduction(
             self.scale,
             self.seed,
@@ -44,7 +44,7 @@ class Reproduction:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As docs/reproduce.md describes it."""
+        """Return the result as docs/reproduce.md describes it."""
         return {
             "version": VERSION,
             "pagelens": pagelens.__version__,
@@ -89,7 +89,7 @@ def _value(shown: Value) -> dict[str, Any]:
 
 
 def verdict(row: Row) -> str:
-    """In a word: only what is predicted can hold or not."""
+    """Return the verdict in a word. Only a predicted claim can hold or fail."""
     if row.holds is None:
         return row.kind.value
     if row.kind is Kind.DERIVED:

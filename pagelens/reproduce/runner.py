@@ -1,4 +1,4 @@
-"""Runs studies one after the other, and writes the page, the data and the figures after each."""
+"""Runs studies one after the other, and writes the page, the data and the figures after each of them."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A study: one document's claims, and the run that finds what comes out of them here."""
+"""A study: one document's claims, and the run that compares them with the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from pagelens.reproduce.context import StudyContext
 
 @dataclass(frozen=True)
 class Findings:
-    """What a study found, in the order in which it is shown. A figure's key is unique among all studies."""
+    """The findings of a study, in the order in which they are shown.
+
+    A figure's key is unique among all studies.
+    """
 
     rows: tuple[Row, ...]
     figures: tuple[Drawing, ...]
@@ -18,7 +21,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Study:
-    """A study; `run` depends on nothing but the scale and seed of its context."""
+    """A study. `run` depends only on the scale and seed of its context."""
 
     name: str
     title: str

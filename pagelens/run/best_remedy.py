@@ -1,4 +1,4 @@
-"""Which of an explanation's remedies this user can have on this machine, for `explain --apply`."""
+"""Chooses which of an explanation's remedies this user can apply on this machine, for `explain --apply`."""
 
 from __future__ import annotations
 

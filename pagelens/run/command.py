@@ -1,4 +1,4 @@
-"""What `pagelens run` does: it works out what the preload library is told, and becomes the program."""
+"""Works out what `pagelens run` tells the preload library, and becomes the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagelens.run.program import start
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for; sizes in bytes."""
+    """What the user requests. Sizes are in bytes."""
 
     pages: Pages | None = None
     stagger: bool = False
@@ -32,7 +32,7 @@ class Request:
 
 
 def run_program(words: Sequence[str], request: Request) -> NoReturn:
-    """Becomes the program `words`, with the preload library if there is anything for it to do.
+    """Become the program `words`, with the preload library if there is anything for it to do.
 
     Raises UsageError if the program, the machine or the plan does not exist, and Failure if the kernel
     refuses to start the program.

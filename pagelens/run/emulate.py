@@ -1,7 +1,7 @@
-"""Two memories on a machine with one kind: the near socket's memory is fast, the far one's slow.
+"""Emulates two memories on a machine with one kind: the near socket's is fast, the far socket's slow.
 
-The method of LLNL's SC16 poster 107: all threads run on one socket, and memory is bound
-to it, to the other, or as a plan says. What it shows is measured, and of these two sockets' ratio.
+This is the method of LLNL's SC16 poster 107: all threads run on one socket, and memory is bound to it, to the
+other, or as a plan says. The result is measured, and holds for the ratio of these two sockets.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _MOST_NODES = 1024
 
 @dataclass(frozen=True)
 class Sockets:
-    """NUMA nodes by number, and the near one's processors."""
+    """The numbers of two NUMA nodes, and the processors of the near one."""
 
     near: int
     far: int
@@ -39,19 +39,19 @@ class Sockets:
 
 @dataclass(frozen=True)
 class Emulated:
-    """Measured wall-clock seconds of one placement, a round each."""
+    """Measured wall-clock seconds of one placement, one for each round."""
 
     policy: str
     seconds: Sequence[float]
 
     @property
     def median_s(self) -> float:
-        """Of the rounds."""
+        """The median of the rounds."""
         return statistics.median(self.seconds)
 
 
 def find_sockets(system: System) -> Sockets | None:
-    """The first two nodes with memory and processors of their own; None where there are no two."""
+    """Return the first two nodes with memory and processors of their own, or None if there are not two."""
     nodes = [node for node in read_nodes(system) if node.cpus]
     if len(nodes) < 2:
         return None
@@ -95,9 +95,10 @@ def emulate(words: Sequence[str], plan: Path, sockets: Sockets, rounds: int = RO
 def planned_environment(
     program: str, plan: Path, sockets: Sockets, system: System | None = None
 ) -> dict[str, str]:
-    """What `pagelens run --plan` gives the program; without it its own start would be in the plan's times.
+    """Return the environment that `pagelens run --plan` gives the program.
 
-    Raises Failure where the program would run without the plan: that would be no measurement of it.
+    With it, the time of `pagelens run` itself is not measured. Raises Failure if the program would run
+    without the plan, since that would be no measurement of it.
     """
     path = locate(program)
     handed = hand_over(plan, path, sockets.near, sockets.far, system)
@@ -114,7 +115,7 @@ def timed(
     node: int | None,
     environment: Mapping[str, str] | None = None,
 ) -> float:
-    """Wall-clock seconds of a command on some processors, its memory from one node alone if that is named."""
+    """Return the wall-clock seconds of a command on some processors, with memory from one node if named."""
     begin = time.perf_counter()
     done = subprocess.run(
         words,
@@ -135,7 +136,7 @@ def timed(
 
 
 def _bound(cpus: frozenset[int], node: int | None) -> Callable[[], None]:
-    """What the child does before it becomes the program."""
+    """Return what the child does before it becomes the program."""
     libc = ctypes.CDLL(None, use_errno=True)
     mask = (ctypes.c_ulong * (_MOST_NODES // 64))()
     if node is not None:

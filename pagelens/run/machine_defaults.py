@@ -1,4 +1,4 @@
-"""What `pagelens run` takes from a machine file: the period of conflicts, and the memory-side cache."""
+"""Takes defaults of `pagelens run` from a machine file: the conflict period, and the memory-side cache."""
 
 import os
 

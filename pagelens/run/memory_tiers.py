@@ -1,4 +1,4 @@
-"""Which NUMA nodes are the fast memory: what the kernel says of them (HMAT), or what the user does."""
+"""Finds the NUMA nodes that are fast memory, from the kernel (HMAT) or from the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 whose nodes without process
 
 @dataclass(frozen=True)
 class Tiers:
-    """Nodes by their numbers."""
+    """NUMA nodes by their numbers."""
 
     fast: tuple[int, ...]
     slow: tuple[int, ...]  # empty: where memory comes from without a word is slow
@@ -26,10 +26,10 @@ class Tiers:
 
 
 def find_tiers(system: System) -> Tiers | None:
-    """The fast nodes, and the slow ones where memory would otherwise come from fast ones.
+    """Return the fast nodes, and the slow ones if memory would otherwise come from fast ones.
 
-    Nodes with processors are compared with those without, by the bandwidth of each. None where there is only
-    one kind, or where nothing says which is faster.
+    Nodes with processors are compared with those without, by the bandwidth of each. Returns None if there is
+    only one kind, or if nothing says which kind is faster.
     """
     nodes = [node for node in read_nodes(system) if _number(node) is not None]
     near, far = [node for node in nodes if node.cpus], [node for node in nodes if not node.cpus]
@@ -44,7 +44,7 @@ def find_tiers(system: System) -> Tiers | None:
 
 
 def chosen_tiers(system: System, fast: int, slow: int | None) -> Tiers:
-    """Those that the user names. Raises UsageError for nodes that are not there."""
+    """Return the nodes that the user names. Raises UsageError for nodes that do not exist."""
     nodes = {_number(node): node for node in read_nodes(system)}
     for option, number in (("--fast-node", fast), ("--slow-node", slow)):
         if number is not None and number not in nodes:

@@ -1,4 +1,4 @@
-"""A plan as the preload library takes it: one file that is mapped; preload/plan_file.h is the other side."""
+"""Writes a plan as one file that the preload library maps. preload/plan_file.h is the counterpart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADER_BYTES = 8 + 16 + 2 * 8 * _NODE_WORDS + 9 * 16
 
 
 def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
-    """The file's bytes."""
+    """Return the file's bytes."""
     strings = _Strings()
     modules, places = bytearray(), bytearray()
     for path, known in zip(located.paths, located.places, strict=True):
@@ -80,7 +80,7 @@ class _Step:
 
 
 def _steps(sites: dict[tuple[int, ...], int]) -> list[tuple[int, int, int, int]]:
-    """The sites as a tree, its steps by depth, so that those that follow one lie together."""
+    """Return the sites as a tree. Its steps are ordered by depth, so that successors lie together."""
     root = _Step()
     for site, planned in sites.items():
         step = root
@@ -97,7 +97,7 @@ def _steps(sites: dict[tuple[int, ...], int]) -> list[tuple[int, int, int, int]]
 
 
 def keep(content: bytes) -> Path:
-    """A file with that content, which processes that the program starts find, too. Raises Failure."""
+    """Keep the content in a file that all child processes find, and return its path. Raises Failure."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = hashlib.sha256(content).hexdigest()[:32] + ".plan"
     reasons = []

@@ -1,4 +1,4 @@
-"""`pagelens run --plan`: from a plan to what the preload library is handed."""
+"""Turns a plan into the file that `pagelens run --plan` hands to the preload library."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _WITHOUT = "the program runs without the plan"
 def hand_over(
     plan_path: Path, program: Path, fast_node: int | None, slow_node: int | None, system: System | None = None
 ) -> Path | None:
-    """The file for the library; None, and a line on stderr, where nothing of the plan can be had here.
+    """Return the file for the library.
 
-    Raises UsageError for a plan that is none, or for more fast memory than there is, and Failure.
+    If nothing of the plan is possible here, say so on stderr and return None. Raises UsageError for a file
+    that is no plan, and for more fast memory than there is. Raises Failure.
     """
     plan = read_plan(plan_path)
     tiers = _tiers(system or System(), fast_node, slow_node)
@@ -50,7 +51,10 @@ def hand_over(
 
 
 def module_paths(plan: Plan, program: Path) -> Mapping[str, Path]:
-    """Which files the plan's modules are when the program runs: it, and libraries that it is linked to."""
+    """Return the files of the plan's modules.
+
+    They are the program, and the libraries that it is linked to.
+    """
     executable = program
     if os.access(program, os.R_OK) and (words := interpreter(program)):
         executable = locate(words[0])

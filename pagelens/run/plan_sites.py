@@ -1,7 +1,7 @@
-"""A plan's sites and variables as addresses in the files that the program loads now.
+"""Finds a plan's sites and variables in the files that the program loads now.
 
-A file of the plan's build id has its functions where the plan says. In another build a frame stands for every
-call in the function of that name. What is not there any more is left slow, and a line says so.
+A file with the plan's build id has its functions where the plan says. In another build, a frame stands for
+every call in the function of that name. What does not exist any more stays slow, and a line says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Range = tuple[int, int]  # return addresses from the first on and below the seco
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of static storage; bytes."""
+    """A variable of static storage. Its size is in bytes."""
 
     module: int
     planned: int
@@ -38,7 +38,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Pointers of a file that its markers of regions call."""
+    """The pointers of a file that its markers of regions call."""
 
     module: int
     address: int
@@ -47,9 +47,9 @@ class Hooks:
 
 @dataclass
 class Located:
-    """The plan in files; modules and objects are those of the plan, by index.
+    """The plan located in files. Modules and objects have the plan's indices.
 
-    Behind the plan's come modules that only mark regions.
+    Modules that only mark regions follow those of the plan.
     """
 
     paths: list[Path | None]  # of each module; None: it is not there
@@ -63,7 +63,10 @@ class Located:
 
 
 def locate_plan(plan: Plan, paths: Mapping[str, Path]) -> Located:
-    """`paths` says which file a module is by now. What cannot be found is said, never an error."""
+    """Locate the plan. `paths` gives the present file of each module.
+
+    What cannot be found is reported in a line, and is never an error.
+    """
     located = Located([paths.get(module.name) for module in plan.modules])
     files = [_File(module.name, path, bytes.fromhex(module.build_id), located.said) for module, path in
              zip(plan.modules, located.paths, strict=True)]  # fmt: skip
@@ -149,7 +152,7 @@ class _File:
         return self._elf is not None
 
     def ranges(self, frame: Frame) -> tuple[Range, ...]:
-        """Where a frame can return to; nothing where it is not there."""
+        """Return where a frame can return to. Return nothing if its function does not exist."""
         if self._elf is None or (frame.symbol is None and not self.same):
             return ()
         if frame.symbol is None:
@@ -161,9 +164,9 @@ class _File:
         return tuple((address, address + 1) for address in exact)
 
     def variable(self, wanted: StaticVariable, size: int) -> Symbol | None:
-        """Of several that files of the source have under one name, that at the planned address.
+        """Return the variable at the planned address, among those that source files have under one name.
 
-        In another build, or where the plan has none, that whose size is nearest to the planned one.
+        In another build, or if the plan has no address, return the one whose size is nearest to the plan's.
         """
         found = self._variables.get(wanted.symbol, []) if self._elf is not None else []
         if self.same and wanted.address is not None:
@@ -172,7 +175,7 @@ class _File:
 
     @property
     def _clones(self) -> dict[str, list[Symbol]]:
-        """Functions by their names without what a compiler appends."""
+        """The functions, by their names without what a compiler appends."""
         if not hasattr(self, "_by_base"):
             self._by_base: dict[str, list[Symbol]] = defaultdict(list)
             for name, symbols in self._functions.items():
@@ -192,7 +195,7 @@ def _by_name(symbols: Iterable[Symbol]) -> dict[str, list[Symbol]]:
 
 
 class _Numbers:
-    """Numbers for places: those that a frame cannot tell apart (functions of one name) have the same."""
+    """Numbers for places. Those that a frame cannot tell apart (functions of one name) share a number."""
 
     def __init__(self, modules: int) -> None:
         self.of: list[dict[Range, int]] = [{} for _ in range(modules)]
@@ -209,7 +212,7 @@ class _Numbers:
 
 
 class _Missing:
-    """What is not there, and how many objects miss it."""
+    """The things that are missing, and how many objects miss each of them."""
 
     def __init__(self) -> None:
         self._objects: dict[str, list[str]] = defaultdict(list)

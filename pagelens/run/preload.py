@@ -1,4 +1,4 @@
-"""The preload library and what it is told: preload/settings.h is the other side."""
+"""The preload library and its settings. preload/settings.h is the counterpart."""
 
 import os
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ MOST_CACHE = 1 << 40
 LEAST_PERIOD, MOST_PERIOD = 128, 1 << 30
 
 _PLAN = "PAGELENS_PLAN"
-# Small blocks are in glibc's heap, which since 2.35 is put on transparent huge pages at this word.
+# Small blocks are in glibc's heap. Since version 2.35 this word puts it on transparent huge pages.
 _TUNABLES, _TUNABLE, _ADVISED = "GLIBC_TUNABLES", "glibc.malloc.hugetlb", "1"
 
 
 class Pages(StrEnum):
-    """What large blocks are to lie on."""
+    """The kind of pages for large blocks."""
 
     GIGANTIC = "1g"
     HUGE = "2m"
@@ -29,13 +29,13 @@ class Pages(StrEnum):
 
     @property
     def bytes(self) -> int:
-        """Of a page."""
+        """The bytes of a page."""
         return 1 << 30 if self is Pages.GIGANTIC else HUGE_BYTES
 
 
 @dataclass(frozen=True)
 class Preload:
-    """What the library does; the default is nothing."""
+    """What the library does. The defaults mean nothing."""
 
     pages: Pages | None = None
     large: int = LARGE  # bytes from which a block is large
@@ -44,11 +44,11 @@ class Preload:
     guest: bool = False  # frames are those of a virtual machine
     report: bool = False
     json: bool = False
-    output: str = ""  # where the report goes; empty: stderr
+    output: str = ""  # file of the report; empty: stderr
     plan: Path | None = None  # pagelens/run/plan_file.py
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The program's environment; this process is to become the program. Raises Failure."""
+        """Return the environment for the program that this process will become. Raises Failure."""
         settings: dict[str, object] = {
             "main": os.getpid(),
             "pages": self.pages or "4k",
@@ -72,7 +72,7 @@ class Preload:
 
 
 def library() -> Path:
-    """The library in this package. Raises Failure."""
+    """Return the library of this package. Raises Failure."""
     path = Path(_core.__file__).parent / "lib" / "libpagelens_run.so"
     if not path.is_file():
         raise Failure(f"{path} is missing; install pagelens again: pip install .")

@@ -1,4 +1,4 @@
-"""The program to run with the library preloaded, and what would keep the library out of it."""
+"""Finds what would keep the preload library out of the program."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from pagelens.run.preload import Preload
 
 
 def shared_libraries(program: Path) -> list[Path]:
-    """What the loader will load with a program, by ldd; nothing where it cannot say."""
+    """Return the libraries that the loader will load with a program, by ldd; none if ldd cannot say."""
     try:
         listed = subprocess.run(
             ["ldd", program], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
@@ -37,7 +37,7 @@ def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
             tell(f"{line}; it runs without the library")
     sys.stdout.flush()
     sys.stderr.flush()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execve(path, list(words), environment)
@@ -48,5 +48,5 @@ def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
 
 
 def tell(line: str) -> None:
-    """One line on stderr."""
+    """Write one line to stderr."""
     print(f"pagelens run: {line}", file=sys.stderr)

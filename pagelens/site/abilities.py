@@ -1,4 +1,4 @@
-"""What the configuration means on this node: which steps can work, and what is missing for the others."""
+"""Tells what the configuration means on a node: which steps can work, and what the others lack."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pagelens.units import format_binary_size
 
 
 def node_abilities(config: SiteConfig) -> Iterator[str]:
-    """One line for each part of the configuration."""
+    """Yield one line for each part of the configuration."""
     system = System(config.node.root)
     wanted = config.prolog
     yield f"before a job, in at most {wanted.budget_s:g} s:"

@@ -1,7 +1,7 @@
-"""A pass over the fleet: what is slow is cleaned, then rebooted, then drained for people.
+"""A pass over the fleet: a slow node is cleaned, then rebooted, then drained for people.
 
-An action is in the history before Slurm hears of it, so a pass that is killed leaves nothing unknown: the
-next one looks whether Slurm heard, and asks again if not.
+An action is in the history before Slurm hears of it. So a pass that is killed leaves nothing unknown: the
+next pass checks whether Slurm heard, and asks again if not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BEGUN, DONE = "begun", "done"
 
 @dataclass
 class Pass:
-    """What a pass did: one entry for each slow node, and lines on what kept it from more."""
+    """What a pass did: one entry for each slow node, and lines on what kept it from doing more."""
 
     planned: list[Planned] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # by node, what Slurm answered
@@ -45,7 +45,7 @@ class Pass:
     dry_run: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return {"schema": "pagelens site act", "version": 1, **asdict(self)}
 
 
@@ -56,7 +56,7 @@ def run_pass(
     slurm: Slurm | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Pass:
-    """Does what is due. Where Slurm does not answer it does nothing, and says so. Raises Failure."""
+    """Do what is due. If Slurm does not answer, do nothing and say so. Raises Failure."""
     found = Pass(dry_run=dry_run)
     with nullcontext(True) if dry_run else _only_pass(config.history.database) as alone:
         if not alone:
@@ -99,7 +99,7 @@ def _work(
 def _finish_begun(
     found: Pass, history: sqlite3.Connection, worker: _Worker, cleaning: Mapping[int, bool]
 ) -> None:
-    """Brings to an end what an earlier pass began and was killed over."""
+    """Finish what an earlier pass began before it was killed."""
     for number, action in actions_with(history, BEGUN):
         node = worker.nodes.get(action.name)
         if node is None:

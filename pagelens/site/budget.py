@@ -1,8 +1,8 @@
-"""Work that may take only so long: a write to the kernel that takes longer is left, and goes on alone.
+"""Work with a time limit. A write to the kernel that takes longer is left to go on alone.
 
-A write such as the one that compacts memory returns when the work is done, which can take minutes, and
-nothing in the writing process can end it sooner. A child writes, therefore. When its time is over it is
-killed, which ends most of the kernel's long loops, and it is not waited for.
+A write such as the one that compacts memory returns when the work is done. That can take minutes, and nothing
+in the writing process can end it sooner. So a child writes. When its time is over it is killed, which ends
+most of the kernel's long loops, and it is not waited for.
 """
 
 import errno
@@ -28,16 +28,19 @@ class Budget:
 
     @property
     def used_s(self) -> float:
-        """Seconds since the beginning."""
+        """The seconds since the beginning."""
         return time.monotonic() - self.begin
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left."""
+        """The seconds that are left."""
         return max(0.0, self.end - time.monotonic())
 
     def attempt(self, work: Callable[[], object], share: float = 1.0) -> str:
-        """Does `work` in a child for at most a share of what is left. Returns why it failed; else nothing."""
+        """Do `work` in a child for at most a share of what is left.
+
+        Return why it failed, or an empty text.
+        """
         seconds = share * self.left_s
         if seconds < _LEAST_S:
             return _NO_TIME
@@ -71,7 +74,7 @@ class Budget:
 
 
 def _status_of(work: Callable[[], object]) -> int:
-    """The errno that some work ends with, 0 if with none."""
+    """Return the errno that some work ends with, or 0."""
     try:
         work()
     except OSError as error:

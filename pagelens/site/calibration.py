@@ -1,11 +1,11 @@
 """`pagelens site calibrate`: what rules would have done to this site's own nodes.
 
-**Good nodes.** Boots with a tail in hindsight are left out. The checks of all others are dealt out to the
-boots at random, within a kind of nodes: then no node is worse than another, low figures are as frequent as
-they were, and every alarm is a false one.
+**Good nodes.** Boots that in hindsight have a tail are left out. The checks of all others are dealt out to
+the boots at random, within a kind of nodes. Then no node is worse than another, low figures are as frequent
+as they were, and every alarm is a false one.
 
-**Bad nodes.** Into such dealt checks low figures are put, drawn from those that the site had: in two of five
-checks, and in one of ten. Beside it stands what each rule does to the boots that were bad in hindsight.
+**Bad nodes.** Low figures that the site had are put into such dealt checks: in two of five checks, and in one
+of ten. The result also shows what each rule does to the boots that were bad in hindsight.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Delay:
-    """How long a node that is low in this share of its checks stays in service."""
+    """How long a node stays in service if it is low in this share of its checks."""
 
     low_share: float
     median_jobs: float | None  # None: not found within _BAD_CHECKS checks in half of the cases
@@ -73,7 +73,7 @@ class Calibration:
     rules: list[RuleRecord]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return {"schema": "pagelens site calibrate", "version": 1, **asdict(self)}
 
 
@@ -84,7 +84,7 @@ def calibrate(
     seed: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Calibration:
-    """Tries all rules on the history. Raises Failure where there is too little of it."""
+    """Try all rules on the history. Raises Failure if the history is too short."""
     rows = frame(
         connection,
         "SELECT node, checks.kind, boot, checks.at, uptime, z, figure / median FROM checks"
@@ -150,7 +150,7 @@ def calibrate(
 
 
 def _bad_in_hindsight(z: Floats) -> NDArray[np.bool_]:
-    """Boots of whose later half of checks many are low."""
+    """Return which boots have many low checks in their later half."""
     sizes = (~np.isnan(z)).sum(axis=1)
     later = np.arange(z.shape[1])[None, :] >= (sizes // 2)[:, None]
     low = ((z < LOW_Z) & later).sum(axis=1)
@@ -158,7 +158,7 @@ def _bad_in_hindsight(z: Floats) -> NDArray[np.bool_]:
 
 
 def _deal(rows: pl.DataFrame, rng: np.random.Generator) -> Checks:
-    """The checks, each at the place of another of its kind."""
+    """Return the checks, each at the place of another of its kind."""
     kinds = rows["kind"].to_numpy()
     order = np.lexsort((rng.random(len(kinds)), kinds))  # shuffled within each kind
     places = np.argsort(kinds, kind="stable")
@@ -170,7 +170,7 @@ def _deal(rows: pl.DataFrame, rng: np.random.Generator) -> Checks:
 
 
 def _with_lows(rows: pl.DataFrame, low_share: float, rng: np.random.Generator) -> Checks:
-    """Nodes that draw from all good checks, and low ones in this share of theirs."""
+    """Return nodes that draw from all good checks, but low ones in this share of theirs."""
     shape = (_BAD_NODES, _BAD_CHECKS)
     z, share = rows["z"].to_numpy(), rows["share"].to_numpy()
     picks = rng.integers(0, len(z), shape)
@@ -190,6 +190,6 @@ def _delay(low_share: float, found: NDArray[np.bool_], hours_a_check: float) -> 
 
 
 def _poisson(count: int) -> tuple[float, float]:
-    """The exact 95% interval of a Poisson mean (Garwood: Biometrika 28 (1936), 437-442)."""
+    """Return the exact 95% interval of a Poisson mean (Garwood: Biometrika 28 (1936), 437-442)."""
     low = 0.0 if count == 0 else float(chi2.ppf(0.025, 2 * count) / 2)
     return low, float(chi2.ppf(0.975, 2 * count + 2) / 2)

@@ -1,4 +1,4 @@
-"""One check of a node: what was measured of it after a job, as one JSON object.
+"""One check of a node: the measurement after a job, as one JSON object.
 
 Whatever a node sends may be cut short or forged, so a record is validated before anything uses it.
 """
@@ -31,7 +31,7 @@ Rate = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 
 
 class Check(BaseModel):
-    """A record. Later versions may add fields, which are ignored here."""
+    """The record of a check. Later versions may add fields, which are ignored here."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -69,21 +69,21 @@ class Check(BaseModel):
 
     @property
     def figure(self) -> float | None:
-        """The bandwidth that nodes are compared by: triad's, bytes a second."""
+        """The bandwidth that nodes are compared by: the triad's, in bytes a second."""
         return self.kernels.get("triad")
 
     def to_json(self) -> str:
-        """One line."""
+        """Return the record as one line."""
         return json.dumps(self.model_dump(exclude_defaults=True), separators=(",", ":"))
 
     def details(self) -> str:
-        """The part that the history keeps as JSON."""
+        """Return the part that the history keeps as JSON."""
         kept = {name: value for name in _DETAILS if (value := getattr(self, name)) not in (None, [], {})}
         return json.dumps(kept, separators=(",", ":"))
 
 
 def parse_check(raw: bytes | str | Mapping[str, Any]) -> Check | str:
-    """A record, or the reason why it is none."""
+    """Return a record, or the reason why the text is none."""
     try:
         if isinstance(raw, Mapping):
             return Check.model_validate(raw)

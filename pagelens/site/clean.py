@@ -1,4 +1,4 @@
-"""The cleaning of a slow node, in a job that has the node for itself: the Prolog's work, with more time."""
+"""Cleans a slow node in a job that has the node for itself. It does the Prolog's work with more time."""
 
 from __future__ import annotations
 

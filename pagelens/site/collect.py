@@ -1,4 +1,4 @@
-"""`pagelens site collect`: takes records into the history, once each, and brings all evidence up to date.
+"""`pagelens site collect`: takes each record into the history once, and updates all evidence.
 
 A record is deleted from the spool after it is safe in the history. If anything ends between the two, the
 record comes again, and its id shows that it is known.
@@ -21,7 +21,7 @@ from pagelens.site.history import writing
 from pagelens.site.spool import records, set_aside
 
 BATCH = 100_000  # records in a transaction
-# A clock before this cannot be right: 2020-01-01. One that is ahead of the collector's cannot, either.
+# A clock before 2020-01-01 cannot be right. Neither can one ahead of the collector's.
 _EARLIEST = 1_577_836_800.0
 _AHEAD_S = 600.0
 IDLE_REPEAT_S = 600.0  # checks without a job that are closer than this count once
@@ -31,7 +31,7 @@ Report = Callable[[int, int], None]
 
 @dataclass
 class Collected:
-    """What came in."""
+    """The number of records that came in, and those that are invalid."""
 
     new: int = 0
     known: int = 0
@@ -146,7 +146,10 @@ def _rows(
 
 
 def _node(connection: sqlite3.Connection, name: str, board: str) -> int:
-    """The row of a name on a board. A board that had another name, and is alone in having it, goes on."""
+    """Return the row of a name on a board.
+
+    If a board had another name, and is alone in having it, its row goes on.
+    """
     known = connection.execute(
         "SELECT node FROM nodes WHERE name = ? AND board = ?", (name, board)
     ).fetchone()

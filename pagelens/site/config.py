@@ -140,14 +140,17 @@ class SiteConfig(Table):
 
 
 def read_config(path: Path = DEFAULT_FILE) -> SiteConfig:
-    """What the file says. Raises UsageError, also where others than root could have changed the file."""
+    """Return what the file says. Raises UsageError, also if others than root could have changed the file."""
     raw = read_bytes(path, "--config")
     _require_safe(path)
     return parse_toml(SiteConfig, raw, str(path), EXAMPLE)
 
 
 def _require_safe(path: Path) -> None:
-    """A process of root follows only files that root, or the user who runs it, alone can change."""
+    """Raise UsageError if others can change the file.
+
+    A process of root follows only files that root alone, or the user who runs it, can change.
+    """
     info = path.stat()
     if info.st_uid not in (0, os.geteuid()) or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(

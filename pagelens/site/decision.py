@@ -1,10 +1,10 @@
-"""Which nodes are slow: evidence of several jobs, by a cumulative sum over the checks since the last boot.
+"""Decides which nodes are slow, by a cumulative sum over the checks of several jobs since the last boot.
 
-A check's figure is held against the figures of nodes of the same kind (hardware and memory mode): z is the
+A check's figure is compared with the figures of nodes of the same kind (hardware and memory mode): z is the
 distance from their median in robust standard deviations. A node's sum grows by how far z lies below -k, and
-shrinks where it lies above (Page: Continuous Inspection Schemes, Biometrika 41 (1954), 100-115). z is
-clipped, so that one figure, however low, does not decide; and only the first check after a job counts, since
-immediate repeats share what disturbed the first.
+shrinks if z lies above (Page: Continuous Inspection Schemes, Biometrika 41 (1954), 100-115). z is clipped, so
+one figure, however low, does not decide. Only the first check after a job counts, because immediate repeats
+share what disturbed the first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
-# Nodes differ by so much that nobody wants one rebooted for it: assumed. It bounds the scale from below.
+# Nodes differ by this much without anybody wanting one rebooted for it (assumed). It bounds the scale from
+# below.
 LEAST_SCALE = 0.005
 FEWEST_FIGURES = 30  # of peers, for a median and a scale; assumed
 MOST_SUM = 2.0  # times h: a node that was slow for long recovers in bounded time
 
 
 class State(StrEnum):
-    """What is thought of a node. `unknown` means: leave it as it is."""
+    """The verdict on a node. `unknown` means that the node is left as it is."""
 
     ok = "ok"
     slow = "slow"
@@ -38,7 +39,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """The constants of the sum; docs/decisions/site-history.md says where they are from."""
+    """The constants of the sum. docs/decisions/site-history.md gives their sources."""
 
     k: float = 2.0
     h: float = 10.0
@@ -48,13 +49,13 @@ class Rule:
 
 
 def rule_of(section: DecisionSection) -> Rule:
-    """What the site's configuration says."""
+    """Return the rule of the site's configuration."""
     return Rule(section.k, section.h, section.clip, section.least_jobs, section.least_peers)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What nodes of a kind reach."""
+    """The figures that nodes of a kind reach."""
 
     median: float
     scale: float  # a robust standard deviation
@@ -62,12 +63,12 @@ class Reference:
     figures: int
 
     def z(self, figures: ArrayLike) -> Floats:
-        """How far each lies above the median, in standard deviations."""
+        """Return how far each figure lies above the median, in standard deviations."""
         return (np.asarray(figures, dtype=np.float64) - self.median) / self.scale
 
 
 def reference(figures: ArrayLike, nodes: ArrayLike, least_peers: int) -> Reference | None:
-    """Median and MAD of the figures of `nodes` (one number a figure); None of too few."""
+    """Return median and MAD of the figures of `nodes` (one number a figure), or None if there are too few."""
     x, of = np.asarray(figures, dtype=np.float64), np.asarray(nodes)
     different = len(np.unique(of))
     if different < least_peers or len(x) < FEWEST_FIGURES:
@@ -79,7 +80,7 @@ def reference(figures: ArrayLike, nodes: ArrayLike, least_peers: int) -> Referen
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of each node: the sum, how many checks are in it, and whether it is slow."""
+    """The evidence on each node: the sum, the number of checks in it, and whether the node is slow."""
 
     sums: Floats
     jobs: NDArray[np.int64]
@@ -87,14 +88,15 @@ class Evidence:
 
     @staticmethod
     def none(nodes: int) -> Evidence:
-        """Of nodes that have just booted."""
+        """Return the evidence on nodes that have just booted."""
         return Evidence(np.zeros(nodes), np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.bool_))
 
 
 def add(evidence: Evidence, z: Floats, rule: Rule) -> Evidence:
-    """The evidence after some more checks: z is [node, check], in order, NaN where a node has fewer.
+    """Return the evidence after more checks.
 
-    A node becomes slow when its sum reaches h, and is so until the sum is back at 0.
+    z is [node, check], in order, with NaN where a node has fewer checks. A node becomes slow when its sum
+    reaches h, and stays slow until the sum is back at 0.
     """
     sums, jobs, slow = evidence.sums.copy(), evidence.jobs.copy(), evidence.slow.copy()
     bounded = np.clip(z, -rule.clip, rule.clip)
@@ -108,7 +110,7 @@ def add(evidence: Evidence, z: Floats, rule: Rule) -> Evidence:
 
 
 def ragged(of: NDArray[np.int64], values: Floats, count: int) -> Floats:
-    """Values of things 0 to count - 1, in order, as [thing, value], filled up with NaN."""
+    """Return the values of things 0 to count - 1, in order, as [thing, value], filled up with NaN."""
     order = np.argsort(of, kind="stable")
     of, values = of[order], values[order]
     sizes = np.bincount(of, minlength=count)

@@ -1,4 +1,4 @@
-"""The Epilog: what a job's Prolog set up is taken back, and the job's page is written."""
+"""The Epilog: it undoes what a job's Prolog set up, and writes the job's page."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _write_page(
 
 
 def _beside_fleet(config: SiteConfig, node: str) -> str:
-    """How this node compares with its peers, where the history can be read from here."""
+    """Return how this node compares with its peers, if the history can be read from here."""
     if not config.history.database.is_file():
         return ""
     from pagelens.site.decision import rule_of

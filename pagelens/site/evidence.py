@@ -1,7 +1,7 @@
-"""Each node's evidence in the history: the peers of a day, every check's z, and the sum of the current boot.
+"""Each node's evidence in the history: its peers of a day, every check's z, and the sum since the last boot.
 
-The order of checks within a boot is that of the kernel's uptime, because clocks step. Of two boots the one
-whose last check was later is the current one.
+Checks within a boot are ordered by the kernel's uptime, because clocks step. Of two boots, the one with the
+later last check is the current one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _judge(connection: sqlite3.Connection, before: int, rule: Rule) -> list[int]
 
 
 def _peers(connection: sqlite3.Connection, kind: int, day: int, rule: Rule) -> Reference | None:
-    """What nodes of the kind reached in the days before, and on this one as far as it is known."""
+    """Return what nodes of the kind reached in the days before, and on this day as far as it is known."""
     known = connection.execute(
         "SELECT median, scale, nodes, figures FROM peers WHERE kind = ? AND day = ?", (kind, day)
     ).fetchone()
@@ -109,7 +109,10 @@ def _peers(connection: sqlite3.Connection, kind: int, day: int, rule: Rule) -> R
 
 
 def _fold(connection: sqlite3.Connection, before: int, again: set[int], rule: Rule) -> None:
-    """Brings the states of touched nodes up to date; those of `again` from the beginning of their boots."""
+    """Update the states of touched nodes.
+
+    Those of `again` start from the beginning of their boots.
+    """
     new = frame(
         connection,
         f"SELECT {', '.join(_ROWS)} FROM checks WHERE number > ? ORDER BY node, uptime",
@@ -135,7 +138,7 @@ def _fold(connection: sqlite3.Connection, before: int, again: set[int], rule: Ru
 def _from_the_beginning(
     connection: sqlite3.Connection, nodes: Iterable[int], states: pl.DataFrame, rule: Rule
 ) -> None:
-    """Folds all checks of the current boots of some nodes."""
+    """Fold all checks of the current boots of some nodes."""
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS again (node INTEGER PRIMARY KEY)")
     connection.execute("DELETE FROM again")
     connection.executemany("INSERT INTO again VALUES (?)", [(node,) for node in nodes])
@@ -148,7 +151,7 @@ def _from_the_beginning(
         " ORDER BY checks.node, checks.uptime",
         _ROWS,
     )
-    # An action of this boot stays a beginning; that of another boot is over.
+    # An action of this boot stays the beginning. One of an earlier boot no longer counts.
     kept = rows.select("node", "boot").unique().join(states, on=("node", "boot"), how="left").select(
         "node",
         "boot",

@@ -105,7 +105,10 @@ class Action:
 
 @contextmanager
 def open_history(path: Path, write: bool = False) -> Iterator[sqlite3.Connection]:
-    """The history, made if it is to be written and is not there. Raises UsageError and Failure."""
+    """Open the history. If it is to be written and does not exist, it is made.
+
+    Raises UsageError and Failure.
+    """
     if not write and not path.is_file():
         raise UsageError(f"history: there is no {path} yet; pagelens site collect makes it")
     try:
@@ -160,7 +163,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def writing(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction: all of it is kept, or nothing."""
+    """Enter a transaction. Either all of it is kept, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -173,7 +176,7 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
 def frame(
     connection: sqlite3.Connection, query: str, schema: Mapping[str, Any], parameters: Sequence[object] = ()
 ) -> pl.DataFrame:
-    """The rows of a query as columns of these types."""
+    """Return the rows of a query as columns of these types."""
     rows = connection.execute(query, parameters).fetchall()
     columns = zip(*rows, strict=True) if rows else [() for _ in schema]
     return pl.DataFrame(
@@ -208,13 +211,13 @@ def record_action(connection: sqlite3.Connection, action: Action, forget: bool =
 
 
 def finish_action(connection: sqlite3.Connection, number: int, result: str) -> None:
-    """Notes how an action ended."""
+    """Note how an action ended."""
     with writing(connection):
         connection.execute("UPDATE actions SET result = ? WHERE number = ?", (result, number))
 
 
 def actions_with(connection: sqlite3.Connection, result: str) -> list[tuple[int, Action]]:
-    """The actions with this result, and their numbers, the oldest first."""
+    """Return the actions with this result, and their numbers, the oldest first."""
     rows = connection.execute(
         "SELECT number, at, name, step, reason, figures FROM actions WHERE result = ? ORDER BY number",
         (result,),
@@ -226,7 +229,7 @@ def actions_with(connection: sqlite3.Connection, result: str) -> list[tuple[int,
 
 
 def actions_of(connection: sqlite3.Connection, name: str | None = None) -> list[Action]:
-    """The actions on a node, or on all, the oldest first."""
+    """Return the actions on a node, or on all nodes, the oldest first."""
     where, values = ("WHERE name = ?", (name,)) if name is not None else ("", ())
     rows = connection.execute(
         f"SELECT at, name, step, reason, figures, result FROM actions {where} ORDER BY number", values

@@ -1,7 +1,7 @@
-"""What a job's user asked for with the options of the Slurm plugin, as the Prolog and the Epilog are told.
+"""Reads what a job's user requested with the options of the Slurm plugin, for the Prolog and the Epilog.
 
-Slurm hands users' variables on, so nothing in them is trusted: what is not one of the few valid values
-counts as not given. Whatever a user puts there can only choose among what the options offer anyway.
+Slurm hands users' variables on, so nothing in them is trusted: whatever is not one of the few valid values
+counts as not given. A user's text can only choose among what the options offer anyway.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JobOptions:
 
 
 def read_options(environment: Mapping[str, str]) -> JobOptions | None:
-    """The options of the job that Slurm names; None where it names none."""
+    """Return the options of the job that Slurm names, or None if it names none."""
     job, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     if not re.fullmatch(r"[0-9]{1,10}", job) or not re.fullmatch(r"[0-9]{1,10}", uid):
         return None

@@ -1,7 +1,7 @@
-"""A job's own page: what memory its processes had, beside the job's output.
+"""Writes a job's own page: the memory that its processes had, beside the job's output.
 
 Each node of the job writes what it saw into the job's folder, with the rights of the job's user, and then
-makes the page anew from all that is there. So the last node's page is whole. Files in that folder are the
+makes the page anew from all that is there. So the last node's page is complete. Files in that folder are the
 user's and may hold anything.
 """
 
@@ -29,7 +29,7 @@ _NODE = "node-"
 
 @dataclass(frozen=True)
 class Row:
-    """One process of the job; None and empty: not seen."""
+    """One process of the job. None and empty values were not seen."""
 
     node: str
     step: str
@@ -46,7 +46,10 @@ class Row:
 
 
 def as_user(uid: int, work: Callable[[], object]) -> Callable[[], None]:
-    """Work that is done with the rights of that user alone; for a child, which cannot go back."""
+    """Return work that is done with the rights of that user alone.
+
+    It is meant for a child, because the rights cannot be taken back.
+    """
 
     def dropped() -> None:
         if os.geteuid() == 0 and uid != 0:
@@ -82,7 +85,7 @@ def _write(final: Path, text: str) -> None:
 
 
 def read_parts(parts: Path) -> tuple[list[Row], list[str]]:
-    """The processes that the nodes and the library saw, in order of their ranks, and what nodes say."""
+    """Return the processes that nodes and library saw, in order of their ranks, and what the nodes say."""
     samples: list[tuple[str, dict[str, Any]]] = []
     fleets, reports = [], {}
     for path in sorted(parts.glob("*.json"))[:_MOST_FILES]:
@@ -154,7 +157,7 @@ HEADS = (
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A process as a line of the table."""
+    """Return a process as a line of the table."""
     total = sum(row.by_numa_node.values())
     tiers = (f"{node}: {format_share(size / total)}" for node, size in sorted(row.by_numa_node.items()))
     memory = row.resident if row.resident is not None else row.blocks
@@ -174,7 +177,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """What a reader wants to know first."""
+    """Return what a reader wants to know first."""
     seen = [row for row in rows if row.resident]
     lines = []
     if not seen:
@@ -210,7 +213,7 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 
 def text_lines(job: str, rows: Sequence[Row], fleets: Sequence[str]) -> Iterator[str]:
-    """The page as text of fixed columns."""
+    """Yield the page as text with fixed columns."""
     yield f"Memory of job {job}"
     for paragraph in (*summary(rows), *fleets):
         yield from textwrap.wrap(paragraph, WIDTH)

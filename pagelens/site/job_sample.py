@@ -1,7 +1,7 @@
-"""Where the memory of a job's processes lies, looked at while they run: only root sees frames.
+"""Records where the memory of a job's processes lies, while they run. Only root sees frames.
 
-A step's sampler looks after one second, two, four, up to every minute, and keeps what it saw when the
-processes had most memory. It ends with the step.
+A step's sampler looks after one second, two, four, up to every minute. It keeps what it saw when the
+processes had most memory, and ends with the step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pagelens.site.memory_steps import side_cache_bytes
 FOLDER = "jobs"  # in the node's state folder
 LEAST_BYTES = 8 << 20  # processes with less are a shell or a helper
 _FIRST_S, _MOST_S = 1.0, 60.0
-_MOST_OF_TIME = 0.05  # that looking may take: assumed
+_MOST_OF_TIME = 0.05  # share of the time for looking: assumed
 _MOST_FRAMES = 1 << 16  # of a process, whose lines are counted by bank
 _LARGE = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb")
 
@@ -40,12 +40,12 @@ class Banks:
 
     of: Callable[[NDArray[np.uint64]], NDArray[np.uint32]]  # the bank of each address
     count: int
-    frames: int  # that the machine's map places
+    frames: int  # frames that the machine's map places
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One process; sizes in bytes."""
+    """One process. Sizes are in bytes."""
 
     step: str
     rank: int | None
@@ -55,14 +55,14 @@ class Sample:
     on_large_pages: int
     by_numa_node: dict[str, int]
     conflict_share: float | None = None  # None: no direct-mapped cache is known, or no frames are seen
-    banks: int | None = None  # that hold a line of it; None: no map that places all frames, or no frames
+    banks: int | None = None  # banks with a line of it; None: no map of all frames, or no frames
     fullest_bank: float | None = None  # its lines over the mean of all banks
 
 
 def sample_step(
     system: System, step: str, stepd: int, cache_bytes: int | None, banks: Banks | None = None
 ) -> list[Sample]:
-    """The processes of a step that have memory worth a look."""
+    """Return the processes of a step that have enough memory for a look."""
     found, frames = [], []
     for process in _descendants(system, stepd):
         folder = f"/proc/{process}"
@@ -115,7 +115,7 @@ def lines_by_bank(frames: NDArray[np.int64], banks: Banks) -> NDArray[np.int64]:
 
 
 def conflict_shares(frames: list[NDArray[np.int64]], slots: int) -> list[float | None]:
-    """Of each process, the share of its frames whose slot holds another frame of any of them."""
+    """Return for each process the share of its frames whose slot holds another frame of any process."""
     every = np.unique(np.concatenate(frames)) if frames else np.empty(0, dtype=np.int64)
     taken = np.bincount(every % slots, minlength=1) if len(every) else np.zeros(1, dtype=np.int64)
     return [float(np.mean(taken[own % slots] > 1)) if len(own) else None for own in frames]
@@ -177,7 +177,7 @@ def _keep(folder: Path, step: str, samples: list[Sample]) -> None:
 
 
 def kept_samples(folder: Path) -> list[dict[str, Any]]:
-    """What the samplers of a job's steps kept."""
+    """Return what the samplers of a job's steps kept."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.json")):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is done to a node's free memory before a job. A step returns why it was left, if so."""
+"""The steps that prepare a node's free memory for a job. A step returns why it was left out, if it was."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compact(system: System, budget: Budget) -> str:
 
 
 def module_loaded(system: System, budget: Budget) -> bool:
-    """Whether free memory can be sorted; loads the module where this machine has it."""
+    """Return whether free memory can be sorted. Load the module if this machine has it."""
     if not system.names(SORT) and not system.captured:
         budget.run(["modprobe", _MODULE], _MOST_OF_REST)
     return bool(system.names(SORT))
@@ -63,13 +63,16 @@ def sort(system: System, budget: Budget) -> str:
 
 
 def numa_numbers(system: System) -> list[str]:
-    """The numbers of the NUMA nodes that have memory."""
+    """Return the numbers of the NUMA nodes that have memory."""
     found = [re.search(r"node([0-9]+)$", node.path) for node in read_nodes(system)]
     return [match[1] for match in found if match] or ["0"]
 
 
 def pool_target(system: System, page_bytes: int, share: float) -> int | None:
-    """How many pages a pool gets for a job: that share of the available memory beside what is there."""
+    """Return how many pages a pool gets for a job.
+
+    It is what the pool has, and that share of the available memory.
+    """
     match = re.search(r"MemAvailable:\s*([0-9]{1,15}) kB", system.text("/proc/meminfo"))
     pool = read_pool(system, page_bytes)
     if match is None or pool.total is None:
@@ -78,7 +81,7 @@ def pool_target(system: System, page_bytes: int, share: float) -> int | None:
 
 
 def pool_file(page_bytes: int) -> str:
-    """The setting that states how many pages a pool has."""
+    """Return the setting that states how many pages a pool has."""
     return f"{pool_folder(page_bytes)}/nr_hugepages"
 
 
@@ -95,6 +98,9 @@ def order_pool(system: System, budget: Budget, page_bytes: int, cache_bytes: int
 
 
 def side_cache_bytes(system: System) -> int | None:
-    """The direct-mapped cache in front of a NUMA node's memory, where the firmware describes one."""
+    """Return the size of the direct-mapped cache in front of a NUMA node's memory.
+
+    Return None if the firmware describes none.
+    """
     found = [node.side_cache for node in read_nodes(system) if node.side_cache and node.side_cache_direct]
     return found[0] if found else None

@@ -1,6 +1,6 @@
-"""`pagelens site measure`: a check of this node, when one is due, within a stated time.
+"""`pagelens site measure`: checks this node within a stated time, when a check is due.
 
-It runs in the Epilog, where a node takes no other job. It asks the scheduler nothing.
+It runs in the Epilog, when the node takes no other job. It asks the scheduler nothing.
 """
 
 import re
@@ -36,7 +36,7 @@ _OF_CACHE = 0.75  # of a memory-side cache, what the arrays fill: misses are the
 _OF_FREE = 0.5  # of the free memory, the most that is taken
 _LAST = "last-check"  # when the last one was, in the node's state folder
 
-# What boards state that have no number of their own.
+# What boards state if they have no number of their own.
 _NO_BOARD = re.compile(r"(?i)^(0+|f+|[0f-]+|03000200-0400-0500-0006-000700080009|not .*|to be filled.*|)$")
 
 
@@ -58,7 +58,7 @@ class CheckRequest:
 
 
 def measure_node(request: CheckRequest, clock: Callable[[], float] = time.time) -> Path | str:
-    """The record's file, or why there is none. Raises Failure where the record cannot be written."""
+    """Return the record's file, or why there is none. Raises Failure if the record cannot be written."""
     if not re.fullmatch(NAME, request.node):
         raise Failure(f"measure: '{request.node[:80]}' is no node's name; set SLURMD_NODENAME or --node")
     system = System(request.root)
@@ -81,7 +81,7 @@ def measure_node(request: CheckRequest, clock: Callable[[], float] = time.time) 
 
 
 def _due(stamp: Path, boot: str, uptime: float, every_s: float) -> bool:
-    """By the time since the boot: the clock may step."""
+    """Return whether a check is due, by the time since the boot, because the clock may step."""
     try:
         of_boot, last = stamp.read_text().split()
         return of_boot != boot or not 0 <= uptime - float(last) < every_s
@@ -137,7 +137,7 @@ def _more(pool: object, otherwise: int | None) -> int | None:
 
 
 def _board(system: System) -> str:
-    """The board's number, which stays when a node is renamed. Only root can read it."""
+    """Return the board's number, which stays when a node is renamed. Only root can read it."""
     for name in ("product_uuid", "board_serial"):
         text = system.text(f"/sys/class/dmi/id/{name}")
         if not _NO_BOARD.fullmatch(text):
@@ -152,7 +152,7 @@ def _hardware(title: str, nodes: Sequence[MemoryNode]) -> str:
 
 
 def _cache_bytes(nodes: Sequence[MemoryNode], machine: Machine) -> int | None:
-    """Of the memory-side cache before this node's memory."""
+    """Return the size of the memory-side cache in front of this node's memory."""
     for node in nodes:
         if node.side_cache is not None:
             return node.side_cache.size
@@ -164,7 +164,10 @@ def _cache_bytes(nodes: Sequence[MemoryNode], machine: Machine) -> int | None:
 
 
 def _mode(nodes: Sequence[MemoryNode], machine: Machine) -> str:
-    """How the memory is set up: cache, flat or one kind; with the number of NUMA nodes."""
+    """Return how the memory is set up: cache, flat or one kind.
+
+    The text ends with the number of NUMA nodes.
+    """
     side = any(node.side_cache is not None for node in nodes) or machine.memory_side_cache is not None
     fast = any(node.faster for node in nodes)
     kind = "cache" if side else "flat" if fast else "one memory"
@@ -174,7 +177,10 @@ def _mode(nodes: Sequence[MemoryNode], machine: Machine) -> str:
 def _stream(
     request: CheckRequest, machine: Machine, cache: int | None
 ) -> tuple[dict[str, float], bool, list[str]]:
-    """Bytes a second of STREAM's kernels on frames as the kernel hands them out now; and what went wrong."""
+    """Return bytes a second of STREAM's kernels, and what went wrong.
+
+    The frames are those that the kernel hands out now.
+    """
     cpus = cpus_of(None)
     room = int(_OF_FREE * _probes.available_bytes())
     wanted = request.memory or (int(_OF_CACHE * cache) if cache else None)

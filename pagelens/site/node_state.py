@@ -1,8 +1,8 @@
-"""What a node must not forget while jobs come and go: which jobs run here, and what is to be put back.
+"""What a node must not forget while jobs come and go: which jobs run, and which settings to put back.
 
-A Prolog or an Epilog can be killed at any point. So everything that is to be undone is written down before
-it is done, and a file of the state is whole or as it was before. The state of an earlier boot counts for
-nothing: the jobs are gone, and the kernel has its settings anew.
+A Prolog or an Epilog can be killed at any point. So everything that must be undone is written down before it
+is done, and a file of the state is complete or as it was before. The state of an earlier boot counts for
+nothing, because its jobs are gone and the kernel has its defaults again.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class NodeState:
 
 
 def boot_id(system: System) -> str:
-    """The number that the kernel drew when it started."""
+    """Return the number that the kernel drew when it started."""
     return system.text("/proc/sys/kernel/random/boot_id")
 
 
 def uptime_s(system: System) -> float:
-    """Seconds since the boot."""
+    """Return the seconds since the boot."""
     first = system.text("/proc/uptime").split(" ")[0]
     try:
         return float(first)
@@ -58,7 +58,10 @@ def uptime_s(system: System) -> float:
 
 
 def load_state(folder: Path, system: System) -> NodeState:
-    """The state of this boot; an empty one where the file is missing, damaged, or of an earlier boot."""
+    """Return the state of this boot.
+
+    It is empty if the file is missing, damaged, or of an earlier boot.
+    """
     fresh = NodeState(boot_id(system))
     try:
         with open(folder / _FILE, "rb") as file:
@@ -110,7 +113,7 @@ def locked(folder: Path, end: float) -> Iterator[bool]:
         held = False
         while not held:
             try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which no child inherits
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits the lock
                 held = True
             except OSError:
                 if time.monotonic() > end:
@@ -122,10 +125,10 @@ def locked(folder: Path, end: float) -> Iterator[bool]:
 
 
 def other_jobs(state: NodeState, system: System, own: str, forget_after_s: float) -> list[str]:
-    """The jobs that run here beside `own`.
+    """Return the jobs that run here beside `own`.
 
-    A job whose Epilog never came counts for a while, because it may run without any process of its own;
-    with a process it counts for ever.
+    A job whose Epilog never came counts for a while, because it may run without any process of its own. A job
+    with a process always counts.
     """
     now = uptime_s(system)
     running = [
@@ -138,7 +141,7 @@ def other_jobs(state: NodeState, system: System, own: str, forget_after_s: float
 
 
 def _jobs_with_steps(system: System) -> set[str]:
-    """Jobs that have a slurmstepd on this node."""
+    """Return the jobs that have a slurmstepd on this node."""
     found = set()
     for process in system.names("/proc"):
         if process.isdigit():

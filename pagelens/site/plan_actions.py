@@ -1,4 +1,4 @@
-"""Which slow node gets which step, and why the others wait. A pure function of what is known."""
+"""Plans which slow node gets which step, and says why the others wait. It only computes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # allowed, where a share of a partition is a whole number of n
 
 @dataclass(frozen=True)
 class Planned:
-    """What is to be done to a node, or why nothing is: then `step` is empty."""
+    """The step for a node, or why there is none: then `step` is empty."""
 
     node: str
     step: str
@@ -38,7 +38,7 @@ def plan_actions(
     section: ActSection,
     now: float,
 ) -> list[Planned]:
-    """One entry for each slow node, the slowest first. `busy`: nodes that are being cleaned."""
+    """Return one entry for each slow node, the slowest first. The nodes in `busy` are being cleaned."""
     slow = sorted(
         (one for one in standings if one.state is State.slow), key=lambda one: (-one.slowdown, one.node)
     )
@@ -56,7 +56,7 @@ def plan_actions(
 
 
 def evidence(one: Standing) -> str:
-    """The figures that led to an action, in words for a reason in Slurm."""
+    """Return the figures that led to an action, in words for a reason in Slurm."""
     rates = f"{format_rate(one.figure)} where its peers have {format_rate(one.peers)}" if (
         one.figure and one.peers
     ) else "below its peers"  # fmt: skip
@@ -64,7 +64,7 @@ def evidence(one: Standing) -> str:
 
 
 def figures(one: Standing) -> dict[str, Any]:
-    """The same for the history."""
+    """Return the figures that led to an action, for the history."""
     return {
         "bytes_per_second": one.figure,
         "peers": one.peers,
@@ -92,12 +92,12 @@ def _obstacle(one: Standing, nodes: Mapping[str, SlurmNode], busy: frozenset[str
 
 
 def _next_step(one: Standing, past: Sequence[Action], section: ActSection, now: float) -> str:
-    """The first step that was not tried since the node was last left alone for long."""
+    """Return the first step that was not tried since the node was last left alone for long."""
     since = now - section.again_after_days * _DAY_S
     tried = set()
     for action in past:
         recent = action.name == one.node and action.at >= since and not action.result.startswith(NOT_DONE)
-        # A reboot after which the node has the same boot was none, because somebody cancelled it.
+        # If the node has the same boot after a reboot, somebody cancelled the reboot.
         counts = action.step != "reboot" or action.figures.get("boot") != one.boot
         if recent and counts:
             tried.add(action.step)
@@ -127,5 +127,5 @@ class _Room:
 
 
 def reason_for(step: str, number: int, why: str) -> str:
-    """The reason that Slurm shows, with the number of the action in the history."""
+    """Return the reason that Slurm shows, with the number of the action in the history."""
     return f"{MARK} {step} #{number}, {why}"

@@ -1,7 +1,7 @@
-"""The Prolog: a node's memory is put in order before a job, as far as the time goes.
+"""The Prolog: it puts a node's memory in order before a job, as far as time allows.
 
-Whatever goes wrong is a line in the log, never the end of the job. A node that other jobs share is left
-alone: dropping and sorting would disturb them.
+Whatever goes wrong is a line in the log, and never ends the job. A node that other jobs share is left alone,
+because dropping caches and sorting would disturb them.
 """
 
 from __future__ import annotations

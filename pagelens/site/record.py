@@ -1,4 +1,4 @@
-"""What a Prolog or an Epilog did and left, for the log and for those who look at the node later."""
+"""Records what a Prolog or an Epilog did and left out, for the log and for later readers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Record:
         self._budget = budget
 
     def did(self, what: str, why_not: str, result: str = "") -> None:
-        """Notes a step: done, or left because of something."""
+        """Note a step: it was done, or left out for a reason."""
         if why_not:
             self.leave(what, why_not)
         else:
             self.done.append(f"{what} ({result})" if result else what)
 
     def leave(self, what: str, why: str) -> Self:
-        """Notes what was not done."""
+        """Note what was not done."""
         self.left.append(f"{what}: {why}")
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """The record as the node's state keeps it."""
+        """Return the record as the node's state keeps it."""
         seconds = round(self._budget.used_s, 3)
         return {
             "part": self.part, "job": self.job, "seconds": seconds, "done": self.done, "left": self.left
@@ -44,7 +44,7 @@ class Record:
 
     @property
     def line(self) -> str:
-        """One line for the log."""
+        """The record as one line for the log."""
         done = ", ".join(self.done) or "nothing"
         left = f"; left: {'; '.join(self.left)}" if self.left else ""
         text = f"{self.part} of job {self.job or '?'}: {done} in {self._budget.used_s:.2f} s{left}"

@@ -1,4 +1,4 @@
-"""Settings of the kernel that hold for one job: written down first, and put back after it."""
+"""Kernel settings for one job. They are written down first, and put back after the job."""
 
 from __future__ import annotations
 

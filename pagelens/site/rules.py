@@ -1,4 +1,4 @@
-"""The rules that `pagelens site calibrate` and `simulate` compare: which checks would have a node drained.
+"""The rules that `pagelens site calibrate` and `simulate` compare: which checks would drain a node?
 
 Each takes tables [node, check] and walks over the checks, all nodes at a time. After an alarm a node begins
 anew, as after a reboot.
@@ -24,25 +24,25 @@ EWMA_WEIGHT, EWMA_LIMIT = 0.2, 4.5  # limit in standard deviations of the averag
 
 @dataclass(frozen=True)
 class Checks:
-    """Figures of nodes: against their peers in standard deviations, and as a share of the peers' median."""
+    """Figures of nodes: distances from their peers in standard deviations, and shares of the median."""
 
     z: Floats  # [node, check]; NaN where a node has no more
     share: Floats
 
 
 class Watch:
-    """A rule at work on some nodes: hand it one check of each after the other."""
+    """A rule at work on some nodes. Hand it one check of each node after the other."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
 
     def step(self, z: Floats, share: Floats) -> Alarms:
-        """Which nodes the rule would drain now; what is NaN says nothing."""
+        """Return which nodes the rule would drain now. NaN says nothing."""
         raise NotImplementedError
 
 
 class Below(Watch):
-    """So many checks in a row are below a share of the median."""
+    """Alarms after so many checks in a row below a share of the median."""
 
     def __init__(self, nodes: int, share: float = NERSC_SHARE, row: int = 1) -> None:
         super().__init__(nodes)
@@ -59,7 +59,7 @@ class Below(Watch):
 
 
 class Ewma(Watch):
-    """The exponentially weighted mean of z is far below 0.
+    """Alarms when the exponentially weighted mean of z is far below 0.
 
     Roberts: Control Chart Tests Based on Geometric Moving Averages, Technometrics 1 (1959), 239-250.
     """
@@ -79,7 +79,7 @@ class Ewma(Watch):
 
 
 class Cusum(Watch):
-    """The rule of `pagelens.site.decision`, as long as no node is slow yet."""
+    """The rule of `pagelens.site.decision`, for nodes that are not slow yet."""
 
     def __init__(self, nodes: int, rule: Rule | None = None) -> None:
         super().__init__(nodes)
@@ -99,7 +99,7 @@ class Cusum(Watch):
 
 
 def rules(rule: Rule, threshold: float = NERSC_SHARE) -> Mapping[str, Callable[[int], Watch]]:
-    """What makes each rule for some nodes, by its name."""
+    """Return by its name what makes each rule for some nodes."""
     return {
         f"one below {100 * threshold:.0f}% (NERSC's)": lambda nodes: Below(nodes, threshold),
         f"{IN_A_ROW} in a row below": lambda nodes: Below(nodes, threshold, IN_A_ROW),

@@ -1,4 +1,4 @@
-"""Slurm's commands, as far as `pagelens site act` needs them: all that is asked of slurmctld is here."""
+"""Runs Slurm's commands for `pagelens site act`. Everything that slurmctld is asked is here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHO = re.compile(r"^(.*) \[([^\[\]@]*)@([^\[\]]*)\]", re.DOTALL)
 
 
 class SlurmError(Failure):
-    """A command of Slurm failed: slurmctld is down, or it refused."""
+    """A command of Slurm failed because slurmctld is down or refused it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ Run = Callable[[Sequence[str]], str]
 
 
 def run_command(words: Sequence[str]) -> str:
-    """The output of a command. Raises SlurmError."""
+    """Return the output of a command. Raises SlurmError."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -72,7 +72,7 @@ def run_command(words: Sequence[str]) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The line that says why, without the names of the program and of the severity before it."""
+    """Return the line that says why, without the program's name and the severity in front of it."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     return re.sub(r"^[a-z]+: (error|fatal): ", "", lines[-1])[:300] if lines else ""
 
@@ -84,7 +84,7 @@ class Slurm:
         self._run = run
 
     def nodes(self) -> dict[str, SlurmNode]:
-        """All nodes by name. Raises SlurmError."""
+        """Return all nodes by name. Raises SlurmError."""
         lines = self._run(["scontrol", "--oneliner", "show", "nodes"]).splitlines()
         found = [parse_node(line) for line in lines if line.startswith("NodeName=")]
         if not found:
@@ -92,13 +92,13 @@ class Slurm:
         return {node.name: node for node in found}
 
     def cleaning(self) -> dict[int, bool]:
-        """The actions whose cleaning job Slurm knows, and whether the job has yet to end."""
+        """Return the actions whose cleaning job Slurm knows, and whether the job has yet to end."""
         lines = self._run(["squeue", "--noheader", "--states=all", "--format=%T %j"]).splitlines()
         found = (re.fullmatch(rf"([A-Z_]+) {CLEANING}([0-9]{{1,18}})\s*", line) for line in lines)
         return {int(match[2]): match[1] in _UNDER_WAY for match in found if match}
 
     def clean(self, node: SlurmNode, number: int, user: str, command: Sequence[str]) -> None:
-        """Queues a job that has the node for itself, and cleans it."""
+        """Queue a job that has the node for itself, and cleans it."""
         words = [
             "sbatch", "--parsable", f"--nodelist={node.name}", "--nodes=1", "--exclusive", "--time=70",
             f"--job-name={CLEANING}{number}", "--output=/dev/null", "--chdir=/", "--no-requeue",
@@ -108,7 +108,7 @@ class Slurm:
         self._run([*words, "--wrap", shlex.join(command)])
 
     def reboot(self, name: str, reason: str) -> None:
-        """Reboots a node once its jobs have ended; it takes no new ones until then."""
+        """Reboot a node once its jobs have ended. It takes no new ones until then."""
         self._run(["scontrol", "reboot", "ASAP", "nextstate=resume", f"reason={reason}", name])
 
     def drain(self, name: str, reason: str) -> None:
@@ -117,7 +117,10 @@ class Slurm:
 
 
 def parse_node(line: str) -> SlurmNode:
-    """A node from a line of `scontrol --oneliner show nodes`. A reason may hold anything, and is last."""
+    """Return the node of a line of `scontrol --oneliner show nodes`.
+
+    A reason may hold anything, and comes last.
+    """
     head, _, tail = line.partition(" Reason=")
     fields = _fields(head)
     match = _WHO.match(tail)

@@ -1,4 +1,4 @@
-"""The node's spool: records of checks, each a whole file, until they are collected.
+"""The node's spool. It keeps the records of checks, each in a file, until they are collected.
 
 A full disk or a missing folder never fails a job: the record is then lost, and one line says so.
 """
@@ -45,7 +45,7 @@ def _clear(spool: Path) -> None:
 
 
 def records(spool: Path) -> Iterator[tuple[Path, bytes]]:
-    """The whole records below a folder, with what is in them. One that cannot be read is left for later."""
+    """Yield the complete records below a folder. One that cannot be read is left for later."""
     for folder, _, names in os.walk(spool):
         for name in sorted(names):
             if not name.endswith(_SUFFIX) or name.startswith("."):
@@ -58,6 +58,6 @@ def records(spool: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def set_aside(path: Path) -> None:
-    """Renames a record that is none, so that it is looked at only once."""
+    """Rename an invalid record, so that it is looked at only once."""
     with suppress(OSError):
         path.rename(path.with_name(f"{path.name}.invalid"))

@@ -1,4 +1,4 @@
-"""What the history says of each node now: ok, slow or unknown, and the figures behind it."""
+"""What the history says of each node now: whether it is ok, slow or unknown, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -66,16 +66,19 @@ class Standing:
 
     @property
     def slowdown(self) -> float:
-        """The peers' figure over the node's; 1 where one of them is not known."""
+        """The peers' figure over the node's; 1 if one of them is not known."""
         return self.peers / self.figure if self.peers and self.figure else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return asdict(self)
 
 
 def standings(connection: sqlite3.Connection, rule: Rule, now: float | None = None) -> list[Standing]:
-    """All nodes by name. A node that goes on under another name, or with another board, is one node."""
+    """Return all nodes by name.
+
+    A node that goes on under another name, or with another board, is one node.
+    """
     moment = time.time() if now is None else now
     rows = frame(connection, _QUERY, _COLUMNS).to_dicts()
     last = {row["node"]: row["at"] for row in rows}

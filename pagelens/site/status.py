@@ -1,4 +1,4 @@
-"""The fleet, or one node, in the figures that status, page and metrics show."""
+"""Computes the figures of the fleet, or of one node, that status, page and metrics show."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class FleetStatus:
 
     @property
     def node_hours_a_day(self) -> float:
-        """What the slow nodes cost today, if each is in use all day and its jobs wait for memory alone."""
+        """What the slow nodes cost today, if each is in use all day and its jobs wait only for memory."""
         return sum(24 * max(0.0, 1 - each) for each in self.slow_shares.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return {
             "schema": "pagelens site status",
             "version": 1,
@@ -68,7 +68,7 @@ class NodeStatus:
     actions: Sequence[Action]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return {
             "schema": "pagelens site node",
             "version": 1,
@@ -81,7 +81,7 @@ class NodeStatus:
 def fleet_status(
     connection: sqlite3.Connection, rule: Rule, state: str | None = None, now: float | None = None
 ) -> FleetStatus:
-    """All nodes, or those in one state."""
+    """Return all nodes, or those in one state."""
     if state is not None and state not in list(State):
         raise UsageError(f"--state {state}: one of {', '.join(State)}")
     moment = time.time() if now is None else now
@@ -99,7 +99,7 @@ def fleet_status(
 
 
 def _lately(connection: sqlite3.Connection, node: Standing) -> float:
-    """The mean of the last checks that count, as a share of what the peers reach."""
+    """Return the mean of the last checks that count, as a share of what the peers reach."""
     (mean,) = connection.execute(
         "SELECT avg(figure) FROM (SELECT figure FROM checks WHERE node = ? AND boot = ? AND counted = 1"
         " ORDER BY uptime DESC LIMIT ?)",
@@ -115,7 +115,7 @@ def node_status(
     now: float | None = None,
     found: Standing | None = None,
 ) -> NodeStatus:
-    """One node by its name, also under the names that its board had before. Raises UsageError."""
+    """Return one node by its name, or by a name that its board had before. Raises UsageError."""
     if found is None:
         by_name = {each.node: each for each in standings(connection, rule, now)}
         if name not in by_name:

@@ -1,4 +1,4 @@
-"""A plan for a task of a job, as the preload library reads it."""
+"""Makes a plan for a task of a job, as the preload library reads it."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pagelens.run.plan_handover import hand_over
 
 
 def write_task_plan(plan: Path, program: str) -> Path:
-    """The file for the library. Raises UsageError, and Failure where nothing of the plan can be had here."""
+    """Return the file for the library. Raises UsageError, and Failure if the node has nothing of the plan."""
     found = hand_over(plan, locate(program), None, None)
     if found is None:
         raise Failure(f"--pagelens-plan {plan}: nothing of it can be had on this node")

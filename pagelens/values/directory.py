@@ -1,4 +1,4 @@
-"""Where the machine files lie, and those of their parts: machines/hashes/, machines/dram/ and others."""
+"""Finds the machine files, and the files of their parts: machines/hashes/, machines/dram/ and others."""
 
 import os
 from importlib import resources
@@ -9,7 +9,7 @@ from pagelens.spelling import nearest
 
 
 def machine_directory() -> Path:
-    """In the wheel beside the package, in a checkout at its root."""
+    """Return the folder: beside the package in a wheel, at the root of a checkout."""
     installed = Path(str(resources.files("pagelens"))) / "machines"
     return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "machines"
 
@@ -20,7 +20,7 @@ def list_files(folder: str) -> dict[str, Path]:
 
 
 def known_file(kind: str, folder: str, name: str) -> Path:
-    """The file of that name. Raises UsageError; `kind` is what the files state, for errors."""
+    """Return the file of that name. Raises UsageError. `kind` is what the files state, for errors."""
     known = list_files(folder)
     if name not in known:
         raise UsageError(f"{kind}: '{name}' is unknown; did you mean {nearest(name, known)}?")
@@ -28,6 +28,6 @@ def known_file(kind: str, folder: str, name: str) -> Path:
 
 
 def named_file(kind: str, folder: str, name_or_path: str | os.PathLike[str]) -> Path:
-    """The same, or that TOML file (anything with a slash or the suffix .toml)."""
+    """Return the file of that name, or the TOML file itself (anything with a slash or the suffix .toml)."""
     text = os.fspath(name_or_path)
     return Path(text) if "/" in text or text.endswith(".toml") else known_file(kind, folder, text)

@@ -1,4 +1,4 @@
-"""The types of values in machine files: each has a unit and says where it comes from."""
+"""The types of values in machine files. Each has a unit and states its origin."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Unit:
-    """How values of a type are written; found in the type's metadata."""
+    """How values of a type are written. It is found in the type's metadata."""
 
     show: Callable[[Any], str]
     kind: str  # as the schema's reference calls it
@@ -54,13 +54,13 @@ Hertz = Annotated[float, _quantity(parse_frequency), _FREQUENCY, Field(gt=0)]
 
 
 class Table(BaseModel):
-    """A table of a file: every key is known, every value has its type."""
+    """A table of a file. Every key is known, and every value has its type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Sourced(Table, Generic[T]):
-    """A value and where it is from: exactly one of a document, a calibration input, an assumption."""
+    """A value with its origin, which is a document, a calibration input, or an assumption."""
 
     value: T
     source: str | None = None
@@ -76,7 +76,7 @@ class Sourced(Table, Generic[T]):
 
     @property
     def label(self) -> str:
-        """ "source", "input" or "assumed"."""
+        """The kind of origin: "source", "input" or "assumed"."""
         return "source" if self.source else "input" if self.input else "assumed"
 
     @property

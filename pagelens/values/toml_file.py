@@ -1,9 +1,9 @@
-"""Reads TOML files into a model; every error names the file, the line and the key.
+"""Reads TOML files into a model. Every error names the file, the line and the key.
 
-tomllib gives no positions, so the line of a key is found by a scan for its table header and its name: the
-files are flat (tables, and arrays of tables, of inline values), which the schemas enforce anyway. See
-docs/decisions/machine-files.md. What a model states can lie in several files, one over the other: an error is
-told of the file that has the key.
+tomllib gives no positions, so a scan for the table header and the key finds the line. This works because the
+files are flat (tables, and arrays of tables, of inline values), which the schemas enforce. See
+docs/decisions/machine-files.md. The values of a model can lie in several files, one over the other. An error
+names the file that has the key.
 """
 
 import re
@@ -28,7 +28,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_bytes(path: Path, kind: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file, not many more than may be in it. `kind`: what it is, for errors."""
+    """Return the bytes of a file, but not many more than it may have.
+
+    `kind` is what the file is, for errors.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(most + 1)
@@ -47,25 +50,28 @@ class Document:
     data: dict[str, Any]
 
     def at(self, key: str) -> str:
-        """ "file:line" of a key outside any table."""
+        """Return "file:line" of a key outside any table."""
         return f"{self.where}:{_line_of(self.text, (key,))}"
 
 
 def parse_toml(model: type[Model], raw: bytes, where: str, example: str, most: int = MOST_BYTES) -> Model:
-    """What a file's bytes state. `where` names the file in errors, `example` one that has every key."""
+    """Return what a file's bytes state.
+
+    `where` names the file in errors, `example` one that has every key.
+    """
     return validate(model, [read_document(raw, where, most)], example)
 
 
 def read_document(raw: bytes, where: str, most: int = MOST_BYTES) -> Document:
-    """The file's bytes, at most so many, as TOML. Raises UsageError."""
+    """Return the file's bytes as a TOML document of at most `most` bytes. Raises UsageError."""
     with _one_line():
         return _document(raw, where, most)
 
 
 def validate(model: type[Model], layers: Sequence[Document], example: str) -> Model:
-    """What files state together, each over those after it: a key of a table comes from the first that has it.
+    """Return what the files state together, each over those after it.
 
-    Arrays of tables are taken whole.
+    A key of a table comes from the first file that has it. Arrays of tables are taken whole.
     """
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
@@ -86,7 +92,10 @@ def validate(model: type[Model], layers: Sequence[Document], example: str) -> Mo
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Errors within become one line of a bearable length: what they quote from a file may hold anything."""
+    """Make errors within the context one line of bearable length.
+
+    What they quote from a file may hold anything.
+    """
     try:
         yield
     except UsageError as error:
@@ -115,9 +124,9 @@ def _document(raw: bytes, where: str, most: int) -> Document:
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, layers: Sequence[Document], example: str) -> str:
-    """One line: file, line, key, what is wrong and what is allowed."""
+    """Return one line with file, line and key, what is wrong, and what is allowed."""
     location = tuple(str(part) for part in error["loc"])
-    document = layers[0]  # where a key that is missing can be added
+    document = layers[0]  # a missing key can be added there
     if error["type"] != "missing":
         document = max(layers, key=lambda layer: _depth(layer.data, error["loc"]))  # of equals the first
     where = f"{document.where}:{_line_of(document.text, location)}"
@@ -137,7 +146,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, layers: Sequence[Docum
 
 
 def _depth(data: Any, location: Sequence[int | str]) -> int:
-    """How many parts of a location the file has."""
+    """Return how many parts of a location the file has."""
     for depth, part in enumerate(location):
         try:
             data = data[part]
@@ -154,7 +163,7 @@ def _shown(value: Any) -> str:
 
 
 def _keys_at(model: Any, location: tuple[str, ...]) -> list[str]:
-    """The keys that the schema knows at a location of the file."""
+    """Return the keys that the schema knows at a location of the file."""
     for part in location:
         if part.isdigit():
             continue  # one of an array
@@ -169,7 +178,7 @@ def _field_of(model: type[BaseModel], key: str) -> str:
 
 
 def _line_of(text: str, location: tuple[str, ...]) -> int:
-    """The line (from 1) of the deepest part of `location` that the text names; 1 if none is."""
+    """Return the line (from 1) of the deepest part of `location` that the text names; 1 if it names none."""
     table: tuple[str, ...] = ()
     found, seen = 1, Counter[str]()
     for number, line in enumerate(text.splitlines(), 1):

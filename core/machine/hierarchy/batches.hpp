@@ -63,7 +63,7 @@ void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& t
     run(std::span(chunk).first(size), traffic);
 }
 
-// Whether L1 is going to miss, most likely: then L2's row is asked for.
+// Asks for L2's row if L1 is most likely going to miss.
 template <bool plain>
 bool HierarchyOf<plain>::expect_l1_miss(const LineAccess& its) {
     if (l1_ && std::exchange(asked_for_[its.line % lately], its.line) == its.line) return false;
@@ -71,8 +71,8 @@ bool HierarchyOf<plain>::expect_l1_miss(const LineAccess& its) {
     return true;
 }
 
-// Where L2 is going to miss, too, the line's slice, and the rows of this line and of the one that
-// it will push out are asked for; else unknown_slice.
+// If L2 is going to miss, too, asks for the rows of this line and of the one that it will push out,
+// and returns the line's slice; else returns unknown_slice.
 template <bool plain>
 std::uint32_t HierarchyOf<plain>::expect_l2_miss(const LineAccess& its) {
     Spot spot = l2_.find(its.line, own_[its.core].tile);

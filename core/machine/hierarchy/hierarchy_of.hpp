@@ -40,7 +40,7 @@ class HierarchyOf {
     using Entry = typename Cache::Entry;
     using Spot = typename Cache::Spot;
     using Filter = SnoopFilter<plain>;
-    // Whose access is under way: a core, and the *tile* of the cores that share its L2.
+    // The core whose access is under way, and the *tile* of the cores that share its L2.
     struct Requester {
         std::uint32_t core, l1, tile;
         std::uint64_t* counts;

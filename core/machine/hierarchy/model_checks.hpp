@@ -1,4 +1,4 @@
-// Whether a model of caches can be simulated, and what follows from its geometry.
+// Checks whether a model of caches can be simulated, and derives its geometry.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ void check(const HierarchyModel& model);
 // Groups of cores that share an L2.
 [[nodiscard]] std::uint32_t tiles_of(const HierarchyModel& model);
 [[nodiscard]] std::uint32_t slices_of(const HierarchyModel& model);
-// Of the parts whose sets lines' bits choose; 2^31 where there is none.
+// The fewest sets of the parts whose sets lines' bits choose; 2^31 if there is none.
 [[nodiscard]] std::uint32_t fewest_sets_of(const HierarchyModel& model);
 [[nodiscard]] bool is_plain(const HierarchyModel& model);
 

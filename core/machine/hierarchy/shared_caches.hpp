@@ -1,4 +1,4 @@
-// What the cores share: L3, the snoop filter, and the way to memory.
+// The shared parts: L3, the snoop filter, and the way to memory.
 #pragma once
 
 #include "core/machine/hierarchy/hierarchy_of.hpp"

@@ -51,7 +51,7 @@ using AllPolicies = PolicyList<ReplacementPolicies>;
 
 }  // namespace detail
 
-// By position in the list.
+// The facts by position in the list.
 inline constexpr auto& replacement_facts = detail::AllPolicies::facts;
 
 inline PolicyFacts facts_of(Replacement replacement) {

@@ -21,7 +21,7 @@ template <class Policy>
 concept ReplacementPolicy =
     std::constructible_from<Policy, std::uint32_t> &&  // of caches with so many ways
     requires(const Policy policy, std::uint64_t& state, std::uint32_t way, std::uint64_t number) {
-        // As machine files and Python call it; an identifier.
+        // The name in machine files and in Python, which is an identifier.
         { Policy::name } -> std::convertible_to<std::string_view>;
         { Policy::most_ways } -> std::convertible_to<std::uint32_t>;
         // The state of an empty set: the cache's seed, and the set's number in the cache.

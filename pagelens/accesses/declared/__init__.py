@@ -1,7 +1,7 @@
 """Declared workloads: the loops of well-known programs, stated at any size instead of traced.
 
-A module a family; each names its small real twin in examples/, which moves the same lines
-(tests/python/test_twins.py, docs/declared.md).
+Each module states one family of programs. It names a small real program in examples/ that moves the same
+lines (tests/python/test_twins.py, docs/declared.md).
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ __all__ = [
 _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes, threads, repeats)
     "stream": all_kernels(Kind.stream_store),
     **{f"stream-{kernel}": stream(kernel, Kind.stream_store) for kernel in KERNELS},
-    "triad": stream("triad", Kind.write),  # with ordinary stores, as a compiler makes it of examples/triad.c
+    "triad": stream("triad", Kind.write),  # has the ordinary stores that compilers make of examples/triad.c
     "cg": lambda size, threads, repeats: cg(cube_side(size, threads), threads, repeats),
     "minife": lambda size, threads, repeats: minife(cube_side(size, threads), threads, repeats),
     "minife-solve": lambda size, threads, repeats: minife_solve(cube_side(size, threads), threads, repeats),
@@ -55,10 +55,10 @@ REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; m
 
 
 def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
-    """A declared workload of about `size_bytes`, run by `threads` threads, each with a part of every array.
+    """Return a declared workload of about `size_bytes`, of which each thread has a part of every array.
 
-    Raises UsageError for an unknown name (naming the nearest) and for less than 4 MiB a thread (64 KiB where
-    that lives in L2).
+    Raises UsageError for an unknown name, which it answers with the nearest known one. Raises it also for
+    less than 4 MiB a thread, or less than 64 KiB if the workload lives in L2.
     """
     if name not in _WORKLOADS:
         raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")

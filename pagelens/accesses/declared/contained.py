@@ -1,7 +1,8 @@
-"""Programs that live in the L2s, each core's part its own: the likely victims of snoop filter conflicts.
+"""Programs whose data stay in the L2s, with a part for each core.
 
-McCalpin's test for them (SC18), a sum, and two that he names as expected to suffer: a shallow-water model and
-Fourier transforms. examples/sum.cpp, shallow.cpp and fft.cpp are their small twins.
+They suffer most from snoop filter conflicts. These are McCalpin's test for such conflicts (SC18), which is a
+sum, and two programs that he expects to suffer: a shallow-water model and Fourier transforms. Their small
+twins are examples/sum.cpp, shallow.cpp and fft.cpp.
 """
 
 import math
@@ -16,7 +17,7 @@ _POINT, _LINE = 16, 64  # bytes of a complex number, and of a line
 
 
 def l2_sum(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Every thread sums its part again and again; 1,000,000 bytes a core is what the original has."""
+    """Every thread sums its part again and again. In the original, a core has 1,000,000 bytes."""
     return Loops(
         (Array("data", size_bytes),),
         (
@@ -29,9 +30,10 @@ def l2_sum(size_bytes: int, threads: int, repeats: int) -> Loops:
 
 
 def shallow(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Steps of Sadourny's scheme over thirteen fields: fluxes, a leapfrog step, the filter in time.
+    """Return steps of Sadourny's scheme over thirteen fields: fluxes, a leapfrog step, the filter in time.
 
-    Rows of a field fit the caches above the one that holds it all; what its ends share is left out.
+    The rows of a field fit into the caches above the L2. What a thread reads of its neighbours' rows is left
+    out.
     """
     names = (*_STATE, *_OLD, *_NEW, *_FLUXES)
 
@@ -59,10 +61,11 @@ def shallow(size_bytes: int, threads: int, repeats: int) -> Loops:
 
 
 def fft(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Transforms of radix 2 between two buffers (Stockham), each thread one of its own; a repeat is two.
+    """Return Stockham's transforms of radix 2 between two buffers, with one of its own for each thread.
 
-    The buffers may be of any size: with the passes of the nearest power of two, those of a transform of mixed
-    radices. A pass reads the halves of a buffer in step, which are taken as one.
+    A repeat makes two transforms. The buffers may have any size: the number of passes is that of the nearest
+    power of two, which stands for a transform of mixed radices. A pass reads both halves of a buffer in step,
+    which the model takes as one stream.
     """
     points = size_bytes / threads / (2 * _POINT + _POINT // 2)
     passes = round(math.log2(points))

@@ -1,8 +1,8 @@
-"""A product of matrices by the blocks of BLIS, as of HPL's update (examples/dgemm.cpp is its small twin).
+"""A product of matrices in BLIS's blocks, as HPL's update computes it (examples/dgemm.cpp is its small twin).
 
-Each thread keeps a packed block of A in its L2, and sweeps it once for every sliver of a packed panel of B,
-which all share, and the columns of C that belong to it. A sliver that L1 cannot keep comes from L2 for every
-tile of A; here it is met once.
+Each thread keeps a packed block of A in its L2. It sweeps the block once for every sliver of a packed panel
+of B, which all threads share, and for the columns of C that belong to the sliver. A sliver that does not fit
+into L1 comes from L2 for every tile of A, but the model reads it once.
 """
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, read, write
@@ -14,18 +14,18 @@ _INSTRUCTIONS = 28.0  # a line of A: slots of issue, two for each of 14 multiply
 
 
 def panel_slivers(size_bytes: int, threads: int) -> int:
-    """Slivers of B for a footprint."""
+    """Return how many slivers of B make the footprint."""
     a = threads * ROWS * DEPTH
     return max(1, round((size_bytes / _ELEMENT - 2 * a) / (COLUMNS * (2 * DEPTH + threads * ROWS))))
 
 
 def dgemm(slivers: int, threads: int, repeats: int, rows: int = ROWS) -> Loops:
-    """C += A B for one block of A of `rows` a thread; C has the threads' rows and no others."""
+    """Compute C += A B for one block of A of `rows` rows a thread. C has only the rows of the threads."""
     sliver = DEPTH * COLUMNS * _ELEMENT
     columns = threads * rows * COLUMNS * _ELEMENT  # of C, that a sliver updates
 
     def part(name: str, kind: Kind, size: int, number: int, walk: Walk) -> Stream:
-        """The `number`-th of the parts of `size` bytes; they begin with whole pages."""
+        """Return the `number`-th part of `size` bytes. Parts begin on whole pages."""
         first, end = (round(at * size / FRAME_BYTES) for at in (number, number + 1))
         return Stream(name, kind, first * FRAME_BYTES, (end - first) * FRAME_BYTES, walk=walk)
 

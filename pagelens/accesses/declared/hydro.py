@@ -1,7 +1,7 @@
-"""Explicit Lagrangian hydrodynamics in LULESH's manner (examples/hydro.cpp is its small twin): gathers from
-elements to nodes, and temporaries of half the footprint that every step maps and gives back.
+"""Explicit Lagrangian hydrodynamics in LULESH's manner (examples/hydro.cpp is its small twin).
 
-A layer of elements meets two planes of nodes, each too large for the caches above memory.
+It gathers from nodes to elements. Every step maps temporaries of half the footprint, and gives them back. A
+layer of elements uses two planes of nodes, each too large for the caches above memory.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ BYTES_PER_ELEMENT = 8 * len(_ELEMENT) + sum(_NODE.values()) + _NODES + _GRADIENT
 
 
 def elements_side(size_bytes: int) -> int:
-    """Elements a side of the cube."""
+    """Return the number of elements along a side of the cube."""
     return int(np.cbrt(size_bytes / BYTES_PER_ELEMENT).round())
 
 
@@ -34,7 +34,7 @@ LOOPS = {  # of a step, in order: the region each belongs to
 
 
 def by_loop(loops: Loops) -> Loops:
-    """The same program, once through, each loop of its measured step a phase."""
+    """Return one run of the program in which each loop of the measured step is a phase."""
     *before, _ = dict.fromkeys(sweep.phase for sweep in loops.sweeps)
     names = iter(LOOPS)
     sweeps = (sweep if sweep.phase in before else replace(sweep, phase=next(names)) for sweep in loops.sweeps)
@@ -42,11 +42,11 @@ def by_loop(loops: Loops) -> Loops:
 
 
 def hydro(side: int, threads: int, repeats: int) -> Loops:
-    """All threads share one cube of side^3 elements."""
+    """Return the program for one cube of side^3 elements that all threads share."""
     elements, nodes, planes = side**3, (side + 1) ** 3, side + 1
 
     def gather(name: str, kind: Kind = Kind.read) -> tuple[Stream, ...]:
-        """The two planes of nodes that a layer of elements meets."""
+        """Return the two planes of nodes that a layer of elements uses."""
         plane = _NODE.get(name, _BEFORE) * nodes / planes
         return tuple(Stream(name, kind, shift, plane * (planes - 1)) for shift in (0, plane))
 

@@ -1,4 +1,4 @@
-"""How a program is declared: arrays, and loops that walk them."""
+"""The terms in which a program is declared: arrays, and loops that walk them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ class Array:
 
 @dataclass(frozen=True)
 class Stream:
-    """An array that a sweep walks."""
+    """One walk of a sweep along an array."""
 
     array: str
     kind: Kind
-    shift_bytes: float = 0.0  # where in the array the walk begins: a stencil's neighbouring planes, a block
+    shift_bytes: float = 0.0  # begin of the walk in the array, for neighbouring planes and blocks
     bytes: float | None = None  # how far it goes; None: as far as the array is long
-    stride: float = 1.0  # of `stride` lines one is moved
+    stride: float = 1.0  # one of `stride` lines is moved
     walk: Walk = Walk.parts
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One loop over arrays, all streams in step; instructions are per line of its longest walk."""
+    """One loop over arrays. All streams move in step. Instructions count per line of its longest walk."""
 
     phase: str
     instructions_per_line: float
@@ -42,7 +42,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Loops:
-    """A whole program: arrays in the order of memory, sweeps in the order of execution."""
+    """A whole program: its arrays in the order of memory, and its sweeps in the order of execution."""
 
     arrays: tuple[Array, ...]
     sweeps: tuple[Sweep, ...]
@@ -50,12 +50,12 @@ class Loops:
 
 
 def read(*names: str) -> tuple[Stream, ...]:
-    """Streams of loads."""
+    """Return streams of loads."""
     return _streams(names, Kind.read)
 
 
 def write(*names: str) -> tuple[Stream, ...]:
-    """Streams of stores, or of loads and stores: fetched, later written back."""
+    """Return streams of stores, or of loads and stores. Their lines are fetched, and later written back."""
     return _streams(names, Kind.write)
 
 

@@ -1,7 +1,7 @@
-"""Random updates of a large table: RandomAccess of HPC Challenge, and GUPS with a hot part as HeMem
-(SOSP'21) and Johnny Cache (OSDI'23) use it (examples/gups.cpp is the small twin of both).
+"""Random updates of a large table (examples/gups.cpp is their small twin).
 
-A repeat updates as many words as the table has lines.
+They are RandomAccess of HPC Challenge, and GUPS with a hot part as HeMem (SOSP'21) and Johnny Cache (OSDI'23)
+use it. A repeat updates as many words as the table has lines.
 """
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, write
@@ -11,24 +11,24 @@ _INSTRUCTIONS = 18.0  # an update, as examples/gups.cpp executes it
 
 
 def random_access(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Updates spread evenly over the table."""
+    """Spread the updates evenly over the table."""
     return _updates({"table": (size_bytes, 1.0)}, size_bytes, repeats)
 
 
 def gups_hot(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Nine of ten updates meet a tenth of the table, which lies at its beginning."""
+    """Send nine of ten updates to a tenth of the table, which lies at its beginning."""
     hot = HOT_BYTES * size_bytes
     parts = {"hot": (hot, HOT_UPDATES), "cold": (size_bytes - hot, 1 - HOT_UPDATES)}
     return _updates(parts, size_bytes, repeats)
 
 
 def _updates(parts: dict[str, tuple[float, float]], size_bytes: float, repeats: int) -> Loops:
-    """`parts`: bytes and share of the updates by name."""
+    """Return the loops for `parts`, which gives the bytes and the share of updates by name."""
     streams = tuple(
         Stream(name, Kind.write, bytes=share * size_bytes, walk=Walk.random)
         for name, (_, share) in parts.items()
     )
-    # Per line of the longest walk.
+    # Instructions count per line of the longest walk.
     instructions = _INSTRUCTIONS / max(share for _, share in parts.values())
     return Loops(
         tuple(Array(name, bytes_) for name, (bytes_, _) in parts.items()),

@@ -1,9 +1,12 @@
-"""Conjugate gradients on a sparse matrix of 27 entries a row, which comes about in two ways: as a stencil,
-like HPCCG's (examples/cg.cpp is its small twin), and by finite elements, like MiniFE's (examples/fe.cpp).
+"""Conjugate gradients on a sparse matrix with 27 entries a row.
 
-Each thread owns a cube of rows, as each rank of the two does; the matrix is in compressed rows. A cube of n
-rows a side has (3 n - 2)^3 entries, as rows at its surface have fewer neighbours. Planes of a cube are taken
-to be too large for the caches above memory, and neighbouring lines of rows to fit them.
+The matrix is a stencil, as in HPCCG (examples/cg.cpp is its small twin), or is assembled from finite
+elements, as in MiniFE (examples/fe.cpp).
+
+Each thread owns a cube of rows, as each rank of the originals does. The matrix is stored in compressed rows.
+A cube with n rows a side has (3 n - 2)^3 entries, because rows at its surface have fewer neighbours. The
+model assumes that planes of a cube are too large for the caches above memory, and that neighbouring lines of
+rows fit into them.
 """
 
 import numpy as np
@@ -14,12 +17,12 @@ BYTES_PER_ROW = 27 * (8 + 4) + 8 + 5 * 8  # values, columns; row starts; b, x, r
 
 
 def cube_side(size_bytes: int, threads: int) -> int:
-    """Rows a side of each thread's cube."""
+    """Return the number of rows along a side of each thread's cube."""
     return int(np.cbrt(size_bytes / threads / BYTES_PER_ROW).round())
 
 
 def cg(side: int, threads: int, repeats: int) -> Loops:
-    """27-point stencil and conjugate gradients."""
+    """Return conjugate gradients on a 27-point stencil."""
     return Loops(
         _arrays(side, threads),
         (
@@ -31,17 +34,17 @@ def cg(side: int, threads: int, repeats: int) -> Loops:
 
 
 def minife(side: int, threads: int, repeats: int) -> Loops:
-    """Finite elements: the pattern of the matrix, assembly element by element, conjugate gradients.
+    """Return finite elements: the pattern of the matrix, its assembly by elements, conjugate gradients.
 
-    A layer of elements adds to the rows of two planes of nodes, and nothing in them to the columns of a third
-    plane: 72 bytes of a row that lie together and hold, at two of eight alignments, a whole line.
+    A layer of elements adds to the rows of two planes of nodes. It adds nothing to their columns of a third
+    plane. These are 72 neighbouring bytes of a row, which hold a whole line at two of eight alignments.
     """
     entries = (3 * side - 2) ** 3
     passed_over = 2 * (side - 2) ** 2 * side / entries  # share of the lines of `values`
     of_plane = 2 / (3 * side - 2)  # share of the entries that the first plane has, and the last
 
     def layer(name: str, kind: Kind, bytes_: float, plane: float, stride: float = 1.0) -> tuple[Stream, ...]:
-        """The rows of the two planes that a layer of elements meets."""
+        """Return the rows of the two planes that a layer of elements uses."""
         covered = threads * bytes_ * (1 - plane)
         return tuple(Stream(name, kind, shift, covered, stride) for shift in (0, plane * bytes_))
 
@@ -67,8 +70,10 @@ def minife(side: int, threads: int, repeats: int) -> Loops:
 
 
 def minife_solve(side: int, threads: int, repeats: int) -> Loops:
-    """MiniFE's iterations from a matrix that is there already: all else only takes its frames, in MiniFE's
-    order. A third of its lines and the same `solve`.
+    """Return MiniFE's iterations on a matrix that exists already.
+
+    Everything else only takes its frames, in MiniFE's order. The program moves a third of MiniFE's lines, and
+    its `solve` is the same.
     """
     whole = minife(side, threads, repeats)
     kept = (sweep for sweep in whole.sweeps if sweep.first_touch or sweep.phase in ("warm-up", "solve"))
@@ -82,7 +87,7 @@ def _arrays(side: int, threads: int) -> tuple[Array, ...]:
 
 
 def _solver(side: int) -> tuple[Sweep, ...]:
-    """From x = 0 to one iteration that warms the caches and those that are measured."""
+    """Return the solver: it starts at x = 0, warms the caches by one iteration, and runs measured ones."""
     plane = side * side * 8
 
     def product(source: str) -> tuple[Stream, ...]:

@@ -1,8 +1,8 @@
 """A 7-point stencil over boxes with ghost cells, in Chombo's manner (examples/stencil.cpp is its small twin).
 
-Each thread owns a cube of boxes. Three planes of a box fit its cache, and so do the faces of a box and of its
-neighbours in x; the faces of a row of boxes do not. What an exchange of ghost cells moves follows from where
-faces lie in lines.
+Each thread owns a cube of boxes. Its cache holds three planes of a box. It holds the faces of a box and of
+its neighbours in x, but not the faces of a whole row of boxes. Which lines an exchange of ghost cells moves
+follows from the lines that the faces lie in.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LINE, _CELL = 64, 8
 
 @dataclass(frozen=True)
 class Shares:
-    """Of the lines of a box with its ghosts."""
+    """Shares of the lines of a box, ghosts included."""
 
     ghosts: float  # those that the exchange writes
     sources: float  # those that it reads for neighbours that are far away by then, or were
@@ -30,7 +30,7 @@ class Shares:
 
 @cache
 def shares(cells: int) -> Shares:
-    """Counted over the lines of one box."""
+    """Return the shares, counted over the lines of one box."""
     ghosted = cells + 2
     z, y, x = np.indices((ghosted,) * 3)
     line = (_MALLOC_HEADER + _CELL * ((z * ghosted + y) * ghosted + x)) // _LINE
@@ -55,12 +55,15 @@ def shares(cells: int) -> Shares:
 
 
 def boxes_side(size_bytes: int, threads: int) -> float:
-    """Boxes a side of each thread's cube; any number, as boxes can be dealt out unevenly."""
+    """Return the number of boxes along a side of each thread's cube.
+
+    It need not be whole, as boxes can be dealt out unevenly.
+    """
     return float(np.cbrt(size_bytes / threads / (2 * _CELL * (CELLS + 2) ** 3)))
 
 
 def stencil(side: float, threads: int, repeats: int, cells: int = CELLS) -> Loops:
-    """Two levels of side^3 boxes a thread, which take turns; a repeat is two steps."""
+    """Return two levels of side^3 boxes a thread, which take turns. A repeat makes two steps."""
     of = shares(cells)
     size = threads * side**3 * _CELL * (cells + 2) ** 3
 

@@ -1,13 +1,13 @@
-"""STREAM 5.10 (McCalpin): arrays a, b, c in this order (examples/stream.c is the small twin).
+"""STREAM 5.10 (McCalpin) with its arrays a, b, c in this order (examples/stream.c is its small twin).
 
-N is the size over three arrays of doubles; OFFSET is a policy's `+offset-SIZE` (docs/remedies.md).
+N is the size divided by three arrays of doubles. For OFFSET use a policy's `+offset-SIZE` (docs/remedies.md).
 """
 
 from collections.abc import Callable
 
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, read, write
 
-# Loads, store, and vector instructions a line of 8 doubles (AVX-512 and a loop unrolled by four).
+# The loads, the store, and the vector instructions per line of 8 doubles (AVX-512, loop unrolled by four).
 KERNELS = {
     "copy": ("a", "c", 2.5),
     "scale": ("c", "b", 3.5),
@@ -17,12 +17,12 @@ KERNELS = {
 
 
 def stream(kernel: str, store: Kind) -> Callable[[int, int, int], Loops]:
-    """One of its kernels; `store` says whether its stores pass the caches."""
+    """Return one kernel of STREAM. `store` says whether its stores bypass the caches."""
     return lambda size_bytes, threads, repeats: _stream((kernel,), store, size_bytes, repeats)
 
 
 def all_kernels(store: Kind) -> Callable[[int, int, int], Loops]:
-    """The whole of it: all kernels in turn, a phase each."""
+    """Return all kernels in turn, each as a phase."""
     return lambda size_bytes, threads, repeats: _stream(tuple(KERNELS), store, size_bytes, repeats)
 
 

@@ -1,4 +1,4 @@
-"""Declared loops as a workload."""
+"""Makes a workload of declared loops."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from pagelens.machine.schema import Machine
 
 
 class DeclaredWorkload(Workload):
-    """Loops as a Workload. Its private caches are replayed per placement, whatever the page size."""
+    """Declared loops as a workload. Each placement replays their private caches, with any page size."""
 
     def __init__(self, name: str, loops: Loops, threads: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class DeclaredWorkload(Workload):
         self._loops, self._pages = loops, pages
 
     def timeline(self, cut: Cut) -> Timeline:
-        """Each time that a loop runs is an interval and a moment."""
+        """Return a timeline in which each run of a loop is one interval and one moment."""
         run = [
             sweep
             for phase, loops in groupby(self._loops.sweeps, key=lambda sweep: sweep.phase)
@@ -51,7 +51,7 @@ class DeclaredWorkload(Workload):
         )
 
     def _live_bytes(self, run: Sequence[Sweep]) -> NDArray[np.float64]:
-        """[loop, object], from the loop that touches an array first to the one that gives it back."""
+        """Return the live bytes of [loop, object], from the first loop that touches it to its unmapping."""
         index = {array.name: number for number, array in enumerate(self._loops.arrays, start=1)}
         size = np.array([known.bytes for known in self.objects], dtype=np.float64)
         live = np.zeros((len(run), len(size)))

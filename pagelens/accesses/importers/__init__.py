@@ -1,4 +1,4 @@
-"""The importers: each module of this folder is one, and has it as `IMPORTER` (docs/extending.md).
+"""The importers. Each module of this folder is one, and defines it as `IMPORTER` (docs/extending.md).
 
 An importer is found by the name of its file: `lackey.py` is the importer `lackey`.
 """
@@ -12,12 +12,12 @@ from pagelens.spelling import nearest
 
 
 def importer_names() -> list[str]:
-    """The names of all importers. No importer is imported for it."""
+    """Return the names of all importers, without importing any of them."""
     return sorted(module.name.replace("_", "-") for module in iter_modules(__path__))
 
 
 def find_importer(name: str) -> Importer:
-    """The importer of that name. Raises UsageError, which offers the nearest name, where there is none."""
+    """Return the importer of that name. Raises UsageError, with the nearest name, if there is none."""
     names = importer_names()
     if name not in names:
         raise UsageError(f"format: there is no '{name}'; did you mean {nearest(name, names)}?")

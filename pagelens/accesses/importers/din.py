@@ -37,7 +37,7 @@ def _read(stream: BinaryIO, recorder: TraceRecorder) -> None:
 
 
 def _columns(lines: Lines) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Labels and addresses of all lines that have any."""
+    """Return the labels and addresses of all lines that have any."""
     at = lines.skip_blanks(lines.starts)
     filled = at < lines.ends
     lines, at = lines.only(filled), at[filled]

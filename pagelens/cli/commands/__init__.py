@@ -1,1 +1,1 @@
-"""One module a command."""
+"""The commands, each in a module of its own."""

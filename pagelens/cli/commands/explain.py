@@ -175,7 +175,7 @@ def explain_command(
     steps = plain = parse_history(history, "--history")
     buffered = 0
     if files is not None:
-        from pagelens.io import open_recording, steps_with_files, transferred  # with pyarrow: 0.2 s
+        from pagelens.io import open_recording, steps_with_files, transferred  # 0.2 s, for pyarrow
 
         recording = open_recording(files)
         steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
@@ -255,7 +255,7 @@ def explain_command(
 
 
 def _to_run(target: list[str] | None, option: str) -> Path:
-    """The program that `option` runs. Raises UsageError before anything is simulated."""
+    """Return the program that `option` runs. Raises UsageError before anything is simulated."""
     if not target or is_trace(Path(target[0])):
         raise UsageError(f"{option}: runs a program; give it, as -- ./app args")
     return locate(target[0])

@@ -135,7 +135,10 @@ def explain_command(
 
 
 def _recording(target: list[str], quiet: bool) -> tuple[Recording, str]:
-    """The recording that the command line names, or that is made of the program there; and a short name."""
+    """Return the recording, and a short name for it.
+
+    The command line names a recording, or a program to record.
+    """
     import tempfile
 
     from pagelens.io import open_recording, record_program
@@ -167,7 +170,10 @@ def _with_io(name: str, option: str) -> Machine:
 
 
 def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Machine:
-    """The machine named; else this one, with what its file system was measured to take, now or before."""
+    """Return the named machine, or else this one.
+
+    This machine's file system is measured, unless it was measured before.
+    """
     if name is not None:
         return _with_io(name, "--machine")
     from pagelens.cli.commands.measure_io import keep

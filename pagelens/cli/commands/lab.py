@@ -336,7 +336,7 @@ def compare_command(
 
 
 def _nodes(text: str) -> tuple[int, list[NumaSpeed]]:
-    """Of "2", or of "400GB/s:100ns,80GB/s:150ns"."""
+    """Parse "2", or "400GB/s:100ns,80GB/s:150ns"."""
     if text.isdecimal():
         if not 1 <= len(text) <= 3 or int(text) == 0:
             raise UsageError(f"--numa {text}: from 1 to 8 nodes")
@@ -369,7 +369,7 @@ def _placement(
 
 
 def _require_writable(output: Path) -> None:
-    """Told before the guests run, not after."""
+    """Raise UsageError now if the output cannot be written, and not after the guests have run."""
     folder = output.absolute().parent
     if output.is_dir():
         raise UsageError(f"--output {output}: it is a directory; name a file")

@@ -31,7 +31,7 @@ from pagelens.progress import progress_bar
 
 _RARE = "Rarely needed"
 
-# The settings that benchmarks have of their own; measure/benchmarks.py says which has which.
+# The settings of single benchmarks. measure/benchmarks.py says which benchmark has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
         "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="How many doubles each array has.")),
@@ -175,11 +175,11 @@ def _common(
         ),
     ] = 1,
 ) -> None:
-    """Options of every benchmark."""
+    """The options of every benchmark."""
 
 
 def _command(benchmark: str) -> Callable[..., None]:
-    """The command of one benchmark: its own settings, and those of all."""
+    """Return the command of one benchmark, with its own settings and those of all."""
 
     def measure(**options: Any) -> None:
         given = {name: options.pop(name) for name in own}

@@ -63,7 +63,7 @@ def measure_io(
 
 
 def _over(name: str | None, machine: Machine) -> str:
-    """A machine file over the one that was named."""
+    """Return a machine file that is based on the one that was named."""
     return (
         f'schema = 1\nbase = "{name}"\nname = "{machine.name}-io"\ntitle = "{machine.title}"\n'
         f'mode = "{machine.mode}"\n'

@@ -156,7 +156,10 @@ def place_command(
 
 @contextmanager
 def _interrupted_in_a_line() -> Iterator[None]:
-    """Ctrl-C outside of tracing and placing, which say themselves what they have kept."""
+    """Report Ctrl-C in one line.
+
+    Tracing and placing report it themselves, with what they have kept.
+    """
     try:
         yield
     except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""Results as text for a terminal of 80 columns."""
+"""Prints results as text for a terminal of 80 columns."""

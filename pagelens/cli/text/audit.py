@@ -1,4 +1,4 @@
-"""The audit on a terminal: at most 80 columns, what was read first, findings last."""
+"""Prints an audit in at most 80 columns: the readings first, the findings last."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _LABEL = 17
 
 
 def render(audit: Audit, findings: Sequence[Finding], probe: Probe | None = None) -> str:
-    """Plain text."""
+    """Return the audit as plain text."""
     sections = [_title(audit), _memory(audit), _free(audit), _huge_pages(audit), _kernel(audit)]
     if probe is not None:
         sections.append(probe_lines(probe))

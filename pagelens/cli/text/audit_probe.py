@@ -1,4 +1,4 @@
-"""The section of a probe on a terminal."""
+"""Prints the section of a probe."""
 
 import textwrap
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pagelens.units import format_binary_size, format_share
 
 
 def probe_lines(probe: Probe) -> Iterator[str]:
-    """A line a placement."""
+    """Yield a line for each placement."""
     shares = [f"{format_share(share)} on node {node}" for node, share in probe.nodes.items() if share < 1]
     taken = "taken" if probe.measured else "not taken"
     large = next((placement.large_share for placement in probe.placements if placement.name == "probed"), 0)

@@ -1,4 +1,4 @@
-"""The prediction on a terminal: at most 80 columns, the conclusion first."""
+"""Prints a prediction in at most 80 columns, with the conclusion first."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _SETS_SHOWN = 16
 
 
 def render(p: Prediction, swaps: Sequence[Swap] | None) -> str:
-    """Plain text. `swaps`: None where no pool was given."""
+    """Return the prediction as plain text. `swaps` is None if no pool was given."""
     sections = [_conclusion(p, swaps), _structures(p), _histogram(p.counts[0]), _pages(p), _swaps(p, swaps)]
     sections.append(
         line for note in (*p.pages.notes, *p.socket.notes) for line in textwrap.wrap(note, terminal_width())
@@ -49,7 +49,7 @@ def _conclusion(p: Prediction, swaps: Sequence[Swap] | None) -> Iterator[str]:
 
 
 def _start(p: Prediction) -> str:
-    """Where the worst window begins."""
+    """Return where the worst window begins."""
     if p.pages.virtual is not None:
         return f"virtual address {int(p.pages.virtual[p.held.pages[0]]):#x}"
     return format_binary_size(int(p.starts[p.worst]))
@@ -123,7 +123,7 @@ def _swaps(p: Prediction, swaps: Sequence[Swap] | None) -> Iterator[str]:
 
 
 def percent(share: float) -> str:
-    """As "6.8%"; what is there but rounds to nothing is "<.1%"."""
+    """Return text such as "6.8%". A share that rounds to nothing is "<.1%"."""
     return "<.1%" if 0 < share < 0.0005 else f"{100 * share:.1f}%"
 
 

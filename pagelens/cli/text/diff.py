@@ -1,4 +1,4 @@
-"""A difference on a terminal: the answer first, then what was not the same, then the tables."""
+"""Prints a difference: the answer first, then the settings that differ, then the tables."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,7 +22,7 @@ _FORMAT: dict[str, Callable[[float], str]] = {
 
 
 def render(found: Difference) -> str:
-    """Plain text."""
+    """Return the difference as plain text."""
     return join_sections(
         [_answer(found), _settings(found), *(list(_table(found, of)) for of in found.tables)]
     )
@@ -82,7 +82,7 @@ def _cells(found: Difference, of: Table, row: Row, wide: bool, name: int) -> lis
 
 
 def _word(found: Difference, row: Row) -> str:
-    """What the row says of B."""
+    """Return what the row says of B."""
     if row.worse or row.better:
         words = ("more", "less") if found.kind == "traces" else ("slower", "faster")
         return words[0] if row.worse else words[1]

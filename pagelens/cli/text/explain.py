@@ -1,4 +1,4 @@
-"""The explanation on a terminal: as wide as that is, the conclusion first."""
+"""Prints an explanation as wide as the terminal, with the conclusion first."""
 
 import textwrap
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _WIDE = 78  # columns from which all figures have room; below it, the less impor
 
 
 def render_terminal(explanation: Explanation) -> str:
-    """Plain text; no line is wider than the terminal, from 50 columns on."""
+    """Return the explanation as plain text. No line is wider than a terminal of 50 columns or more."""
     sections = [
         _conclusion(explanation),
         _distributions(explanation),
@@ -86,7 +86,10 @@ def _distributions(e: Explanation) -> Iterator[str]:
 
 
 def _bars(d: Distribution, unit: float, high: float, count: int) -> str:
-    """The histogram from 1 to `high` times `unit`, in eighths of a block; a bin with any node shows."""
+    """Return the histogram from 1 to `high` times `unit`, in eighths of a block.
+
+    A bin with any node shows.
+    """
     bins = [0] * count
     for seconds in d.times_s:
         bins[min(count - 1, int((seconds / unit - 1) / (high - 1) * count))] += 1

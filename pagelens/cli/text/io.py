@@ -1,4 +1,4 @@
-"""Recordings of operations on files on a terminal: at most 80 columns."""
+"""Prints recordings of operations on files in at most 80 columns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ _FILE_WIDTHS = (34, -7, -8, -7, -8, -9)
 
 
 def summary(recording: Recording, path: Path) -> Iterator[str]:
-    """What was recorded, in a line."""
+    """Yield one line that says what was recorded."""
     facts = describe(recording)
     moved = sum(kind.bytes for kind in facts.kinds)
     yield (
@@ -24,7 +24,7 @@ def summary(recording: Recording, path: Path) -> Iterator[str]:
 
 
 def info_lines(facts: Facts) -> Iterator[str]:
-    """All that `pagelens io info` prints."""
+    """Yield all that `pagelens io info` prints."""
     elapsed = "" if facts.elapsed_s is None else f" in {format_time(facts.elapsed_s)}"
     yield (
         f"{count_noun(facts.operations, 'operation')} by {count_noun(facts.processes, 'program')}, "

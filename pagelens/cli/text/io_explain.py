@@ -1,4 +1,4 @@
-"""An explanation of a program's operations on files, on a terminal: at most 80 columns."""
+"""Prints an explanation of a program's operations on files in at most 80 columns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ _WAY_WIDTHS = (33, -9, -9, -9, -6, 9)
 
 
 def render_explanation(e: Explanation) -> Iterator[str]:
-    """The model's error, the conclusion, then the tables."""
+    """Yield the model's error, the conclusion, then the tables."""
     yield from wrap(error_line(e))
     yield ""
     for sentence in conclusion(e):
@@ -37,7 +37,7 @@ def render_explanation(e: Explanation) -> Iterator[str]:
 
 
 def error_line(e: Explanation) -> str:
-    """How near the model is, which comes first."""
+    """Return how near the model is, which comes first."""
     if e.error is None:
         return "The model cannot be checked: the recording has no processor times of these operations."
     off = f"{abs(e.error):.0%} {'more' if e.error > 0 else 'less'} than"
@@ -55,7 +55,7 @@ def error_line(e: Explanation) -> str:
 
 
 def conclusion(e: Explanation) -> Iterator[str]:
-    """What the operations took, and what would gain most."""
+    """Yield what the operations took, and what would gain most."""
     wall = e.recorded_cpu_s + e.recorded_wait_s + e.other_s
     yield (
         f"Operations on files took {format_time(wall)} of the {format_time(e.elapsed_s)} that the program "
@@ -89,5 +89,5 @@ def _way(way: Way) -> tuple[str, ...]:
 
 
 def outputs_line(directory: Path, e: Explanation) -> str:
-    """Where the results lie."""
+    """Return where the results lie."""
     return f"{count_noun(e.facts.operations, 'operation')}; report: {directory / 'report.html'}"

@@ -1,4 +1,4 @@
-"""Replays of a recording on a terminal."""
+"""Prints replays of a recording."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ _WIDTHS = (32, -10, -10, -10, -7)
 
 
 def render_replay(ways: Sequence[Replayed], rounds: int) -> Iterator[str]:
-    """A line a way; speeds are over the first way's wall time."""
+    """Yield a line for each way. Speeds are over the first way's wall time."""
     first = ways[0].wall_s
     yield from table(
         _COLUMNS,

@@ -1,4 +1,4 @@
-"""Results of the lab as text, a line a step."""
+"""Prints results of the lab, one line for each step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 44  # columns of a history
 
 
 def step_lines(step: StepDone) -> Iterator[str]:
-    """A step when it is done: the free blocks of each order, and what a run met."""
+    """Yield the lines of a finished step: the free blocks of each order, and the counts of a run."""
     for zone, blocks in step.buddyinfo.items():
         yield f"{step.text:<28} {zone:<14} " + " ".join(f"{count:5d}" for count in blocks)
     if step.run is None:
@@ -30,7 +30,7 @@ def step_lines(step: StepDone) -> Iterator[str]:
 
 
 def render_run(result: Result) -> str:
-    """The runs side by side."""
+    """Return the runs side by side."""
     request = result.request
     lines = [
         "",
@@ -56,7 +56,10 @@ def render_run(result: Result) -> str:
 
 
 def compared_row(row: Compared) -> str:
-    """One step of `lab validate`: conflict shares of guest, model, random frames; the shapes' distance."""
+    """Return one step of `lab validate`.
+
+    It has the conflict shares of guest, model and random frames, and the distance of the shapes.
+    """
     history = row.history if len(row.history) <= _SHOWN else row.history[: _SHOWN - 3] + "..."
     marks = "" if row.shares_agree and row.shapes_agree else "  DIFFERS"
     shape = shape_distance(row.guest_blocks, row.model_blocks)
@@ -84,7 +87,10 @@ def _time(counted: Counted) -> str:
 
 
 def _plan(plan: dict[str, Any]) -> str:
-    """How much of what was to be fast was, of the pages looked at that the program had touched."""
+    """Return how much of the planned fast memory was fast.
+
+    It counts pages that were looked at and that the program had touched.
+    """
     objects = [one for one in plan["objects"] if one["blocks"]]
     fast, slow = (sum(one["to_be_fast"][tier] for one in objects) for tier in ("fast_bytes", "slow_bytes"))
     share = f"{fast / (fast + slow):.1%}" if fast + slow else "nothing"
@@ -95,7 +101,7 @@ def _plan(plan: dict[str, Any]) -> str:
 
 
 def _by_node(counted: Counted) -> str:
-    """Lines of each node's memory."""
+    """Return the lines of each node's memory."""
     parts = (
         f"node {number}: {format_count(node.reads)} read, {format_count(node.writes)} written"
         for number, node in enumerate(counted.nodes)

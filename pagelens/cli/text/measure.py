@@ -1,4 +1,4 @@
-"""A measurement on a terminal: at most 80 columns."""
+"""Prints a measurement in at most 80 columns."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _FEW, _EQUAL = "few trials", "none predicted"
 
 
 def render(measured: Measured, notes: Sequence[str]) -> str:
-    """Plain text; `notes` are about the machine and the run as a whole."""
+    """Return the measurement as plain text. `notes` concern the machine and the run as a whole."""
     sections = [_head(measured), *_tables(measured), _remarks(measured, notes)]
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
@@ -53,7 +53,7 @@ def _table(title: str, rows: Sequence[Result]) -> Iterator[str]:
 
 
 def _sweep(title: str, rows: Sequence[Result], along: str) -> Iterator[str]:
-    """A line a series: the medians over the label that is swept."""
+    """Yield a line for each series, with the medians over the label that is swept."""
     yield f"{title}: medians over the sweep"
     series: dict[str, list[Result]] = {}
     for r in rows:
@@ -147,7 +147,10 @@ def _histogram(values: Sequence[float]) -> str:
 
 
 def _line(values: np.ndarray[tuple[int], np.dtype[np.float64]], width: int) -> str:
-    """Heights from the least to the largest; neighbours are averaged where there are more than columns."""
+    """Return a line of heights from the least to the largest value.
+
+    Neighbours are averaged if there are more values than columns.
+    """
     if values.size > width:
         values = np.array([part.mean() for part in np.array_split(values, width)])
     low, high = values.min(), values.max()

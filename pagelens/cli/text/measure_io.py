@@ -1,4 +1,4 @@
-"""What operations on files take, on a terminal: at most 80 columns."""
+"""Prints the time of operations on files in at most 80 columns."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ _WIDTH = 9
 
 
 def render_io(io: Io, folder: Path, notes: Sequence[str]) -> Iterator[str]:
-    """Two tables, processor time and wall time, and the single values."""
+    """Yield two tables, of processor time and wall time, and the single values."""
     yield from wrap(f"{io.file_system.value} at {folder}: what one operation takes (measured)")
     tables = {
         title: value.value for kind, title in _KINDS.items() if (value := getattr(io, kind, None)) is not None

@@ -1,4 +1,4 @@
-"""The report on a terminal: at most 80 columns, the answer first."""
+"""Prints the report of a placement in at most 80 columns, with the answer first."""
 
 import textwrap
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _SHOWN_CAPACITIES = 6  # of the sweep
 
 
 def render_terminal(report: PlaceReport) -> str:
-    """Plain text; every line is at most 80 columns wide."""
+    """Return the report as plain text. Every line is at most 80 columns wide."""
     sections = [_answer(report), _policies(report), _objects(report), _phases(report), _sweep(report)]
     sections.append(line for note in report.notes for line in textwrap.wrap(note, terminal_width()))
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
@@ -88,7 +88,10 @@ def _objects(r: PlaceReport) -> Iterator[str]:
 
 
 def _fast(known: ObjectRow) -> str:
-    """The share of an object that the plan puts in fast memory; of one that moves, the least and the most."""
+    """Return the share of an object that the plan puts in fast memory.
+
+    For an object that moves, these are the least and the largest share.
+    """
     if not known.can_be_placed:
         return "cannot"
     least, most = (pick([known.fast_share, *known.fast_shares.values()]) for pick in (min, max))
@@ -109,7 +112,7 @@ def _phases(r: PlaceReport) -> Iterator[str]:
 
 
 def _sweep(r: PlaceReport) -> Iterator[str]:
-    """Gains of all policies at some capacities."""
+    """Yield the gains of all policies at some capacities."""
     if not r.sweep or r.all_slow_s <= r.all_fast_s:
         return
     capacities = list(dict.fromkeys(row.capacity_bytes for row in r.sweep))

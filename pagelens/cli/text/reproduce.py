@@ -1,4 +1,4 @@
-"""What was found on a terminal: at most 80 columns, the score first."""
+"""Prints the findings of studies in at most 80 columns, with the score first."""
 
 import textwrap
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank betwe
 
 
 def render_terminal(found: Reproduction) -> str:
-    """Plain text; every line is at most 80 columns wide."""
+    """Return the findings as plain text. Every line is at most 80 columns wide."""
     sections = [_head(found), *(_study(study, findings) for study, findings in found.studies)]
     return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 

@@ -1,4 +1,4 @@
-"""The state of a fleet's nodes on a terminal: at most 80 columns, slow nodes first."""
+"""Prints the state of a fleet's nodes in at most 80 columns, with slow nodes first."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _HEAD = ("node", "state", "last GB/s", "of peers", "age", "jobs", "mode")
 
 
 def render_collected(new: int, known: int, invalid: int) -> str:
-    """What came in, in a line."""
+    """Return one line that says which records came in."""
     parts = [f"{count_noun(new, 'record')} taken in"]
     if known:
         parts.append(f"{known:,} known before")
@@ -23,7 +23,7 @@ def render_collected(new: int, known: int, invalid: int) -> str:
 
 
 def render_fleet(fleet: FleetStatus) -> str:
-    """The counts, and the nodes that need a look."""
+    """Return the counts, and the nodes that need a look."""
     return join_sections([_summary(fleet), _nodes(fleet)])
 
 
@@ -67,7 +67,7 @@ def _row(each: Standing, fleet: FleetStatus) -> tuple[str, ...]:
 
 
 def render_node(one: NodeStatus) -> str:
-    """Why the node is in its state, its last checks, and what was done to it."""
+    """Return why the node is in its state, its last checks, and what was done to it."""
     return join_sections([_verdict(one), _checks(one), _actions(one)])
 
 
@@ -107,7 +107,7 @@ def _actions(one: NodeStatus) -> Iterator[str]:
 
 
 def render_calibration(c: Calibration) -> str:
-    """A table of the rules, and what its columns are."""
+    """Return a table of the rules, and what its columns mean."""
     return join_sections([_tried_on(c), _rules(c), _how_to_read(c)])
 
 
@@ -146,7 +146,7 @@ def _how_to_read(c: Calibration) -> Iterator[str]:
 
 
 def render_simulated(s: Simulated) -> str:
-    """A table of the policies, what was put in, and what was published."""
+    """Return a table of the policies, the inputs, and what was published."""
     return join_sections([_compared(s), _put_in(s), _published(s)])
 
 

@@ -1,4 +1,4 @@
-"""What `pagelens site act` did, as lines."""
+"""Prints what `pagelens site act` did."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from pagelens.site import Pass
 
 
 def render_pass(found: Pass) -> str:
-    """One line for each slow node, then what else there is to say."""
+    """Return one line for each slow node, then the remarks."""
     return "".join(f"{line}\n" for line in _lines(found))
 
 

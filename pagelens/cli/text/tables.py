@@ -11,12 +11,12 @@ BLOCKS = " ▁▂▃▄▅▆▇█"  # bars of eighths, as high as a line
 
 
 def join_sections(sections: Iterable[Iterable[str]]) -> str:
-    """The sections with an empty line between them; sections without a line are left out."""
+    """Return the sections with an empty line between them. Sections without a line are left out."""
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
 def wrap(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
-    """The lines of a paragraph. The first begins with `indent`, the others with `hanging` (else `indent`)."""
+    """Return the lines of a paragraph. The first begins with `indent`, the others with `hanging` if given."""
     return textwrap.wrap(
         text,
         terminal_width(),
@@ -29,7 +29,7 @@ def wrap(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int], indent: str = ""
 ) -> Iterator[str]:
-    """A head and a line a row. A width below zero aligns its column to the right.
+    """Yield a head, and a line for each row. A width below zero aligns its column to the right.
 
     A cell that is longer than its column is shortened at its end.
     """
@@ -43,19 +43,22 @@ def _cell(text: str, width: int) -> str:
 
 
 def wrapped_row(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """A row of a table whose cells are wrapped into as many lines as they need."""
+    """Yield a row of a table whose cells are wrapped into as many lines as they need."""
     parts = [textwrap.wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for line in zip_longest(*parts, fillvalue=""):
         yield " ".join(f"{part:<{width}}" for part, width in zip(line, widths, strict=True)).rstrip()
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, or as much of its beginning as `width` columns hold and an ellipsis."""
+    """Return the text, or its beginning and an ellipsis in `width` columns."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """The text, or its two ends: a long name has its function at the head and its variable at the tail."""
+    """Return the text, or its two ends.
+
+    A long name has its function at the head and its variable at the tail.
+    """
     if len(text) <= width:
         return text
     head = (width - 1) // 2
@@ -63,10 +66,10 @@ def shorten_middle(text: str, width: int) -> str:
 
 
 def shorten_object(name: str, width: int) -> str:
-    """The name of an object within `width` columns: functions are shortened, and files and lines kept.
+    """Return the name of an object within `width` columns: functions are shortened, files and lines kept.
 
-    Of `solve<double> (cg.c:12) from run (m.c:3) from main (m.c:9)` the innermost function and the outermost
-    one are shown, which are what tells it from others.
+    Of `solve<double> (cg.c:12) from run (m.c:3) from main (m.c:9)` the innermost and the outermost function
+    are shown, because these tell it from others.
     """
     if len(name) <= width:
         return name
@@ -86,5 +89,5 @@ def shorten_object(name: str, width: int) -> str:
 
 
 def count_noun(count: int, noun: str) -> str:
-    """As "1 node" or "1,024 nodes"."""
+    """Return text such as "1 node" or "1,024 nodes"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

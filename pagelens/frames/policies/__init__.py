@@ -1,4 +1,4 @@
-"""Placement policies: a file each, with the rule, what it costs, and how it is brought about on a machine.
+"""Placement policies. Each file has the rule, its costs, and how it is applied to a real machine.
 
 To add one, write a module with a tuple POLICIES in this folder (docs/extending.md).
 """

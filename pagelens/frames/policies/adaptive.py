@@ -1,4 +1,4 @@
-"""Pages move to random frames when conflicts climb (Ferreira, Pedretti, Brightwell, CUG 2008)."""
+"""Pages that move to random frames when conflicts increase (Ferreira, Pedretti, Brightwell, CUG 2008)."""
 
 from pagelens import _core
 from pagelens.frames.live_node import LiveNode

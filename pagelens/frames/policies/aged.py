@@ -1,4 +1,4 @@
-"""Pages of 4 KiB as Linux hands them out, on a node as its jobs left it: what remedies are compared with."""
+"""Pages of 4 KiB as Linux hands them out on a node that ran jobs. Remedies are compared with this policy."""
 
 from pagelens.frames.policies.policy import Policy, kernel_rule
 

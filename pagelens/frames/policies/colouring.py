@@ -1,4 +1,4 @@
-"""Page colouring: always a free page whose slots hold fewest of the job's pages.
+"""Page colouring: the job always gets a free page whose slots hold the fewest of its pages.
 
 With 2 MiB pages this is the static policy of Johnny Cache (Lepers and Zwaenepoel, OSDI'23).
 """
@@ -17,14 +17,14 @@ from pagelens.machine import Machine
 
 @dataclass(frozen=True)
 class ChosenFrames(Remedy):
-    """`pagelens run --frames best`, on 4 KiB pages or on the pages that another remedy asks for."""
+    """Chooses frames with `pagelens run --frames best`, on 4 KiB pages or on another remedy's pages."""
 
     pages: Remedy | None = None
 
     summary = "frames chosen evenly"
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
-        """Needs frame numbers that are the memory's, and a cache in which frames conflict."""
+        """Require physical frame numbers, and a cache in which frames conflict."""
         base = self.pages.run_options(job, host) if self.pages is not None else RunOptions()
         if isinstance(base, str):
             return base

@@ -1,4 +1,4 @@
-"""Shell commands that several remedies have in common."""
+"""Shell commands that several remedies share."""
 
 from collections.abc import Iterable
 

@@ -14,12 +14,12 @@ from pagelens.machine import Machine
 
 @dataclass(frozen=True)
 class GiganticPages(Remedy):
-    """`pagelens run --pages 1g`, once the pool has pages."""
+    """Uses `pagelens run --pages 1g` if the pool has pages."""
 
     summary = "1 GiB pages, kept from boot"
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
-        """Needs a pool with room for the whole job."""
+        """Require a pool with room for the whole job."""
         if host.free_pool_bytes.get(GIGANTIC_PAGE_BYTES, 0) >= job.size_bytes:
             return RunOptions("1g", GIGANTIC_PAGE_BYTES)
         return "the pool has too few free pages of 1 GiB (hugepagesz=1G hugepages= at boot)"

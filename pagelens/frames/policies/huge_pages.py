@@ -1,4 +1,4 @@
-"""Pages of 2 MiB: from the kernel's pool if it has enough of them, else transparent ones."""
+"""Pages of 2 MiB, from the kernel's pool if it has enough of them, else transparent ones."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from pagelens.machine import Machine
 
 @dataclass(frozen=True)
 class HugePages(Remedy):
-    """`pagelens run --pages 2m` or `--pages thp`."""
+    """Uses `pagelens run --pages 2m` or `--pages thp`."""
 
     summary = "2 MiB pages"
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
-        """Takes the pool where it has room for the whole job."""
+        """Take the pool if it has room for the whole job."""
         if host.free_pool_bytes.get(HUGE_PAGE_BYTES, 0) >= job.size_bytes:
             return RunOptions("2m", HUGE_PAGE_BYTES)
         if host.transparent_huge_pages:

@@ -19,7 +19,7 @@ def boot_with_fake_nodes(memory_bytes: int, cache_bytes: int) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class FakeNodes(Remedy):
-    """An option of the kernel's command line; jobs are then bound to a node."""
+    """An option of the kernel's command line. Jobs are then bound to a node."""
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
         """Returns how to boot with it; nothing on a machine without a memory-side cache."""

@@ -21,7 +21,7 @@ Rule = Callable[[Machine, Node, LiveNode], _core.Placement]
 
 @dataclass(frozen=True)
 class Costs:
-    """What a user pays for a policy; an empty string is nothing."""
+    """What a user pays for a policy. An empty string means nothing."""
 
     root: str = ""
     memory: str = ""
@@ -44,23 +44,26 @@ class Policy:
     page_bits: int = FRAME_BITS  # log2 of the page size that large mappings get
     costs: Costs = Costs()
     remedy: Remedy | None = None  # None: a state that a node is found in, which nobody chooses
-    compared: bool = False  # where the user names no policies
+    compared: bool = False  # whether to compare it if the user names no policies
     needs_cache: bool = False  # makes a difference only in front of a memory-side cache
     offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
     setting: str = ""  # of the machine, which is then the machine file NAME-SETTING
 
     def machine(self, machine: Machine) -> Machine:
-        """The machine with the policy's setting. Raises UsageError if there is no such machine file."""
+        """Return the machine with the policy's setting.
+
+        Raises UsageError if there is no such machine file.
+        """
         return _with_setting(machine.name, self.setting) if self.setting else machine
 
     def place(self, machine: Machine, node: Node) -> _core.Placement:
-        """The placement of a job on this node. It can be replayed many times."""
+        """Return the placement of a job on this node. It can be replayed many times."""
         history = with_boot(node.history, dict(self.boot)) if self.boot else None
         return self.rule(machine, node, node.after(_steps(self.steps), history))
 
 
 def kernel_rule(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-    """Linux gives the job 4 KiB pages."""
+    """Let Linux give the job 4 KiB pages."""
     return _core.place_by_kernel(at.state, SMALL_ORDER)
 
 

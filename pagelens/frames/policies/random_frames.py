@@ -1,4 +1,4 @@
-"""Random frames: what the free lists of a node come to after many jobs."""
+"""Random frames, which a node's free lists come to resemble after many jobs."""
 
 from pagelens import _core
 from pagelens.frames.live_node import LiveNode

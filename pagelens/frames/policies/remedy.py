@@ -1,4 +1,4 @@
-"""How a policy is brought about on a real machine, and whether its user can do that.
+"""How a policy is applied to a real machine, and whether its user can do that.
 
 The facts of the machine are passed in as a `Host`, so that this package reads nothing of the machine itself.
 """
@@ -13,7 +13,7 @@ NEEDS_ADMINISTRATOR = "it needs root, a reboot or another kernel, or is no choic
 
 @dataclass(frozen=True)
 class Host:
-    """What a user has on a machine; by default nothing."""
+    """What a user has on a machine. The defaults stand for nothing."""
 
     free_pool_bytes: Mapping[int, int] = field(default_factory=dict)  # by page size in bytes; unreserved
     transparent_huge_pages: bool = False  # programs can ask for them
@@ -41,7 +41,7 @@ class RunOptions:
 
 
 class Remedy:
-    """The remedy of a policy; this base is one that only an administrator can apply.
+    """The remedy of a policy. This base class is a remedy that only an administrator can apply.
 
     Subclasses are frozen dataclasses, so that equal policies compare equal.
     """

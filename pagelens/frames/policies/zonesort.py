@@ -1,4 +1,4 @@
-"""The kernel's free lists are sorted by slots of the memory-side cache before the job (docs/zonesort.md)."""
+"""Sorts the kernel's free lists by slots of the memory-side cache before the job (docs/zonesort.md)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ def sort_commands(numa_nodes: Iterable[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Zonesort(Remedy):
-    """The kernel module, asked to sort each NUMA node."""
+    """Asks the kernel module to sort each NUMA node."""
 
     summary = "caches dropped, zonesort"
 

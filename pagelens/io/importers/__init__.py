@@ -1,1 +1,1 @@
-"""Logs of other tools as recordings."""
+"""Imports logs of other tools as recordings."""

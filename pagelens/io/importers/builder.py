@@ -1,4 +1,4 @@
-"""Collects operations that an importer finds, and makes a recording of them."""
+"""Collects the operations that an importer finds, and makes a recording of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING = {
 
 
 class RecordingBuilder:
-    """Operations by their begin; files by their path."""
+    """Operations by their begin, and files by their path."""
 
     def __init__(self, header: Header, unknown: list[str]) -> None:
         self._header = header.model_copy(update={"unknown": unknown})
@@ -27,7 +27,7 @@ class RecordingBuilder:
         self._processes: dict[int, Process] = {}
 
     def file(self, path: str, **facts: Any) -> int:
-        """The number of a file, which is new if its path is."""
+        """Return the number of a file, and a new one for a new path."""
         if path not in self._numbers:
             self._numbers[path] = len(self._files)
             self._files.append(File(path=path, **facts))
@@ -38,7 +38,7 @@ class RecordingBuilder:
         self._processes.setdefault(number, Process(process=number, **facts))
 
     def add(self, kind: str, **values: Any) -> None:
-        """One operation; values that are not given are those of nothing."""
+        """Add one operation. Values that are not given have their defaults."""
         row = {**_NOTHING, "kind": KINDS[kind], **values}
         for name in ("wall_ns", "cpu_ns", "size"):
             row[name] = max(0, min(int(row[name]), MOST))
@@ -48,7 +48,7 @@ class RecordingBuilder:
         self._rows.append(row)
 
     def build(self) -> Recording:
-        """The recording; its times count from the first operation."""
+        """Return the recording. Its times count from the first operation."""
         frame = pl.DataFrame(self._rows, schema=COLUMNS, orient="row").sort("start_ns", maintain_order=True)
         began = int(frame["start_ns"][0]) if frame.height else 0
         frame = frame.with_columns(pl.col("start_ns") - began)

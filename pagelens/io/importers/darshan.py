@@ -1,7 +1,7 @@
-"""Darshan's logs with extended tracing (DXT), read by pydarshan.
+"""Reads Darshan's logs with extended tracing (DXT), through pydarshan.
 
 pydarshan calls a C library, which a damaged log can crash. So it reads in a process of its own, which is this
-module run as a program: it writes a recording.
+module run as a program. That process writes a recording.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT_S = 600
 
 
 def read_darshan(path: Path) -> Recording:
-    """The recording of a log. Raises UsageError for one that is damaged or has no operations."""
+    """Return the recording of a log. Raises UsageError if the log is damaged or has no operations."""
     if find_spec("darshan") is None:
         raise UsageError("Darshan log: pydarshan is not installed; pip install 'pagelens[darshan]'")
     with tempfile.TemporaryDirectory(prefix="pagelens-darshan-") as folder:

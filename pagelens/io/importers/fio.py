@@ -1,4 +1,4 @@
-"""fio's I/O logs (`--write_iolog`), of versions 2 and 3: which operations there were, without their times."""
+"""Reads fio's I/O logs (`--write_iolog`), versions 2 and 3. They list operations without their times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHERS = ("add", "wait", "trim", "sync_file_range")
 
 
 def read_fio(stream: IO[bytes], header: Header) -> Recording:
-    """The recording of a log. Raises UsageError for a file that is none."""
+    """Return the recording of a log. Raises UsageError for any other file."""
     first = stream.readline(_LONGEST_LINE).decode("utf-8", "backslashreplace").strip()
     if first not in _VERSIONS:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Chooses the importer of another tool's log by what the file begins with."""
+"""Chooses the importer of another tool's log by the beginning of the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGIN_BYTES = 4096
 
 
 def import_log(path: Path, form: str | None = None) -> Recording:
-    """The recording of a log. Raises UsageError for files that cannot be read, and for other files."""
+    """Return the recording of a log. Raises UsageError for unreadable and for unknown files."""
     try:
         with path.open("rb") as file:
             begin = file.read(_BEGIN_BYTES)

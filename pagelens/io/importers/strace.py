@@ -1,6 +1,7 @@
-"""Text of `strace -f -ttt -T -y`: also without -f, and without -y, by the files that it opens.
+"""Reads text of `strace -f -ttt -T -y`.
 
-strace tells no processor time, no address and no processor. Threads are processes to it.
+`-f` may be missing. So may `-y`: files then have the names with which the trace opens them. strace tells no
+processor time, no address and no processor. It treats threads as processes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CALLS = (
     "pwritev", "preadv2", "pwritev2", "lseek", "fsync", "fdatasync", "fadvise64", "ftruncate", "fallocate",
     "dup", "dup2", "dup3", "fcntl", "copy_file_range", "sendfile",
 )  # fmt: skip
-# -s 0: the contents of buffers are nobody's business.
+# -s 0 keeps the contents of buffers out of the trace, because they are private.
 STRACE_OPTIONS = ("--seccomp-bpf", "-f", "-ttt", "-T", "-y", "-s", "0", "-e", f"trace={','.join(_CALLS)}")
 
 _UNKNOWN = ["cpu_ns", "address", "cpu"]
@@ -49,7 +50,7 @@ _ADVICE = {
 
 
 def read_strace(stream: IO[bytes], header: Header) -> Recording:
-    """The recording of a trace. Raises UsageError for a file that is none."""
+    """Return the recording of a trace. Raises UsageError for any other file."""
     calls = _Calls(header)
     unfinished: dict[int, tuple[float, str]] = {}
     found = number = 0
@@ -91,7 +92,7 @@ def _seconds(text: str) -> float:
 
 
 class _Calls:
-    """Takes calls in, and follows where descriptors lead and which position they have."""
+    """Takes in calls, and follows which file and position each descriptor has."""
 
     def __init__(self, header: Header) -> None:
         self.builder = RecordingBuilder(header.model_copy(update={"source": "strace"}), _UNKNOWN)
@@ -211,7 +212,7 @@ class _Calls:
 
 
 def _split(text: str) -> list[str]:
-    """The arguments of a call; commas in strings, names and brackets do not end one."""
+    """Return the arguments of a call. Commas in strings, names and brackets do not end an argument."""
     parts, depth, quoted, start = [], 0, False, 0
     for at, character in enumerate(text):
         if character == '"' and text[at - 1 : at] != "\\":

@@ -1,4 +1,4 @@
-"""What the machine that pagelens runs on is, as a machine file."""
+"""Describes the machine that pagelens runs on as a machine file."""
 
 from pagelens.host.system import System
 from pagelens.machine.detect.describe import Description, detect

@@ -1,4 +1,4 @@
-"""From what was found to a machine file: its mode, what it is based on, and what had to be assumed."""
+"""Makes a machine file from what was found: its mode, its base, and the values that had to be assumed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from pagelens.machine.detect.translation import translation_sections
 from pagelens.machine.memories import MOST_TAGS
 from pagelens.units import parse_size
 
-# Vendor, family, model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's revision
-# guides): what the processor's kind has in common is not read but taken over.
+# Vendor, family and model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's
+# revision guides). What all processors of a kind share is not read but taken over from the kind.
 _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("GenuineIntel", 6, 0x2D): Kind("family/sandy-bridge-ep"),
     ("GenuineIntel", 6, 0x55): Kind("family/skylake-sp", "skx", 11),  # and its successors on the same socket
@@ -45,7 +45,7 @@ class Description:
     tlbs: list[Section] = field(default_factory=list)
 
     def to_toml(self) -> str:
-        """The file."""
+        """Return the text of the file."""
         document = tomlkit.document()
         for line in self._introduction():
             document.add(tomlkit.comment(line))
@@ -82,7 +82,7 @@ class Description:
 
 
 def detect(system: System) -> Description:
-    """The machine (one socket of it) as a file would state it."""
+    """Return one socket of the machine, as a file describes it."""
     processor, nodes = read_processor(system), read_nodes(system)
     kind = _KINDS.get((processor.vendor, processor.family, processor.model))
     base = kind.base if kind is not None else None
@@ -136,7 +136,10 @@ def _add_translation(found: Description, processor: Processor, system: System) -
 
 
 def _add_memories(found: Description, system: System, processor: Processor, nodes: list[NumaNode]) -> None:
-    """Sections and mode: nodes of this socket are one memory, nodes without processors another."""
+    """Add the sections of the memories, and the mode.
+
+    The nodes of this socket are one memory, and nodes without processors another.
+    """
     own = (
         [node for node in nodes if node.cpus & processor.cpus]
         or [node for node in nodes if node.cpus]
@@ -163,7 +166,7 @@ def _add_memories(found: Description, system: System, processor: Processor, node
 
 
 def _side_cache(own: list[NumaNode], must_be: bool) -> Found | None:
-    """The size of the cache on the memory's side, a power of two; None where there is none to model."""
+    """Return the size of the memory-side cache, a power of two, or None if there is none to model."""
     side, memory = sum(node.side_cache or 0 for node in own), sum(node.size for node in own)
     where = f"{own[0].path}/memory_side_cache"
     least = max(_LEAST_CACHE, -(-2 * memory // MOST_TAGS))
@@ -179,7 +182,10 @@ def _side_cache(own: list[NumaNode], must_be: bool) -> Found | None:
 def _add_cache(
     found: Description, own: list[NumaNode], size: Found, without: list[NumaNode], base: str | None
 ) -> None:
-    """A cache on the memory's side; nodes without processors are then the rest of the fast memory."""
+    """Add a memory-side cache.
+
+    Nodes without processors are then the rest of the fast memory.
+    """
     direct = all(node.side_cache_direct for node in own if node.side_cache) and size.kind == "source"
     ways = read(1, f"{size.note}: direct-mapped") if direct else assumed(1, "as of KNL and Xeon Max")
     section = {"ways": ways, "miss_latency": assumed("270 ns", "as measured of KNL (Chips and Cheese)")}
@@ -193,7 +199,7 @@ def _add_cache(
 
 
 def _memory(memory: Described, base: str | None, fast: bool = False) -> Section:
-    """What is not known is left to the base, or assumed."""
+    """Return the section of a memory. Unknown values are left to the base, or assumed."""
     section = {"technology": memory.technology} if memory.technology else {}
     section["size"] = memory.size
     rate, delay = ("200 GB/s", "130 ns") if fast else ("20 GB/s", "100 ns")

@@ -1,4 +1,4 @@
-"""A value that was found, or had to be assumed."""
+"""A value that was found or had to be assumed."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Found:
-    """As it will stand in a machine file: a number, or a text with its unit."""
+    """A value as a machine file states it: a number, or a text with its unit."""
 
     value: int | float | str | list[str]
     kind: Literal["source", "assumed"]
@@ -14,23 +14,23 @@ class Found:
 
     @property
     def count(self) -> int:
-        """Of a whole number."""
+        """The value, which must be a whole number."""
         assert isinstance(self.value, int)
         return self.value
 
 
 def read(value: float | str | list[str], where: str) -> Found:
-    """What `where` says."""
+    """Return a value that was read, with its source."""
     return Found(value, "source", where)
 
 
 def assumed(value: float | str, reason: str) -> Found:
-    """What nothing here says."""
+    """Return an assumed value, with the reason for it."""
     return Found(value, "assumed", reason)
 
 
 def size_text(size: int) -> str:
-    """Bytes with the largest unit that leaves a whole number, as "1408 KiB"."""
+    """Return bytes with the largest unit that leaves a whole number, such as "1408 KiB"."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= scale and size % scale == 0:
             return f"{size // scale} {unit}"

@@ -33,7 +33,10 @@ class Module:
 
 
 def read_modules(system: System) -> list[Module]:
-    """The modules of DMI's structures of type 17 (SMBIOS 3.7, 7.18), which only root can read."""
+    """Return the memory modules in DMI's structures of type 17 (SMBIOS 3.7, 7.18).
+
+    Only root can read them.
+    """
     modules = []
     for folder in system.folders(_DMI, "17-"):
         raw = system.raw(f"{folder}/raw")
@@ -53,7 +56,7 @@ def read_modules(system: System) -> list[Module]:
 
 @dataclass(frozen=True)
 class Described:
-    """A memory as a machine file states it; what is None is left to what the file is based on."""
+    """A memory as a machine file states it. A value of None is left to the base of the file."""
 
     size: Found
     bandwidth: Found | None
@@ -62,13 +65,13 @@ class Described:
 
 
 def describe(nodes: list[NumaNode], modules: list[Module], share: int) -> Described:
-    """Nodes that make up one memory; `modules` are of `share` such memories together."""
+    """Describe nodes that make up one memory. `modules` belong to `share` such memories together."""
     size = min(sum(node.size for node in nodes), MOST_BYTES)
     names = ", ".join(node.path.removeprefix(f"{FOLDER}/") for node in nodes)
     bandwidth, latency, technology = None, None, None
     rate = sum(node.bandwidth or 0 for node in nodes)
     delay = round(sum(node.latency_ns or 0 for node in nodes) / len(nodes))
-    # Firmware writes these tables by hand: what no memory has is not taken.
+    # People write these tables of the firmware by hand, so impossible values are ignored.
     if all(node.bandwidth for node in nodes) and is_possible("bandwidth", rate):
         bandwidth = read(
             f"{rate / 1e9:.3f}".rstrip("0").rstrip(".") + " GB/s",

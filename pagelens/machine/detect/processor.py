@@ -1,4 +1,4 @@
-"""The processor: cores of a socket, their caches, frequency, and whether a hypervisor answers for it."""
+"""Reads the processor: the cores of a socket, their caches and frequency, and the hypervisor, if any."""
 
 import re
 from collections.abc import Callable
@@ -24,13 +24,13 @@ MOST_PRIVATE = 1 << 28  # bytes; what claims more is no cache of a core
 
 @dataclass(frozen=True)
 class Cache:
-    """A data or unified cache; `threads` logical processors share it."""
+    """A data or unified cache that `threads` logical processors share."""
 
     level: int
     size: int
     ways: int
     threads: int
-    where: str  # that it was read from
+    where: str  # the file or instruction it was read from
 
     @property
     def sound(self) -> bool:
@@ -47,7 +47,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Processor:
-    """One socket's."""
+    """The processor of one socket."""
 
     vendor: str
     family: int
@@ -63,16 +63,16 @@ class Processor:
     l3_inclusive: bool | None  # None: nothing says
 
     def cache(self, level: int) -> Cache | None:
-        """The data cache of a level."""
+        """Return the data cache of a level, or None."""
         return next((cache for cache in self.caches if cache.level == level), None)
 
     def shared_by(self, cache: Cache) -> int:
-        """Cores that have one of it."""
+        """Return how many cores share such a cache."""
         return max(1, cache.threads // self.threads_a_core)
 
 
 def read_processor(system: System) -> Processor:
-    """The socket of the first processor."""
+    """Return the processor of the first socket."""
     info = system.fields("/proc/cpuinfo")
     siblings = _siblings(system, ("thread_siblings_list", "core_cpus_list"))
     threads = max(1, len(siblings))
@@ -109,7 +109,10 @@ def _cores(info: dict[str, str], socket: frozenset[int], threads: int, online: i
 
 
 def _frequency(system: System, info: dict[str, str]) -> Found:
-    """The base frequency where anything says it: under the load of a job, turbo is not to be had."""
+    """Return the base frequency, if anything states it.
+
+    A job loads all cores, so they cannot run at their turbo frequency.
+    """
     file = f"{_CPU}/cpu0/cpufreq/base_frequency"
     title = re.search(r"@ ?([0-9]{1,2}\.[0-9]{1,3})GHz", info.get("model name", ""))
     current = re.fullmatch(r"([0-9]{1,6}\.[0-9]{1,6})", info.get("cpu MHz", ""))
@@ -126,7 +129,7 @@ def _frequency(system: System, info: dict[str, str]) -> Found:
 
 
 def _caches(system: System, vendor: str) -> tuple[Cache, ...]:
-    """From the first that knows at least the caches of a core: sysfs, CPUID, hwloc."""
+    """Return the caches from the first source that knows those of a core: sysfs, CPUID, or hwloc."""
     sources: tuple[Callable[[], list[Cache]], ...] = (
         lambda: _caches_of_sysfs(system),
         lambda: _caches_of_cpuid(system, vendor),
@@ -167,7 +170,7 @@ def _caches_of_cpuid(system: System, vendor: str) -> list[Cache]:
 
 
 def _l3_inclusive(system: System, vendor: str) -> bool | None:
-    """By bit 1 of EDX: whether it holds all that the caches above it hold."""
+    """Return whether L3 holds all that the caches above it hold, by bit 1 of EDX; None if nothing says."""
     for subleaf in range(MOST_LEVELS):
         a, _, _, d = system.cpuid(_CACHE_LEAVES.get(vendor, 0x4), subleaf)
         if a & 0x1F == 3 and a >> 5 & 7 == 3:
@@ -191,7 +194,7 @@ def _caches_of_hwloc(system: System) -> list[Cache]:
 
 
 def _hypervisor(system: System, info: dict[str, str]) -> str | None:
-    """Its name, or that there is one."""
+    """Return the name of the hypervisor, or a text that says that there is one; None if there is none."""
     _, b, c, d = system.cpuid(0x40000000)
     there = "hypervisor" in info.get("flags", "").split() or bool(system.cpuid(1)[2] >> 31)
     kind = system.text("/sys/hypervisor/type")

@@ -1,4 +1,4 @@
-"""What cores share: the L3 and the snoop filter, in slices."""
+"""Describes what cores share: the L3 and the snoop filter, in slices."""
 
 from dataclasses import dataclass
 
@@ -18,17 +18,17 @@ class Kind:
     """Processors that have a part of their file in common."""
 
     base: str
-    hashes: str = ""  # of their slices: what stands before the number of slices in a name of machines/hashes/
+    hashes: str = ""  # of their slices: the name in machines/hashes/ before the number
     slice_ways: int = 0  # of their L3; with `hashes` only
 
     def hash_of(self, slices: int) -> str | None:
-        """Its name, where it is known."""
+        """Return the name of the hash for that many slices, or None if it is unknown."""
         name = f"{self.hashes}-{slices}"
         return name if name in list_hashes() else None
 
 
 def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Section]:
-    """Sections l3 and snoop_filter, as far as `kind` does not state them."""
+    """Return the sections l3 and snoop_filter, as far as `kind` does not state them."""
     cache = processor.cache(3)
     sets = cache.size // (LINE_BYTES * cache.ways) if cache is not None and cache.ways > 0 else 0
     if cache is not None and sets * LINE_BYTES * cache.ways != cache.size:
@@ -53,7 +53,7 @@ def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Sectio
 
 
 def _of_known_slices(processor: Processor, kind: Kind, cache: Cache | None, sets: int) -> dict[str, Section]:
-    """Of a processor whose slices all have SLICE_SETS sets."""
+    """Return the sections of a processor whose slices all have SLICE_SETS sets."""
     slices = assumed(min(processor.cores.count, MOST_SLICES), "nothing here says; one a core")
     size = LINE_BYTES * SLICE_SETS * kind.slice_ways * slices.count
     l3: Section = {"size": assumed(size_text(size), "nothing here says; as of its kind")}

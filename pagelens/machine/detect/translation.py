@@ -1,4 +1,4 @@
-"""A core's data TLBs as CPUID tells of them, and what no processor tells of its page walks."""
+"""Reads a core's data TLBs from CPUID, and assumes the page walks, which no processor describes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from pagelens.machine.detect.shared import Section
 SMALL, LARGE, HUGE = "4 KiB", "2 MiB", "1 GiB"
 _MOST_ENTRIES, _MOST_WAYS = 1 << 20, 1 << 15  # of a machine file
 _MOST_SUBLEAVES = 64
-# Intel's leaf 0x18 (SDM volume 2A), bits of EBX: which pages; translations of data are of these types.
+# Bits of EBX in Intel's leaf 0x18 (SDM volume 2A) for the page sizes. These types of entries translate data.
 _INTEL_PAGES = {0: SMALL, 1: LARGE, 3: HUGE}
 _OF_DATA = {1, 3, 4}  # data, unified, loads only; those of stores alone are left out
-# AMD's codes of ways (APM volume 3, appendix E); 0 and what is not here: none, or reserved.
+# AMD's codes of ways (APM volume 3, appendix E). 0 and missing codes mean none, or are reserved.
 _AMD_WAYS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 16, 0xA: 32, 0xB: 48, 0xC: 64, 0xD: 96, 0xE: 128}
 _AMD_WHOLE = 0xF  # fully associative; in the byte that leaf 0x80000005 has for it, 0xFF
 
@@ -41,7 +41,7 @@ class Array:
         )
 
     def section(self) -> Section:
-        """As it stands in a file."""
+        """Return the section of the file."""
         return {
             "level": read(self.level, self.where),
             "pages": read(list(self.pages), self.where),
@@ -51,7 +51,10 @@ class Array:
 
 
 def translation_sections(processor: Processor, system: System) -> tuple[list[Section], Section]:
-    """Sections tlb and page_walk; none if CPUID does not know both small and 2 MiB pages at level 1."""
+    """Return the sections tlb and page_walk.
+
+    There are none unless CPUID knows both 4 KiB and 2 MiB pages at level 1.
+    """
     intel = processor.vendor == "GenuineIntel"
     arrays: list[Array] = []
     for array in _of_intel(system) if intel else _of_amd(system):
@@ -64,7 +67,7 @@ def translation_sections(processor: Processor, system: System) -> tuple[list[Sec
 
 
 def _the_rest(array: Array, before: list[Array]) -> list[Array]:
-    """Without the pages that an array of its level has already; a file can state them in one."""
+    """Return the array without the pages that another array of its level has, as a file allows only one."""
     taken = {page for other in before if other.level == array.level for page in other.pages}
     pages = tuple(page for page in array.pages if page not in taken)
     return [Array(array.level, pages, array.entries, array.ways, array.where)] if pages else []

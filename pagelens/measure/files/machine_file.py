@@ -1,4 +1,4 @@
-"""The section [io] of what was measured, put into a machine file."""
+"""Puts the section [io] of a measurement into a machine file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HERE = "measured here by `pagelens measure io`"
 
 
 def kept_file(device: int) -> Path:
-    """Where the machine file with this device's [io] is kept for `pagelens io explain`."""
+    """Return where the machine file with this device's [io] is kept for `pagelens io explain`."""
     return measured_file().with_name(f"this-machine-io-{device:x}.toml")
 
 
 def file_with_io(machine_text: str, measured: Measured) -> str:
-    """The machine file with the section, in the place of one that it may have had."""
+    """Return the machine file with the section, which replaces one that is there already."""
     document = tomlkit.parse(machine_text)
     document.pop("io", None)
     section = tomlkit.table()

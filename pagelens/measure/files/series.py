@@ -1,7 +1,7 @@
-"""Times of operations of one kind and size on scratch files, over repetitions.
+"""Times operations of one kind and size on scratch files, over repetitions.
 
-The processor time of a whole loop is read, and not that of each operation: the clock itself takes as long as
-a small operation.
+The processor time of a whole loop is read, and not that of each operation, because the clock itself takes as
+long as a small operation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNEVEN_S = 2.0  # after which no second repetition begins
 
 @dataclass(frozen=True)
 class Times:
-    """Of one operation, in seconds."""
+    """The times of one operation, in seconds."""
 
     cpu_s: float
     wall_s: float
@@ -37,14 +37,14 @@ class Times:
 
 
 class Scratch:
-    """The scratch file of a measurement; whatever happens, it goes away."""
+    """The scratch file of a measurement. It is removed, whatever happens."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f".pagelens-io-{os.getpid()}"
 
     @contextmanager
     def open(self, flags: int = 0, name: str = "") -> Iterator[int]:
-        """The file, made if it is not there. Raises Failure."""
+        """Open the file, and make it if it is not there. Raises Failure."""
         descriptor = os.open(f"{self.path}{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
         try:
             yield descriptor
@@ -57,14 +57,15 @@ class Scratch:
 
 
 def part_bytes(size: int) -> int:
-    """How much one repetition moves: little with small operations, which take long."""
+    """Return how much one repetition moves. It is little with small operations, which take long."""
     return max(min(_LARGEST_PART, 4096 * size), _SMALLEST_PART, _FEWEST_OPERATIONS * size)
 
 
 def offsets(size: int, number: int = 0) -> list[int]:
-    """Of the operations of a repetition, one after the other.
+    """Return the offsets of a repetition's operations, one after the other.
 
-    Repetitions take turns through a file that is larger than caches: programs seldom find their data there.
+    Repetitions take turns through a file that is larger than caches, because programs seldom find their data
+    there.
     """
     part = part_bytes(size)
     start = number % (FILE_BYTES // part) * part
@@ -72,22 +73,23 @@ def offsets(size: int, number: int = 0) -> list[int]:
 
 
 def scattered(size: int, number: int, operations: int = 256) -> list[int]:
-    """The same in no order, and no more than some of them."""
+    """Return at most `operations` of the same offsets, in random order."""
     found = offsets(size, number)
     random.Random(number).shuffle(found)
     return found[:operations]
 
 
 def forget(descriptor: int) -> None:
-    """Has the page cache drop the file."""
+    """Make the page cache drop the file."""
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float) -> Times:
-    """The lower quartile of the processor times, and the least wall time, of repetitions.
+    """Return the lower quartile of the processor times, and the least wall time, of repetitions.
 
-    `once(number)` makes one, and says its processor time, its wall time and how many operations it had.
+    `once(number)` makes one repetition, and returns its processor time, its wall time, and its number of
+    operations.
     """
     found: list[tuple[float, float]] = []
     began = time.monotonic()
@@ -97,19 +99,20 @@ def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float) -> 
         spent = time.monotonic() - began
         if spent >= budget_s and (len(found) >= _FEWEST or spent > _UNEVEN_S):
             break
-    # Disturbances only add: others' work, and in a guest frames that the host has yet to provide.
+    # Disturbances only add time: other programs' work and, in a guest, frames that the host must provide
+    # first.
     cpu_s = sorted(cpu for cpu, _ in found)[len(found) // 4]
     wall_s = max(cpu_s, min(wall for _, wall in found))  # others' work makes it only longer
     return Times(max(cpu_s, 1e-9), max(wall_s, 1e-9), len(found))
 
 
 def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> tuple[float, float, int]:
-    """One repetition: processor time, wall time, and how many operations there were. Raises Failure."""
+    """Make one repetition. Return processor time, wall time and the number of operations. Raises Failure."""
     try:
         done = _probes.file_loop(descriptor, write, size, list(at))
     except OSError as error:
         raise Failure(f"--dir: {_reason(error)}") from None
-    # The wait for a processor is other programs' doing.
+    # Waiting for a processor is caused by other programs, so it does not count.
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s), len(at)
 
 
@@ -120,7 +123,10 @@ def _reason(error: OSError) -> str:
 
 
 def together(count: int, cpus: Sequence[int], work: Callable[[int], None]) -> float:
-    """Wall seconds until `count` threads, each on a processor of the list in turn, have done their work."""
+    """Return the wall seconds until `count` threads have done their work.
+
+    Each runs on a processor of the list in turn.
+    """
     ready = threading.Barrier(count + 1)
     failed: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Measures operations on files in a folder, some 30 seconds in all."""
+"""Measures operations on files in a folder, in some 30 seconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pagelens.measure.files.series import (
 from pagelens.measure.files.system import FileSystem, read_file_system
 
 SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
-SECONDS = 30.0  # that a measurement takes by default
+SECONDS = 30.0  # default time of a measurement
 LEAST_BYTES = 3 * FILE_BYTES  # of free space
 _NEW = "-new"  # the file that becomes longer
 _WRITER_BYTES = 32 * MIB  # of each of several writers
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Measured:
-    """What was measured; times by kind of operation and size."""
+    """The result of the measurement: times by kind of operation and size."""
 
     folder: Path
     file_system: FileSystem
@@ -53,7 +53,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Times in seconds, rates in bytes a second."""
+        """Return the result by name, with times in seconds and rates in bytes a second."""
         return {"schema": "pagelens measure io", "version": 1, **asdict(self), "folder": str(self.folder)}
 
 
@@ -90,7 +90,7 @@ def _check(folder: Path) -> None:
 
 
 def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[], None]]:
-    """The parts of the measurement. Each size has up to seven series, which share the time."""
+    """Yield the parts of the measurement. Each size has up to seven series, which share the time."""
     each = 0.8 * seconds / (7 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
@@ -133,7 +133,7 @@ def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None
 
 
 def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
-    """On a file whose blocks have been written before, as programs that use direct operations have them."""
+    """Measure on a file whose blocks were written before, as they are in programs with direct operations."""
 
     def some(number: int) -> list[int]:
         at = offsets(size, number)
@@ -184,7 +184,7 @@ def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
 
 
 def _rates(m: Measured, scratch: Scratch) -> None:
-    """What the storage takes and gives: a sync after large writes, a cold read by all processors."""
+    """Measure the rates of the storage: a sync after large writes, and a cold read by all processors."""
     with scratch.open() as file:
         began = time.monotonic()
         transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))

@@ -35,7 +35,7 @@ class FileSystem:
 
     @property
     def forgets(self) -> bool:
-        """Whether its page cache can drop data: the files of tmpfs have no other place."""
+        """Whether its page cache can drop data. The files of tmpfs have no other place."""
         return self.type not in _IN_MEMORY
 
 
@@ -61,7 +61,10 @@ def read_file_system(folder: Path, system: System | None = None) -> FileSystem:
 
 
 def _mounted(system: System, device: int, folder: Path) -> tuple[str, str]:
-    """Type and source of the mount with this device. Overlays and NFS have devices of their own."""
+    """Return the type and source of the mount with this device.
+
+    Overlays and NFS have devices of their own.
+    """
     wanted = f"{os.major(device)}:{os.minor(device)}"
     best: tuple[int, str, str] = (-1, "unknown", "")
     where = str(folder.resolve())
@@ -78,7 +81,7 @@ def _mounted(system: System, device: int, folder: Path) -> tuple[str, str]:
 
 
 def _direct_alignment(folder: Path) -> tuple[bool, int, int]:
-    """Whether O_DIRECT is accepted, and what statx says of memory and offsets (0: nothing)."""
+    """Return whether O_DIRECT is accepted, and the alignments of memory and offsets by statx (0 for none)."""
     try:
         file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -111,7 +114,7 @@ def _dio_alignment(file: int) -> tuple[int, int]:
 
 
 def _dirty_limit(system: System) -> int | None:
-    """Bytes that may be dirty: /proc/sys/vm says a share of what is available, or bytes."""
+    """Return how many bytes may be dirty. /proc/sys/vm states bytes, or a share of what is available."""
     stated = system.number("/proc/sys/vm/dirty_bytes")
     if stated:
         return stated

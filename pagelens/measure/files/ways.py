@@ -1,7 +1,7 @@
-"""Makes a recording's operations again, on scratch files: as they were, and in other ways, in turn.
+"""Repeats a recording's operations on scratch files, as they were and in other ways, in turn.
 
-The transfers of all threads are made by one thread, in their order. What they write is not what the program
-wrote. Files that the program only read are filled before, and are in the page cache or not as they were.
+One thread makes the transfers of all threads, in their order. What they write is not what the program wrote.
+Files that the program only read are filled before, and are in the page cache if they were then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPARE = 1.1  # times the bytes of the files must be free
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of making the operations. Requests of 0: as they were."""
+    """One way of making the operations. A request size of 0 leaves them as they were."""
 
     title: str
     request: int = 0
@@ -41,7 +41,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What one way took: medians of the rounds, in seconds."""
+    """The times of one way: medians of the rounds, in seconds."""
 
     title: str
     operations: int
@@ -59,7 +59,7 @@ class _Operations:
 
 
 def variants(request: int, direct: bool) -> list[Variant]:
-    """As it was, merged, and with direct operations where there are any."""
+    """Return the ways: as recorded, merged, and with direct operations if the file system allows them."""
     found = [Variant("as recorded"), Variant(f"merged to {format_binary_size(request)}", request)]
     if direct:
         found.append(Variant(f"direct requests of {format_binary_size(request)}", request, True))
@@ -108,7 +108,7 @@ def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
 
 
 def _merged(frame: pl.DataFrame, way: Variant) -> Iterator[pl.DataFrame]:
-    """Each sequence as requests of the size, where its first transfer stood."""
+    """Yield each sequence as requests of the given size, at the place of its first transfer."""
     kinds = frame["what"].to_list()
     runs, offsets, sizes, files = (frame[name].to_list() for name in ("run", "offset", "bytes", "file"))
     direct = frame["direct"].to_list()
@@ -169,7 +169,7 @@ def _once(
             buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))
             if number in direct_files:
                 direct[number] = stack.enter_context(scratch.open(os.O_DIRECT, f"-{number}"))
-        # Direct operations are of whole blocks: a program does the same through its aligned buffer.
+        # Direct operations move whole blocks. A program does the same through its aligned buffer.
         block = np.where(operations.direct, _BLOCK, 1)
         end = -(-(operations.offsets + operations.bytes.astype(np.int64)) // block) * block
         offsets = operations.offsets // block * block

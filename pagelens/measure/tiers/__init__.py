@@ -1,4 +1,4 @@
-"""A GPU's two memories, measured from the GPU: its own, and pinned host memory that its kernels reach."""
+"""Measures a GPU's two memories from the GPU: its own, and pinned host memory that its kernels reach."""
 
 from pagelens.measure.tiers.arrays import parse_array
 from pagelens.measure.tiers.device import find_device

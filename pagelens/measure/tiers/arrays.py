@@ -1,4 +1,4 @@
-"""How large the arrays are that are measured in both memories."""
+"""Chooses the size of the arrays that are measured in both memories."""
 
 from pagelens.errors import UsageError
 from pagelens.measure.tiers.device import Facts
@@ -11,9 +11,9 @@ _LEFT_FREE = 0.1  # of either memory
 
 
 def parse_array(text: str | None, facts: Facts, host_bytes: int) -> int:
-    """The bytes of an array, in whole lines; 1 GiB if `text` is None.
+    """Return the bytes of an array, in whole lines; 1 GiB if `text` is None.
 
-    Raises UsageError for less than STREAM's rule wants, or more than there is room for.
+    Raises UsageError for less than STREAM's rule demands, or for more than there is room for.
     """
     asked = parse_size(text, "--array") if text is not None else _ARRAY
     least = max(_OVER_CACHE * facts.cache_bytes, 2 * LINE_BYTES)

@@ -1,6 +1,6 @@
-"""The device, behind a narrow interface: memory of both kinds, and a kernel's seconds.
+"""The device behind a narrow interface: memory of both kinds, and the seconds of a kernel.
 
-The rest of the package knows no Numba. Tests have a device of their own; Numba's simulator
+The rest of the package does not use Numba. Tests have a device of their own. Numba's simulator
 (NUMBA_ENABLE_CUDASIM=1) runs the same kernels, thread by thread in Python.
 """
 
@@ -25,7 +25,7 @@ _BLOCK, _SIMULATED_BLOCK = 1024, 32  # threads of a block; the simulator starts 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the driver says of a device. Of a simulator only the name."""
+    """What the driver says of a device. Of a simulator it says only the name."""
 
     name: str
     simulator: bool
@@ -37,27 +37,30 @@ class Facts:
 
 
 class Device(Protocol):
-    """What a measurement needs."""
+    """What a measurement needs of a device."""
 
     @property
     def facts(self) -> Facts:
-        """What is known of it."""
+        """What is known of the device."""
 
     def empty(self, tier: Tier, count: int, dtype: type) -> Any:
-        """An array of one dimension, of any content."""
+        """Return a one-dimensional array in a memory, with undefined content."""
 
     def write(self, array: Any, begin: int, values: Values) -> None:
-        """Copies values to the elements from `begin`."""
+        """Copy values to the elements from `begin` on."""
 
     def read(self, array: Any, begin: int, end: int) -> Values:
-        """A copy of the elements from `begin` to before `end`."""
+        """Return a copy of the elements from `begin` to before `end`."""
 
     def seconds(self, kernel: str, threads: int, *arguments: Any) -> float:
         """Runs a kernel of kernels.py twice, and says what the second run took."""
 
 
 def find_device() -> Device:
-    """The first device that CUDA shows (CUDA_VISIBLE_DEVICES), or Numba's simulator. Raises Failure."""
+    """Return the first device that CUDA shows (CUDA_VISIBLE_DEVICES), or Numba's simulator.
+
+    Raises Failure.
+    """
     try:
         from numba import config, cuda
 
@@ -84,7 +87,7 @@ def find_device() -> Device:
 
 
 class _NumbaDevice:
-    """By Numba's CUDA target; `cuda` is its module, of a device or of the simulator."""
+    """A device of Numba's CUDA target. `cuda` is its module, for a device or for the simulator."""
 
     def __init__(self, cuda: Any, facts: Facts) -> None:
         from pagelens.measure.tiers.kernels import KERNELS
@@ -116,30 +119,33 @@ class _NumbaDevice:
         block = min(threads, _SIMULATED_BLOCK if self.facts.simulator else _BLOCK)
         cuda = self._cuda
         with _one_line(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that one block leaves most of the device idle: a chase must
+            warnings.simplefilter("ignore")  # Numba warns that one block leaves most of the device idle
             launch = self._kernels[kernel][-(-threads // block), block]
             begin, end = cuda.event(), cuda.event()
-            # The device is busy with the first while the second is queued behind it, so that what Python
-            # takes for that lies in no time.
+            # The second run is queued while the device is busy with the first, so the time that Python takes
+            # to start it does not count.
             launch(*arguments)
             begin.record()
             started = time.perf_counter()
             launch(*arguments)
             end.record()
             end.synchronize()
-            if self.facts.simulator:  # whose events have no time
+            if self.facts.simulator:  # its events have no time
                 return time.perf_counter() - started
             return float(begin.elapsed_time(end)) / 1e3
 
 
 def _is_host(array: Any) -> bool:
-    """Whether this process may use it as its own: mapped memory is an ndarray."""
+    """Return whether this process can use the array directly, as it can mapped memory."""
     return isinstance(array, np.ndarray)
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Driver, compiler and bindings raise errors of many classes and lines."""
+    """Turn errors of the driver, the compiler and the bindings into a Failure of one line.
+
+    They have many classes and lines.
+    """
     try:
         yield
     except Exception as error:
@@ -150,7 +156,7 @@ def _one_line() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says first, without the heading of Numba's own."""
+    """Return the first line of an error, without the heading of Numba's errors."""
     lines = [line.strip(" :.") for line in str(error).splitlines()]
     said = [line for line in lines if line and line != "Error at driver init"]
     return (said or [type(error).__name__])[0][:200]

@@ -1,4 +1,4 @@
-"""The machine file of a device that was measured, for `pagelens place --machine FILE`."""
+"""Writes the machine file of a measured device, for `pagelens place --machine FILE`."""
 
 from pathlib import Path
 
@@ -19,9 +19,9 @@ _MODEL_LINE_BYTES = 64
 
 
 def machine_file(found: Measured, host_bytes: int, path: Path) -> tuple[str, str]:
-    """The text of the file `path`, empty if there can be none, and a note on it.
+    """Return the text of the file `path`, which is empty if there can be none, and a note on it.
 
-    What was measured is kept all the same.
+    The measurement is kept in any case.
     """
     if found.facts.simulator:
         return "", (
@@ -36,7 +36,10 @@ def machine_file(found: Measured, host_bytes: int, path: Path) -> tuple[str, str
 
 
 def machine_text(measured: Measured, host_bytes: int) -> str:
-    """The file. `host_bytes`: of host memory, that could be pinned. What is measured is the median."""
+    """Return the text of the file, with the medians of what was measured.
+
+    `host_bytes` is the host memory that can be pinned.
+    """
     facts = measured.facts
     assert not facts.simulator  # its times say nothing
     document = tomlkit.document()
@@ -108,7 +111,10 @@ def _frequency(hertz: float) -> dict[str, Found]:
 
 
 def _cache(size: int) -> dict[str, dict[str, Found]]:
-    """In so many slices that each has a power of two of sets. Nothing where the driver knows of none."""
+    """Return a cache with as many slices as leave each a power of two of sets.
+
+    Returns nothing if the driver knows of no cache.
+    """
     lines = size // (_MODEL_LINE_BYTES * _WAYS)
     if lines == 0:
         return {}

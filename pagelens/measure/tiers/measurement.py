@@ -1,7 +1,7 @@
-"""STREAM's kernels and a chase of pointers from the device, in each of its memories; every answer is checked.
+"""Measures STREAM's kernels and a chase of pointers from the device, in each memory. Every answer is checked.
 
-A round runs the four kernels and the chase in host memory and then in the device's own; the first round is
-not counted. Times are the device's.
+A round runs the four kernels and the chase in host memory, and then in the device's own. The first round is
+not counted. Times are those of the device.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one kernel in one memory: 10^9 bytes a second, or nanoseconds a load of the chase; one a round."""
+    """The figures of one kernel in one memory, one for each round.
+
+    They are in 10^9 bytes a second or, for the chase, in nanoseconds a load.
+    """
 
     tier: Tier
     kernel: str
@@ -50,18 +53,18 @@ class Figures:
 
     @property
     def median(self) -> float:
-        """Of the rounds."""
+        """The median of the rounds."""
         return float(np.median(self.values))
 
     @property
     def spread(self) -> float:
-        """From the lowest to the highest, over the median."""
+        """The difference of the highest and the lowest figure, over the median."""
         return float(np.ptp(self.values)) / self.median
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out."""
+    """The outcome of a measurement."""
 
     facts: Facts
     array_bytes: int  # of each of the arrays
@@ -69,13 +72,13 @@ class Measured:
     figures: dict[tuple[Tier, str], Figures]
 
     def ratio(self, kernel: str) -> float:
-        """How much better the device's own memory is, by the best rounds."""
+        """Return how much better the device's own memory is, by the best rounds."""
         host, device = (self.figures[tier, kernel].best for tier in TIERS)
         return host / device if kernel == CHASE else device / host
 
     @property
     def normalized(self) -> float:
-        """The device's own memory over host memory: sums of the four kernels' best rates."""
+        """The sum of the four kernels' best rates in the device's own memory, over that in host memory."""
         sums = {tier: sum(self.figures[tier, kernel].best for kernel in STREAM_BYTES) for tier in TIERS}
         return sums["device"] / sums["host"]
 
@@ -87,7 +90,10 @@ def measure(
     seed: int,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Measured:
-    """Of arrays of `array_bytes`, a multiple of LINE_BYTES. Raises Failure where an answer is wrong."""
+    """Measure arrays of `array_bytes`, a multiple of LINE_BYTES.
+
+    Raises Failure if an answer is wrong.
+    """
     memories = [_Memory(device, tier, array_bytes, seed) for tier in TIERS]
     try:
         for number in range(rounds + 1):
@@ -108,7 +114,7 @@ def measure(
 
 @dataclass
 class _Memory:
-    """The arrays in one memory, and what ran there."""
+    """The arrays in one memory, and the figures of what ran there."""
 
     device: Device
     tier: Tier
@@ -134,7 +140,10 @@ class _Memory:
         self.chases = 0
 
     def run(self, counted: bool) -> None:
-        """Every kernel once; of each the time of its second run in a row, which finds what the first did."""
+        """Run every kernel twice, and time the second run.
+
+        The second run finds what the first one left in caches.
+        """
         a, b, c, n = self.a, self.b, self.c, self.count
         arguments: dict[str, tuple[Any, ...]] = {
             "copy": (c, a),
@@ -146,14 +155,15 @@ class _Memory:
             seconds = self.device.seconds(kernel, n, *given)
             if counted:
                 self.values[kernel].append(STREAM_BYTES[kernel] * n / seconds / 1e9)
-        # Goes on where it stopped: lines of the last round have left the caches when it comes to them again.
+        # The chase goes on where it stopped. The lines of the last round have left the caches when it returns
+        # to them.
         seconds = self.device.seconds(CHASE, 1, self.links, self.loads, self.at)
         self.chases += 1
         if counted:
             self.values[CHASE].append(seconds / self.loads * 1e9)
 
     def check(self) -> None:
-        """All elements, against the same kernels on the pattern. Raises Failure."""
+        """Compare all elements with the same kernels on the pattern. Raises Failure."""
         a, b, c = _PATTERN, 2 * _PATTERN, 0 * _PATTERN
         for _ in range(self.chases):
             c = a
@@ -170,7 +180,7 @@ class _Memory:
         self._require(bool(self.device.read(self.at, 0, 1)[0] == ended[0]), "the chase came to another link")
 
     def _write_links(self) -> None:
-        """A cycle through all lines in random order: the first element of each says where the next is."""
+        """Write a cycle through all lines in random order. The first element of a line holds the next one."""
         following = np.empty(self.order.size, dtype=np.uint64)
         following[self.order] = _places(np.roll(self.order, -1))
         lines = _CHUNK * _DOUBLE // LINE_BYTES
@@ -189,10 +199,10 @@ class _Memory:
 
 
 def _part(pattern: Floats, begin: int, count: int) -> Floats:
-    """`count` elements from `begin` of an array that repeats the pattern."""
+    """Return `count` elements, from `begin` on, of an array that repeats the pattern."""
     return np.resize(np.roll(pattern, -begin), count)
 
 
 def _places(lines: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Of the first elements of lines."""
+    """Return the indices of the first elements of lines."""
     return (lines * (LINE_BYTES // _DOUBLE)).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""What the two memories gave: a table in the form of table I of LLNL's SC16 poster 107, and JSON."""
+"""Reports the two memories: a table in the form of table I of LLNL's SC16 poster 107, and JSON."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ _COUNTED = (
 
 
 def title(facts: Facts) -> str:
-    """Which device."""
+    """Return the name of the device."""
     if facts.simulator:
         return f"{facts.name} ({SIMULATED})"
     return f"{facts.name}, {facts.processors} SMs"
 
 
 def render(measured: Measured, notes: Sequence[str]) -> str:
-    """Plain text."""
+    """Return the report as plain text."""
     sections = [_head(measured), _table(measured), _remarks(notes)]
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
@@ -69,7 +69,7 @@ def _remarks(notes: Sequence[str]) -> Iterator[str]:
 
 
 def to_json(measured: Measured, notes: Sequence[str], seed: int) -> dict[str, Any]:
-    """Everything by name: rates in 10^9 bytes/s, the chase in nanoseconds, sizes in bytes."""
+    """Return everything by name: rates in 10^9 bytes/s, the chase in nanoseconds, sizes in bytes."""
     facts = measured.facts
     return {
         "schema": "pagelens measure",

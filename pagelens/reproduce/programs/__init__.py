@@ -1,1 +1,1 @@
-"""Programs that studies run many times: STREAM over its OFFSETs, DGEMM on pages of its own."""
+"""Programs that studies run many times: STREAM with many OFFSETs, and DGEMM on many sets of pages."""

@@ -1,4 +1,4 @@
-"""Programs that the L2s of a socket hold, a copy on every core: what its snoop filter lets them keep."""
+"""Programs that fit into the L2s of a socket, with a copy on every core, and what its snoop filter evicts."""
 
 import numpy as np
 
@@ -15,9 +15,10 @@ WARM_UP = 2  # repeats, until nothing is new any more
 
 
 class Contained:
-    """A declared workload on a machine, `bytes_a_core` each; lines are made once, and replayed on any frames.
+    """A declared workload with `bytes_a_core` on each core of a machine.
 
-    The copies lie one after the other in pages of 2 MiB, and run in lockstep.
+    Its lines are made once, and replayed on any frames. The copies lie one after the other in pages of 2 MiB,
+    and run in lockstep.
     """
 
     def __init__(self, machine: Machine, name: str, bytes_a_core: int) -> None:
@@ -36,9 +37,9 @@ class Contained:
         self.pages = -(-cores * own // PAGE_LINES)
 
     def lost(self, frames: Numbers) -> float:
-        """Evictions by the snoop filter in a repeat, a reference of the L2s.
+        """Return the snoop filter's evictions in a repeat, per reference to the L2s.
 
-        `frames`: of each page of 2 MiB, its number in physical memory.
+        `frames` gives the frame number of each 2 MiB page.
         """
         caches = caches_below_l1(self._machine)
         pages, within = np.divmod(self._lines, np.uint64(PAGE_LINES))
@@ -50,7 +51,10 @@ class Contained:
 
 
 def _lines(machine: Machine, name: str, size_bytes: int, repeats: int) -> Numbers:
-    """What one copy asks of its L2, byte addresses from 0 on, | DRAM_WRITE for what L1 writes back."""
+    """Return what one copy asks of its L2, as byte addresses from 0 on.
+
+    Lines that L1 writes back have the bit DRAM_WRITE.
+    """
     program = declared(name, size_bytes, 1, repeats).lines_in_order(machine)
     frames = -(-size_bytes // FRAME_BYTES) * 2
     below = _core.PhysicalLines(

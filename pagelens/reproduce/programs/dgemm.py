@@ -1,6 +1,6 @@
-"""DGEMM on all cores of a socket: what its caches and snoop filter do with its lines (dgemm_lines.py).
+"""DGEMM on all cores of a socket: what the caches and the snoop filter do with its lines (dgemm_lines.py).
 
-Intel's own DGEMM, which the talk measured, has blocks that are not published; those of BLIS are
+The talk measured Intel's own DGEMM, whose blocks are not published. Those of BLIS are published
 (github.com/flame/blis, config/skx/bli_cntx_init_skx.c), and they fill the same cache.
 """
 
@@ -27,19 +27,19 @@ _NAMES = tuple(_core.cache_counter_names())
 
 @dataclass(frozen=True)
 class DgemmRun:
-    """What was counted, scaled up from the sampled lines: by counter, an entry a core."""
+    """The counts of a run, scaled up from the sampled lines. Each counter has an entry for each core."""
 
     counts: dict[str, NDArray[np.float64]]
-    time_s: NDArray[np.float64]  # of each core, all waiting overlapped with arithmetic: the time model
-    serial_s: NDArray[np.float64]  # of each core, none overlapped
+    time_s: NDArray[np.float64]  # of each core by the time model, which overlaps all waiting with arithmetic
+    serial_s: NDArray[np.float64]  # of each core if no waiting overlaps
 
     def total(self, name: str) -> float:
-        """Of all cores."""
+        """Return a count, summed over all cores."""
         return float(self.counts[name].sum())
 
 
 class Dgemm:
-    """The program on a machine; its accesses are made once, and replayed on any frames."""
+    """The program on a machine. Its accesses are made once, and replayed on any frames."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -50,7 +50,7 @@ class Dgemm:
         self.pages = 1 + max(int(part.lines.max()) // PAGE_LINES for part in self._parts)
 
     def run(self, frames: Numbers) -> DgemmRun:
-        """`frames`: of each page of 2 MiB, its number in physical memory."""
+        """Run the program on `frames`, the frame number of each 2 MiB page."""
         caches = caches_below_l1(self._machine)
         for part in self._parts:
             caches.reset_counts()

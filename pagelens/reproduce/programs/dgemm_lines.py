@@ -1,7 +1,8 @@
-"""What DGEMM's inner loops ask of the L2s, by the blocks of BLIS; examples/dgemm.cpp is the small real twin.
+"""What DGEMM's inner loops ask of the L2s, in BLIS's blocks (examples/dgemm.cpp is the small real twin).
 
-Each core keeps a packed block of A and sweeps it once for every sliver of a packed panel of B, which all
-share, while it updates its part of C tile by tile. A tile of A and a sliver of B are more than an L1 holds.
+Each core keeps a packed block of A. It sweeps the block once for every sliver of a packed panel of B, which
+all cores share, and updates its part of C tile by tile. A tile of A and a sliver of B together do not fit
+into an L1.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ ELEMENT_BYTES = 8
 
 @dataclass(frozen=True)
 class Accesses:
-    """In the order of time."""
+    """Accesses in the order of time."""
 
     lines: Numbers  # virtual: address / 64
     cores: NDArray[np.uint32]
@@ -28,7 +29,7 @@ class Accesses:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes, and where things lie: the cores' blocks of A, then B, then C in pages of its own."""
+    """The sizes and places of the blocks: the cores' blocks of A, then B, then C in pages of its own."""
 
     cores: int
     tiles: int  # in a block of A
@@ -38,17 +39,17 @@ class Blocks:
 
     @property
     def rows(self) -> int:
-        """Of a core's block of A."""
+        """The rows of a core's block of A."""
         return self.tiles * TILE_ROWS
 
     @property
     def tile_lines(self) -> int:
-        """Of A."""
+        """The lines of a tile of A."""
         return TILE_ROWS * self.depth * ELEMENT_BYTES // LINE_BYTES
 
     @property
     def sliver_lines(self) -> int:
-        """Of B."""
+        """The lines of a sliver of B."""
         return TILE_COLUMNS * self.depth * ELEMENT_BYTES // LINE_BYTES
 
     @property
@@ -58,7 +59,7 @@ class Blocks:
 
     @property
     def workspace_pages(self) -> int:
-        """Pages of 2 MiB with A and B."""
+        """The number of 2 MiB pages that hold A and B."""
         return -(-(self.b_line + self.slivers * self.sliver_lines) // PAGE_LINES)
 
     @property
@@ -67,9 +68,10 @@ class Blocks:
         return self.workspace_pages * PAGE_LINES
 
     def accesses(self, slivers: range, sampled: int = 1) -> Accesses:
-        """For some slivers of B, in steps of a tile's rows, the cores one after the other in each.
+        """Return the accesses for some slivers of B.
 
-        `sampled`: one line in so many.
+        They proceed by the rows of a tile. In each step the cores follow one after the other. `sampled` keeps
+        one line in so many.
         """
 
         def some(lines: NDArray[np.int64]) -> Numbers:
@@ -96,7 +98,7 @@ class Blocks:
         )
 
     def _tile_of_c(self, sliver: int, tile: int) -> NDArray[np.int64]:
-        """Lines: parts of columns."""
+        """Return the lines of a tile, which are parts of columns."""
         columns = (sliver * TILE_COLUMNS + np.arange(TILE_COLUMNS)) * self.c_rows
         rows = tile * TILE_ROWS + np.arange(0, TILE_ROWS, LINE_BYTES // ELEMENT_BYTES)
         elements = columns[:, None] + rows[None, :]

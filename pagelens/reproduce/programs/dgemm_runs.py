@@ -1,4 +1,4 @@
-"""DGEMM on a fleet: the frames of its runs, and what they come to together."""
+"""Runs DGEMM on a fleet: draws the frames of each run, and sums up the runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 class Frames:
-    """Numbers of frames of 2 MiB for a program's pages; a run has the same ones whenever it is asked for."""
+    """Draws 2 MiB frames for a program's pages. The same number of a run always gives the same frames."""
 
     def __init__(self, machine: Machine, program: Dgemm, seed: int) -> None:
         self._machine, self._program, self._seed = machine, program, seed
@@ -26,16 +26,16 @@ class Frames:
         self._colours = _colours(machine, self._pool)
 
     def random(self, number: int) -> Numbers:
-        """Drawn without putting back."""
+        """Draw frames without replacement."""
         return random_frames(self._machine, self._program.pages, self._seed, number)
 
     def contiguous(self, number: int) -> Numbers:
-        """The beginning of one of the pages of 1 GiB."""
+        """Return the beginning of one of the 1 GiB pages."""
         first = np.random.default_rng([self._seed, number]).integers(self._pool // GIB_PAGES) * GIB_PAGES
         return (first + np.arange(self._program.pages)).astype(np.uint64)
 
     def coloured(self, number: int) -> Numbers:
-        """The workspace on frames of the colours that the first pages of memory have, the rest anywhere."""
+        """Draw workspace frames of the colours that the first pages of memory have, and the rest anywhere."""
         free = np.random.default_rng([self._seed, number]).permutation(self._pool)
         colours = self._colours[: self._program.workspace_pages]
         frames = []
@@ -48,44 +48,45 @@ class Frames:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs with one kind of pages; arrays have an entry a run."""
+    """Runs with one kind of pages. The arrays have one entry for each run."""
 
     runs: Sequence[DgemmRun]
 
     def total(self, name: str) -> Floats:
-        """A counter of all cores."""
+        """Return a counter, summed over all cores, for each run."""
         return np.array([run.total(name) for run in self.runs])
 
     def by_core(self, name: str) -> Floats:
-        """[run, core]"""
+        """Return a counter for each [run, core]."""
         return np.array([run.counts[name] for run in self.runs])
 
     @property
     def overlapped(self) -> Floats:
-        """Seconds by the time model: of the slowest core, for which the others wait."""
+        """Seconds by the time model, of the slowest core, for which the others wait."""
         return np.array([run.time_s.max() for run in self.runs])
 
     @property
     def serial(self) -> Floats:
-        """Seconds of the slowest core if no waiting overlaps arithmetic: the other bound."""
+        """Seconds of the slowest core if no waiting overlaps arithmetic."""
         return np.array([run.serial_s.max() for run in self.runs])
 
     @property
     def scheduled(self) -> Floats:
-        """The same where a core takes a block when it has done one (`dynamic`), as in HPL's update."""
+        """The serial seconds with dynamic scheduling of blocks (`dynamic`), as in HPL's update."""
         return dynamic(np.array([run.serial_s for run in self.runs]) / BLOCKS_A_CORE, BLOCKS_A_CORE)
 
     @property
     def slow(self) -> NDArray[np.bool_]:
-        """By the other bound: by the time model none is."""
+        """Which runs are slow by the serial time. By the time model, none is."""
         return np.asarray(self.serial > SLOW * self.serial.min())
 
 
 def dynamic(block_s: Floats, blocks_a_core: int) -> Floats:
-    """[run] seconds until all blocks are done, of [run, core] seconds that each core takes for one.
+    """Return the seconds until all blocks are done, for each [run].
 
-    Each takes the next as soon as it is free. If each had as many as the others (static scheduling), all
-    would wait for the slowest.
+    `block_s` holds the seconds for one block on each [run, core]. A core takes the next block as soon as it
+    is free. With static scheduling, each core has as many blocks as the others, and all would wait for the
+    slowest.
     """
     runs, cores = block_s.shape
     every, free_at = np.arange(runs), np.zeros_like(block_s)
@@ -96,7 +97,7 @@ def dynamic(block_s: Floats, blocks_a_core: int) -> Floats:
 
 
 def _colours(machine: Machine, pool: int) -> NDArray[np.int64]:
-    """A number of each frame of 2 MiB: frames of one number have the same slice at every place in them."""
+    """Return a colour for each 2 MiB frame. Frames of one colour agree in the slices of all their lines."""
     assert machine.snoop_filter is not None
     form = machine.snoop_filter.slice_hash()
     assert form is not None

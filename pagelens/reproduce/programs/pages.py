@@ -13,11 +13,14 @@ Numbers = NDArray[np.uint64]
 
 
 def frames_of(machine: Machine) -> int:
-    """How many pages its memory has."""
+    """Return the number of 2 MiB pages that the machine's memory has."""
     return machine.ddr.size.value // PAGE_BYTES
 
 
 def random_frames(machine: Machine, pages: int, seed: int, draw: int) -> Numbers:
-    """Of each page its number in memory, drawn without putting back; the same whenever it is asked for."""
+    """Draw the frame number of each 2 MiB page, without replacement.
+
+    The same seed and draw always give the same frames.
+    """
     drawn = np.random.default_rng([seed, draw]).permutation(frames_of(machine))
     return drawn[:pages].astype(np.uint64)

@@ -1,9 +1,9 @@
-"""STREAM on one core of a node, its two questions to the caches apart.
+"""STREAM on one core of a node. It asks two separate questions of the caches.
 
-Which lines three arrays push out of L1 is a question of virtual addresses, which index it (an Opteron's:
-Hennessy, Patterson, Computer Architecture, 4th ed., 5.6), and of single elements: a line that its set cannot
-keep is fetched again for each of them. Which lines memory reads and writes, and in which order, is one of
-physical addresses and of lines.
+Which lines do three arrays push out of L1? Virtual addresses decide this, because they index an Opteron's L1
+(Hennessy, Patterson, Computer Architecture, 4th ed., 5.6). Single elements matter: a line that its set cannot
+keep is fetched again for each element. Which lines do memories read and write, and in which order? Physical
+addresses decide this, and only whole lines matter.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Translation = Callable[[Lines], Lines]  # virtual lines to physical ones
 
 @dataclass(frozen=True)
 class StreamLoop:
-    """One loop, by the places that its arrays have in memory: 0 is the first of the three."""
+    """One loop of STREAM. Its arrays are named by their places in memory, of which 0 is the first."""
 
     name: str
     loads: tuple[int, ...]
@@ -37,20 +37,20 @@ class StreamLoop:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Of all arrays, in the order of an element's accesses."""
+        """The places of all arrays, in the order of an element's accesses."""
         return (*self.loads, self.store)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which array lies where, and what each kernel reads and writes."""
+    """The order of the arrays in memory, and what each kernel reads and writes."""
 
     name: str
     kernels: Mapping[str, StreamLoop]
 
 
 def _layout(name: str, order: str, kernels: Mapping[str, str]) -> Layout:
-    """Of kernels such as "bc a": loads, and what is stored."""
+    """Return the layout for kernels such as "bc a": the arrays loaded, and the array stored."""
     found = {}
     for kernel, arrays in kernels.items():
         loads, store = arrays.split()
@@ -64,21 +64,24 @@ STREAM_C = _layout("a, b, c", "abc", {"copy": "a c", "scale": "c b", "add": "ab 
 
 @dataclass(frozen=True)
 class Stream:
-    """The arrays: N elements each, OFFSET elements between them, from address 0 on."""
+    """The arrays: N elements each, with OFFSET elements between them, from address 0 on."""
 
     elements: int
     offset: int
 
     def base(self, place: int) -> int:
-        """The first byte of the array in that place."""
+        """Return the first byte of the array in that place."""
         return place * (self.elements + self.offset) * ELEMENT_BYTES
 
     def spacing(self, first: int, second: int) -> int:
-        """Bytes between the arrays of two places."""
+        """Return the bytes between the arrays of two places."""
         return abs(self.base(first) - self.base(second))
 
     def first_touched(self) -> NDArray[np.int64]:
-        """Virtual pages in the order in which STREAM's first loop, over all arrays in step, touches them."""
+        """Return the virtual pages in the order in which STREAM's first loop touches them.
+
+        It walks all arrays in step.
+        """
         touches = []
         for place in range(3):
             begin, end = self.base(place), self.base(place) + self.elements * ELEMENT_BYTES
@@ -88,7 +91,7 @@ class Stream:
         return np.array(list(dict.fromkeys(page for _, _, page in sorted(touches))))
 
     def on_frames(self, frames: NDArray[np.uint32]) -> Translation:
-        """The translation where pages got these frames in the order of their first touch."""
+        """Return the translation if pages got these frames in the order of their first touch."""
         pages = self.first_touched()
         table = np.zeros(pages.max() + 1, dtype=np.uint64)
         table[pages] = frames[: len(pages)]
@@ -101,17 +104,17 @@ class Stream:
 
 
 def contiguous(lines: Lines) -> Lines:
-    """Frames in the order of the addresses, as Catamount has them."""
+    """Translate to frames in the order of the addresses, as Catamount does."""
     return lines
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a kernel."""
+    """What a kernel costs."""
 
-    seconds: float  # of an element
-    l2_hits: float  # of an element
-    conflict_share: float  # of the lines of DRAM: row conflicts
+    seconds: float  # per element
+    l2_hits: float  # per element
+    conflict_share: float  # share of DRAM's lines with a row conflict
     bandwidth: float  # bytes a second as STREAM counts them: without fetches for stores
 
 
@@ -124,9 +127,9 @@ def run(
     translate: Translation = contiguous,
     store: _core.AccessKind = _core.AccessKind.write,
 ) -> Cost:
-    """A kernel's lines of each array from `warm_up` on; those before it fill the caches.
+    """Return the cost of a kernel for `lines` lines of each array, after `warm_up` lines.
 
-    `store`: `write`, or `stream_store` for non-temporal ones. Timed by the time model of all machines.
+    `store` is `write`, or `stream_store` for non-temporal stores. The time model is the one of all machines.
     """
     assert machine.dram is not None
     caches = _caches(machine)
@@ -151,7 +154,7 @@ def run(
 
 
 def l2_hits(machine: Machine, stream: Stream, kernel: StreamLoop, store: _core.AccessKind) -> float:
-    """Of an element: lines that the kernel pushes out of L1 while it still needs them."""
+    """Return the lines per element that the kernel pushes out of L1 while it still needs them."""
     caches = _caches(machine)
     for part in (range(ALIASING_ELEMENTS), range(ALIASING_ELEMENTS, 2 * ALIASING_ELEMENTS)):
         caches.reset_counts()
@@ -166,7 +169,7 @@ def _caches(machine: Machine) -> _core.CacheHierarchy:
 
 
 def walk(stream: Stream, kernel: StreamLoop, part: range, step: int = LINE_BYTES) -> Lines:
-    """[n, arrays]: lines of the n-th access of each array, `step` bytes apart (held by test_twins.py)."""
+    """Return the lines of the n-th accesses, `step` bytes apart, as [n, array] (see test_twins.py)."""
     index = np.arange(part.start, part.stop, dtype=np.uint64)
     lines = np.empty((len(index), len(kernel.places)), dtype=np.uint64)
     for number, place in enumerate(kernel.places):
@@ -175,7 +178,10 @@ def walk(stream: Stream, kernel: StreamLoop, part: range, step: int = LINE_BYTES
 
 
 def _access(caches: _core.CacheHierarchy, lines: Lines, store: _core.AccessKind) -> Lines:
-    """The last array is stored to. What memory does, as `CacheHierarchy.access` has it."""
+    """Access the lines, with stores to the last array.
+
+    Return what memory does, as `CacheHierarchy.access` does.
+    """
     kinds = np.full(lines.shape, _core.AccessKind.read, dtype=np.uint8)
     kinds[:, -1] = store
     return caches.access(lines.ravel(), np.zeros(lines.size, dtype=np.uint32), kinds.ravel())

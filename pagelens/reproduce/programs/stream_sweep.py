@@ -1,4 +1,4 @@
-"""STREAM over its OFFSETs, N = 2,000,000: on contiguous frames, and on those that Linux gives."""
+"""STREAM over its OFFSETs with N = 2,000,000, on contiguous frames and on those that Linux gives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ L1_WAY_BYTES = 32 << 10  # arrays that lie a multiple of this apart have their l
 WARM_UP, COUNTED = 1 << 13, 1 << 12  # lines of each array: L2 is full of them, then two periods of banks
 LONG = 1 << 16  # of placements that do not repeat with the banks
 LEVEL = 0.10  # of lines: above it an adaptive mapping shuffles (assumed; CUG 2008 gives none)
-MIXES = {  # that fragment nodes, and what their sizes are scaled by: the others are of nodes of 96 GiB
+MIXES = {  # mixes that fragment nodes, and the factors on their sizes, as most are of 96 GiB nodes
     "red-storm": 1.0,
     "throughput": 4 / 96,
     "capability": 4 / 96,
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A kernel over the offsets of the study."""
+    """The costs of a kernel over the offsets of the study."""
 
     offsets: NDArray[np.int64]
     kernel: StreamLoop
@@ -38,7 +38,7 @@ class Sweep:
 
     @property
     def seconds(self) -> Floats:
-        """Of an element."""
+        """Seconds per element."""
         return np.array([cost.seconds for cost in self.costs])
 
     @property
@@ -48,7 +48,7 @@ class Sweep:
 
     @property
     def aliased(self) -> NDArray[np.bool_]:
-        """Where lines of the three arrays push each other out of L1 (counted: hits of L2 an element)."""
+        """Where lines of the three arrays push each other out of L1, counted by hits of L2 per element."""
         return np.array([cost.l2_hits > 0.5 for cost in self.costs])
 
     @property
@@ -64,29 +64,32 @@ class Sweep:
 
     @property
     def slower(self) -> Floats:
-        """Than the median without conflicts of either kind: 0.5 takes 1.5 times as long."""
+        """The slowdown over the median without conflicts of either kind. 0.5 means 1.5 times as long."""
         free = ~self.near & ~self.aliased
         return np.asarray(self.seconds / np.median(self.seconds[free]) - 1)
 
     def windows(self, cut_off: bool = False) -> list[NDArray[np.int64]]:
-        """Indexes of the offsets of each dip; `cut_off`: those at the sweep's ends, too, which may be."""
+        """Return the indexes of the offsets of each dip.
+
+        With `cut_off`, dips at the sweep's ends are included, though they may be incomplete.
+        """
         near = self.near
         runs = np.split(np.arange(len(near)), np.flatnonzero(np.diff(near.astype(int))) + 1)
         return [each for each in (runs if cut_off else runs[1:-1]) if near[each[0]]]
 
     @property
     def over_median(self) -> Floats:
-        """How much slower than the median without cache aliasing."""
+        """The slowdown over the median without cache aliasing."""
         return np.asarray(self.seconds / np.median(self.seconds[~self.aliased]) - 1)
 
     @property
     def over_best(self) -> Floats:
-        """How much slower than the best."""
+        """The slowdown over the best offset."""
         return np.asarray(self.seconds / self.seconds.min() - 1)
 
 
 def aliasing_offsets() -> NDArray[np.int64]:
-    """At which neighbouring arrays lie a multiple of a way of L1 apart."""
+    """Return the offsets at which neighbouring arrays lie a multiple of an L1 way apart."""
     first = -(ELEMENTS * 8) % L1_WAY_BYTES // 8
     return np.arange(first, LARGEST_OFFSET + 1, L1_WAY_BYTES // 8)
 
@@ -99,7 +102,7 @@ def point(
     store: _core.AccessKind = _core.AccessKind.write,
     translate: Translation = contiguous,
 ) -> Cost:
-    """One point of a sweep."""
+    """Return one point of a sweep."""
     return run(machine, _stream(offset), kernel_of(places), lines, WARM_UP, translate, store)
 
 
@@ -108,31 +111,34 @@ def _stream(offset: int) -> Stream:
 
 
 def kernel_of(places: tuple[int, ...]) -> StreamLoop:
-    """That loads all places but the last, and stores to that."""
+    """Return the kernel that loads all places but the last, and stores to the last."""
     return StreamLoop("", places[:-1], places[-1])
 
 
 @dataclass(frozen=True)
 class Linux:
-    """Triad where Linux, or a map that the slides propose, gives the frames."""
+    """Triad on frames that Linux gives, or that a map of the slides proposes."""
 
     machine: Machine
     context: StudyContext
     kernel: StreamLoop
 
     def frames(self, history: str, node: int, policy: str = "aged", scale: float = 1.0) -> NDArray[np.uint32]:
-        """In the order of first touch, as many as the arrays can need; `scale` is of the history's sizes."""
+        """Return frames in the order of first touch, as many as the arrays can need.
+
+        `scale` applies to the sizes in the history.
+        """
         at = Node(self.machine, self.context.seed, node, grain=1, history=parse_history(history), scale=scale)
         pages = 3 * (ELEMENTS + LARGEST_OFFSET) * 8 // 4096
         return policies[policy].place(self.machine, at).first_frames(1, pages)
 
     def point(self, offset: int, translate: Translation) -> Cost:
-        """Of a sweep."""
+        """Return one point of a sweep."""
         lines = self.context.pick(LONG // 2, LONG // 16)
         return point(self.machine, self.kernel.places, offset, lines, translate=translate)
 
     def sweep(self, offsets: NDArray[np.int64], frames: Callable[[int], NDArray[np.uint32]]) -> Sweep:
-        """`frames` of the number of a run, which is that of its offset."""
+        """Run each offset on the frames that `frames` returns for its index."""
 
         def one(number: int) -> Cost:
             translate = _stream(int(offsets[number])).on_frames(frames(number))
@@ -154,7 +160,10 @@ class Linux:
         return Sweep(offsets, self.kernel, self.context.map(one, range(len(offsets))))
 
     def adapted(self, offsets: NDArray[np.int64]) -> tuple[Sweep, Sweep]:
-        """Contiguous frames; and after shuffles to random frames while conflicts are above the level."""
+        """Return two sweeps: one on contiguous frames, and one after shuffles.
+
+        While row conflicts stay above the level, the frames are shuffled at random, at most three times.
+        """
 
         def one(offset: int) -> tuple[Cost, Cost]:
             first = last = self.point(offset, contiguous)

@@ -1,4 +1,4 @@
-"""The studies: each module of this folder is one, and has it as `STUDY` (docs/reproduce.md).
+"""The studies. Each module of this folder is one, and defines it as `STUDY` (docs/reproduce.md).
 
 A study is found by the name of its file: `snoop_filter.py` is the study `snoop-filter`.
 """
@@ -29,13 +29,13 @@ _FIRST = (
 
 
 def study_names() -> list[str]:
-    """The names of all studies, in the order of the page. No study is imported for it."""
+    """Return the names of all studies in the order of the page, without importing any of them."""
     found = {module.name.replace("_", "-") for module in iter_modules(__path__)}
     return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
 
 
 def find_study(name: str) -> Study:
-    """The study of that name. Raises UsageError, which offers the nearest name, where there is none."""
+    """Return the study of that name. Raises UsageError, with the nearest name, if there is none."""
     names = study_names()
     if name not in names:
         raise UsageError(f"study: there is no '{name}'; did you mean {nearest(name, names)}?")

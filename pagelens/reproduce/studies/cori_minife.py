@@ -28,7 +28,7 @@ _Key = tuple[str, int, str]  # mix, bytes, policy
 
 
 def run(context: StudyContext) -> Findings:
-    """The same nodes at every size, with and without zonesort."""
+    """Run the same nodes at every size, with and without zonesort."""
     nodes, few = context.pick(256, 3), context.pick(64, 2)
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
@@ -92,7 +92,10 @@ def run(context: StudyContext) -> Findings:
 
 
 def _spread(fleet: Fleet, others: Fleet) -> Row:
-    """The ratio is bounded: a cyclic sweep of x caches misses at least 2 (x - 1) / x of its lines."""
+    """Compare the spread of misses over the nodes.
+
+    The ratio is bounded: a cyclic sweep of x caches misses at least 2 (x - 1) / x of its lines.
+    """
 
     def ratio(misses: Floats) -> float:
         return float(misses.max() / misses.min())
@@ -246,7 +249,10 @@ def _footprint(fleet: Fleet) -> Row:
 
 
 def _sure(less: Floats, more: Floats) -> int:
-    """1 if the second is larger on the same nodes by more than two standard errors, -1 if smaller, else 0."""
+    """Return 1 if `more` is larger on the same nodes, -1 if it is smaller, else 0.
+
+    A difference counts if it exceeds two standard errors.
+    """
     difference = more - less
     error = float(difference.std(ddof=1)) / len(difference) ** 0.5 if len(difference) > 1 else 0.0
     mean = float(difference.mean())

@@ -31,23 +31,23 @@ TAIL, LOWEST = 0.18, 100e9
 
 @dataclass(frozen=True)
 class _Life:
-    """A node's way through some jobs."""
+    """One node that runs a sequence of jobs."""
 
     mix: str
     node: int
-    reboots: bool  # whether it is rebooted where STREAM falls below
+    reboots: bool  # whether it is rebooted when STREAM falls below its limit
 
 
 @dataclass(frozen=True)
 class Check:
-    """STREAM after a job."""
+    """The result of STREAM after a job."""
 
     jobs_since_boot: int
     bandwidth: float  # bytes a second
 
 
 def run(context: StudyContext) -> Findings:
-    """Nodes of three mixes, each over as many jobs; those of Cori's mix once more with the rule."""
+    """Run nodes of three mixes over as many jobs each, and those of Cori's mix once more with the rule."""
     nodes, jobs = context.pick(20, 2), context.pick(8, 2)
     lives = [_Life(mix, node, False) for mix in MIXES for node in range(nodes)]
     lives += [_Life(MIXES[0], node, True) for node in range(nodes)]
@@ -119,7 +119,7 @@ def run(context: StudyContext) -> Findings:
 
 
 class _Aging:
-    """A node, fresh at first, that steps are done to, each with draws of its own."""
+    """A node, fresh at first, to which steps are done. Each step has draws of its own."""
 
     def __init__(self, machine: Machine, seed: int, number: int) -> None:
         self.node = LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None)

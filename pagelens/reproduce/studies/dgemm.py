@@ -1,4 +1,4 @@
-"""DGEMM's tail on a fleet of Skylakes: 2 MiB against 1 GiB pages, L2 fills, snoop filter; and HPL."""
+"""DGEMM's tail on a fleet of Skylakes: 2 MiB against 1 GiB pages, L2 fills, the snoop filter, and HPL."""
 
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def run(context: StudyContext) -> Findings:
-    """Every run has pages of its own; with 1 GiB pages, the beginning of one."""
+    """Give every run pages of its own. With 1 GiB pages it gets the beginning of one."""
     machine = load_machine(MACHINE)
     program = Dgemm(machine)
     count = RUNS_A_NODE * context.pick(500, 20)
@@ -59,9 +59,6 @@ def run(context: StudyContext) -> Findings:
             ),
         ),
     )
-
-
-# --- the claims ---
 
 
 def _tail(claim: str, text: str, published: float, runs: Runs, fastest: Runs) -> Row:
@@ -241,7 +238,10 @@ def _colouring(small: Runs, coloured: Runs) -> Row:
 
 
 def _range(machine: Machine, seed: int) -> Row:
-    """Slowest to fastest of a fleet, whose spread is calibrated on the range of a few of its nodes."""
+    """Compare the range from the slowest to the fastest node of a fleet.
+
+    The spread is calibrated on the range of a few of the fleet's nodes.
+    """
     factors = [machine.cores.frequency_factor(seed, node) for node in range(HPL_NODES)]
     spread = max(factors) - min(factors)
     return Row(
@@ -256,7 +256,7 @@ def _range(machine: Machine, seed: int) -> Row:
 
 
 def _ratio(fewest_of: Runs, runs: Runs | None = None) -> Floats:
-    """L2 fills over the fewest."""
+    """Return the L2 fills over the fewest of them."""
     return np.asarray((runs or fewest_of).total("l2_lines_in") / fewest_of.total("l2_lines_in").min())
 
 

@@ -1,4 +1,4 @@
-"""HPCCG on Red Storm: what the distance of its arrays costs a solver, on contiguous frames."""
+"""HPCCG on Red Storm: how the distance of its arrays slows a solver on contiguous frames."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,10 @@ class Point:
 
 
 def run(context: StudyContext) -> Findings:
-    """Sub-blocks of several sizes: the slides do not say theirs, and it decides where arrays lie."""
+    """Run sub-blocks of several sizes.
+
+    The slides do not state their size, which decides where the arrays lie.
+    """
     step = context.pick(8, 64)
     sides = context.pick((64, 80, 100), (64,))
     machine = load_machine("red-storm-xt4")

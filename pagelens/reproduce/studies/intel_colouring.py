@@ -17,7 +17,7 @@ FRESH, AGED = "boot; run", "boot; age(jobs=30, mix=cori); run"  # thirty jobs: d
 
 
 def run(context: StudyContext) -> Findings:
-    """One fresh node; aged ones, each with Linux's frames and with coloured ones."""
+    """Run a fresh node, and aged nodes, each with Linux's frames and with coloured frames."""
     machine = load_machine("cori-knl-cache")
     workload = declared("stream-triad", BYTES, machine.cores.count.value)
 

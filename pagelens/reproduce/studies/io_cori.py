@@ -17,17 +17,18 @@ from pagelens.reproduce.study import Findings, Study
 
 _PAGES = 10_485_760_000 / 4096  # of a run of dd
 MACHINES = ("haswell", "knl")
-_SAME_GHZ = (1.3, 1.4)  # which both processors were set to
+_SAME_GHZ = (1.3, 1.4)  # rates that both processors were set to
 _LEAST_NEAR = 0.9  # share of points that must be near, where many are one claim
 
-# Read off the page's figures, to 5%. GB/s by how many threads read, on cores of their own and on one core.
+# These were read off the page's figures, to 5%: GB/s by how many threads read, on cores of their own and on
+# one core.
 THREADS = (2, 4, 8, 16, 32, 64, 128, 256)
 OWN_CORES = (0.1, 0.2, 0.3, 0.5, 0.9, 1.3, 1.6, 1.7)
-# MiB/s of four nodes by writers of a node, a file each.
+# MiB/s of four nodes, by the number of writers on a node, with a file each.
 WRITERS = (1, 2, 4, 8, 16, 32)
 FILES_KNL = (900, 1700, 3600, 6400, 9550, 8950)
 FILES_HASWELL = (1800, 4000, 7900, 8700, 8800, 9100)
-# GB/s of collective writes by aggregators of a node, and by MB of the buffer.
+# GB/s of collective writes, by aggregators of a node, and by MB of the buffer.
 BUFFERS_MB = (1, 2, 4, 8, 16, 32, 64)
 COLLECTIVE: Mapping[int, Sequence[float]] = {
     1: (4.8, 4.0, 6.0, 8.7, 9.4, 13.6, 14.1),
@@ -36,7 +37,7 @@ COLLECTIVE: Mapping[int, Sequence[float]] = {
     8: (7.4, 7.8, 8.2, 10.9, 17.1, 15.0, 14.0),
     16: (7.3, 7.9, 8.7, 8.4, 8.4, 7.5, 7.2),
 }
-# GB/s of HDF5's collective writes on 32 nodes, by what was set.
+# GB/s of HDF5's collective writes on 32 nodes, by the setting.
 SPECIALISED = {"nothing": 6.3, "-c 8": 7.4, "-c 8 -S 4": 7.6, "-c 17": 6.6}
 HDF5_BUFFERED, HDF5_DIRECT = (4.45, 4.5, 5.45, 5.45), (4.75, 4.75, 5.95, 6.1)  # GB/s
 HDF5_MB_S = {"haswell": 1064.96, "knl": 348.16}  # one core, buffered
@@ -45,19 +46,22 @@ DSYNC_MB_S = {"haswell": 45.7, "knl": 31.3}
 
 @dataclass(frozen=True)
 class Dd:
-    """The runs of dd at one clock rate, as means."""
+    """The means over the runs of dd at one clock rate."""
 
-    ghz: float  # cycles over processor time
+    ghz: float  # cycles divided by processor time
     rate: float  # MB/s
-    cycles: float  # of a page
-    instructions: float  # of a page
+    cycles: float  # per page
+    instructions: float  # per page
 
 
 Runs = Mapping[str, Sequence[Dd]]  # by machine, the slowest clock first
 
 
 def run(context: StudyContext) -> Findings:
-    """Needs no simulation: the runs are data, and what is predicted follows from few of them."""
+    """Compare the published runs with the predictions.
+
+    Nothing is simulated: the runs are data, and the predictions follow from a few of them.
+    """
     lustre, null = read_dd("lustre"), read_dd("null")
     direct = read_direct()
     predicted = predicted_rates(lustre)
@@ -88,7 +92,7 @@ def _data(name: str) -> list[dict[str, str]]:
 
 
 def read_dd(target: str) -> Runs:
-    """The runs to one target: "lustre" or "null"."""
+    """Return the runs to one target, "lustre" or "null", by machine."""
     grouped: dict[str, dict[int, list[dict[str, str]]]] = {}
     for row in _data("dd.csv"):
         if row["target"] == target:
@@ -109,7 +113,7 @@ def _mean(rows: Sequence[Mapping[str, str]]) -> Dd:
 
 
 def read_direct() -> Mapping[str, Sequence[tuple[int, float]]]:
-    """By machine, processes in all and MiB/s of IOR with O_DIRECT."""
+    """Return the total processes and the MiB/s of IOR with O_DIRECT, by machine."""
     found: dict[str, list[tuple[int, float]]] = {}
     for row in _data("ior_direct.csv"):
         processes = int(row["nodes"]) * int(row["processes"])
@@ -118,7 +122,11 @@ def read_direct() -> Mapping[str, Sequence[tuple[int, float]]]:
 
 
 def predicted_rates(lustre: Runs) -> list[tuple[float, float]]:
-    """GHz and MB/s of KNL's runs: Haswell's instructions a page, at KNL's slowest cycles an instruction."""
+    """Return GHz and MB/s of KNL's runs, as predicted.
+
+    The prediction takes Haswell's instructions per page, and KNL's cycles per instruction at its slowest
+    clock rate.
+    """
     slowest = lustre["knl"][0]
     cycles = _haswell_instructions(lustre) * slowest.cycles / slowest.instructions
     return [(dd.ghz, dd.ghz * 1e9 / cycles * 4096 / 1e6) for dd in lustre["knl"]]

@@ -21,7 +21,7 @@ RANGE, TYPICAL, AVOIDED = (0.20, 0.80), 0.60, 0.85  # of DRAM's speed
 
 
 def run(context: StudyContext) -> Findings:
-    """Nodes with their own histories, each with both policies; and a table without conflicts."""
+    """Run nodes with their own histories under both policies, and a table without conflicts."""
     machine = shrink(load_machine("optane-memory-mode"), FACTOR)
     assert machine.fast_memory is not None
     cores, cache = machine.cores.count.value, machine.fast_memory.size.value
@@ -43,7 +43,7 @@ def run(context: StudyContext) -> Findings:
     runs = context.map(simulate, range(context.pick(48, 4)))
     few = context.pick(16, 2)
     of_others = context.map(simulate_other, [(mix, node) for mix in OTHER_MIXES for node in range(few)])
-    # All of it in DRAM: half as large as the cache on contiguous frames, where every line hits.
+    # For a table all in DRAM: half as large as the cache on contiguous frames, where every line hits.
     held = declared("gups-hot", cache // 2, cores)
     dram = run_policies(("contiguous",), machine, held, aged(0, MIX), context)["contiguous"]
     linux, static, random = (

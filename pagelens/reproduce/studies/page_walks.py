@@ -1,4 +1,4 @@
-"""What large pages are good for: trips to memory of a load, by page size, processor and memory used."""
+"""What large pages gain: memory accesses per load, by page size, processor and memory in use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,30 +28,30 @@ PROCESSORS = ("istanbul", "interlagos", "westmere", "sandy-bridge-ep", "xeon-phi
 SMALL, LARGE = 1 << 12, 1 << 21
 TRIPS = {1 << 12: 5, 1 << 21: 4, 1 << 30: 3}
 MEMORY = (1 << 14, 1 << 44)  # bytes that random loads are drawn from, in the figure
-BETWEEN = (2 << 20, 64 << 20)  # where every system of the table is said to gain: much above the first
+BETWEEN = (2 << 20, 64 << 20)  # every system of the table is said to gain between these, much above the first
 MUCH = 4
 COLOURS = dict(zip(PAGE_SIZES, (OTHERS[0], BASELINE, OTHERS[1]), strict=True))
 
 
 @dataclass(frozen=True)
 class Point:
-    """Random loads from so much memory: per load, on average."""
+    """Averages over random loads from so much memory."""
 
     memory: int  # bytes
-    entries: float  # of page tables read
-    missed: float  # loads that miss level 1
+    entries: float  # page table entries read per load
+    missed: float  # share of loads that miss the first TLB level
 
 
 @dataclass(frozen=True)
 class Processor:
-    """One processor's curves, a page size each, over the same memories as far as they go."""
+    """One processor's curves, one for each page size, over the same memories as far as they go."""
 
     tlb: TlbFile
     curves: dict[int, list[Point]]
 
 
 def run(context: StudyContext) -> Findings:
-    """Trips with nothing cached, and RandomAccess over memory on the processors of the table."""
+    """Count memory accesses with nothing cached, and for RandomAccess on each processor of the table."""
     points, loads = context.pick((70, 50_000), (26, 5_000))
     tlbs = [load_tlb(name) for name in PROCESSORS]
     memories = [int(memory) for memory in np.geomspace(*MEMORY, points).astype(np.uint64)]
@@ -84,14 +84,14 @@ def run(context: StudyContext) -> Findings:
 
 
 def point(tlb: TlbFile, page: int, memory: int, loads: int, seed: int = 0) -> Point:
-    """One point of a curve."""
+    """Return one point of a curve."""
     counted = random_loads(tlb, page, memory, loads, seed)
     lookups = counted.lookups
     return Point(memory, sum(counted.walker_loads) / lookups, sum(counted.dtlb_misses) / lookups)
 
 
 def _gain_between(processors: Sequence[Processor]) -> Row:
-    """A large page must save entries at every memory tried between the two bounds."""
+    """Check that a large page saves entries at every memory size tried between the two bounds."""
     gaining = {
         processor.tlb.title: min(
             gain for memory, gain in _gains(processor) if MUCH * BETWEEN[0] <= memory < BETWEEN[1]
@@ -117,7 +117,7 @@ def _gain_between(processors: Sequence[Processor]) -> Row:
 
 
 def _gain_beyond(processors: Sequence[Processor]) -> Row:
-    """No gain within what small pages' entries map, and most of it only far beyond."""
+    """Check that nothing is gained within what small pages' entries map, and most of it only far beyond."""
     within, most_of_it = [], []
     for processor in processors:
         own = max(stated_reach(holder(processor.tlb, level, SMALL), SMALL) for level in (1, 2))
@@ -143,7 +143,7 @@ def _gain_beyond(processors: Sequence[Processor]) -> Row:
 
 
 def _gains(processor: Processor) -> list[tuple[int, float]]:
-    """By memory: entries read for a load with small pages less those with large ones."""
+    """Return by memory size the entries read per load with small pages, minus those with large pages."""
     large = {point.memory: point.entries for point in processor.curves[LARGE]}
     return [
         (point.memory, point.entries - large[point.memory])
@@ -165,7 +165,7 @@ def _trips(page: int) -> Row:
 
 
 def _reach(tlb: TlbFile) -> Row:
-    """Sweeps against the table: up to which memory there is no walk, by page size."""
+    """Compare sweeps with the table: up to which memory size is there no walk, by page size?"""
     stated, swept, same = {}, {}, True
     for page in tlb.page_sizes:
         found = swept_reach(tlb, page)
@@ -212,7 +212,7 @@ def _figure(processors: Sequence[Processor]) -> Figure:
 
 
 def draw_curves(axes: Axes, processor: Processor) -> None:
-    """A curve a page size."""
+    """Draw one curve for each page size."""
     for page, curve in processor.curves.items():
         memories = [point.memory for point in curve]
         label = f"{format_binary_size(page)} pages"

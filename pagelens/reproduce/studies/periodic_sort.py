@@ -1,4 +1,4 @@
-"""zonesort every few seconds while a job runs: what codes like LULESH and Chombo-Crunch have of it."""
+"""zonesort every few seconds while a job runs: what codes like LULESH and Chombo-Crunch gain by it."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ GAIN = 0.02  # of the time; less is none
 
 
 def run(context: StudyContext) -> Findings:
-    """The first steps after the sort beside the ones after them, on sorted nodes."""
+    """Compare the first steps after the sort with the steps after them, on sorted nodes."""
     machine = load_machine("cori-knl-cache")
     repeats = context.pick(4, 1)
     programs = {name: declared(name, BYTES, machine.cores.count.value, repeats) for name in CODES}

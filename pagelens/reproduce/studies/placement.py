@@ -1,7 +1,7 @@
-"""Objects in fast or slow memory: what a developer's list can gain, and what the best placement does.
+"""Objects in fast or slow memory: what a developer's list can gain, and what the best placement gains.
 
-Three programs on three machines with two memories, from one profile each (docs/place.md). The poster does not
-say which arrays its developer placed, so every list of the hydro's lasting arrays is evaluated.
+Three programs run on three machines with two memories, from one profile each (docs/place.md). The poster does
+not say which arrays its developer placed, so every list of the hydro's lasting arrays is evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ MACHINES = {SOCKETS: "two sockets", KNL: "KNL flat", MAX: "Xeon Max flat"}
 RANKS = {SOCKETS: 8, KNL: 34, MAX: 56}  # of a core each; on KNL of a tile's two
 BYTES = {SOCKETS: 2 << 30, KNL: 4 << 30, MAX: 8 << 30}  # of all ranks (assumed: they fit fast memory)
 PROGRAMS = {"hydro": "hydro (LULESH)", "cg": "cg (HPCG)", "minife": "minife"}
-# Plausible hand choices, and what miniFE's memkind variant puts into fast memory: the matrix.
+# Plausible choices by hand, and that of miniFE's memkind variant, which puts the matrix into fast memory.
 LISTS = {
     "hydro": ("position", "velocity", "force", "nodes"),
     "cg": ("values", "columns"),
@@ -48,7 +48,7 @@ HMPT = (0.60, 0.75)
 
 @dataclass(frozen=True)
 class Case:
-    """One program on one machine: a placement of every policy for every capacity of the sweep."""
+    """One program on one machine, with a placement by every policy for every capacity of the sweep."""
 
     program: str
     machine: str
@@ -58,17 +58,17 @@ class Case:
     cache: Sequence[CacheMode]
 
     def gains(self, policy: str) -> list[float]:
-        """Over the sweep."""
+        """Return the gain of a policy at each capacity of the sweep."""
         return [self.model.gain(self.model.seconds(placed.shares[policy])) for placed in self.sweep]
 
     @property
     def reached_at(self) -> float:
-        """Share of the footprint with which the optimum has most of all fast's gain."""
+        """The share of the footprint with which the optimum reaches most of the gain of all-fast memory."""
         return float(np.interp(MOST_OF_GAIN, self.gains(OURS), SWEEP))
 
 
 def run(context: StudyContext) -> Findings:
-    """Nine profiles, each with its sweep; the lists of the hydro on the poster's machines."""
+    """Make nine profiles with their sweeps, and evaluate the lists of the hydro on the poster's machines."""
     scale = context.pick(1, 8)
     keys = list(product(PROGRAMS, MACHINES))
     found = context.map(lambda key: _case(*key, BYTES[key[1]] // scale, context.cancel), keys)
@@ -123,7 +123,7 @@ def _case(program: str, machine_name: str, size: int, cancel: _core.CancelFlag) 
 
 
 def _all_lists(case: Case) -> Floats:
-    """[list] speedups over all slow, of every list of lasting arrays but the empty one."""
+    """Return the speedup over all-slow memory for every non-empty [list] of lasting arrays."""
     lasting = [o.index for o in case.profile.objects if o.declared and o.name not in TEMPORARY]
     chosen = np.array(list(product((0.0, 1.0), repeat=len(lasting))))[1:]
     shares = np.zeros((len(chosen), len(case.profile.objects)))
@@ -272,7 +272,7 @@ def _lists_figure(cases: Mapping[tuple[str, str], Case], lists: Mapping[str, Flo
 
 
 def _regions_figure(case: Case) -> Figure:
-    """The measured step's loops, by the region that each belongs to."""
+    """Draw the loops of the measured step, by the region that each belongs to."""
     objects = len(case.profile.objects)
     listed = np.zeros(objects)
     listed[listed_objects(LISTS["hydro"], case.profile.objects)] = 1

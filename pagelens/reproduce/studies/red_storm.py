@@ -39,7 +39,7 @@ LAYOUTS = (SLIDE, STREAM_C)
 
 
 def run_study(context: StudyContext) -> Findings:
-    """All sweeps, and what the slides say of them."""
+    """Run all sweeps, and compare them with the slides."""
     step = context.pick(64, 512)
     offsets = np.union1d(np.arange(0, LARGEST_OFFSET + 1, step), aliasing_offsets())
     xt4, swizzled = load_machine("red-storm-xt4"), load_machine("red-storm-xt4-swizzle")
@@ -106,9 +106,6 @@ def run_study(context: StudyContext) -> Findings:
     )
 
 
-# --- the claims ---
-
-
 def _geometry(dram: Dram | None) -> Row:
     assert dram is not None
     strides = np.uint64(1) << np.arange(12, 24, dtype=np.uint64)
@@ -125,7 +122,7 @@ def _geometry(dram: Dram | None) -> Row:
 
 
 def _where(layout: Layout, catamount: Mapping[str, Mapping[tuple[int, ...], Sweep]]) -> Row:
-    """No dip outside of the windows but by aliasing, and one in each."""
+    """Check that each window has a dip, and that all other dips come from aliasing."""
     depths, elsewhere = {}, {}
     for store, sweeps in catamount.items():
         chosen = [sweeps[kernel.places] for kernel in layout.kernels.values()]
@@ -155,7 +152,7 @@ def _where(layout: Layout, catamount: Mapping[str, Mapping[tuple[int, ...], Swee
 
 
 def _period(what: str, published: int, sweeps: Sequence[Sweep]) -> Row:
-    """The shortest of the powers of two after which every curve repeats."""
+    """Return the shortest power of two after which every curve repeats."""
     found = max(_repeats(sweep) for sweep in sweeps)
     return Row(
         f"Period of the sawtooth: {what}",
@@ -204,7 +201,10 @@ SWIZZLE = (
 
 
 def _proposed(what: str, sweeps: Iterable[Sweep], reason: str = "") -> Row:
-    """What a mitigation leaves of the dips. The slide lists it as a question; no result was published."""
+    """Return how deep the dips are that a mitigation leaves.
+
+    The slide lists the mitigation as a question, and no result was published.
+    """
     left = np.concatenate([each.over_median[~each.aliased] for each in sweeps])
     worst, share = float(left.max()), float((left > DIP).mean())
     return Row(
@@ -310,9 +310,6 @@ def _capped(before: Sweep, after: Sweep) -> Row:
     )
 
 
-# --- the figures ---
-
-
 def _sawtooth(sweeps: Mapping[tuple[int, ...], Sweep], without: Mapping[tuple[int, ...], Sweep]) -> Figure:
     drawn = Figure((WIDTH, 5.2), layout="constrained")
     panels = drawn.subplots(4, 2, sharex=True, sharey=True)
@@ -334,7 +331,7 @@ def _sawtooth(sweeps: Mapping[tuple[int, ...], Sweep], without: Mapping[tuple[in
 
 
 def _draw(axes: Axes, sweep: Sweep, colour: str, linewidth: float, linestyle: str = "-") -> None:
-    """Bandwidth as a line; dips from cache aliasing, an OFFSET wide, as strokes down from it."""
+    """Draw the bandwidth as a line, and each dip from cache aliasing as a stroke down."""
     smooth = ~sweep.aliased
     line = sweep.bandwidth[smooth] / 1e9
     axes.plot(sweep.offsets[smooth], line, linestyle, color=colour, linewidth=linewidth)

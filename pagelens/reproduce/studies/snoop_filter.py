@@ -1,4 +1,4 @@
-"""Snoop filter conflicts by physical address alone: which processors, and where in memory."""
+"""Snoop filter conflicts by physical address alone: on which processors, and where in memory?"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tested:
-    """One processor: share of lines in conflict of every placement tried."""
+    """One processor, with the share of lines in conflict for every placement tried."""
 
     socket: Socket
     contiguous: Shares  # one buffer at every 2 MiB of a GiB
@@ -42,12 +42,12 @@ class Tested:
 
     @property
     def name(self) -> str:
-        """As "24 cores", or "KNL"."""
+        """The name in figures: "24 cores", or "KNL"."""
         return "KNL" if self.socket.cores_per_l2 > 1 else f"{self.socket.cores}"
 
 
 def run(context: StudyContext) -> Findings:
-    """Contiguous buffers and random 2 MiB pages on every processor of the talk."""
+    """Count contiguous buffers and random 2 MiB pages on every processor of the talk."""
     draws = context.pick(1000, 100)
 
     def test(machine: str) -> Tested:
@@ -121,7 +121,7 @@ def _clean(middle: Tested) -> Row:
 
 
 def _periodic(middle: Tested) -> Row:
-    """Neighbouring periods must be alike, and shorter ones must not, or the period would be shorter."""
+    """Check that neighbouring periods are alike, and that no shorter period would do."""
     periods = {mib: _apart(middle.contiguous, mib) for mib in (PERIOD_MIB // 4, PERIOD_MIB // 2, PERIOD_MIB)}
     shortest = min((mib for mib, difference in periods.items() if difference < STEADY), default=0)
     return Row(
@@ -139,7 +139,10 @@ def _periodic(middle: Tested) -> Row:
 
 
 def _victims(context: StudyContext) -> tuple[Row, Row]:
-    """Nothing was measured of them: the talk names them as likely."""
+    """Simulate the programs that the talk names as likely victims.
+
+    The talk did not measure them.
+    """
     machine = load_machine(SLICES_24)
     random, first = {}, {}
     for name, title in VICTIMS.items():
@@ -179,7 +182,7 @@ def _lost(machine: Machine, program: Contained, seed: int, draw: int) -> float:
 
 
 def _apart(shares: Shares, mib: int) -> float:
-    """The largest difference of places so far apart."""
+    """Return the largest difference between places that far apart."""
     step = mib * MIB // LARGE_BYTES
     return float(np.abs(shares[step:] - shares[:-step]).max())
 
@@ -198,12 +201,12 @@ def _geometry(tested: list[Tested]) -> Row:
 
 
 def buffer_mib(socket: Socket) -> int:
-    """Whole pages of 2 MiB that the buffer of all L2s is on."""
+    """Return the MiB of the whole 2 MiB pages that hold the buffer of all L2s."""
     return -(-socket.l2s * HELD_BYTES // LARGE_BYTES) * LARGE_BYTES // MIB
 
 
 def by_offset(socket: Socket, shares: Shares) -> Figure:
-    """Share against the buffer's offset in a GiB."""
+    """Draw the share over the buffer's offset in a GiB."""
     drawn = Figure((WIDTH, 2.9), layout="constrained")
     axes = drawn.add_subplot()
     offsets = np.arange(len(shares)) * LARGE_BYTES / MIB
@@ -228,7 +231,7 @@ def by_offset(socket: Socket, shares: Shares) -> Figure:
 
 
 def by_processor(tested: list[Tested]) -> Figure:
-    """Mean and worst share, contiguous beside random."""
+    """Draw the mean and the worst share, contiguous beside random."""
     drawn = Figure((WIDTH, 2.9), layout="constrained")
     axes = drawn.add_subplot()
     for number, each in enumerate(tested):

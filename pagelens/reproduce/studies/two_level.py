@@ -1,8 +1,7 @@
-"""LULESH in fast or slow memory: a share of its time is bound by memory, found on one machine and tried on
-another.
+"""LULESH in fast or slow memory. One machine tells which share of the time memory bounds, another tests it.
 
-With a share s of the time in slow memory bound by it, and a fast memory that is k times as fast, the run
-takes 1 - s + s / k of that time.
+If memory bounds a share s of the time in slow memory, and fast memory is k times as fast, the run takes 1 - s
++ s / k of that time.
 """
 
 from collections.abc import Mapping
@@ -39,27 +38,27 @@ STEP = "step"  # all of its loops
 
 @dataclass(frozen=True)
 class _Region:
-    """Loops of a step: seconds of their instructions, and of their lines in fast memory; an entry a loop."""
+    """The loops of one region in a step: seconds of instructions, and of lines in fast memory, per loop."""
 
     issue: Floats
     lines: Floats
-    ratio: float  # of fast to slow memory
+    ratio: float  # bandwidth of fast over slow memory
 
     @property
     def speedup(self) -> float:
-        """In a loop instructions and lines overlap, as in the time model."""
+        """The speedup if instructions and lines overlap in each loop, as in the time model."""
         slow, fast = (np.maximum(self.issue, self.lines * ratio).sum() for ratio in (self.ratio, 1))
         return float(slow / fast) - 1
 
     @property
     def serial_speedup(self) -> float:
-        """Nothing overlaps."""
+        """The speedup if nothing overlaps."""
         slow, fast = ((self.issue + self.lines * ratio).sum() for ratio in (self.ratio, 1))
         return float(slow / fast) - 1
 
 
 def run(context: StudyContext) -> Findings:
-    """The share from the dual socket, KNL's speedup from the share, and its cache mode by simulation."""
+    """Take the share from the dual socket and KNL's speedup from the share, and simulate KNL's cache mode."""
     ratios = {name: sum(fast) / sum(slow) for name, (slow, fast) in SLOW_FAST.items()}
     share = memory_share(SPEEDUP["dual socket"], ratios["dual socket"])
     best = {name: 1 / time_in_fast(share, ratio) - 1 for name, ratio in ratios.items()}
@@ -138,14 +137,17 @@ def run(context: StudyContext) -> Findings:
 
 
 def _poster_knl() -> Machine:
-    """Cori's KNL with as many cores as the poster's."""
+    """Return Cori's KNL with as many cores as the poster's."""
     machine = load_machine("cori-knl-cache")
     count = Sourced[Positive](value=CORES, source="poster 107, hardware: 64 cores")
     return machine.model_copy(update={"cores": machine.cores.model_copy(update={"count": count})})
 
 
 def _regions(context: StudyContext, machine: Machine, ratio: float) -> dict[str, _Region]:
-    """All lines hit on contiguous frames, so that they are those of the fast memory."""
+    """Return the regions of the measured step.
+
+    On contiguous frames all lines hit, so they are those of the fast memory.
+    """
     cores = machine.cores.count.value
     program = DeclaredWorkload("hydro", by_loop(hydro(elements_side(BYTES), cores, 1)), cores)
     placement = policies["contiguous"].place(machine, Node(machine, context.seed, 0))
@@ -213,20 +215,20 @@ def _region_rows(regions: Mapping[str, _Region]) -> tuple[Row, ...]:
 
 
 def memory_share(speedup: float, ratio: float) -> float:
-    """Of the time in slow memory, from what a memory `ratio` times as fast gains."""
+    """Return the share of the time in slow memory that memory bounds, from the speedup by fast memory."""
     return (1 - 1 / (1 + speedup)) / (1 - 1 / ratio)
 
 
 def time_in_fast(share: float, ratio: float) -> float:
-    """Over the time in slow memory."""
+    """Return the time in fast memory over the time in slow memory."""
     return 1 - share + share / ratio
 
 
 def time_in_cache(share: float, ratio: float, found: PhaseRun) -> float:
-    """The same with the fast memory as a cache of the slow one: the busier memory bounds that share.
+    """Return the time with fast memory as a cache, over the time in slow memory.
 
-    Every line passes the fast memory, a miss is filled into it and a dirty victim read from it; the slow
-    memory sees misses and victims.
+    The busier memory bounds the share. Every line passes the fast memory. A miss is filled into it, and a
+    dirty victim is read from it. The slow memory sees misses and victims.
     """
     moved_slow = (found.misses + found.written_back) / found.lines
     return 1 - share + share * max((1 + moved_slow) / ratio, moved_slow)

@@ -1,4 +1,4 @@
-"""Xeon Max with its HBM as a cache, from what its memories do apart: its curve over the size of arrays."""
+"""Xeon Max with its HBM as a cache: its bandwidth over array sizes, from what each memory does alone."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from pagelens.reproduce.fleet import PhaseRun, run_on
 from pagelens.reproduce.study import Findings, Study
 
 GIB = 1 << 30
-# GiB a socket: GB/s, the median over both sockets' runs.
+# GB/s by GiB a socket: the median over both sockets' runs.
 CURVE = {8: 517.8, 16: 529.7, 32: 458.3, 48: 307.5, 64: 275.9, 96: 185.8, 128: 144.6}
 FITS = 48  # the largest size below the cache's: random frames lose more than half of the speed there
 FLAT_DDR = 235.5  # GB/s
@@ -27,10 +27,10 @@ Curve = Mapping[int, PhaseRun]
 
 
 def run(context: StudyContext) -> Findings:
-    """The triad at each size, on random frames and on a fresh node's."""
+    """Run the triad at each size, on random frames and on those of a fresh node."""
     whole = load_machine("xeon-max-cache")
     sizes, factor = tuple(CURVE), context.pick(1.0, 1 / 32)
-    # And the sizes with it: fewer slots of the same shares of the cache.
+    # The sizes shrink with it, so there are fewer slots for the same shares of the cache.
     machine = shrink(whole, factor)
     state = Node(machine, context.seed, 0, history=parse_history("boot; run"))
 
@@ -64,7 +64,7 @@ def run(context: StudyContext) -> Findings:
 
 
 def counted(run: PhaseRun) -> float:
-    """Bytes a second as the benchmark counts them: two loads and a store, without the store's fetch."""
+    """Return bytes a second as the benchmark counts them: two loads and a store, without its fetch."""
     return COUNTED * run.bandwidth
 
 
@@ -85,7 +85,7 @@ def _inputs(machine: Machine) -> tuple[Row, ...]:
 
 
 def _frames(fresh: Curve) -> Row:
-    """What tells that the published node was not fresh: it misses where a fresh one cannot."""
+    """Show that the published node was not fresh: it misses where a fresh one cannot."""
     obtained = counted(fresh[FITS]) / 1e9
     return Row(
         f"Frames: a fresh node misses nothing over {FITS} GiB, and the published one lost half of its speed",

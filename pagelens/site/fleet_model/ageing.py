@@ -1,4 +1,4 @@
-"""How modelled nodes slow down from job to job since their boot: what scripts/ageing_table.py writes."""
+"""How modelled nodes slow down from job to job since their boot, as scripts/ageing_table.py wrote it."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -14,20 +14,26 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Lives:
-    """Nodes from boot on, [life, job]: 1 is as fast as such a node can be."""
+    """The speed of nodes from boot on, [life, job]. 1 is as fast as such a node can be."""
 
     stream: Floats  # of STREAM after that job
     job: Floats  # of the application that starts then
 
     @property
     def last(self) -> int:
-        """The last job that the table has; an older node is taken to be like one of its last three."""
+        """The last job that the table has.
+
+        An older node is assumed to be like one of its last three jobs.
+        """
         return len(self.stream[0]) - 1
 
 
 @cache
 def lives() -> dict[str, Lives]:
-    """The same nodes and jobs: `unsorted`, sorted by `intel`'s module, `sorted` by this project's rule."""
+    """Return the lives of the same nodes and jobs by kind of sort.
+
+    They are `unsorted`, sorted by `intel`'s module, and `sorted` by this project's rule.
+    """
     text = files("pagelens.site.fleet_model").joinpath("ageing.csv").read_text()
     table = pl.read_csv(StringIO(text)).sort("policy", "node", "job")
     return {str(policy): _lives(rows) for (policy,), rows in table.group_by("policy")}

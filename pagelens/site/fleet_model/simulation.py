@@ -1,10 +1,10 @@
 """`pagelens site simulate`: what a policy costs and gains a site in a year, on modelled nodes.
 
 Each node walks along one of the modelled lives: from job to job it becomes slower, and a reboot begins a new
-life. Jobs take nodes at random and are as slow as the slowest of theirs. After each job STREAM is measured,
+life. Jobs take nodes at random, and are as slow as their slowest node. After each job STREAM is measured,
 with noise and with disturbances that say nothing of the node, and the policy's rule may reboot the node.
 
-All costs are inputs, most of them assumed, and are in the result beside what they led to.
+All costs are inputs, and most of them are assumed. The result has them beside what they led to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is put in."""
+    """The inputs of the simulation."""
 
     nodes: int = 9688  # Cori's KNL nodes
     jobs: int = 100  # of each node, in a draw
@@ -56,13 +56,16 @@ class SitePolicy:
     """What is done to nodes."""
 
     name: str
-    lives: str = "unsorted"  # which of the table's: unsorted, intel, or sorted
+    lives: str = "unsorted"  # lives of the table: unsorted, intel, or sorted
     interval: bool = False  # sorted while jobs run, too
     rule: Callable[[int], Watch] | None = None
 
 
 def site_policies(rule: Rule) -> Sequence[SitePolicy]:
-    """The policies that are compared; the first is what they are compared with. *: Cori's."""
+    """Return the policies that are compared.
+
+    The first is the one that the others are compared with. An asterisk marks Cori's.
+    """
 
     def below(nodes: int) -> Watch:
         return Below(nodes, NERSC_SHARE)
@@ -91,14 +94,18 @@ class Figure:
 
     @staticmethod
     def of(values: Floats) -> Figure:
-        """Each draw resamples the lives and draws the jobs anew, so their spread is that of the answer."""
+        """Return the figure of some draws.
+
+        Each draw resamples the lives and draws the jobs anew, so the spread of the draws is that of the
+        answer.
+        """
         mean, width = float(values.mean()), _NORMAL_95 * float(values.std(ddof=1)) if len(values) > 1 else 0.0
         return Figure(mean, mean - width, mean + width)
 
 
 @dataclass(frozen=True)
 class PolicyRecord:
-    """What a policy leads to; node hours a year of the whole site."""
+    """The result of a policy, in node hours a year of the whole site."""
 
     name: str
     slow_jobs: Figure  # lost because jobs wait for memory and for their slowest node
@@ -111,7 +118,7 @@ class PolicyRecord:
 
 @dataclass(frozen=True)
 class Simulated:
-    """All policies, and what was put in."""
+    """The results of all policies, and the inputs."""
 
     inputs: Inputs
     policies: list[PolicyRecord]
@@ -120,7 +127,7 @@ class Simulated:
     intel_gain: float  # the same with Intel's module
 
     def to_json(self) -> dict[str, Any]:
-        """Everything by name."""
+        """Return everything by name."""
         return {"schema": "pagelens site simulate", "version": 1, **asdict(self)}
 
 
@@ -172,7 +179,10 @@ def _summary(inputs: Inputs, policies: Sequence[SitePolicy], found: Floats) -> S
 
 
 def _year(inputs: Inputs, policy: SitePolicy, rng: np.random.Generator) -> Floats:
-    """Node hours a year lost in slow jobs, sorting and reboots; reboots a day; share of slow checks."""
+    """Return what a year costs.
+
+    These are node hours lost in slow jobs, sorting and reboots, reboots a day, and the share of slow checks.
+    """
     table = lives()
     own, unsorted = table[policy.lives], table["unsorted"]
     among = rng.integers(0, len(own.stream), len(own.stream))  # a bootstrap over the lives
@@ -217,13 +227,16 @@ def _year(inputs: Inputs, policy: SitePolicy, rng: np.random.Generator) -> Float
 
 
 def _column(of: Lives, age: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """The table's job for each node: its age, or one of the last three where it is older than the table."""
+    """Return the table's job for each node.
+
+    It is the node's age, or one of the last three jobs if the node is older than the table.
+    """
     late = of.last - rng.integers(0, min(3, of.last), len(age))
     return np.where(age <= of.last, age, late)
 
 
 def _waiting(inputs: Inputs, slowdown: Floats, rng: np.random.Generator) -> float:
-    """Node hours lost by jobs on all nodes: each waits for the slowest of its nodes."""
+    """Return the node hours lost by jobs on all nodes. Each job waits for the slowest of its nodes."""
     assert inputs.sizes is not None
     sizes, work = np.array(list(inputs.sizes)), np.array(list(inputs.sizes.values()))
     sizes = np.minimum(sizes, len(slowdown))
@@ -247,7 +260,7 @@ def _sorting(inputs: Inputs, policy: SitePolicy, nodes: int) -> float:
 
 
 def _measured(inputs: Inputs, slowdown: Floats, rng: np.random.Generator) -> Floats:
-    """STREAM as a share of what a node reaches that has just booted."""
+    """Return STREAM's speed as a share of what a node reaches after a boot."""
     share = (1 + inputs.noise * rng.standard_normal(len(slowdown))) / slowdown
     disturbed = rng.random(len(share)) < inputs.disturbed
     share[disturbed] *= rng.uniform(0.3, 0.9, int(disturbed.sum()))

@@ -1,4 +1,4 @@
-"""Checks of a made-up site, for trying the rule, the page and the metrics before there is a history.
+"""Makes the checks of an imaginary site, to try the rule, the page and the metrics without a history.
 
 Its constants are assumed. They are of the size that NERSC's page on KNL's cache mode shows: 350 to 360 GB/s
 after a boot, and a tail on some nodes after hours.
@@ -19,7 +19,7 @@ _ORDERS = 11
 
 @dataclass(frozen=True)
 class Fleet:
-    """What is made."""
+    """The imaginary site."""
 
     nodes: int = 1000
     checks: int = 100  # of each node
@@ -32,7 +32,7 @@ class Fleet:
 
 
 def synthetic_checks(fleet: Fleet, rng: np.random.Generator) -> Iterator[Check]:
-    """All checks, node by node, each in its order."""
+    """Yield all checks, node by node, each in its order."""
     bad = rng.random(fleet.nodes) < fleet.bad_share
     modes = np.where(rng.random(fleet.nodes) < 0.8, "cache, 1 NUMA node", "flat, 2 NUMA nodes")
     for node in range(fleet.nodes):
@@ -84,7 +84,7 @@ def _figures(fleet: Fleet, mode: str, bad: bool, rng: np.random.Generator) -> ND
 
 
 def _free_blocks(fragments: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """[check, order]: of 90 GiB, the older the node the more in small blocks."""
+    """Return the free blocks [check, order] of 90 GiB. An older node has more of it in small blocks."""
     frames = 90 * (1 << 18)
     weights = np.exp(-np.abs(np.arange(_ORDERS)[None, :] - (10 - 7 * fragments[:, None])) / 1.5)
     weights *= rng.uniform(0.8, 1.2, weights.shape)

@@ -1,4 +1,4 @@
-"""What a site's own monitoring reads: a textfile for node_exporter, alert rules, a dashboard."""
+"""Serves a site's own monitoring: a textfile for node_exporter, alert rules, a dashboard."""
 
 from pagelens.site.monitoring.metrics import metrics_text, monitoring_file, write_metrics
 

@@ -15,7 +15,7 @@ from pagelens.site.status import FleetStatus
 
 
 def monitoring_file(name: str) -> str:
-    """The alert rules, alerts.yml, or Grafana's dashboard, dashboard.json."""
+    """Return the alert rules, alerts.yml, or Grafana's dashboard, dashboard.json."""
     return files("pagelens.site.monitoring").joinpath(name).read_text()
 
 
@@ -25,7 +25,7 @@ def write_metrics(fleet: FleetStatus, final: Path) -> None:
 
 
 def metrics_text(fleet: FleetStatus) -> str:
-    """All series; those of a node are labelled with its name and memory mode."""
+    """Return all series. Those of a node are labelled with its name and memory mode."""
     return "".join(f"{line}\n" for line in _lines(fleet))
 
 

@@ -1,4 +1,4 @@
-"""The fleet's page: the same files from a server that only reads, or in a folder of their own."""
+"""The fleet's page. A server that only reads it offers the same files as a folder does."""
 
 from pagelens.site.page.export import export_page
 from pagelens.site.page.server import make_app, serve_page

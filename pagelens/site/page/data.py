@@ -1,6 +1,6 @@
-"""What the page shows, as JSON: all nodes in columns, the fleet's distributions, or one node's history.
+"""The page's data as JSON: all nodes in columns, the fleet's distributions, or one node's history.
 
-Every file is a script that hands its JSON to the page: so the page works from a folder, too, where browsers
+Every file is a script that hands its JSON to the page. So the page also works from a folder, where browsers
 let no page read files.
 """
 
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 def script(function: str, value: Any) -> str:
-    """A call of one of the page's functions. `<` cannot end the script it may stand in."""
+    """Return a call of one of the page's functions. `<` in it cannot end the script."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f"pagelens.{function}({text});\n"
 
@@ -38,7 +38,7 @@ def script(function: str, value: Any) -> str:
 def fleet_data(
     connection: sqlite3.Connection, rule: Rule, title: str, now: float | None = None
 ) -> tuple[FleetStatus, dict[str, Any]]:
-    """All nodes in columns, and how their figures are distributed by kind, age and day."""
+    """Return all nodes in columns, and how their figures are distributed by kind, age and day."""
     fleet = fleet_status(connection, rule, now=now)
     nodes = sorted(fleet.nodes, key=lambda each: each.node)
     kinds = sorted({(each.hardware, each.mode) for each in nodes})
@@ -72,7 +72,10 @@ def fleet_data(
 def _distributions(
     connection: sqlite3.Connection, kinds: Sequence[tuple[str, str]], now: float
 ) -> list[dict[str, Any]]:
-    """Of each kind: checks by age and share of the peers' median, by share alone, and by day."""
+    """Return the distributions of checks for each kind.
+
+    They are by age and share of the peers' median, by share alone, and by day.
+    """
     rows = frame(
         connection,
         "SELECT hardware, mode, checks.at, uptime, figure / median FROM checks JOIN kinds USING (kind)"
@@ -110,7 +113,7 @@ def _of_kind(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def node_data(one: NodeStatus) -> dict[str, Any]:
-    """One node's checks in columns, and its actions."""
+    """Return one node's checks in columns, and its actions."""
     each = one.standing
     return {
         "name": each.node,

@@ -1,4 +1,4 @@
-"""`pagelens site export`: the page in a folder that any web server, or a browser alone, can show."""
+"""`pagelens site export`: writes the page to a folder that any web server, or a browser alone, can show."""
 
 from __future__ import annotations
 

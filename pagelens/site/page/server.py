@@ -1,4 +1,4 @@
-"""`pagelens site serve`: the page over HTTP. It only reads, and by default only this machine can reach it."""
+"""`pagelens site serve`: serves the page over HTTP, read-only, and by default to this machine only."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ STALE_S = 300.0  # a visit waits for what is older than this
 
 
 def page_file(name: str) -> bytes:
-    """One of the page's files."""
+    """Return one of the page's files."""
     return files("pagelens.site.page").joinpath(name).read_bytes()
 
 
 @dataclass
 class _Fleet:
-    """The fleet's script. Where it is a little old it is served once more, while a thread reads it again."""
+    """The fleet's script. If it is a little old it is served once more, while a thread reads it again."""
 
     database: Path
     rule: Rule
@@ -81,7 +81,10 @@ class _Fleet:
 
 
 def make_app(database: Path, rule: Rule, title: str) -> Starlette:
-    """The application: the page's files, fleet.js and node/NAME.js. Raises Failure without Starlette."""
+    """Return the application: the page's files, fleet.js and node/NAME.js.
+
+    Raises Failure without Starlette.
+    """
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware

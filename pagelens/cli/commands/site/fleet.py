@@ -1,4 +1,4 @@
-"""The part of `pagelens site` that watches nodes over their age. Import rooms inside functions only."""
+"""The part of `pagelens site` that watches nodes over their age. It imports rooms only inside functions."""
 
 import os
 import sys

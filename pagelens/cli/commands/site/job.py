@@ -1,4 +1,7 @@
-"""The part of `pagelens site` in the way of jobs. Import rooms inside functions only: a Prolog is short."""
+"""The part of `pagelens site` that runs around jobs.
+
+It imports rooms only inside functions, because a Prolog must be short.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -112,7 +115,7 @@ def act(
 
 
 def _never_failing(path: Path, work: Callable[["SiteConfig", Mapping[str, str]], "Record"]) -> None:
-    """Any failure is one line: a status other than 0 would drain the node."""
+    """Report any failure in one line, because a status other than 0 would drain the node."""
     from pagelens.site import read_config
 
     try:
