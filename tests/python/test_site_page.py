@@ -152,3 +152,20 @@ def test_nodes_are_found_by_keyboard_filter_and_link(site):
         assert all("slow" in row for row in rows)
         browser.close()
     assert wrong == []
+
+
+@needs_browser
+def test_screen_readers_and_weak_eyes_are_served_in_light_and_dark(site):
+    """Checked by the rules of axe-core: names, roles, order of headings, contrast."""
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    folder, slow = site
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme)
+            page.goto(f"{(folder / 'page' / 'index.html').as_uri()}?node={slow}")
+            page.wait_for_selector("#node:not([hidden])")
+            assert Axe().run(page).response["violations"] == []
+        browser.close()
