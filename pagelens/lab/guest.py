@@ -52,9 +52,10 @@ class Guest:
     Initramfs is taken with everything in it. `append` is added to the kernel's command line, and `plugin` is
     QEMU's option of that name. The firmware states `described_cache`, the bytes of the memory-side cache in
     front of each node, and `speeds`, the speed of each node's memory. `fast` bytes of the memory are in a
-    last node without processors, which the firmware calls the fastest. A command may take `limit_s` of the
-    emulator's processor time. Raises UsageError, or GuestFailure with the console's last lines if the guest
-    does not come up.
+    last node without processors, which the firmware calls the fastest. The guest can read the folder `share`
+    of this machine: it is a 9p file system with the tag "share", which needs modules of the kernel's package.
+    A command may take `limit_s` of the emulator's processor time. Raises UsageError, or GuestFailure with the
+    console's last lines if the guest does not come up.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Guest:
         fast: int = 0,
         speeds: Sequence[NumaSpeed] = (),
         plugin: str | None = None,
+        share: Path | None = None,
         watch: Callable[[int], Watch] = Watch,
         limit_s: float = LIMIT_S,
     ) -> None:
@@ -78,6 +80,7 @@ class Guest:
         self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast, speeds)
         self._append = append
         self._plugin = plugin
+        self._share = share
         self._watch_by_pid = watch
         self._limit_s = limit_s
         self._killed = False
@@ -181,6 +184,7 @@ class Guest:
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=agent,fd={theirs.fileno()}", "-serial", "chardev:agent"),
+            *(_share_options(self._share) if self._share else ()),
             *(("-plugin", self._plugin) if self._plugin else ()),
         ]
         with theirs, (folder / "emulator").open("wb") as messages:
@@ -277,6 +281,12 @@ class Guest:
         if not lines:
             return GuestFailure(f"{message}; its console is empty (is {self.kernel.image} for x86-64?)")
         return GuestFailure("\n  ".join([f"{message}; its console's last lines:", *lines]))
+
+
+def _share_options(folder: Path) -> list[str]:
+    path = str(folder.resolve()).replace(",", ",,")  # as QEMU's options have a comma
+    backend = f"local,id=share,path={path},security_model=none,readonly=on,multidevs=remap"
+    return ["-fsdev", backend, "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
 
 
 def _die_with_parent() -> None:

@@ -13,7 +13,7 @@ from pagelens.site.collect import collect
 from pagelens.site.decision import Rule
 from pagelens.site.history import Action, open_history, record_action
 from pagelens.site.page import export_page, make_app, server
-from pagelens.site.page.data import script
+from pagelens.site.page.data import fleet_data, script
 from pagelens.site.status import fleet_status
 
 needs_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
@@ -91,6 +91,20 @@ def test_the_server_shows_what_is_collected_later_without_keeping_a_visit_waitin
     assert fleet_of.script() is first  # old; a thread reads it again
     with fleet_of._lock:  # once that thread is done
         assert fleet_of._text is not first
+
+
+def test_distributions_of_a_long_history_are_of_every_nth_check(site, monkeypatch):
+    folder, _ = site
+    with open_history(folder / "h") as history:
+        every = fleet_data(history, Rule(), "x", NOW)[1]["distributions"]
+        monkeypatch.setattr("pagelens.site.page.data.MOST_CHECKS", NODES * 4)
+        drawn = fleet_data(history, Rule(), "x", NOW)[1]["distributions"]
+    for one, other in zip(every, drawn, strict=True):
+        count = sum(one["by_share"])
+        assert sum(other["by_share"]) % 4 == 0
+        assert abs(sum(other["by_share"]) - count) <= 0.1 * count + 4
+        for q5, drawn_q5 in zip(one["days"]["q0.5"], other["days"]["q0.5"], strict=False):
+            assert drawn_q5 == pytest.approx(q5, rel=0.05)
 
 
 def test_a_reason_cannot_end_the_script_that_it_is_in():

@@ -25,6 +25,7 @@ AGE_EDGES = np.geomspace(0.1, 1440, 29)
 SHARE_EDGES = np.linspace(0.2, 1.1, 46)  # of what peers reach
 QUANTILES = (0.01, 0.05, 0.5, 0.95)
 MOST_DAYS = 90
+MOST_CHECKS = 400_000  # in a distribution
 
 Floats = NDArray[np.float64]
 
@@ -74,13 +75,16 @@ def _distributions(
 ) -> list[dict[str, Any]]:
     """Return the distributions of checks for each kind.
 
-    They are by age and share of the peers' median, by share alone, and by day.
+    They are by age and share of the peers' median, by share alone, and by day. If the history has more than
+    400,000 checks, every n-th of them stands for n, so that millions are shown as soon.
     """
+    (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM checks").fetchone()
+    step = 1 + last // MOST_CHECKS
     rows = frame(
         connection,
         "SELECT hardware, mode, checks.at, uptime, figure / median FROM checks JOIN kinds USING (kind)"
         " JOIN peers ON peers.kind = checks.kind AND peers.day = CAST(checks.at / 86400 AS INTEGER)"
-        " WHERE counted = 1 AND checks.at > ?",
+        " WHERE counted = 1 AND checks.at > ? AND number % ? = 0",
         {
             "hardware": pl.String,
             "mode": pl.String,
@@ -88,26 +92,27 @@ def _distributions(
             "uptime": pl.Float64,
             "share": pl.Float64,
         },
-        (now - MOST_DAYS * 86_400,),
+        (now - MOST_DAYS * 86_400, step),
     )
     by_kind = {(str(h), str(m)): of for (h, m), of in rows.group_by("hardware", "mode")}
     empty = rows.clear()
-    return [_of_kind(by_kind.get(kind, empty)) for kind in kinds]
+    return [_of_kind(by_kind.get(kind, empty), step) for kind in kinds]
 
 
-def _of_kind(rows: pl.DataFrame) -> dict[str, Any]:
+def _of_kind(rows: pl.DataFrame, step: int) -> dict[str, Any]:
+    """Return one kind's distributions, of rows that stand for `step` checks each."""
     share = np.clip(rows["share"].to_numpy(), SHARE_EDGES[0], SHARE_EDGES[-1])
     age = np.clip(rows["uptime"].to_numpy() / 3600, AGE_EDGES[0], AGE_EDGES[-1])
     counts, _, _ = np.histogram2d(age, share, bins=(AGE_EDGES, SHARE_EDGES))
     days = rows.group_by((pl.col("at") / 86_400).cast(pl.Int64).alias("day")).agg(
         *(pl.col("share").quantile(q, "linear").round(4).alias(f"q{q}") for q in QUANTILES),
-        pl.len().alias("checks"),
+        (pl.len() * step).alias("checks"),
     ).sort("day")  # fmt: skip
     return {
         "ages": [round(float(edge), 3) for edge in AGE_EDGES],
         "shares": [round(float(edge), 3) for edge in SHARE_EDGES],
-        "by_age": counts.astype(int).tolist(),
-        "by_share": np.histogram(share, SHARE_EDGES)[0].tolist(),
+        "by_age": (step * counts.astype(int)).tolist(),
+        "by_share": (step * np.histogram(share, SHARE_EDGES)[0]).tolist(),
         "days": {name: days[name].to_list() for name in days.columns},
     }
 
