@@ -1,12 +1,17 @@
-"""Writes the generated pages of docs/, and checks the links of every Markdown page."""
+"""Writes the generated pages of docs/, and checks the links and the columns of every Markdown page.
+
+Paragraphs that are too long are wrapped; a fault names what has to be done by hand.
+"""
 
 import argparse
+import html
 import inspect
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
+
+from wrapping import COLUMNS, long_lines, wrapped, write_page
 
 import pagelens
 from pagelens.explain.schema import json_reference, json_schema
@@ -18,14 +23,14 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 
 def pages() -> list[Path]:
-    """Every Markdown page that git knows or would know."""
+    """Return every Markdown page that git knows or would know."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [ROOT / name for name in listed.splitlines()]
 
 
 def broken_links() -> list[str]:
-    """The relative links that lead nowhere, as `page: target`."""
+    """Return the relative links that lead nowhere, as `page: target`."""
     return [
         f"{page.relative_to(ROOT)}: {target}"
         for page in pages()
@@ -35,13 +40,27 @@ def broken_links() -> list[str]:
 
 
 def cli_reference() -> str:
-    """The help of every command, as Markdown."""
+    """Return the help of every command, as Markdown.
+
+    Typer escapes characters that need no escape in Markdown, and cuts the first lines of commands in lists.
+    """
     command = [sys.executable, "-m", "typer", "pagelens.cli.main", "utils", "docs", "--name", "pagelens"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    text = html.unescape(listed)
+    first_lines = dict(re.findall(r"^#+ `(pagelens[^`]*)`\n\n([^\n]+)$", text, re.MULTILINE))
+    lines, of = [], ""
+    for line in text.splitlines():
+        if heading := re.fullmatch(r"#+ `(pagelens[^`]*)`", line):
+            of = heading[1]
+        item = re.fullmatch(r"\* `([^` ]+)`: .*\.\.\.", line)
+        if item:
+            line = f"* `{item[1]}`: {first_lines[f'{of} {item[1]}']}"
+        lines.append(re.sub(r"^    ([a-z-]+): ", r"* `\1`: ", line))
+    return "\n".join(lines) + "\n"
 
 
 def api_reference() -> str:
-    """Every function and class that `import pagelens` offers, as Markdown."""
+    """Return every function and class that `import pagelens` offers, as Markdown."""
     head = (pagelens.__doc__ or "").splitlines()[0]
     lines = ["# The Python API", "", head, "", "```python", "import pagelens as pl", "```"]
     names = sorted(pagelens.__all__, key=lambda name: (name[0].isupper(), name))
@@ -64,41 +83,48 @@ def _reference(name: str, thing: object) -> list[str]:
         lines += ["```python", *_signature(name, thing), "```"]
     if not isinstance(thing, dict):
         text, _, example = (inspect.getdoc(thing) or "").partition("\n>>> ")
-        lines += [text.strip()]
+        lines += ["", *_sections_as_lists(text.strip()).splitlines()]
         if example:
             lines += ["", "```python", *f">>> {example}".splitlines(), "```"]
     else:
-        lines += ["Every policy by name: " + ", ".join(f"`{key}`" for key in thing) + "."]
+        lines += ["", "Every policy by name: " + ", ".join(f"`{key}`" for key in thing) + "."]
     if inspect.isclass(thing):
         members = vars(thing) if thing.__module__.startswith(LISTED) else {}
         for member, value in members.items():
             value = value.fget if isinstance(value, property) else value
             if inspect.isfunction(value) and not member.startswith("_"):
                 lines += ["", f"- `.{member}`: {' '.join((inspect.getdoc(value) or '').split())}"]
-    return _wrapped(lines)
+    return lines
 
 
 def _signature(name: str, thing: object) -> list[str]:
-    """With a parameter a line, where one line would be too long."""
+    """Return the call, with each parameter in a line of its own if one line would be too long."""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
     shown = [str(each).replace("pagelens.", "") for each in signature.parameters.values()]
     parameters = [re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", each) for each in shown]
+    parameters = [re.sub(r"\b(?:collections\.abc|contextlib)\.", "", each) for each in parameters]
     whole = f"{name}({', '.join(parameters)})"
-    return [whole] if len(whole) <= 100 else [f"{name}(", *(f"    {each}," for each in parameters), ")"]
+    if len(whole) <= COLUMNS:
+        return [whole]
+    return [f"{name}(", *(f"    {each}," for each in parameters), ")"]
 
 
-def _wrapped(lines: list[str]) -> list[str]:
-    """Paragraphs in lines of at most 100 columns; code as it is."""
-    wrapped: list[str] = []
-    parts = re.split(r"(```.*?```)", "\n".join(lines), flags=re.DOTALL)
-    for number, part in enumerate(parts):
-        if number % 2:
-            wrapped += part.splitlines()
-            continue
-        for paragraph in re.split(r"(\n\s*\n|(?<=`)\n)", part):
-            text = " ".join(paragraph.split())
-            wrapped += textwrap.wrap(text, 100, break_on_hyphens=False) or [""]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(wrapped)).rstrip("\n").splitlines()
+def _sections_as_lists(text: str) -> str:
+    """Return a docstring whose sections, such as `Args:`, are lists."""
+    lines: list[str] = []
+    in_section = False
+    for line in text.splitlines():
+        if re.fullmatch(r"(Args|Raises|Returns):", line):
+            in_section = True
+            lines += [line, ""]
+        elif in_section and (entry := re.fullmatch(r"    (\w+): (.*)", line)):
+            lines.append(f"- `{entry[1]}`: {entry[2]}")
+        elif in_section and line.startswith("      "):
+            lines.append(f"  {line.strip()}")
+        else:
+            in_section = in_section and not line
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -115,11 +141,21 @@ def main() -> None:
     }
     faults = []
     for name, text in generated.items():
-        page = ROOT / "docs" / name
+        page, text = ROOT / "docs" / name, wrapped(text) if name.endswith(".md") else text
         if not arguments.check:
             page.write_text(text)
         elif not page.exists() or page.read_text() != text:
             faults.append(f"docs/{name} is not what the code says; run: make docs")
+    for page in pages():
+        if page.name == "CHANGELOG.md":
+            continue
+        text = page.read_text()
+        if not arguments.check and text != wrapped(text):
+            write_page(page, text)
+        elif long := long_lines(text):
+            where = f"{page.relative_to(ROOT)}:{long[0]}"
+            remedy = "run: make docs" if text != wrapped(text) else "divide it"
+            faults.append(f"{where} has more than {COLUMNS} columns; {remedy}")
     faults += [f"broken link in {link}" for link in broken_links()]
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from wrapping import write_page
+
 from pagelens.host.system import System
 from pagelens.io import explain_recording, record_program, replayable
 from pagelens.machine import choose_machine, parse_machine
@@ -51,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
         _tree(folder / "tree")
-        OUTPUT.write_text(_document(folder))
+        write_page(OUTPUT, _document(folder))
 
 
 def _tree(folder: Path) -> None:

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from wrapping import write_page
+
 SECTIONS = (
     (
         "stream",
@@ -49,7 +51,7 @@ def main() -> None:
         for name, title, words in SECTIONS:
             directory = Path(folder) / name
             parts.append(section(name, title, words, directory, output))
-    output.write_text("\n".join(parts))
+    write_page(output, "\n".join(parts))
 
 
 def section(name: str, title: str, words: str, directory: Path, output: Path) -> str:

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from wrapping import write_page
+
 PROGRAMS = {"hydro": "40 3", "cg": "48", "fe": "40"}  # and their arguments
 MACHINES = ("sandy-bridge-two-socket", "cori-knl-flat", "xeon-max-flat")
 CAPACITY = 50  # % of the footprint
@@ -35,7 +37,7 @@ def main() -> None:
                     Path(folder) / machine / program / "place.svg",
                     arguments.output / f"place-{program}-{machine}.svg",
                 )
-    (arguments.output / "place.md").write_text("\n".join(_document(found)) + "\n")
+    write_page(arguments.output / "place.md", "\n".join(_document(found)) + "\n")
 
 
 def _placed(pagelens: Path, trace: Path, program: str, machine: str, folder: Path) -> tuple[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from wrapping import write_page
+
 
 def write_table(
     path: Path,
@@ -26,10 +28,7 @@ def write_table(
         *map(_row, rows),
         *after.splitlines(),
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text("\n".join(lines) + "\n")
-    partial.rename(path)
+    write_page(path, "\n".join(lines) + "\n")
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from wrapping import write_page
 
 from pagelens.machine.tlb import Tlb
 from pagelens.machine.tlb_files import load_tlb
@@ -155,9 +156,7 @@ def main() -> None:
     with mpl.rc_context(STYLE):
         figure().savefig(picture.with_suffix(".partial"), format="svg", metadata={"Date": None})
     picture.with_suffix(".partial").rename(picture)
-    page = folder / "tlb-knees.md"
-    page.with_suffix(".partial").write_text(text)
-    page.with_suffix(".partial").rename(page)
+    write_page(folder / "tlb-knees.md", text)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from wrapping import write_page
 
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
@@ -297,7 +298,7 @@ def main() -> None:
                 f"{decided}; at full width {at_full_width / statistics.median(seconds):.2f}",
                 flush=True,
             )
-    options.output.write_text(page(rows, machine, options.runs))
+    write_page(options.output, page(rows, machine, options.runs))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from pagelens.lab.compare import STATES, VARIANTS, Comparison, Row
@@ -46,7 +47,9 @@ def markdown(comparison: Comparison) -> str:
         "its state over once, after boot, and from then on does the same steps. docs/lab.md says what the",
         "states are, and how far a cell is from itself after another boot. Written by",
         "",
-        f"    {command_line(comparison)}",
+        "```",
+        " \\\n    ".join(textwrap.wrap(command_line(comparison), 90, break_on_hyphens=False)),
+        "```",
         "",
     ]
     ratios = _ratios(comparison)

@@ -22,7 +22,7 @@ reason). Units stand in the value; a number without its unit is an error, and so
 this page.
 ```toml
 [l2]
-size = { value = "1 MiB", source = "Intel 64 and IA-32 Architectures Optimization Reference Manual" }
+size = { value = "1 MiB", source = "Intel 64 and IA-32 Optimization Reference Manual" }
 ways = { value = 16, assumed = "as of its predecessor" }
 ```
 

@@ -49,7 +49,7 @@ from pagelens.units import parse_rate, parse_size, parse_time
 
 EXAMPLES = """Examples:
 
-  pagelens lab run --memory 4GiB --cache 512MiB --history "age(jobs=3); run; zonesort; run" -- ./app args
+  pagelens lab run --memory 4GiB --cache 512MiB --history "age(jobs=3); zonesort; run" -- ./app
 
   pagelens lab compare -- ./app args
 
@@ -95,7 +95,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 @app.command(
     "run",
     context_settings={"allow_interspersed_args": False},
-    epilog='  pagelens lab run --history "age(jobs=3); run; zonesort; run" -- ./app args',
+    epilog='  pagelens lab run --history "age(jobs=3); run; zonesort; run" -- ./app',
 )
 def run_command(
     command: Annotated[

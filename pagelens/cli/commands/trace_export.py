@@ -19,7 +19,7 @@ EXAMPLES = """Examples:
 
   pagelens trace-export app.trace --format dramsim3 -o app.dramsim3
 
-  pagelens trace-export app.trace --format ramulator --policy random --lines 1000000 -o app.ramulator
+  pagelens trace-export app.trace --format ramulator --policy random --lines 1000000 -o app.ram
 """
 
 app = typer.Typer(add_completion=False)
