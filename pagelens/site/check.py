@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 VERSION = 1
+MOST_PROGRAMS = 8  # of a job that a record names
 MOST_BYTES = 64 << 10  # of a record; a real one has 1 kB
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
@@ -22,12 +23,25 @@ _DETAILS = (
     "huge_1g",
     "turnover",
     "snoop_filter",
+    "programs",
     "notes",
 )
 
 Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Share = Annotated[float, Field(ge=0, le=1)]
 Whole = Annotated[int, Field(ge=0, le=1 << 60)]
 Rate = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+
+
+class ProgramMemory(BaseModel):
+    """The memory of one program of the job before the check, over its processes on the node."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    resident: Whole
+    conflict_share: Share | None = None  # of its pages, in slots of the memory-side cache
+    large_share: Share | None = None  # of its memory, on pages of 2 MiB or more
 
 
 class Check(BaseModel):
@@ -65,6 +79,9 @@ class Check(BaseModel):
     snoop_filter: Annotated[float, Field(ge=0, le=1)] | None = Field(
         None, description="share of what the L2s hold, beyond the snoop filter's ways"
     )
+    programs: list[ProgramMemory] = Field(
+        default_factory=list, max_length=MOST_PROGRAMS, description="of the job before, if it had a report"
+    )
     notes: list[Text] = Field(default_factory=list, max_length=8)
 
     @property
@@ -79,6 +96,8 @@ class Check(BaseModel):
     def details(self) -> str:
         """Return the part that the history keeps as JSON."""
         kept = {name: value for name in _DETAILS if (value := getattr(self, name)) not in (None, [], {})}
+        if self.programs:
+            kept["programs"] = [one.model_dump(exclude_none=True) for one in self.programs]
         return json.dumps(kept, separators=(",", ":"))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pagelens.errors import PagelensError
 from pagelens.host.system import System
@@ -17,6 +19,9 @@ from pagelens.site.memory_steps import SORT
 from pagelens.site.node_state import load_state, locked, other_jobs
 from pagelens.site.record import Record
 from pagelens.site.restore import keep, put_back
+
+if TYPE_CHECKING:
+    from pagelens.site.check import ProgramMemory
 
 
 def run_epilog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
@@ -54,9 +59,12 @@ def _write_page(
 ) -> None:
     from pagelens.site.job_page import as_user, write_job_page
     from pagelens.site.job_sample import FOLDER, kept_samples
+    from pagelens.site.program_memory import leave, programs_of
 
     samples = kept_samples(config.node.state / FOLDER / options.job)
-    said = _beside_fleet(config, node)
+    programs = programs_of(samples)
+    leave(config.node.state, options.job, programs)
+    said = _beside_fleet(config, node, options.job, programs)
     if in_virtual_machine() and any(sample.get("conflict_share") is not None for sample in samples):
         said = (
             f"{said} Node {node} is a virtual machine: which slots and banks its pages share is up to its "
@@ -66,24 +74,27 @@ def _write_page(
     record.did("the job's page", budget.attempt(as_user(options.uid, write)))
 
 
-def _beside_fleet(config: SiteConfig, node: str) -> str:
-    """Return how this node compares with its peers, if the history can be read from here."""
+def _beside_fleet(config: SiteConfig, node: str, job: str, programs: Sequence[ProgramMemory]) -> str:
+    """Return how this node and this job compare with others, if the history can be read from here."""
     if not config.history.database.is_file():
         return ""
     from pagelens.site.decision import rule_of
     from pagelens.site.history import open_history
+    from pagelens.site.program_memory import beside_others
     from pagelens.site.standing import standings
     from pagelens.units import format_rate
 
     try:
         with open_history(config.history.database) as history:
             found = [one for one in standings(history, rule_of(config.decision)) if one.node == node]
+            said = beside_others(history, node, job, programs, time.time())
     except PagelensError:
         return ""
-    if not found or found[0].figure is None or found[0].peers is None:
-        return ""
-    one = found[0]
-    return (
-        f"Node {node} last reached {format_rate(one.figure or 0)}, and nodes of its kind "
-        f"{format_rate(one.peers or 0)}; it is {one.state} ({one.reason})."
-    )
+    if found and found[0].figure is not None and found[0].peers is not None:
+        one = found[0]
+        said.insert(
+            0,
+            f"Node {node} last reached {format_rate(found[0].figure)}, and nodes of its kind "
+            f"{format_rate(found[0].peers)}; it is {one.state} ({one.reason}).",
+        )
+    return " ".join(said)

@@ -89,6 +89,10 @@ CREATE TABLE actions (
 ) STRICT;
 CREATE INDEX actions_of_node ON actions (name, at);
 """
+# An index that histories made before it lack; a writer adds it.
+_OF_PROGRAMS = """
+CREATE INDEX IF NOT EXISTS checks_with_programs ON checks (kind, at) WHERE instr(details, '"programs"')
+"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,8 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
                 f"history: {path} has version {version}, and this pagelens reads {VERSION}; "
                 "use the pagelens that wrote it"
             )
+        if write:
+            connection.execute(_OF_PROGRAMS)
     except BaseException:
         connection.close()
         raise

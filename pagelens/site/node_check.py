@@ -28,6 +28,7 @@ from pagelens.measure.pages import PAGE_SIZES
 from pagelens.measure.session import last_level_bytes
 from pagelens.site.check import NAME, VERSION, Check
 from pagelens.site.node_state import load_state, other_jobs
+from pagelens.site.program_memory import left_by
 from pagelens.site.spool import put
 from pagelens.units import format_binary_size
 
@@ -127,6 +128,7 @@ def _check(request: CheckRequest, system: System, boot: str, uptime: float, now:
         huge_1g=_more(pools.get(GIGANTIC), None),
         turnover=read_kernel(system).turnover,
         snoop_filter=found.snoop_filter_share,
+        programs=left_by(request.state, request.job),
         notes=notes,
     )
 

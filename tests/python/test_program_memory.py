@@ -1,0 +1,58 @@
+"""How a job's memory compares with that of other jobs of the same program."""
+
+from pathlib import Path
+from typing import Any
+
+from fleet_history import NOW, check, fleet
+from test_job_page import sample
+
+from pagelens.site.check import Check, ProgramMemory
+from pagelens.site.collect import collect
+from pagelens.site.decision import Rule
+from pagelens.site.history import open_history
+from pagelens.site.program_memory import beside_others, leave, left_by, programs_of
+
+
+def after(job: int, **programs: float) -> Check:
+    """A check after a job whose programs had these conflict shares."""
+    found = [ProgramMemory(name=name, resident=1 << 30, conflict_share=s) for name, s in programs.items()]
+    return check(uptime=1000.0 * job, job=f"{job}").model_copy(update={"programs": found})
+
+
+def own(name: str, share: float | None) -> ProgramMemory:
+    return ProgramMemory(name=name, resident=1, conflict_share=share)
+
+
+def test_a_program_is_compared_with_other_jobs_of_its_own_in_the_history(tmp_path: Path) -> None:
+    with open_history(tmp_path / "h", write=True) as history:
+        collect(history, [after(1, app=0.1), after(2, app=0.3, other=0.9), after(3, app=0.2)], Rule(), NOW)
+        collect(history, fleet(3, 4), Rule(), NOW)
+        jobs = [own("app", 0.6), own("other", 0.5), own("app2", None)]
+        (line,) = beside_others(history, "n1", "9", jobs, NOW)
+        assert line == (
+            "In 3 other jobs of app on nodes of this kind, 10% to 30% of the pages shared a slot, and 20% in "
+            "the median; in this job, 60% did."
+        )
+        assert beside_others(history, "n1", "2", [own("app", 0.6)], NOW) == []  # two others are too few
+        assert beside_others(history, "n1", "9", [own("app", 0.6)], NOW + 100 * 86_400) == []
+        assert beside_others(history, "nobody", "9", [own("app", 0.6)], NOW) == []
+
+
+def test_a_check_takes_what_the_epilog_of_its_job_left(tmp_path: Path) -> None:
+    samples: list[dict[str, Any]] = [
+        sample(0),
+        sample(1, conflict_share=0.7),
+        sample(2, program="sh", resident=5, on_large_pages=0),
+    ]
+    programs = programs_of([*samples, sample(3, program="\n")])
+    assert [(one.name, one.resident, one.conflict_share) for one in programs] == [
+        ("app", 200 << 20, 0.6),
+        ("sh", 5, 0.5),
+    ]
+    leave(tmp_path, "7", programs)
+    assert left_by(tmp_path, "7") == programs
+    assert left_by(tmp_path, "8") == left_by(tmp_path / "none", "7") == []
+    (tmp_path / "last-job.json").write_text('{"job": "7", "programs": [{}]}')
+    assert left_by(tmp_path, "7") == []
+    whole = after(1, app=0.25)
+    assert Check.model_validate_json(whole.to_json()).programs == whole.programs
