@@ -28,7 +28,7 @@ from pagelens.explain.model import (
     ObjectRecord,
     PartRecord,
     ProgramRecord,
-    Remedy,
+    RemedyGain,
     ResourceRecord,
     SampleRecord,
     SlotMap,
@@ -399,7 +399,7 @@ def _slot_maps(ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline:
 
 def _remedies(
     ensemble: Ensemble, totals: Mapping[str, pl.DataFrame], baseline: str, intervals: Intervals
-) -> list[Remedy]:
+) -> list[RemedyGain]:
     before = totals[baseline]["time_s"].to_numpy()
     remedies = []
     for policy, data in ensemble.policies.items():
@@ -409,7 +409,7 @@ def _remedies(
         median, tail = (intervals.gain(baseline, policy, quantile) for quantile in (0.5, 0.95))
         serial = [np.median(totals[name]["serial_time_s"].to_numpy()) for name in (baseline, policy)]
         remedies.append(
-            Remedy(
+            RemedyGain(
                 policy=policy,
                 title=data.title,
                 gain_median=median.value,

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pagelens.ensemble.result import Ensemble
-from pagelens.explain.model import Assumption, Remedy
+from pagelens.explain.model import Assumption, RemedyGain
 from pagelens.explain.verdict import MATTERS
 from pagelens.replay.assumed import FACTORS, assumed_values, scaled
 from pagelens.values.quantities import Sourced
@@ -15,7 +15,7 @@ from pagelens.values.quantities import Sourced
 Gains = Mapping[str, float]  # in the median, by remedy
 
 
-def assumptions(ensemble: Ensemble, remedies: Sequence[Remedy]) -> list[Assumption]:
+def assumptions(ensemble: Ensemble, remedies: Sequence[RemedyGain]) -> list[Assumption]:
     """Return one entry for each assumed value of the time model, in the order of the machine file."""
     rows = ensemble.tables.assumed
     if ensemble.phase is not None:
@@ -45,7 +45,7 @@ def assumptions(ensemble: Ensemble, remedies: Sequence[Remedy]) -> list[Assumpti
 
 
 def _assumption(
-    name: str, sourced: Sourced[float], gains: Mapping[float, Gains], remedies: Sequence[Remedy]
+    name: str, sourced: Sourced[float], gains: Mapping[float, Gains], remedies: Sequence[RemedyGain]
 ) -> Assumption:
     advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
     factors = np.array(list(gains))

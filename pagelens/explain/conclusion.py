@@ -12,7 +12,7 @@ from pagelens.explain.model import (
     Explanation,
     MachineRecord,
     ProgramRecord,
-    Remedy,
+    RemedyGain,
     TimedRecord,
 )
 from pagelens.explain.timed import beside, far_off
@@ -37,7 +37,7 @@ def conclude(
     distributions: Sequence[Distribution],
     attributions: Sequence[AttributionRecord],
     collisions: Sequence[CollisionRecord],
-    remedies: Sequence[Remedy],
+    remedies: Sequence[RemedyGain],
     assumptions: Sequence[Assumption],
     timed: TimedRecord | None = None,
     simulated: float = 1.0,
@@ -93,7 +93,7 @@ def _bounded(bounds: BoundsRecord) -> list[str]:
 
 
 def _largest_effect(
-    base: Distribution, distributions: Sequence[Distribution], remedies: Sequence[Remedy]
+    base: Distribution, distributions: Sequence[Distribution], remedies: Sequence[RemedyGain]
 ) -> float:
     """Return the largest effect that a user can meet or choose.
 
@@ -215,7 +215,7 @@ def _causes(
     return said
 
 
-def advice(remedies: Sequence[Remedy]) -> str:
+def advice(remedies: Sequence[RemedyGain]) -> str:
     """Return the remedy that gains most in the median, and the best one that needs no root."""
     useful = [r for r in remedies if r.verdict == "gains"]
     if not useful:
@@ -229,7 +229,7 @@ def advice(remedies: Sequence[Remedy]) -> str:
     return text
 
 
-def other_order(remedies: Sequence[Remedy]) -> str:
+def other_order(remedies: Sequence[RemedyGain]) -> str:
     """Say if the best remedy on the slow nodes differs from the best in the median; else say nothing."""
     if not remedies:
         return ""
@@ -287,7 +287,7 @@ def _where_it_lies(machine: MachineRecord) -> list[str]:
             return []
 
 
-def _harm(remedies: Sequence[Remedy]) -> list[str]:
+def _harm(remedies: Sequence[RemedyGain]) -> list[str]:
     """Name the policies that make the program slower."""
     slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
@@ -296,7 +296,7 @@ def _harm(remedies: Sequence[Remedy]) -> list[str]:
     return [f"These remedies would make the program slower: {which}."]
 
 
-def _unknown(remedies: Sequence[Remedy]) -> list[str]:
+def _unknown(remedies: Sequence[RemedyGain]) -> list[str]:
     """Name the policies of which the model cannot tell whether they help."""
     sentences = []
     if unsure := [r for r in remedies if r.verdict == "unsure"]:
@@ -361,7 +361,7 @@ def _faster(gain: float) -> str:
     return f"{_times(gain)} faster" if gain >= 1 else f"{_times(1 / gain)} slower"
 
 
-def has_effect(remedy: Remedy) -> bool:
+def has_effect(remedy: RemedyGain) -> bool:
     """Return whether a remedy has a visible gain or cost.
 
     An offset has none, for example, if frames come in the order of first touch.
@@ -369,7 +369,7 @@ def has_effect(remedy: Remedy) -> bool:
     return {_times(remedy.gain_median), _times(remedy.gain_p95)} != {_times(1)}
 
 
-def _gain(remedy: Remedy) -> str:
+def _gain(remedy: RemedyGain) -> str:
     """Say what a remedy gains at the median, and on the slow nodes if that differs."""
     text = f"With it the program runs {_times(remedy.gain_median)} as fast"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):

@@ -251,11 +251,8 @@ class CollisionRecord(_Record):
     share: float = Field(description="of all evictions")
 
 
-class Remedy(_Record):
-    """A policy that a user can choose, compared with the baseline on the same nodes.
-
-    Gains are modelled.
-    """
+class RemedyGain(_Record):
+    """What a policy that a user can choose gains over the baseline, on the same nodes: modelled."""
 
     policy: str
     title: str
@@ -365,7 +362,7 @@ class Explanation(_Record):
     objects: list[ObjectRecord]
     collisions: list[CollisionRecord]
     slot_maps: list[SlotMap]
-    remedies: list[Remedy] = Field(
+    remedies: list[RemedyGain] = Field(
         description="policies that one can choose, by gain in the median, best first"
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pagelens.address.units import GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
-from pagelens.explain.model import Explanation, Remedy
+from pagelens.explain.model import Explanation, RemedyGain
 from pagelens.frames import find_policy
 from pagelens.frames.policies import Host, Job, RunOptions
 from pagelens.frames.policies.remedy import NEEDS_ADMINISTRATOR
@@ -60,7 +60,7 @@ def read_host(root: Path = Path("/")) -> Host:
     )
 
 
-def choose_remedy(remedies: Sequence[Remedy], job: Job, host: Host) -> Choice:
+def choose_remedy(remedies: Sequence[RemedyGain], job: Job, host: Host) -> Choice:
     """Chooses the first remedy that gains at least 2% and that this user can have.
 
     `remedies` are ranked, the largest gain first.

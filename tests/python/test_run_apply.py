@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_program import MACHINE, SWEEPS
 
-from pagelens.explain.model import Remedy
+from pagelens.explain.model import RemedyGain
 from pagelens.frames.policies import Host, Job
 from pagelens.machine import load_machine
 from pagelens.run.best_remedy import Choice, choose_remedy, option_words, read_host
@@ -21,12 +21,12 @@ HUGE, GIGANTIC = 2 << 20, GIB  # bytes of a page
 HOST = Host({HUGE: 4 * GIB, GIGANTIC: 0}, transparent_huge_pages=True, sees_frames=True)
 
 
-def choose(remedies: list[Remedy], machine: str, size: int, host: Host) -> Choice:
+def choose(remedies: list[RemedyGain], machine: str, size: int, host: Host) -> Choice:
     return choose_remedy(remedies, Job(size, load_machine(machine)), host)
 
 
-def remedy(policy: str, gain: float) -> Remedy:
-    return Remedy(
+def remedy(policy: str, gain: float) -> RemedyGain:
+    return RemedyGain(
         policy=policy,
         title=policy,
         gain_median=gain,
