@@ -96,7 +96,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what `name` stands for; `__version__` takes a moment too."""
+    """Import what `name` stands for. `__version__` takes a moment, too."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -8,7 +8,7 @@ from pagelens.interrupts import end_at_once, ending_at_once
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     with ending_at_once():
         from pagelens.cli import main as cli
     try:

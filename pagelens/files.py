@@ -30,7 +30,7 @@ def write_whole(final: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_table(final: Path, table: pl.DataFrame) -> None:
-    """Writes a table as Parquet. Raises Failure."""
+    """Write a table as Parquet. Raises Failure."""
     content = BytesIO()  # Polars' own errors of writing a file are no OSErrors
     table.write_parquet(content)
     write_whole(final, lambda path: path.write_bytes(content.getbuffer()))

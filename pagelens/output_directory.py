@@ -14,10 +14,10 @@ LOCK = ".lock"  # holds the number of the process that writes to the directory
 
 @contextmanager
 def claim_directory(path: Path) -> Iterator[Path]:
-    """Creates the output directory and holds its lock: of two runs into it at once, the second fails.
+    """Create the output directory and hold its lock. Of two runs into it at once, the second one fails.
 
-    The lock goes with the process, however that ends; a directory made here in which nothing was written
-    goes too. Raises Failure.
+    The lock goes with the process, however that ends; a directory made here in which nothing was written goes
+    too. Raises Failure.
     """
     made: list[Path] = []
     lock = None

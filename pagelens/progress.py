@@ -52,21 +52,21 @@ class Bar:
         self._began = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """Shows that `done` of `total` are done."""
+        """Show that `done` of `total` are done."""
         self._show()
         self._progress.update(self._task, completed=done, total=total)
 
     def begin(self, part: str) -> None:
-        """Shows that the next part of the work begins; its count starts at nothing."""
+        """Show that the next part of the work begins. Its count starts at 0."""
         self._show()
         self._progress.update(self._task, description=part, completed=0, total=None)
 
     def say(self, lines: str) -> None:
-        """Shows lines of text below the bar, in place of those before."""
+        """Show lines of text below the bar, in place of those before."""
         self._progress.note = lines
 
     def traced(self, seconds: float, size: int) -> None:
-        """Shows how long a program has been traced, in seconds, and how large its trace is, in bytes."""
+        """Show how long a program has been traced, in seconds, and how large its trace is, in bytes."""
         self.begin(f"tracing: {seconds:.0f} s, {size / 1e6:.1f} MB")
 
     def recorded(self, seconds: float, size: int) -> None:

@@ -58,7 +58,7 @@ class TraceRecorder:
         stores: ArrayLike = False,
         instructions: ArrayLike = 1,
     ) -> None:
-        """Records loads and stores of a thread in their order.
+        """Record loads and stores of a thread in their order.
 
         `addresses` is an array of virtual addresses below 2^57, one an access. The others have as many
         values, or one for all: `sizes` in bytes, from 1 on; `stores` is True for a store and False for a
@@ -77,12 +77,12 @@ class TraceRecorder:
         self.accesses += column.size
 
     def execute(self, thread: int, instructions: int) -> None:
-        """Counts instructions that access no memory."""
+        """Count instructions that access no memory."""
         with _pagelens_errors():
             self._recorder.execute(_number("thread", thread, 32), _number("instructions", instructions, 64))
 
     def allocate(self, thread: int, address: int, size: int, name: str) -> None:
-        """Gives `size` bytes at `address` a name; all memory of one name is one object of the results."""
+        """Give `size` bytes at `address` a name. All memory of one name is one object of the results."""
         with _pagelens_errors():
             self._recorder.allocate(
                 _number("thread", thread, 32),
@@ -92,12 +92,12 @@ class TraceRecorder:
             )
 
     def free(self, thread: int, address: int) -> None:
-        """Ends the block that was allocated at `address`. Its pages stay with the program."""
+        """End the block that was allocated at `address`. Its pages stay with the program."""
         with _pagelens_errors():
             self._recorder.free(_number("thread", thread, 32), _number("address", address, 64))
 
     def unmap(self, thread: int, address: int, size: int) -> None:
-        """Gives the pages that lie wholly in these bytes back to the kernel."""
+        """Give the pages that lie wholly in these bytes back to the kernel."""
         with _pagelens_errors():
             self._recorder.unmap(
                 _number("thread", thread, 32), _number("address", address, 64), _number("size", size, 64)
@@ -128,12 +128,12 @@ class TraceRecorder:
             self._recorder.sync(_number("thread", thread, 32))
 
     def warn(self, text: str) -> None:
-        """Keeps a warning in the file, for all who read it."""
+        """Keep a warning in the file, for all who read it."""
         with _pagelens_errors():
             self._recorder.warn(text)
 
     def close(self) -> None:
-        """Writes what is left and gives the file its name. Nothing can be recorded afterwards."""
+        """Write what is left and give the file its name. Nothing can be recorded afterwards."""
         with _pagelens_errors():
             self._recorder.close()
 

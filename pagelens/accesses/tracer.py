@@ -53,7 +53,7 @@ class TraceRequest:
 
 
 def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:
-    """Runs the program to its end, in this terminal and folder, and leaves its trace at `output`.
+    """Run the program to its end, in this terminal and folder, and leave its trace at `output`.
 
     `progress(seconds, bytes)` is called now and then. Raises UsageError or Failure before the program runs,
     and Failure after it if the trace could not be written.

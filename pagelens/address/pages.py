@@ -35,7 +35,7 @@ class Pages:
     notes: tuple[str, ...] = ()
 
     def require_below(self, reach: int, what: str) -> None:
-        """Raises UsageError where a page's slices are not known."""
+        """Raise UsageError if a page's slices are not known."""
         ends = self.addresses + self.sizes.astype(np.uint64)
         if len(ends) and int(ends.max()) > reach:
             beyond = int(self.addresses[np.argmax(ends)])

@@ -11,7 +11,7 @@ Comparable = str | os.PathLike[str] | Explanation | TraceWorkload
 
 
 def diff(a: Comparable, b: Comparable, *, threshold: float = DEFAULT_THRESHOLD) -> Difference:
-    """Compares two explanations, two measurements or two traces: B beside A.
+    """Compare two explanations, two measurements or two traces, B with A.
 
     Each is what `explain`, `trace` or `record` returned, or the path of what a command wrote: its folder, its
     JSON file, or a trace. `threshold` is the share below which a change is neither worse nor better.

@@ -16,7 +16,7 @@ class JobCost(JobCostRecord):
 
 
 def job_cost(ensemble: Ensemble, nodes: int) -> JobCost:
-    """What a bulk-synchronous job on so many nodes costs, and what leaving out slow nodes would gain.
+    """Return what a bulk-synchronous job on so many nodes costs, and what leaving out slow nodes would gain.
 
     The job's nodes are drawn from the ensemble's, so an ensemble of fewer nodes gives a lower bound.
 

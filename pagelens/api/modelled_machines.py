@@ -6,7 +6,7 @@ from pagelens.machine import Machine, choose_machine, list_machines
 
 
 def machine(name_or_path: str | os.PathLike[str] | None = None) -> Machine:
-    """The machine of a name or of a TOML file; without either, the machine that this runs on.
+    """Return the machine of a name or of a TOML file; without either, the machine that this runs on.
 
     `m.with_ways(2)` is the same machine with a two-way memory-side cache, and `NAME-ideal` is a cache-mode
     machine with a fully associative one. Sizes are in bytes, bandwidths in bytes a second, latencies in
@@ -22,7 +22,7 @@ def machine(name_or_path: str | os.PathLike[str] | None = None) -> Machine:
 
 
 def machines() -> list[str]:
-    """The names of the machines that come with pagelens, in alphabetical order.
+    """Return the names of the machines that come with pagelens, in alphabetical order.
 
     >>> "cori-knl-cache" in machines()
     True

@@ -24,7 +24,7 @@ def measure(
     progress: bool = True,
     **settings: Any,
 ) -> Measurement:
-    """Times a benchmark in memory that is mapped anew for each trial, each trial on two visits.
+    """Time a benchmark in memory that is mapped anew for each trial, each trial on two visits.
 
     `benchmark`: stream, latency, gups, l2sum, dgemm, cg or conflict; `settings` are its own, such as
     `n=2000896` of stream (docs/measure.md). `page_size`: "4k", "thp", "2m" or "1g", several with commas

@@ -57,12 +57,12 @@ def workload(name: str, size: str | int) -> Declared:
 def trace(
     path: str | os.PathLike[str], cut_of: CutOf | None = None, machine: Machine | None = None
 ) -> TraceWorkload:
-    """The workload of a trace file that `pagelens trace` or `record` has written.
+    """Return the workload of a trace file that `pagelens trace` or `record` has written.
 
-    A trace that was cut short is used, and says so in `.warnings`. `.footprint_bytes` is the most memory
-    that the program had at a time, `.objects` lists its allocations. A long trace is read once less if you
-    say what it is for: `machine` is the one that `simulate` will get, and `cut_of`, for `place`, names the
-    sample of lines whose course is wanted.
+    A trace that was cut short is used, and says so in `.warnings`. `.footprint_bytes` is the most memory that
+    the program had at a time, `.objects` lists its allocations. A long trace is read once less if you say
+    what it is for: `machine` is the one that `simulate` will get, and `cut_of`, for `place`, names the sample
+    of lines whose course is wanted.
 
     Raises Failure for a file that is no trace or holds no accesses.
 
@@ -85,12 +85,12 @@ def record(
     region: str | None = None,
     progress: bool = True,
 ) -> TraceWorkload:
-    """Runs a program under the tracer, and returns its workload.
+    """Run a program under the tracer, and return its workload.
 
     `command` is the program and its arguments. The trace is written to `output`; without it, to a temporary
     file that lives as long as the workload. Tracing begins after `skip` data accesses, or at the first call
-    of `from_function`, and ends after `accesses` of them (0: never); with `region` only what lies between
-    its markers is traced.
+    of `from_function`, and ends after `accesses` of them (0: never); with `region` only what lies between its
+    markers is traced.
 
     Raises UsageError for a program that cannot be traced, Failure if nothing was traced, and Interrupted on
     Ctrl-C.
@@ -127,13 +127,13 @@ def import_trace(
     any_tlb: bool = False,
     progress: bool = True,
 ) -> TraceWorkload:
-    """Turns another tool's trace into one of pagelens, and returns its workload.
+    """Turn another tool's trace into one of pagelens, and return its workload.
 
     `importer` names the format of the file `path`: "lackey" (valgrind) or "din" (Dinero IV). It can also be
     an `Importer` of your own (docs/extending.md). `path` is "-" for standard input; what gzip, xz, bzip2 or
     zstd packed is unpacked. The trace is written to `output`; without it, to a temporary file that lives as
-    long as the workload. `program` is what the program is called, by default as the file. `any_tlb` keeps
-    the uses of pages exact for fully associative TLBs and large pages too.
+    long as the workload. `program` is what the program is called, by default as the file. `any_tlb` keeps the
+    uses of pages exact for fully associative TLBs and large pages too.
 
     A file that ends too early is imported up to there; `.warnings` says so. Raises UsageError for an unknown
     format, Failure for what is not of the format (with the line), and Interrupted on Ctrl-C.

@@ -49,7 +49,7 @@ class Supply:
 
     @staticmethod
     def here(frames: FrameMap, zoneinfo: str, machine: Machine) -> "Supply":
-        """Takes what is free on this machine."""
+        """Take what is free on this machine."""
         return Supply(frames, zoneinfo, _slots(machine))
 
     @property
@@ -58,7 +58,7 @@ class Supply:
         return bool(self.zoneinfo)
 
     def by_remedy(self, size: int) -> dict[str, Callable[[int], Frames | None]]:
-        """Returns the policies that a job of `size` bytes can try, each with what chooses frames for it.
+        """Return the policies that a job of `size` bytes can try, each with what chooses frames for it.
 
         The functions take a count of 4 KiB pages.
         """
@@ -70,7 +70,7 @@ class Supply:
         return found
 
     def random(self, pages: int) -> Frames | None:
-        """Returns random frames of all memory, free or not: what a node's history comes to in the end."""
+        """Return random frames of all memory, free or not, which is what many jobs lead to in the end."""
         rng = np.random.default_rng(_SEED)
         if pages > (self.map.use != Use.hole).sum():
             return None
@@ -82,7 +82,7 @@ class Supply:
         return drawn[:pages]
 
     def large(self, pages: int, page_size: int) -> Frames | None:
-        """Returns free pages of that size in random order, and free frames for the rest of the job."""
+        """Return free pages of that size in random order, and free frames for the rest of the job."""
         each = page_size // SMALL
         firsts = np.random.default_rng(_SEED).permutation(self.map.pages(page_size, Use.free))
         taken = firsts[: -(-pages // each)]
@@ -92,7 +92,7 @@ class Supply:
         return _whole(np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]]), pages)
 
     def at_boot(self, pages: int) -> Frames | None:
-        """Returns pages of 1 GiB from the bottom of memory, whatever is there now.
+        """Return pages of 1 GiB from the bottom of memory, whatever is there now.
 
         This repeats `_core.place_in_gigabytes`, whose placements list no 1 GiB pages (`first_frames`).
         """
@@ -101,13 +101,13 @@ class Supply:
         return _whole((firsts[:, None] + np.arange(each)).ravel()[:pages], pages)
 
     def evenly(self, pages: int) -> Frames | None:
-        """Returns free frames by page colouring, with the rule of the policy `coloured`."""
+        """Return free frames by page colouring, with the rule of the policy `coloured`."""
         assert self.slots is not None
         placement = _core.place_by_colour(_memory_of(self.map.use == Use.free), self.slots, 0)
         return _whole(placement.first_frames(1, pages).astype(np.int64), pages)
 
     def sorted(self, pages: int) -> Frames | None:
-        """Returns what the allocator gives after dropping caches and zonesort (docs/zonesort.md)."""
+        """Return what the allocator gives after dropping caches and zonesort (docs/zonesort.md)."""
         assert self.slots is not None
         if not self.real:
             return _whole(np.flatnonzero(self.map.use == Use.free)[:pages], pages)
@@ -119,7 +119,7 @@ class Supply:
         return _whole(frames.astype(np.int64), pages)
 
     def _memory(self) -> _core.Memory | None:
-        """Returns the allocator with these free frames, in blocks as large as buddies merge to.
+        """Return the allocator with these free frames, in blocks as large as buddies merge to.
 
         Nothing says the types of page blocks: those with a pinned frame count as unmovable. None if
         /proc/zoneinfo is not as it should be.
@@ -149,7 +149,7 @@ class Supply:
 
 
 def _memory_of(free: NDArray[np.bool_]) -> _core.Memory:
-    """Returns an allocator with these free frames, in zones as Linux makes them without NUMA."""
+    """Return an allocator with these free frames, in zones as Linux makes them without NUMA."""
     layout = _core.linux_layout(-(-len(free) // _LARGEST_BLOCK) * _LARGEST_BLOCK, 1, 1)
     blocks = free_blocks(free)
     types = np.full(len(blocks), _core.MigrateType.movable.value)
@@ -163,7 +163,7 @@ def _memory_of(free: NDArray[np.bool_]) -> _core.Memory:
 
 
 def free_blocks(free: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the largest aligned blocks of free frames: int64[block, (first frame, order)]."""
+    """Return the largest aligned blocks of free frames: int64[block, (first frame, order)]."""
     found = []
     whole: NDArray[np.bool_] = free
     for order in range(_MAX_ORDER + 1):

@@ -116,7 +116,7 @@ def _given(error: typer.TyperException) -> str:
 
 
 def main() -> None:
-    """Runs the command that the command line names, and exits with its status."""
+    """Run the command that the command line names, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):  # a file's name may be no text at all
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

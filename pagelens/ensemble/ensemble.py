@@ -38,11 +38,10 @@ def run_ensemble(
     judge: Judge | None = None,
     look: Callable[[Ensemble], None] | None = None,
 ) -> Ensemble:
-    """Runs `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from the same
-    node state.
+    """Run `scaled.ranks` copies of the workload on nodes 0 .. nodes-1, under each policy from equal states.
 
-    Rows depend on all arguments but `executor` and `progress`; what is complete under `output` for the
-    same arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
+    Rows depend on all arguments but `executor` and `progress`; what is complete under `output` for the same
+    arguments are read, not run. `phase` chooses what is explained later, and changes no row. Without a
     memory-side cache, or with an L3 before it, the first `attributed` nodes are also replayed under the
     baseline without their mechanisms. With a `judge` the nodes come in ROUNDS, until it has enough of them
     under each policy. `look` sees the bounds of the time at first, and then what there is, now and then.
@@ -101,7 +100,10 @@ def run_ensemble(
 
 
 def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str, Policy]) -> None:
-    """Raises UsageError unless the machine has the policies' settings, and the program what offsets move."""
+    """Raise UsageError unless the machine has the policies' settings.
+
+    The program must also have what offsets move.
+    """
     for name, policy in policies.items():
         try:
             workload.check_offset(policy.machine(machine), policy.offset_bytes)
@@ -110,7 +112,7 @@ def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str
 
 
 def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
-    """Raises UsageError unless `ranks` copies of the workload fit the machine's memory."""
+    """Raise UsageError unless `ranks` copies of the workload fit into the machine's memory."""
     memory, each = machine.frames * FRAME_BYTES, workload.footprint_bytes
     if workload.job_bytes(ranks) <= memory:
         return

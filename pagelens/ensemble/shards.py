@@ -45,7 +45,7 @@ class ShardStore:
             raise _cannot_write(self.directory, error) from error
 
     def write(self, piece: Piece, tables: Tables) -> None:
-        """Writes a shard beside its name and renames it: under its name it is always whole."""
+        """Write a shard beside its name and rename it, so that it is complete under its name."""
         final = self.directory / piece.name
         partial = final.with_suffix(".partial")
         try:
@@ -81,7 +81,7 @@ def _read(path: Path, name: str) -> pl.DataFrame:
 
 
 def _piece(name: str) -> Piece | None:
-    """Reads the piece from a shard's name; None for another file."""
+    """Return the piece that a shard's name stands for, or None for another file."""
     found = re.fullmatch(r"(\d+)-(\d+)(-attributed)?", name)
     return Piece(found[3] is not None, int(found[1]), int(found[2])) if found else None
 

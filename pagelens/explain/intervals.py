@@ -95,7 +95,7 @@ class Intervals:
         return self.quantile(policy, 0.5)
 
     def quantile(self, policy: str, quantile: float) -> Interval:
-        """Gives the interval of the times over the nodes."""
+        """Return the interval of the times over the nodes."""
         return self._widened(
             self._of_nodes(self.times[policy], quantile),
             lambda times: float(np.quantile(times[policy], quantile)),

@@ -8,7 +8,7 @@ from pagelens.files import write_table, write_whole
 
 
 def write_outputs(explanation: Explanation, ensemble: Ensemble, directory: Path) -> Path:
-    """Writes report.html, explanation.json and a Parquet file a table; returns the report's path.
+    """Write report.html, explanation.json and a Parquet file for each table. Return the report's path.
 
     Each file is whole or as it was before. Raises Failure where they cannot be written.
     """

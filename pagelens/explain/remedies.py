@@ -12,7 +12,7 @@ WITHOUT_CACHE = ("aged+swizzle", "2m+offset-64k")
 
 
 def choose_policies(names: str) -> Mapping[str, Policy]:
-    """Returns the policies of a text such as "aged,random,2m+offset-64k", in that order.
+    """Return the policies of a text such as "aged,random,2m+offset-64k", in that order.
 
     Raises UsageError for an unknown one.
     """
@@ -20,7 +20,7 @@ def choose_policies(names: str) -> Mapping[str, Policy]:
 
 
 def default_policies(workload: Workload, machine: Machine) -> Mapping[str, Policy]:
-    """Returns the policies that are marked as `compared` and can make a difference on the machine."""
+    """Return the policies that are marked as `compared` and can make a difference on the machine."""
     compared = {name: policy for name, policy in policies.items() if policy.compared}
     if machine.memory_side_cache is not None:
         return compared

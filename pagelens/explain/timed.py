@@ -18,11 +18,11 @@ RUNS = 3
 
 
 def time_beside(words: Sequence[str], workload: Workload, machine: Machine, seed: int) -> TimedRecord:
-    """Runs the program `words` RUNS times, and models one copy of its workload on an idle, fresh node.
+    """Run the program `words` RUNS times, and model one copy of its workload on an idle, fresh node.
 
-    A program of one thread is compared by its processor time, which other work on the machine disturbs
-    least, and one of several by the time that passes. `machine` is to be the one that this runs on. Raises
-    Failure where the program does not run.
+    A program of one thread is compared by its processor time, which other work on the machine disturbs least,
+    and one of several by the time that passes. `machine` is to be the one that this runs on. Raises Failure
+    where the program does not run.
     """
     runs = time_program(words, RUNS)
     alone = workload.threads == 1

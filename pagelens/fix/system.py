@@ -34,7 +34,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def require_cache(cache_bytes: int, whole: int) -> None:
-    """Raises UsageError unless a cache of so many bytes holds `whole` bytes a whole number of times."""
+    """Raise UsageError unless `whole` bytes fit a whole number of times into a cache of that size."""
     if not 0 < cache_bytes <= _MOST_CACHE or cache_bytes % whole:
         raise UsageError(
             f"--cache {cache_bytes} bytes: a multiple of {format_binary_size(whole)}, "
@@ -43,7 +43,7 @@ def require_cache(cache_bytes: int, whole: int) -> None:
 
 
 def require_node(system: CommandRunner, node: int) -> None:
-    """Raises UsageError unless the machine has the node."""
+    """Raise UsageError unless the machine has the node."""
     listed = system.shell(f"cd {NODES} && echo node[0-9]*")
     names = listed.output.split() if listed.status == 0 else []
     if f"node{node}" not in names:
@@ -52,7 +52,7 @@ def require_node(system: CommandRunner, node: int) -> None:
 
 
 def require_real_frames(virtual_allowed: bool, root: Path = Path("/")) -> None:
-    """Raises UsageError unless run by root where the frames that the kernel sees are those of the memory."""
+    """Raise UsageError unless root runs this, where the kernel sees the memory's own frames."""
     if os.geteuid() != 0:
         raise UsageError("the kernel shows and moves frames for root only; run it as root")
     if in_virtual_machine(root) and not virtual_allowed:

@@ -17,7 +17,7 @@ class Share:
     of_memory: float | None = None
 
     def of(self, frames: int) -> int:
-        """Returns the number of pages on a node of that many frames."""
+        """Return the number of pages on a node of that many frames."""
         return self.pages if self.pages is not None else round((self.of_memory or 0.0) * frames)
 
 
@@ -52,7 +52,7 @@ def _size(text: str) -> int:
 
 
 def choice(words: Mapping[str, Any]) -> Value:
-    """Returns the kind of argument that is one of these words."""
+    """Return the kind of argument that is one of these words."""
 
     def parse(text: str) -> Any:
         if text not in words:

@@ -6,7 +6,7 @@ from pagelens.machine.dram import MAP_FIELDS, Dram
 
 
 def conflict_period(machine: Machine, page_bytes: int) -> int:
-    """Returns the bytes after which addresses share a set of L1 and L2, or a bank of DRAM but not its row.
+    """Return the bytes after which addresses share a set of L1 and L2, or a bank of DRAM but not its row.
 
     The result is a power of two and at most `page_bytes`: a program cannot choose the bits above a page's.
     """
@@ -17,7 +17,7 @@ def conflict_period(machine: Machine, page_bytes: int) -> int:
 
 
 def dram_period(dram: Dram) -> int:
-    """Returns the least power of two of bytes between lines in different rows of the same bank.
+    """Return the least power of two of bytes between lines in different rows of the same bank.
 
     This is the lowest address bit that selects nothing but a row. The result is 1 if there is none, or if
     memory is interleaved over a number of channels that is no power of two.

@@ -17,7 +17,7 @@ _ARGUMENT = re.compile(r"\s*(?:(?P<key>[A-Za-z_]+)\s*=)?\s*(?P<value>[^\s=]+(?: 
 
 
 def parse_history(text: str, name: str = "history") -> tuple[Step, ...]:
-    """Returns the steps of a text. A history that does not begin with `boot` gets one.
+    """Return the steps of a text. A history that does not begin with `boot` gets one.
 
     Raises UsageError with the step or argument, its column and what could stand there. The error calls the
     text `name`.
@@ -37,7 +37,7 @@ def parse_history(text: str, name: str = "history") -> tuple[Step, ...]:
 
 
 def with_boot(steps: tuple[Step, ...], options: dict[str, Any]) -> tuple[Step, ...]:
-    """Returns the same history on a kernel that is booted with these options."""
+    """Return the same history on a kernel that is booted with these options."""
     return (replace(steps[0], **options), *steps[1:])
 
 

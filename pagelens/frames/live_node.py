@@ -24,7 +24,7 @@ class LiveNode:
 
     @staticmethod
     def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
-        """Returns a node fresh from boot, with one NUMA node."""
+        """Return a node fresh from boot, with one NUMA node."""
         return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
 
     @property
@@ -41,7 +41,7 @@ class LiveNode:
         return -(-self.machine.slots // FEWEST_FRAMES) * FEWEST_FRAMES
 
     def branch(self) -> "LiveNode":
-        """Returns an independent copy."""
+        """Return an independent copy."""
         return replace(self, state=_core.NodeState(self.state))
 
     def boot(self, numas: int) -> None:
@@ -51,12 +51,12 @@ class LiveNode:
         self.offline = ()
 
     def run_job(self, size_bytes: float, random: _core.Random) -> None:
-        """Runs one job of that size to its end."""
+        """Run one job of that size to its end."""
         self.jobs_since_boot += 1
         self.state.run_job(size_bytes / FRAME_BYTES, self.mix.to_core(), random)
 
     def take_offline(self, begin: int, end: int) -> bool:
-        """Takes frames [begin, end) offline; returns False if something in them cannot move."""
+        """Take frames [begin, end) offline. Return False if something in them cannot move."""
         if not self.state.take_offline(begin, end):
             return False
         self.offline = (*self.offline, (begin, end))

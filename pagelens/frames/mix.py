@@ -71,7 +71,7 @@ class JobMix:
     pinned_share: float  # of stragglers that cannot be moved
 
     def to_core(self) -> _core.JobMix:
-        """Returns what the core needs to age a node, in frames."""
+        """Return what the core needs to age a node, in frames."""
         return _core.JobMix(
             smallest_job_frames=self.smallest_job_bytes / FRAME_BYTES,
             largest_job_frames=self.largest_job_bytes / FRAME_BYTES,
@@ -84,7 +84,7 @@ class JobMix:
         )
 
     def scaled(self, factor: float) -> "JobMix":
-        """Returns the same jobs for a node with `factor` times the memory."""
+        """Return the same jobs for a node with `factor` times the memory."""
         return replace(
             self,
             smallest_job_bytes=self.smallest_job_bytes * factor,
@@ -93,7 +93,7 @@ class JobMix:
 
 
 def mix_names() -> list[str]:
-    """Returns the names of all mixes."""
+    """Return the names of all mixes."""
     return sorted(
         entry.name.removesuffix(".toml")
         for entry in (files(__package__) / "mixes").iterdir()
@@ -103,7 +103,7 @@ def mix_names() -> list[str]:
 
 @cache
 def load_mix(name: str) -> JobMix:
-    """Returns the mix of that name. Raises UsageError for an unknown one."""
+    """Return the mix of that name. Raises UsageError for an unknown one."""
     if name not in mix_names():
         raise UsageError(f"mix: '{name}' is unknown; did you mean {nearest(name, mix_names())}?")
     text = (files(__package__) / "mixes" / f"{name}.toml").read_text()

@@ -35,7 +35,7 @@ class Staggered(Remedy):
 
 
 def find_policy(name: str, option: str = "--policies") -> Policy:
-    """Returns the policy of that name, with its modifiers.
+    """Return the policy of that name, with its modifiers.
 
     Raises UsageError for an unknown name; `option` is what the error calls the argument.
     """
@@ -76,7 +76,7 @@ def _modified(policy: Policy, modifier: str, name: str, option: str) -> Policy:
 
 
 def _described(policy: Policy, words: str, costs: Costs, remedy: Remedy) -> Policy:
-    """Returns the policy with what a modifier adds to its title and costs."""
+    """Return the policy with what a modifier adds to its title and costs."""
     both = {
         of: "; ".join(text for text in (getattr(policy.costs, of), getattr(costs, of)) if text)
         for of in ("root", "memory", "code")

@@ -52,7 +52,7 @@ class Node:
         return self.aged.jobs_since_boot
 
     def after(self, more: Sequence[Step], history: Sequence[Step] | None = None) -> LiveNode:
-        """Returns the node after its history, or after `history`, and `more` steps.
+        """Return the node after its history, or after `history`, and `more` steps.
 
         The result is kept for the next call. Copy it before you change it.
         """
@@ -80,10 +80,10 @@ def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def fleet_grain(frames: int) -> int:
-    """Returns the grain that bounds the cost of a history: 64 for 96 GiB, 1 for 2 GiB."""
+    """Return the grain that bounds the cost of a history: 64 for 96 GiB, 1 for 2 GiB."""
     return int(min(LARGEST_GRAIN, 1 << (-(-frames // FLEET_UNITS) - 1).bit_length()))
 
 
 def age_node(machine: Machine, seed: int, node: int, grain: int | None = None) -> Node:
-    """Returns a node with the default history."""
+    """Return a node with the default history."""
     return Node(machine, seed, node, grain)

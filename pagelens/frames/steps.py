@@ -32,12 +32,12 @@ class Step:
     name: ClassVar[str]
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Changes the node. `random` gives draws that belong to this step alone."""
+        """Change the node. `random` gives draws that belong to this step alone."""
         raise NotImplementedError
 
     @classmethod
     def arguments(cls) -> Mapping[str, Value]:
-        """Returns the kinds of the arguments by name, in their order."""
+        """Return the kinds of the arguments by name, in their order."""
         return {known.name: known.metadata["value"] for known in fields(cls)}
 
 
@@ -54,7 +54,7 @@ class Boot(Step):
     fake: bool = field(default=False, metadata=_is(SWITCH))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Makes the node fresh."""
+        """Make the node fresh."""
         numas = max(1, node.frames // node.slots) if self.fake else self.numas
         if not 1 <= numas <= 64:
             raise UsageError(f"boot: numas = {numas} is not from 1 to 64")
@@ -72,7 +72,7 @@ class Age(Step):
     mix: JobMix = field(default=CORI, metadata=_is(MIX))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Runs the jobs; without a count, as many as the mix draws for the node."""
+        """Run the jobs; without a count, as many as the mix draws for the node."""
         jobs = self.jobs if self.jobs is not None else _draw_jobs(self.mix, random)
         node.mix = self.mix.scaled(node.scale)
         node.jobs_since_boot += jobs
@@ -87,7 +87,7 @@ class Job(Step):
     size: int = field(default=8 << 30, metadata=_is(SIZE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Runs the job."""
+        """Run the job."""
         node.run_job(self.size * node.scale, random)
 
 
@@ -98,7 +98,7 @@ class Run(Step):
     name = "run"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Runs a job of the program's size. A `run` at the end is never run: it is placed."""
+        """Run a job of the program's size. The last `run` never comes here, because it is placed."""
         if node.job_bytes is None:
             raise UsageError("history: 'run' before the last step needs a program whose size is known")
         node.run_job(node.job_bytes, random)
@@ -127,7 +127,7 @@ class DropCaches(Step):
     pinned: Share | None = field(default=None, metadata=_is(SHARE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Drops the cache. Stragglers are counted in pages, so that their number is the same at any grain."""
+        """Drop the cache. Stragglers are counted in pages, so that their number is the same at any grain."""
         mix = node.mix
         left = self.left.of(node.frames) if self.left else _draw_stragglers(mix, node.frames, random)
         pinned = self.pinned.of(node.frames) if self.pinned else round(left * mix.pinned_share)
@@ -141,7 +141,7 @@ class Compact(Step):
     name = "compact"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Moves what can move to the top of each zone."""
+        """Move what can move to the top of each zone."""
         node.state.compact()
 
 
@@ -152,7 +152,7 @@ class Drain(Step):
     name = "drain"
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Empties the lists of all CPUs."""
+        """Empty the lists of all CPUs."""
         node.state.memory.drain()
 
 
@@ -195,7 +195,7 @@ class Hold(Step):
     pages: Share = field(default=Share(of_memory=0.001), metadata=_is(SHARE))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Takes whole units of the grain, keeps one frame of some, and frees the rest."""
+        """Take whole units of the grain, keep one frame of some, and free the rest."""
         memory, grain = node.state.memory, node.grain
         order = grain.bit_length() - 1  # whole units, of which a frame is kept
         everywhere = (1 << 64) - 1
@@ -262,7 +262,7 @@ STEPS: Mapping[str, type[Step]] = {
 
 
 def scattered(places: int, count: int, random: _core.Random) -> list[int]:
-    """Returns `count` of `places` indices, ascending: a random one of each of `count` equal parts."""
+    """Return `count` of `places` indices, ascending: a random one of each of `count` equal parts."""
     ends = [part * places // count for part in range(count + 1)] if count else []
     return [begin + random.below(end - begin) for begin, end in pairwise(ends) if end > begin]
 

@@ -26,10 +26,10 @@ class CommandRunner(Protocol):
     """A machine that runs commands as root and reads files: this one, or a guest of the lab."""
 
     def run(self, program: str, *arguments: str) -> Finished:
-        """Runs a program to its end."""
+        """Run a program to its end."""
 
     def shell(self, script: str) -> Finished:
-        """Runs a POSIX shell script."""
+        """Run a POSIX shell script."""
 
     def get(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -39,7 +39,7 @@ class ThisMachine:
     """The machine that pagelens runs on."""
 
     def run(self, program: str, *arguments: str) -> Finished:
-        """Runs a program to its end. Its output includes stderr."""
+        """Run a program to its end. Its output includes stderr."""
         done = subprocess.run(
             [program, *arguments],
             stdout=subprocess.PIPE,
@@ -51,7 +51,7 @@ class ThisMachine:
         return Finished(done.returncode, done.stdout)
 
     def shell(self, script: str) -> Finished:
-        """Runs a POSIX shell script."""
+        """Run a POSIX shell script."""
         return self.run("sh", "-c", script)
 
     def get(self, name: str) -> bytes:

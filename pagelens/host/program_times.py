@@ -21,7 +21,7 @@ class ProgramTime:
 def time_program(
     words: Sequence[str], runs: int, environment: Mapping[str, str] | None = None
 ) -> list[ProgramTime]:
-    """Runs the program `runs` times, each time as a new process, whose pages get other frames.
+    """Run the program `runs` times, each time as a new process, whose pages get other frames.
 
     It reads nothing from standard input, and what it prints goes nowhere. One run before these brings its
     files into memory. Raises Failure where the program does not start, or does not end with status 0.

@@ -60,7 +60,7 @@ class System:
             return b""
 
     def write(self, path: str, text: str) -> None:
-        """Writes into a file that is there, in one call, as the kernel's settings want it. Raises OSError."""
+        """Write into an existing file in one call, as the kernel's settings need it. Raises OSError."""
         descriptor = os.open(self.root / path.lstrip("/"), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())

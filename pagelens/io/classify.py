@@ -79,7 +79,7 @@ def _path() -> pl.Expr:
 
 
 def _runs(frame: pl.DataFrame) -> pl.DataFrame:
-    """Number the sequences of transfers.
+    """Give each sequence of transfers a number.
 
     A sequence has one kind and one thread, and each transfer begins where the last one on its file ended.
     """

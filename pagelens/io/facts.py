@@ -62,7 +62,7 @@ class Facts:
 
 
 def describe(recording: Recording) -> Facts:
-    """Counts what is in a recording. Pipes, terminals and devices are left out."""
+    """Count what is in a recording. Pipes, terminals and devices are left out."""
     header, plain = recording.header, recording.regular
     return Facts(
         source=header.source,

@@ -39,7 +39,7 @@ class Recorded:
 def record_program(
     words: Sequence[str], output: str, progress: Callable[[float, int], None] | None = None
 ) -> Recorded:
-    """Runs the program to its end, in this terminal and folder, and writes its recording to `output`.
+    """Run the program to its end, in this terminal and folder, and write its recording to `output`.
 
     `progress(seconds, bytes)` is called now and then. Raises UsageError or Failure before the program runs,
     and Failure after it if nothing could be recorded.

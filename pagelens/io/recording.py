@@ -112,7 +112,7 @@ class Recording:
         return self.operations.filter(pl.col("file").is_in(plain))
 
     def write(self, path: Path) -> None:
-        """Writes the file. Raises Failure."""
+        """Write the file. Raises Failure."""
         table = self.operations.select(*COLUMNS).to_arrow()
         schema = table.schema.with_metadata({_KEY: self.header.model_dump_json().encode()})
         content = BytesIO()
@@ -121,7 +121,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """Reads a file. Raises UsageError for one that is damaged, or that is no recording."""
+    """Read a file. Raises UsageError if it is damaged, or is no recording."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -186,7 +186,7 @@ def _on_streams(operations: pl.DataFrame, streams: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_offsets(operations: pl.DataFrame) -> pl.DataFrame:
-    """Fills in where operations at the position of a file began, and the flags that held for each."""
+    """Fill in where operations at the position of a file began, and the flags of each."""
     stream = pl.col("stream").fill_null(_NOWHERE)
     kind, result = pl.col("kind"), pl.col("result")
     moves = kind.is_in([KINDS["read"], KINDS["write"], KINDS["copy"]]) & (pl.col("offset") < 0)

@@ -61,7 +61,7 @@ def _copy_s(io: Io, sizes: Floats) -> Floats:
 
 
 def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
-    """Gives for each operation the bytes and the number of operations of its sequence."""
+    """Return for each operation the bytes and the number of operations of its sequence."""
     totals = frame.select(
         total=pl.col("bytes").sum().over("run"), count=(pl.col("bytes") > 0).sum().over("run")
     )
@@ -193,7 +193,7 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 
 def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Reads that the kernel does not foresee, announced by fadvise(WILLNEED) so that they come meanwhile."""
+    """Announce reads that the kernel does not foresee by fadvise(WILLNEED), so that they come early."""
     where = (frame["path"] == paths.SCATTERED_READ).to_numpy()
     if io.read_rate is None or not where.any():
         return None

@@ -59,7 +59,7 @@ class Picture:
 
 
 def add_state_module(root: Initramfs, kernel: Kernel) -> None:
-    """Puts the module that takes pictures into a guest's root."""
+    """Put the module that takes pictures into a guest's root."""
     root.add(_MODULE, build_module(native_file("state"), kernel))
 
 

@@ -24,7 +24,7 @@ _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 
 def add_file_modules(root: Initramfs, kernel: Kernel) -> None:
-    """Puts the kernel's own modules for it into a guest's root, and their order."""
+    """Put the kernel's own modules for it into a guest's root, and their order."""
     if kernel.modules is None:
         raise UsageError(f"--kernel {kernel.image}: io needs the kernel's modules; name 6.1 or 6.12")
     known = {path.name.partition(".")[0].replace("-", "_"): path for path in kernel.modules.rglob("*.ko*")}
@@ -47,7 +47,7 @@ def add_file_modules(root: Initramfs, kernel: Kernel) -> None:
 
 
 def make_file(guest: Guest) -> None:
-    """Makes it, if it is not there yet."""
+    """Make the file if it does not exist yet."""
     if guest.run("test", "-e", FILE).status == 0:
         return
     # Requests end at once, without a queue.

@@ -112,11 +112,9 @@ def compare_states(
     variants: Sequence[Variant] = VARIANTS,
     workers: int | None = None,
 ) -> Comparison:
-    """Runs `request`'s program everywhere; of the request itself history, pages and cache do not count.
+    """Run the program of `request` everywhere.
 
-    `jobs` age a node. `report` gets each row when it is there, from one of `workers` threads (as many as
-    processors), each with a guest. Raises UsageError or Failure for the first guest that fails, and ends the
-    others.
+    The request's own history, pages and cache do not count.
     """
     footprint = _footprint(request)
     cells = [

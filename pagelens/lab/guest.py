@@ -113,13 +113,16 @@ class Guest:
         self.close()
 
     def kill(self) -> None:
-        """Ends the emulator, now or when it starts; another thread that uses the guest gets GuestFailure."""
+        """End the emulator, now or when it starts.
+
+        Another thread that uses the guest gets GuestFailure.
+        """
         self._killed = True
         if hasattr(self, "_process"):
             self._process.kill()
 
     def close(self) -> None:
-        """Ends the emulator, whatever the guest does."""
+        """End the emulator, whatever the guest does."""
         self.kill()
         if hasattr(self, "_process"):
             self._process.wait()
@@ -139,7 +142,7 @@ class Guest:
     def run(
         self, program: str, *arguments: str, on_output: Callable[[bytes], None] | None = None
     ) -> Finished:
-        """Runs a program of the guest to its end; `on_output`, if given, gets the output as it comes."""
+        """Run a program of the guest to its end. `on_output`, if given, gets the output as it comes."""
         payload = b"".join(word.encode() + b"\0" for word in (program, *arguments))
         if len(payload) > _REQUEST_BYTES:
             raise UsageError(f"{program}: its arguments are longer than {_REQUEST_BYTES} bytes; use a file")
@@ -149,11 +152,11 @@ class Guest:
         return Finished(status, output.decode(errors="replace"))
 
     def shell(self, script: str) -> Finished:
-        """Runs a line of busybox's shell."""
+        """Run a line of busybox's shell."""
         return self.run("sh", "-c", script)
 
     def put(self, name: str, content: bytes) -> None:
-        """Writes a file in the guest; large ones are better given as `files`."""
+        """Write a file in the guest. Large files are better given as `files`."""
         self.run("rm", "-f", name).checked()
         for start in range(0, max(len(content), 1), _APPEND_BYTES):
             part = content[start : start + _APPEND_BYTES]

@@ -61,7 +61,7 @@ class Schedule:
     sorts: set[str] = field(default_factory=set)  # rules by which it sorts
 
     def add_to(self, root: Initramfs, kernel: Kernel) -> None:
-        """Puts the work, and what it needs, into a guest's root."""
+        """Put the work, and what it needs, into a guest's root."""
         for name, steps in self.work.items():
             root.add(work_file(name), steps.tobytes())
         for rule in self.sorts:
@@ -91,7 +91,7 @@ class Scheduler:
         self._file_pages = itertools.count()
 
     def read(self, text: str, name: str = "--history") -> Schedule:
-        """Raises UsageError for what a guest cannot do."""
+        """Raise UsageError for what a guest cannot do."""
         history = self._histories
         self._histories += 1
         boot, *steps = parse_history(text, name)

@@ -27,7 +27,7 @@ class Initramfs:
     files: dict[PurePosixPath, tuple[bytes, int]] = field(default_factory=dict)  # content, permissions
 
     def add(self, name: str, content: Content, mode: int | None = None) -> None:
-        """Adds one file; a path's permissions are kept unless `mode` says otherwise."""
+        """Add one file. The permissions of a path are kept unless `mode` says otherwise."""
         if isinstance(content, Path):
             try:
                 kept = stat.S_IMODE(content.stat().st_mode)
@@ -40,7 +40,7 @@ class Initramfs:
         self.files[_guest_path(name)] = (data, kept if mode is None else mode)
 
     def add_program(self, name: str, program: Path) -> None:
-        """Adds an executable under `name`, and the shared libraries that it loads under their own names."""
+        """Add an executable under `name`, and the shared libraries that it loads under their own names."""
         self.add(name, program, _EXECUTABLE)
         for library in libraries(program):
             self.add(str(library), library.resolve(), _EXECUTABLE)

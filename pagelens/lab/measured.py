@@ -113,14 +113,14 @@ class MeasuredGuest(Guest):
         )
 
     def close(self) -> None:
-        """Ends the emulator and removes what the plugin wrote."""
+        """End the emulator and remove what the plugin wrote."""
         super().close()
         self._outputs.cleanup()
 
     def job(
         self, phase: str, command: Sequence[str], on_output: Callable[[bytes], None] | None = None
     ) -> Job:
-        """Runs a program of the guest to its end as a phase of that name, and counts its accesses."""
+        """Run a program of the guest to its end as a phase of that name, and count its accesses."""
         self.reports(), self.handed_over()  # what was there before is not this job's
         done = self.run(TOOL, "job", phase, *command, on_output=on_output)
         reports = self.reports()

@@ -37,19 +37,22 @@ class Work:
     rows: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def take(self, region: int, begin: int, count: int) -> None:
-        """Writes to pages of a region, in order."""
+        """Write to pages of a region, in order."""
         self.rows.append((TAKE, region, begin, count))
 
     def drop(self, region: int, begin: int, count: int) -> None:
-        """Gives pages of a region back."""
+        """Give pages of a region back."""
         self.rows.append((DROP, region, begin, count))
 
     def leave(self, region: int) -> None:
-        """Gives a region back, as the end of its process does."""
+        """Give a region back, as the end of its process does."""
         self.rows.append((LEAVE, region, 0, 0))
 
     def read(self, begin: int, count: int) -> None:
-        """Reads pages of a file through the page cache; which it has not yet, or the model would be wrong."""
+        """Read pages of a file through the page cache.
+
+        The cache must not have them yet, or the model would be wrong.
+        """
         self.rows.append((READ, 0, begin, count))
 
     def look(self) -> None:
@@ -100,7 +103,7 @@ class ModelProcess:
         self._tables: dict[int, dict[int, int]] = {}  # region: page table by its number
 
     def end(self) -> None:
-        """Gives back all that is left, and what the process itself had."""
+        """Give back all that is left, and what the process itself had."""
         for region in list(self._pages):
             self._leave(region)
         self.memory.free(self._cpu, self._own, 0)

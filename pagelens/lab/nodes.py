@@ -37,7 +37,7 @@ BlocksByOrder = NDArray[np.int64]
 
 
 def add_sort_module(root: Initramfs, kernel: Kernel, rule: str) -> None:
-    """Puts the module that sorts by a rule into a guest's root.
+    """Put the module that sorts by a rule into a guest's root.
 
     Raises UsageError for a rule that no module has.
     """
@@ -214,7 +214,7 @@ class ModelNode:
 
     @contextmanager
     def _shell(self) -> Iterator[ModelProcess]:
-        """The shell process that does a step."""
+        """Yield the shell process that does a step."""
         shell = ModelProcess(self.memory)
         yield shell
         shell.end()

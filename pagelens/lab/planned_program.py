@@ -64,9 +64,9 @@ def place_on(
 def add_planned(
     root: Initramfs, name: str, program: Path, plan: Plan, tiers: Tiers, report: str = ""
 ) -> list[str]:
-    """Puts the program under `name`, the library and the plan into a guest's root; what runs it there.
+    """Put the program under `name`, the library and the plan into a guest's root.
 
-    `report` is a file of the guest for the library's report as JSON. Raises UsageError, Failure.
+    Return the words that run it there.
     """
     root.add_program(name, program)
     root.add(LIBRARY, library())

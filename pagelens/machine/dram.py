@@ -369,7 +369,7 @@ class DramSimulator:
         self._core = core
 
     def run(self, *cores: Requests) -> DramCounts:
-        """Runs a core for each array of physical addresses (| WRITE), to the end."""
+        """Run a core for each array of physical addresses (| WRITE), to the end."""
         self._core.run(list(cores))
         return self.counts()
 

@@ -27,7 +27,7 @@ def is_possible(name: str, value: float) -> bool:
 
 
 def check_possible(machine: Parts) -> None:
-    """Raises ValueError for a value that no machine has, and for an L1 that is larger than its L2."""
+    """Raise ValueError for a value that no machine has, and for an L1 that is larger than its L2."""
     for stated in stated_values(machine):
         limits = RANGES.get(stated.name) or RANGES.get(stated.key)
         if limits is None or limits[0] <= stated.value.value <= limits[1]:

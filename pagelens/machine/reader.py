@@ -50,7 +50,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
 
 
 def read_machine_file(path: Path) -> Machine:
-    """Reads one machine file."""
+    """Read one machine file."""
     return parse_machine(read_bytes(path, "machine"), str(path))
 
 

@@ -78,7 +78,7 @@ class Machine(Parts):
             )
 
     def require_linux_pages(self, purpose: str) -> None:
-        """Raises UsageError where Linux does not choose the frames, for a command that is about them."""
+        """Raise UsageError if Linux does not choose the frames, for a command that is about them."""
         if self.device is not None:
             raise UsageError(
                 f"--machine: {self.name} is a {self.device}, whose driver places its pages, not Linux: there "

@@ -94,7 +94,7 @@ class HardwareCounters:
         return tuple(self._files)
 
     def count(self, run: Callable[[], Floats]) -> tuple[Floats, dict[str, float]]:
-        """Runs it; what was counted meanwhile, scaled up where counters had to share a register."""
+        """Run a function. Return its counts, scaled up if counters had to share a register."""
         every = [file for files in self._files.values() for file in files]
         before = {file: _read(file) for file in every}
         for file in every:
@@ -110,7 +110,7 @@ class HardwareCounters:
         }
 
     def close(self) -> None:
-        """Gives the counters back."""
+        """Give the counters back."""
         for files in self._files.values():
             for file in files:
                 os.close(file)

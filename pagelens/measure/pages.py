@@ -46,7 +46,7 @@ class PageSize:
             return _probes.Memory(self.rounded(size), self.kind, list(cpus), list(arrays))
 
     def ballast(self, size: int, cpus: Sequence[int], kept: float, seed: int) -> _probes.Ballast:
-        """Puts free frames into another order, and holds some of them (probes/ballast.hpp)."""
+        """Put free frames into another order, and hold some of them (probes/ballast.hpp)."""
         with _failing(self.name):
             return _probes.Ballast(self.rounded(size), self.kind, list(cpus), kept, seed)
 

@@ -46,7 +46,7 @@ def parse_capacity(text: str | int | None, machine: Machine, name: str = "fast")
 
 
 def check_two_memories(machine: Machine, name: str = "machine") -> None:
-    """Raises UsageError unless the machine has two memories, so that there is something to choose."""
+    """Raise UsageError unless the machine has two memories, so that there is something to choose."""
     if machine.mode == "flat":
         return
     why = "has one memory" if machine.mode == "single" else f"has its fast memory in {machine.mode} mode"

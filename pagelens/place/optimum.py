@@ -200,7 +200,7 @@ class _Problem:
         return hstack([rows, csr_array((len(self._rows), len(self._least) - self._count))]).tocsc()
 
     def _add_broken(self, shares: Floats) -> bool:
-        """Adds the moments that the shares break most; says whether there was one."""
+        """Add the moments that the shares break most. Return whether there was one."""
         used = self.live @ shares
         broken = np.flatnonzero(used > 1 + _ROUNDING)
         broken = np.setdiff1d(broken, self._rows)

@@ -11,7 +11,7 @@ PLAN, FIGURE = "plan.toml", "place.svg"
 
 
 def write_outputs(assignment: Assignment, directory: Path) -> PlaceReport:
-    """Writes plan.toml, place.json and place.svg; returns the report with the path of the plan in it."""
+    """Write plan.toml, place.json and place.svg. Return the report with the path of the plan in it."""
     from pagelens.place.figure import draw  # matplotlib takes a second
 
     shown = assignment.report

@@ -202,7 +202,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Writes a plan, whole or not at all. Raises Failure."""
+    """Write a plan, whole or not at all. Raises Failure."""
     final, text = Path(path), plan_text(plan)
     write_whole(final, lambda partial: partial.write_text(text))
 

@@ -148,14 +148,9 @@ def replay(
     rows: _core.RowModel | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
-    """Counts of `ranks` copies of a program, scaled to the whole node; raises _core.Cancelled when cancelled.
+    """Return the counts of `ranks` copies of a program, scaled to the whole node.
 
-    `page_bits` is what the program was compiled for (the policy's). The GIL is released meanwhile. `ideal`
-    also feeds the fully associative twin, whose counts are the machine's own where the machine is ideal.
-    One slot in `sampled` is simulated; without it, as for a job that fills the machine. `without` some of
-    `mechanisms`. `past_caches`: the program's lines are what its caches ask of memory. `among`: the
-    sets whose lines the program has (`Workload.timeline`). `rows`: DRAM is timed, too
-    (pagelens/replay/dram_rows.py).
+    Raises _core.Cancelled if it was cancelled.
     """
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
@@ -191,7 +186,7 @@ def replay(
 
 
 def _take_the_twins(counters: _core.Counters) -> None:
-    """Makes the fully associative twin's counts those of the machine: nothing there is a conflict."""
+    """Make the fully associative twin's counts those of the machine, on which nothing conflicts."""
     table = counters.table
     for own, twin in (
         ("msc_misses", "ideal_misses"),
@@ -206,7 +201,7 @@ def _take_the_twins(counters: _core.Counters) -> None:
 def by_phase(
     counters: _core.Counters, of_objects: Floats | None = None, of_caches: Floats | None = None
 ) -> Mapping[str, Counts | Floats]:
-    """Counts a phase, summed over objects, by name: COUNTERS and what follows from them.
+    """Return the counts of a phase by name, summed over objects: COUNTERS and what follows from them.
 
     Those are ddr_reads and msc_hits. Where cores share caches their counters are there, too. Of a program
     that has a sample of its lines all counts are by how much the whole has more: of_objects [phase, object],

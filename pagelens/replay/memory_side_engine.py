@@ -270,7 +270,7 @@ def of_twin(counts: Counts, twin: str) -> Counts:
 
 
 def remaining(present: frozenset[str], counts: Counts) -> Counts:
-    """Counts [p] when only the mechanisms `present` are in play.
+    """Return counts [p] with only the mechanisms `present`.
 
     No count falls below the compulsory one. Removing conflicts alone could do that where the fully
     associative twin is the worse cache.

@@ -58,7 +58,7 @@ FORMATS: Mapping[str, Callable[[int, int], str]] = {"dramsim3": _dramsim3, "ramu
 
 
 def write_text(batches: Iterator[Requests], line: Callable[[int, int], str], limit: int, file: TextIO) -> int:
-    """Writes the requests as lines of text, `limit` at most (0: all); returns how many."""
+    """Write at most `limit` requests as lines of text (0 means all). Return their number."""
     written = 0
     for batch in batches:
         for begin in range(0, len(batch), _LINES_AT_A_TIME):

@@ -115,7 +115,7 @@ class Simulation:
     def run(
         self, placement: Placement, without: Collection[str] = (), cancel: _core.CancelFlag | None = None
     ) -> Run:
-        """Counts and seconds of a placement, `without` some mechanisms.
+        """Return counts and seconds of a placement, `without` some mechanisms.
 
         Raises UsageError where the job does not fit or a mechanism is unknown, _core.Cancelled.
         """

@@ -239,7 +239,7 @@ def replay_node(
     translating: bool = True,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
-    """Counts of `ranks` copies of a program; raises _core.Cancelled. The GIL is released meanwhile.
+    """Count what `ranks` copies of a program do. The GIL is released meanwhile. Raises _core.Cancelled.
 
     Through the caches go the lines in `sets` (bit i: those at place i of their pages). Where that is not all,
     TLBs look up what ops touch (nothing, unless `translating`), and the lines that walks ask for are left

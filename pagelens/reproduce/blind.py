@@ -204,7 +204,7 @@ def _workload(claim: Claim, machine: Machine, folder: Path) -> Workload:
 
 
 def _record(path: Path, claim: Claim, obtained: Obtained) -> str:
-    """Keeps what was obtained, and says in a sentence whether that was before the figure was looked at."""
+    """Keep what was obtained, and say whether that was before anybody looked at the published figure."""
     kept: dict[str, Any] = {}
     if path.exists():
         try:

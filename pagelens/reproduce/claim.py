@@ -91,7 +91,7 @@ class Score:
 
 
 def score(rows: Iterable[Row]) -> Score:
-    """Counts the predicted rows; no other kind counts."""
+    """Count the predicted rows. No other kind counts."""
     predicted = [row for row in rows if row.kind is Kind.PREDICTED]
     held = sum(bool(row.holds) for row in predicted)
     return Score(held, len(predicted) - held)

@@ -21,7 +21,7 @@ Begin = Callable[[str], Progress]  # from a study's name to the reporter of its 
 def run_studies(
     studies: Sequence[Study], scale: Scale, seed: int, directory: Path, begin: Begin, command: str
 ) -> Reproduction:
-    """Runs the studies, and writes into `directory` after each.
+    """Run the studies, and write into `directory` after each.
 
     Raises Interrupted on Ctrl-C; the studies that are complete are then kept.
     """
@@ -48,7 +48,7 @@ def _interrupted(found: Reproduction, directory: Path) -> Interrupted:
 
 
 def _write(found: Reproduction, directory: Path) -> None:
-    """Writes the page and the data of all studies, and the figures of the last one."""
+    """Write the page and the data of all studies, and the figures of the last one."""
     from pagelens.reproduce.page import render_page  # importing it takes a moment
 
     data = json.dumps(found.to_json(), indent=1) + "\n"

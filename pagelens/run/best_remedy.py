@@ -34,7 +34,7 @@ class Choice:
 def run_with_best_remedy(
     program: Path, words: Sequence[str], explanation: Explanation, machine: Machine, quiet: bool
 ) -> NoReturn:
-    """Runs the program in place of this process, with the best remedy that this user can have here.
+    """Run the program in place of this process, with the best remedy that this user can have here.
 
     Unless `quiet`, standard error says which remedy that is, and why better ones are out of reach.
     """
@@ -48,7 +48,7 @@ def run_with_best_remedy(
 
 
 def read_host(root: Path = Path("/")) -> Host:
-    """Reads what this user has on this machine, from /proc and /sys below `root`."""
+    """Read what this user has on this machine, from /proc and /sys below `root`."""
     system = System(root)
     enabled = system.text("/sys/kernel/mm/transparent_hugepage/enabled")
     rights = re.search(r"^CapEff:\s*([0-9a-f]+)$", system.text("/proc/self/status"), re.MULTILINE)
@@ -82,7 +82,7 @@ def choose_remedy(remedies: Sequence[RemedyGain], job: Job, host: Host) -> Choic
 
 
 def preload_settings(options: RunOptions) -> Preload:
-    """Returns what the preload library is told for these options."""
+    """Return what the preload library is told for these options."""
     return Preload(
         pages=Pages(options.pages) if options.pages else None,
         period=options.period_bytes,
@@ -91,7 +91,7 @@ def preload_settings(options: RunOptions) -> Preload:
 
 
 def option_words(settings: Preload) -> list[str]:
-    """Returns the options of `pagelens run` that ask for these settings."""
+    """Return the options of `pagelens run` that ask for these settings."""
     words = ["--pages", settings.pages.value] if settings.pages else []
     if settings.period:
         words += ["--stagger", "--period", f"{settings.period}B"]
@@ -106,6 +106,6 @@ def _run_options(policy: str, job: Job, host: Host) -> RunOptions | str:
 
 
 def _free_bytes(system: System, page_bytes: int) -> int:
-    """Returns the bytes on free pages of a pool that no mapping has reserved."""
+    """Return the bytes on free pages of a pool that no mapping has reserved."""
     pool = read_pool(system, page_bytes)
     return max(0, (pool.free or 0) - (pool.reserved or 0)) * page_bytes

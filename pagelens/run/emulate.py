@@ -60,7 +60,7 @@ def find_sockets(system: System) -> Sockets | None:
 
 
 def emulate_plan(words: Sequence[str], plan: Path) -> list[str]:
-    """Runs the program on two sockets, and returns a table for the terminal.
+    """Run the program on two sockets, and return a table for the terminal.
 
     Where nothing can be measured, it returns a line that says why.
     """
@@ -76,7 +76,7 @@ def emulate_plan(words: Sequence[str], plan: Path) -> list[str]:
 
 
 def emulate(words: Sequence[str], plan: Path, sockets: Sockets, rounds: int = ROUNDS) -> list[Emulated]:
-    """Runs the program with all in the far memory, all in the near one, and as planned, in turn.
+    """Run the program with all in the far memory, all in the near one, and as planned, in turn.
 
     Its output goes nowhere. Raises Failure if a run fails.
     """

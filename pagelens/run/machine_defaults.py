@@ -10,7 +10,7 @@ from pagelens.run.program import tell
 
 
 def machine_period(name: str | None, page_bytes: int) -> int:
-    """Returns the bytes after which addresses conflict on the named machine, or on this one.
+    """Return the bytes after which addresses conflict on the named machine, or on this one.
 
     If the machine's file cannot be read, says so on stderr and returns 0.
     """
@@ -19,7 +19,7 @@ def machine_period(name: str | None, page_bytes: int) -> int:
 
 
 def machine_cache(name: str | None) -> int:
-    """Returns the bytes of the memory-side cache of the named machine, or of this one.
+    """Return the bytes of the memory-side cache of the named machine, or of this one.
 
     If there is none, or if the machine's file cannot be read, says so on stderr and returns 0.
     """

@@ -26,7 +26,7 @@ def shared_libraries(program: Path) -> list[Path]:
 
 
 def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
-    """Runs the program in place of this process, with the library preloaded if there is anything to do.
+    """Run the program in place of this process, with the library preloaded if there is anything to do.
 
     Raises Failure if the library is missing or the kernel refuses.
     """

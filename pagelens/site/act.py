@@ -149,7 +149,7 @@ class _Worker:
     config_path: Path
 
     def do(self, number: int, action: Action) -> None:
-        """Raises SlurmError."""
+        """Do the step. Raises SlurmError."""
         reason = reason_for(action.step, number, action.reason)
         match action.step:
             case "clean":
@@ -169,7 +169,7 @@ class _Worker:
 
 @contextmanager
 def _only_pass(database: Path) -> Iterator[bool]:
-    """Holds the lock of all passes over a history; it goes with the process."""
+    """Hold the lock of all passes over a history. It goes with the process."""
     path = database.with_name(f"{database.name}.act-lock")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

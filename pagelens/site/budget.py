@@ -50,7 +50,7 @@ class Budget:
         return _wait(child, seconds)
 
     def run(self, words: Sequence[str], share: float = 1.0) -> str:
-        """Runs a program in the same way; its output is dropped."""
+        """Run a program in the same way. Its output is dropped."""
         seconds = share * self.left_s
         if seconds < _LEAST_S:
             return _NO_TIME

@@ -13,7 +13,7 @@ from pagelens.site.record import Record
 
 
 def run_clean(config: SiteConfig, environment: Mapping[str, str]) -> Record:
-    """Drops caches, compacts and sorts, unless another job runs here."""
+    """Drop caches, compact and sort, unless another job runs here."""
     budget = Budget(config.act.clean_budget_s)
     record = Record("cleaning", budget)
     record.job = environment.get("SLURM_JOB_ID", "")

@@ -45,7 +45,7 @@ def collect_spools(
     now: float | None = None,
     report: Report = lambda done, total: None,
 ) -> Collected:
-    """Takes in the records of these folders, and deletes them there.
+    """Take in the records of these folders, and delete them there.
 
     `report` gets the records that are done, twice: nobody knows how many there are before they are read.
     """
@@ -75,7 +75,7 @@ def collect_lines(
     now: float | None = None,
     report: Report = lambda done, total: None,
 ) -> Collected:
-    """Takes in records that come as lines, as from many nodes' spools through one pipe."""
+    """Take in records that come as lines, as from many nodes' spools through one pipe."""
     done = Collected()
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     while batch := list(islice(numbered, BATCH)):
@@ -99,7 +99,7 @@ def _count(done: Collected, new: int, valid: int) -> None:
 def collect(
     connection: sqlite3.Connection, checks: Iterable[Check], rule: Rule, now: float | None = None
 ) -> int:
-    """Takes checks into the history; how many were new. All of them, or, if anything fails, none."""
+    """Take all checks into the history or, if anything fails, none. Return how many were new."""
     given = list(checks)
     if not given:
         return 0
@@ -174,7 +174,10 @@ def _kind(connection: sqlite3.Connection, hardware: str, mode: str) -> int:
 
 
 def _leave_out_repeats(connection: sqlite3.Connection, before: int) -> None:
-    """Counts the first of the checks after one job; of those without a job, one in IDLE_REPEAT_S."""
+    """Count the first of the checks after one job.
+
+    Of checks without a job, count one in IDLE_REPEAT_S.
+    """
     connection.execute(
         "UPDATE checks SET counted = 0 WHERE number > ?1 AND counted = 1 AND job <> '' AND EXISTS ("
         " SELECT 1 FROM checks AS first WHERE first.node = checks.node AND first.boot = checks.boot"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_epilog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
-    """Puts the node back to how it was before the job that Slurm names in the environment."""
+    """Put the node back to how it was before the job that Slurm names in the environment."""
     budget = Budget(config.epilog.budget_s)
     record = Record("epilog", budget)
     options = read_options(environment)

@@ -53,7 +53,7 @@ def bring_up_to_date(connection: sqlite3.Connection, before: int, rule: Rule) ->
 
 
 def rebuild(connection: sqlite3.Connection, rule: Rule) -> None:
-    """Makes all evidence again from the checks, within the caller's transaction."""
+    """Make all evidence again from the checks, within the caller's transaction."""
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS touched (node INTEGER PRIMARY KEY)")
     connection.execute("DELETE FROM touched")
     connection.execute("INSERT INTO touched SELECT node FROM nodes")
@@ -62,7 +62,7 @@ def rebuild(connection: sqlite3.Connection, rule: Rule) -> None:
 
 
 def _judge(connection: sqlite3.Connection, before: int, rule: Rule) -> list[int]:
-    """Gives z to the checks that have none; the nodes of older checks among them."""
+    """Give z to the checks that have none. Return the nodes of older checks among them."""
     late: list[int] = []
     waiting = connection.execute(
         f"SELECT DISTINCT kind, CAST(at / {DAY_S} AS INTEGER) FROM checks WHERE counted = 1 AND z IS NULL"
@@ -166,7 +166,7 @@ def _from_the_beginning(
 
 
 def _write(connection: sqlite3.Connection, rows: pl.DataFrame, states: pl.DataFrame, rule: Rule) -> None:
-    """Adds the rows, which follow the states of their nodes, and keeps the new states."""
+    """Add the rows, which follow the states of their nodes, and keep the new states."""
     if rows.is_empty():
         return
     last = rows.group_by("node", maintain_order=True).last().sort("node")

@@ -191,7 +191,7 @@ def frame(
 
 
 def record_action(connection: sqlite3.Connection, action: Action, forget: bool = True) -> int:
-    """Keeps an action, and returns its number.
+    """Keep an action, and return its number.
 
     With `forget` the node's evidence begins anew: what is measured from now on counts.
     """
@@ -262,7 +262,7 @@ CHECKS = {
 
 
 def export_checks(connection: sqlite3.Connection, final: Path) -> int:
-    """Writes all checks as Parquet; how many."""
+    """Write all checks as Parquet. Return their number."""
     table = frame(
         connection,
         "SELECT name, board, hardware, mode, at, uptime, boot, job, figure, counted, z, details "

@@ -64,7 +64,7 @@ def as_user(uid: int, work: Callable[[], object]) -> Callable[[], None]:
 
 
 def write_job_page(folder: Path, job: str, node: str, samples: Sequence[Any], fleet: str) -> None:
-    """Adds this node's samples, and makes the page and its text anew. Raises OSError."""
+    """Add this node's samples, and make the page and its text anew. Raises OSError."""
     parts = folder / f".pagelens-{job}"
     parts.mkdir(exist_ok=True)
     _write(parts / f"{_NODE}{node}.json", json.dumps({"node": node, "samples": samples, "fleet": fleet}))

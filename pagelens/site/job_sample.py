@@ -122,7 +122,7 @@ def conflict_shares(frames: list[NDArray[np.int64]], slots: int) -> list[float |
 
 
 def watch_job(config: SiteConfig, step: str, stepd: int) -> None:
-    """Looks at the step "JOB.STEP" until its slurmstepd has gone. Raises UsageError."""
+    """Look at the step "JOB.STEP" until its slurmstepd has gone. Raises UsageError."""
     match = re.fullmatch(r"([0-9]{1,10})\.([0-9]{1,10}|script)", step)
     if match is None:
         raise UsageError(f"STEP {step}: a job and its step, as 12.0 or 12.script")
@@ -133,7 +133,10 @@ def watch_job(config: SiteConfig, step: str, stepd: int) -> None:
 
 
 def banks_of(machine: str) -> Banks | None:
-    """The banks of that machine. None if none is named, or if its file has no [dram]. Raises UsageError."""
+    """Return the banks of that machine.
+
+    Return None if no machine is named, or if its file has no [dram]. Raises UsageError.
+    """
     if not machine:
         return None
     from pagelens.machine import load_machine  # takes up to a second
@@ -152,7 +155,7 @@ def banks_of(machine: str) -> Banks | None:
 def watch_step(
     system: System, folder: Path, step: str, stepd: int, cache_bytes: int | None, banks: Banks | None = None
 ) -> None:
-    """Looks at a step until its slurmstepd has gone; the file in `folder` has the fullest look so far."""
+    """Look at a step until its slurmstepd has gone. The file in `folder` has the fullest look so far."""
     pause, most = _FIRST_S, 0
     while True:
         time.sleep(pause)

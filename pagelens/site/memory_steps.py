@@ -19,7 +19,10 @@ _MOST_OF_REST = 0.5  # of the time that is left, for a step that others follow: 
 
 
 def tidy(system: System, budget: Budget, wanted: PrologSection, sorting: bool, record: Record) -> bool:
-    """Drops caches, compacts and sorts, as far as that is wanted; whether free memory can be sorted."""
+    """Drop caches, compact and sort, as far as that is wanted.
+
+    Return whether free memory can be sorted.
+    """
     if wanted.drop_caches:
         record.did("drop caches", drop_caches(system, budget))
     if wanted.compact:
@@ -31,7 +34,10 @@ def tidy(system: System, budget: Budget, wanted: PrologSection, sorting: bool, r
 
 
 def drop_caches(system: System, budget: Budget) -> str:
-    """Gives the page cache back; what is not on the disk yet is written first, because it would stay."""
+    """Give the page cache back.
+
+    What is not on the disk yet is written first, because it would stay otherwise.
+    """
 
     def work() -> None:
         if not system.captured:
@@ -42,7 +48,7 @@ def drop_caches(system: System, budget: Budget) -> str:
 
 
 def compact(system: System, budget: Budget) -> str:
-    """Moves pages together, so that large blocks come free."""
+    """Move pages together, so that large blocks come free."""
     return budget.attempt(lambda: system.write("/proc/sys/vm/compact_memory", "1\n"), _MOST_OF_REST)
 
 

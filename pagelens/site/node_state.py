@@ -79,7 +79,7 @@ def load_state(folder: Path, system: System) -> NodeState:
 
 
 def save_state(folder: Path, state: NodeState) -> None:
-    """Writes the state, whole and to the disk. Raises OSError."""
+    """Write the state, whole and to the disk. Raises OSError."""
     content = {
         "version": 1,
         "boot": state.boot,
@@ -102,7 +102,10 @@ def save_state(folder: Path, state: NodeState) -> None:
 
 @contextmanager
 def locked(folder: Path, end: float) -> Iterator[bool]:
-    """Holds the node's lock, which goes with the process; False if another has it until `end` (monotonic)."""
+    """Hold the node's lock, which goes with the process.
+
+    Return False if another process has it until `end` (monotonic).
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

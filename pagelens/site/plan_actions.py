@@ -114,7 +114,7 @@ class _Room:
         self._out = Counter(part for node in out for part in node.partitions)
 
     def take(self, node: SlurmNode) -> str:
-        """Counts the node as out. Returns why that is too much, if it is."""
+        """Count the node as out. Return why that is too much, if it is."""
         for part in node.partitions:
             most = math.floor(self._share * self._size[part] + _ROUNDING)
             if self._out[part] >= most:

@@ -31,7 +31,7 @@ _INTERVAL = f"{memory_steps.SORT}/sort_interval"
 
 
 def run_prolog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
-    """Prepares this node for the job that Slurm names in the environment."""
+    """Prepare this node for the job that Slurm names in the environment."""
     budget = Budget(config.prolog.budget_s)
     record = Record("prolog", budget)
     options = read_options(environment)
@@ -62,7 +62,7 @@ def run_prolog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
 
 
 def _forget_looks(folder: Path, state: NodeState) -> None:
-    """Removes what samplers kept of jobs whose Epilog was killed."""
+    """Remove what samplers kept of jobs whose Epilog was killed."""
     for path in folder.glob("*"):
         if path.name not in state.jobs:
             shutil.rmtree(path, ignore_errors=True)

@@ -51,7 +51,7 @@ class Record:
         return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST]
 
     def tell(self, to_syslog: bool) -> None:
-        """Writes the line to stderr, and to the system's log, which has it when slurmd drops the other."""
+        """Write the line to stderr, and to the system's log, which has it when slurmd drops the other."""
         with suppress(OSError, ValueError):
             print(f"pagelens site: {self.line}", file=sys.stderr, flush=True)
         if to_syslog and os.geteuid() == 0:

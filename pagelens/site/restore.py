@@ -12,7 +12,7 @@ from pagelens.site.record import Record
 
 
 def keep(folder: Path, state: NodeState, record: Record) -> None:
-    """Writes the state; a disk that is full is a line in the record."""
+    """Write the state. A full disk becomes a line in the record."""
     try:
         save_state(folder, state)
     except OSError as error:
@@ -22,7 +22,7 @@ def keep(folder: Path, state: NodeState, record: Record) -> None:
 def set_until_restored(
     system: System, budget: Budget, state: NodeState, folder: Path, path: str, value: str, before: str
 ) -> str:
-    """Sets a kernel setting, once it is on the disk how to put it back. Returns why that failed, if so."""
+    """Change a kernel setting, once its old value is on the disk. Return why that failed, if it did."""
     known = path in state.restore
     state.restore.setdefault(path, before)
     try:
@@ -37,7 +37,10 @@ def set_until_restored(
 def put_back(
     system: System, budget: Budget, state: NodeState, folder: Path, record: Record, only: str = ""
 ) -> None:
-    """Puts all settings back that a job had, or only one; what cannot be put back now is tried again."""
+    """Put back all settings that a job had, or only one.
+
+    What cannot be put back now is tried again.
+    """
     for path, value in list(state.restore.items()):
         if only and path != only:
             continue

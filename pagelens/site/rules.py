@@ -50,7 +50,7 @@ class Below(Watch):
         self._found = np.zeros(nodes, dtype=np.int64)
 
     def step(self, z: Floats, share: Floats) -> Alarms:
-        """Counts checks below; one that is not below begins the count anew."""
+        """Count checks below the share. A check that is not below begins the count anew."""
         below = share < self._share
         self._found = np.where(np.isnan(share), self._found, np.where(below, self._found + 1, 0))
         alarms = self._found >= self._row
@@ -69,7 +69,7 @@ class Ewma(Watch):
         self._mean = np.zeros(nodes)
 
     def step(self, z: Floats, share: Floats) -> Alarms:
-        """Moves the mean."""
+        """Update the mean."""
         there = ~np.isnan(z)
         moved = (1 - EWMA_WEIGHT) * self._mean + EWMA_WEIGHT * np.where(there, z, 0.0)
         self._mean = np.where(there, moved, self._mean)
@@ -87,7 +87,7 @@ class Cusum(Watch):
         self._sums, self._jobs = np.zeros(nodes), np.zeros(nodes, dtype=np.int64)
 
     def step(self, z: Floats, share: Floats) -> Alarms:
-        """Moves the sum."""
+        """Update the sum."""
         rule, there = self._rule, ~np.isnan(z)
         change = np.where(there, -np.clip(z, -rule.clip, rule.clip) - rule.k, 0.0)
         self._sums = np.clip(self._sums + change, 0.0, MOST_SUM * rule.h)

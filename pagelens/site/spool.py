@@ -17,7 +17,7 @@ _ABANDONED_S = 3600  # after which a half-written record is nobody's
 
 
 def put(spool: Path, check: Check) -> Path:
-    """Writes a record as a file of its own, whole and on the disk. Raises OSError."""
+    """Write a record as a file of its own, whole and on the disk. Raises OSError."""
     spool.mkdir(parents=True, exist_ok=True, mode=0o755)
     if sum(1 for _ in spool.glob(f"*{_SUFFIX}")) >= MOST_RECORDS:
         raise OSError(f"{spool} holds {MOST_RECORDS} records that nobody collected")
@@ -37,7 +37,7 @@ def put(spool: Path, check: Check) -> Path:
 
 
 def _clear(spool: Path) -> None:
-    """Removes what a killed check left half written."""
+    """Remove what a killed check left half written."""
     for partial in spool.glob(f".*{_SUFFIX}.partial"):
         with suppress(OSError):
             if time.time() - partial.stat().st_mtime > _ABANDONED_S:

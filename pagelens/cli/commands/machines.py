@@ -148,7 +148,7 @@ def detect_command(
 
 
 def _measure(found: Description, root: Path, output: Path) -> None:
-    """Puts what can be measured here in the place of what was read or assumed."""
+    """Replace what was read or assumed by what can be measured here."""
     if root != Path("/"):
         raise UsageError(f"--measure: --root {root} is a captured tree, which has no speed; leave one out")
     machine = parse_machine(found.to_toml().encode(), "this machine")

@@ -175,7 +175,7 @@ def _common(
         ),
     ] = 1,
 ) -> None:
-    """The options of every benchmark."""
+    """Declare the options of every benchmark."""
 
 
 def _command(benchmark: str) -> Callable[..., None]:

@@ -71,7 +71,7 @@ def _over(name: str | None, machine: Machine) -> str:
 
 
 def keep(text: str, device: int) -> None:
-    """Keeps the machine file for `pagelens io explain`; where it cannot, that measures again."""
+    """Keep the machine file for `pagelens io explain`. If that fails, the command measures again."""
     path = kept_file(device)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,10 @@ def trace_info(
 
 
 def to_json(workload: TraceWorkload, pages: bool) -> dict[str, Any]:
-    """The whole content by name; sizes in bytes, lines of 64 B, page numbers are addresses / 4096."""
+    """Return the whole content by name.
+
+    Sizes are in bytes, lines have 64 B, and page numbers are addresses / 4096.
+    """
     trace, survey, summary = workload.trace, workload.survey, workload.trace.summary
     result: dict[str, Any] = {
         "schema": "pagelens trace-info",

@@ -30,7 +30,7 @@ policies: dict[str, Policy] = {}
 
 
 def register(policy: Policy) -> Policy:
-    """Makes a policy known by its name, to commands and to `simulate`; returns it.
+    """Make a policy known by its name, to commands and to `simulate`, and return it.
 
     Raises UsageError if another policy has the name.
     """

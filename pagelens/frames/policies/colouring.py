@@ -38,13 +38,13 @@ class ChosenFrames(Remedy):
         return replace(base, cache_bytes=cache_bytes)
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns how to run a program with it."""
+        """Return how to run a program with it."""
         pages = " --pages 2m" if self.pages is not None else ""
         return (f"sudo pagelens run{pages} --frames best -- ./app",)
 
 
 def conflicting_cache_bytes(machine: Machine) -> int:
-    """Returns the size of the memory-side cache in whose slots frames conflict; 0 if there is none."""
+    """Return the size of the memory-side cache in whose slots frames conflict; 0 if there is none."""
     return machine.slots * FRAME_BYTES if machine.memory_side_cache is not None and not machine.ideal else 0
 
 

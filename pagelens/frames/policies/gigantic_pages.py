@@ -25,7 +25,7 @@ class GiganticPages(Remedy):
         return "the pool has too few free pages of 1 GiB (hugepagesz=1G hugepages= at boot)"
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns how to boot with as many pages as the job needs."""
+        """Return how to boot with as many pages as the job needs."""
         return at_boot(f"hugepagesz=1G hugepages={-(-job.size_bytes // GIGANTIC_PAGE_BYTES)}")
 
 

@@ -26,7 +26,7 @@ class HugePages(Remedy):
         return "the pool has too few free pages of 2 MiB (vm.nr_hugepages), and transparent ones are off"
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns how to run a program with it."""
+        """Return how to run a program with it."""
         return ("pagelens run --pages 2m -- ./app",)
 
 

@@ -13,7 +13,7 @@ from pagelens.machine import Machine
 
 
 def boot_with_fake_nodes(memory_bytes: int, cache_bytes: int) -> tuple[str, ...]:
-    """Returns how to boot with memory cut into nodes of at most `cache_bytes`."""
+    """Return how to boot with memory cut into nodes of at most `cache_bytes`."""
     return at_boot(f"numa=fake={-(-memory_bytes // cache_bytes)}U")
 
 
@@ -22,7 +22,7 @@ class FakeNodes(Remedy):
     """An option of the kernel's command line. Jobs are then bound to a node."""
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns how to boot with it; nothing on a machine without a memory-side cache."""
+        """Return how to boot with it; nothing on a machine without a memory-side cache."""
         if job.machine.memory_side_cache is None:
             return ()
         return boot_with_fake_nodes(job.machine.frames * FRAME_BYTES, job.machine.slots * FRAME_BYTES)

@@ -49,7 +49,7 @@ class PythonRule:
 
 
 def placed_by(choose: ChooseFrames, page_bits: int = FRAME_BITS) -> PythonRule:
-    """Makes a rule for `Policy` of the function `choose(free, pages)`.
+    """Make a rule for `Policy` of the function `choose(free, pages)`.
 
     `free` are the numbers of the frames of 4 KiB that are free on the node, uint32[n], ascending. The
     function returns the frames that the job's pages get, uint32[at most `pages`], in the order of their
@@ -68,7 +68,7 @@ def placed_by(choose: ChooseFrames, page_bits: int = FRAME_BITS) -> PythonRule:
 
 
 def free_frames(memory: _core.Memory) -> NDArray[np.uint32]:
-    """Returns the numbers of all frames in the free lists, uint32[n], ascending."""
+    """Return the numbers of all frames in the free lists, uint32[n], ascending."""
     blocks = memory.free_blocks()
     sizes = np.left_shift(1, blocks[:, 1].astype(np.int64))
     begins = np.cumsum(sizes) - sizes

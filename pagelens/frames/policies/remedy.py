@@ -49,11 +49,11 @@ class Remedy:
     summary = ""  # a few words for tables of `pagelens audit --probe`
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
-        """Returns the options that apply it to one program, or the reason why this user cannot."""
+        """Return the options that apply it to one program, or the reason why this user cannot."""
         return NEEDS_ADMINISTRATOR
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns the shell commands that apply it on that host, in order; none if they are not known."""
+        """Return the shell commands that apply it on that host, in order; none if they are not known."""
         return ()
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,7 @@ class Shuffle(Remedy):
     """An option of the kernel's command line."""
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns how to boot with it."""
+        """Return how to boot with it."""
         return at_boot("page_alloc.shuffle=1")
 
 

@@ -11,7 +11,7 @@ _COSTS = Costs(root="a kernel module and a prologue that drops caches and compac
 
 
 def sort_commands(numa_nodes: Iterable[int]) -> tuple[str, ...]:
-    """Returns the commands that drop caches, compact, and have the module sort these NUMA nodes."""
+    """Return the commands that drop caches, compact, and have the module sort these NUMA nodes."""
     return (*PREPARE, "modprobe zonesort_module", *sort_nodes(numa_nodes))
 
 
@@ -22,7 +22,7 @@ class Zonesort(Remedy):
     summary = "caches dropped, zonesort"
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Returns the steps of the policy: drop caches, compact, sort."""
+        """Return the steps of the policy: drop caches, compact, sort."""
         return sort_commands(host.numa_nodes)
 
 

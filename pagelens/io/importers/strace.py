@@ -101,7 +101,7 @@ class _Calls:
         self._positions: dict[tuple[int, str], list[int]] = {}  # descriptors that `dup` made share one
 
     def take(self, process: int, began: float, call: re.Match[str]) -> bool:
-        """Adds a call; returns whether it was an operation on a file."""
+        """Add a call. Return whether it was an operation on a file."""
         arguments = _split(call["arguments"])
         shown = call["result"]
         result = -1 if shown == "?" else int(shown, 0)

@@ -52,7 +52,7 @@ class Scratch:
             os.close(descriptor)
 
     def remove(self, name: str = "") -> None:
-        """Takes the file away, and with it all that was not yet written of it."""
+        """Remove the file, and with it all that was not yet written of it."""
         Path(f"{self.path}{name}").unlink(missing_ok=True)
 
 

@@ -40,7 +40,7 @@ class FileSystem:
 
 
 def read_file_system(folder: Path, system: System | None = None) -> FileSystem:
-    """Reads /proc and /sys, and tries O_DIRECT on a file without a name."""
+    """Read /proc and /sys, and tries O_DIRECT on a file without a name."""
     system = system or System()
     device = folder.stat().st_dev
     type_, source = _mounted(system, device, folder)

@@ -74,7 +74,7 @@ def replay(
     rounds: int = ROUNDS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Replayed]:
-    """Makes the operations in each way, in turn.
+    """Make the operations in each way, in turn.
 
     `transfers` has `file`, `what` (read, write, sync), `offset`, `bytes`, `run` and `direct`; `lengths` has,
     for each file, its bytes before the program began, and whether they were in the page cache. Raises

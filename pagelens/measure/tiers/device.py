@@ -53,7 +53,7 @@ class Device(Protocol):
         """Return a copy of the elements from `begin` to before `end`."""
 
     def seconds(self, kernel: str, threads: int, *arguments: Any) -> float:
-        """Runs a kernel of kernels.py twice, and says what the second run took."""
+        """Run a kernel of kernels.py twice, and return the seconds of the second run."""
 
 
 def find_device() -> Device:

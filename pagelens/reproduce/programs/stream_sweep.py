@@ -147,7 +147,10 @@ class Linux:
         return Sweep(offsets, self.kernel, self.context.map(one, range(len(offsets))))
 
     def runs(self, count: int, mix: str) -> Sweep:
-        """Runs over whole arrays on nodes that a mix fragmented, at so many offsets and where L1 aliases."""
+        """Run over whole arrays on nodes that a mix fragmented.
+
+        The runs use so many offsets, and those at which L1 aliases.
+        """
         evenly = np.arange(count) * LARGEST_OFFSET // count // 8 * 8
         offsets = np.union1d(evenly, aliasing_offsets())
         lines = ELEMENTS * 8 // LINE_BYTES

@@ -132,7 +132,7 @@ class Simulated:
 
 
 def simulate_site(inputs: Inputs, rule: Rule, report: Report = lambda done, total: None) -> Simulated:
-    """Compares all policies. Raises UsageError for inputs without jobs or nodes."""
+    """Compare all policies. Raises UsageError for inputs without jobs or nodes."""
     for name, value in (("nodes", inputs.nodes), ("jobs", inputs.jobs), ("draws", inputs.draws)):
         if value < 1:
             raise UsageError(f"--{name} {value}: at least 1")

@@ -20,7 +20,7 @@ def monitoring_file(name: str) -> str:
 
 
 def write_metrics(fleet: FleetStatus, final: Path) -> None:
-    """Writes the file aside and renames it, so that the collector never reads half of it. Raises Failure."""
+    """Write the file aside and renames it, so that the collector never reads half of it. Raises Failure."""
     write_whole(final, lambda path: path.write_text(metrics_text(fleet)))
 
 

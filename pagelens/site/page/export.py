@@ -21,7 +21,7 @@ def export_page(
     progress: Callable[[int, int], None] = lambda done, total: None,
     now: float | None = None,
 ) -> int:
-    """Writes the page's files, the fleet, and a file for each node; how many nodes."""
+    """Write the page's files, the fleet, and a file for each node. Return the number of nodes."""
     fleet, data = fleet_data(connection, rule, title, now)
     nodes = folder / "node"
     nodes.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ class _Fleet:
     _lock: threading.Lock = field(default_factory=threading.Lock)  # held by the one who reads
 
     def script(self) -> str:
-        """Waits only where there is nothing, or nothing but what is too old to show."""
+        """Return the script. Wait for it only if there is none, or one that is too old to show."""
         age = time.monotonic() - self._read
         if not self._text or age > STALE_S:
             with self._lock:
@@ -75,7 +75,7 @@ class _Fleet:
             self._lock.release()
 
     def warm(self) -> None:
-        """Reads it before the first visit."""
+        """Read the script before the first visit."""
         self._lock.acquire()
         threading.Thread(target=self._refresh_and_release, daemon=True).start()
 
@@ -138,7 +138,7 @@ def make_app(database: Path, rule: Rule, title: str) -> Starlette:
 
 
 def serve_page(database: Path, rule: Rule, title: str, host: str, port: int) -> None:
-    """Serves until Ctrl-C. Raises Failure if the port is taken."""
+    """Serve until Ctrl-C. Raises Failure if the port is taken."""
     app = make_app(database, rule, title)
     try:
         import uvicorn

@@ -30,7 +30,7 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the commands to the group."""
+    """Add the commands to the group."""
     for command in (measure, collect, status, calibrate, simulate, serve, export, metrics):
         example = f"Example: pagelens site {EXAMPLES[command.__name__]}"
         app.command(epilog=example, rich_help_panel=WATCHING)(command)

@@ -20,7 +20,7 @@ Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The site
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds the commands to the group."""
+    """Add the commands to the group."""
     app.command(epilog="  pagelens site check --config site.toml")(check)
     app.command(epilog="  pagelens site prolog  # in slurm.conf's Prolog")(prolog)
     app.command(epilog="  pagelens site epilog  # in slurm.conf's Epilog")(epilog)
