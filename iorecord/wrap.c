@@ -1,6 +1,7 @@
 /*
- * The functions of libc that open, read, write and close files. Each calls the next one of its name
- * and records what it did. Programs that are compiled with _FORTIFY_SOURCE call those that begin
+ * The functions of libc that open, read, write and close files. Each calls the next function of its
+ * name and records what it did. Functions of one signature have a macro: libc has most of them with
+ * off_t and with off64_t. Programs that are compiled with _FORTIFY_SOURCE call those that begin
  * with two underscores.
  */
 #define _GNU_SOURCE
@@ -50,13 +51,15 @@ static inline void resolved_first(void) {
     if (!usable()) resolve();
 }
 
-static uint64_t bytes_of(const struct iovec* parts, int count) {
-    uint64_t bytes = 0;
-    for (int i = 0; parts && i < count; i++) bytes += parts[i].iov_len;
-    return bytes;
-}
+/* The argument behind `before` of a function with `...`. */
+#define TAKE_LAST(type, name, before)     \
+    va_list rest;                         \
+    va_start(rest, before);               \
+    type const name = va_arg(rest, type); \
+    va_end(rest)
 
-/* A descriptor that has just been opened. */
+/* --- functions that open a descriptor --- */
+
 static void opened(const struct operation* operation, int descriptor, int flags) {
     const struct request request = {KIND_OPEN, descriptor, -1, 0, NULL, (uint32_t)flags, 1};
     if (operation->recorded && descriptor >= 0) file_gone(descriptor);
@@ -64,137 +67,68 @@ static void opened(const struct operation* operation, int descriptor, int flags)
     if (operation->recorded && descriptor >= 0) file_seen(descriptor);
 }
 
-EXPORT int open(const char* path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = va_arg(rest, mode_t);
-    va_end(rest);
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.open(path, flags, mode);
-    opened(&operation, result, flags);
-    return result;
-}
+#define CALL_OPEN(flags, name, ...)                   \
+    resolved_first();                                 \
+    const struct operation operation = table_begin(); \
+    const int result = real.name(__VA_ARGS__);        \
+    opened(&operation, result, flags);                \
+    return result
 
-EXPORT int open64(const char* path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = va_arg(rest, mode_t);
-    va_end(rest);
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.open64(path, flags, mode);
-    opened(&operation, result, flags);
-    return result;
-}
+#define OPEN(name)                                      \
+    EXPORT int name(const char* path, int flags, ...) { \
+        TAKE_LAST(mode_t, mode, flags);                 \
+        CALL_OPEN(flags, name, path, flags, mode);      \
+    }
+OPEN(open)
+OPEN(open64)
 
-EXPORT int openat(int folder, const char* path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = va_arg(rest, mode_t);
-    va_end(rest);
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.openat(folder, path, flags, mode);
-    opened(&operation, result, flags);
-    return result;
-}
+#define OPENAT(name)                                                \
+    EXPORT int name(int folder, const char* path, int flags, ...) { \
+        TAKE_LAST(mode_t, mode, flags);                             \
+        CALL_OPEN(flags, name, folder, path, flags, mode);          \
+    }
+OPENAT(openat)
+OPENAT(openat64)
 
-EXPORT int openat64(int folder, const char* path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    const mode_t mode = va_arg(rest, mode_t);
-    va_end(rest);
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.openat64(folder, path, flags, mode);
-    opened(&operation, result, flags);
-    return result;
-}
+#define CREAT(name)                                                \
+    EXPORT int name(const char* path, mode_t mode) {               \
+        CALL_OPEN(O_CREAT | O_WRONLY | O_TRUNC, name, path, mode); \
+    }
+CREAT(creat)
+CREAT(creat64)
 
-EXPORT int creat(const char* path, mode_t mode) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.creat(path, mode);
-    opened(&operation, result, O_CREAT | O_WRONLY | O_TRUNC);
-    return result;
-}
+#define OPEN_2(name) \
+    EXPORT int name(const char* path, int flags) { CALL_OPEN(flags, name, path, flags); }
+OPEN_2(__open_2)
+OPEN_2(__open64_2)
 
-EXPORT int creat64(const char* path, mode_t mode) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.creat64(path, mode);
-    opened(&operation, result, O_CREAT | O_WRONLY | O_TRUNC);
-    return result;
-}
+#define OPENAT_2(name)                                         \
+    EXPORT int name(int folder, const char* path, int flags) { \
+        CALL_OPEN(flags, name, folder, path, flags);           \
+    }
+OPENAT_2(__openat_2)
+OPENAT_2(__openat64_2)
 
-EXPORT int __open_2(const char* path, int flags) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.__open_2(path, flags);
-    opened(&operation, result, flags);
-    return result;
-}
+#define CALL_FOPEN(name, ...)                                     \
+    resolved_first();                                             \
+    const struct operation operation = table_begin();             \
+    FILE* const stream = real.name(__VA_ARGS__);                  \
+    opened(&operation, stream ? fileno_unlocked(stream) : -1, 0); \
+    return stream
 
-EXPORT int __open64_2(const char* path, int flags) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.__open64_2(path, flags);
-    opened(&operation, result, flags);
-    return result;
-}
+#define FOPEN(name) \
+    EXPORT FILE* name(const char* path, const char* mode) { CALL_FOPEN(name, path, mode); }
+FOPEN(fopen)
+FOPEN(fopen64)
 
-EXPORT int __openat_2(int folder, const char* path, int flags) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.__openat_2(folder, path, flags);
-    opened(&operation, result, flags);
-    return result;
-}
+#define FREOPEN(name)                                                  \
+    EXPORT FILE* name(const char* path, const char* mode, FILE* old) { \
+        CALL_FOPEN(name, path, mode, old);                             \
+    }
+FREOPEN(freopen)
+FREOPEN(freopen64)
 
-EXPORT int __openat64_2(int folder, const char* path, int flags) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int result = real.__openat64_2(folder, path, flags);
-    opened(&operation, result, flags);
-    return result;
-}
-
-static void stream_opened(const struct operation* operation, FILE* stream) {
-    opened(operation, stream ? fileno_unlocked(stream) : -1, 0);
-}
-
-EXPORT FILE* fopen(const char* path, const char* mode) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    FILE* stream = real.fopen(path, mode);
-    stream_opened(&operation, stream);
-    return stream;
-}
-
-EXPORT FILE* fopen64(const char* path, const char* mode) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    FILE* stream = real.fopen64(path, mode);
-    stream_opened(&operation, stream);
-    return stream;
-}
-
-EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    FILE* result = real.freopen(path, mode, stream);
-    stream_opened(&operation, result);
-    return result;
-}
-
-EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    FILE* result = real.freopen64(path, mode, stream);
-    stream_opened(&operation, result);
-    return result;
-}
+/* --- functions that close descriptors --- */
 
 EXPORT int close(int descriptor) {
     resolved_first();
@@ -222,378 +156,180 @@ EXPORT void closefrom(int first) {
         syscall(SYS_close_range, first < 0 ? 0 : first, ~0u, 0);
 }
 
+/* --- functions on an open file --- */
+
+/* Calls the next function between begin and end of an operation. `...` is its struct request. */
+#define ON_FILE(type, end, call, ...)                         \
+    resolved_first();                                         \
+    const struct request request = __VA_ARGS__;               \
+    const struct operation operation = operation_begin(file); \
+    const type result = real.call;                            \
+    end(&operation, &request, result);                        \
+    return result
+#define RETURNS(type, call, ...) ON_FILE(type, operation_end, call, __VA_ARGS__)
+#define RETURNS_ERROR(call, ...) ON_FILE(int, operation_end_error, call, __VA_ARGS__)
+
 EXPORT ssize_t read(int file, void* buffer, size_t size) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, -1, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.read(file, buffer, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t write(int file, const void* buffer, size_t size) {
-    resolved_first();
-    const struct request request = {KIND_WRITE, file, -1, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.write(file, buffer, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pread(int file, void* buffer, size_t size, off_t offset) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pread(file, buffer, size, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pread64(int file, void* buffer, size_t size, off64_t offset) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pread64(file, buffer, size, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwrite(int file, const void* buffer, size_t size, off_t offset) {
-    resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwrite(file, buffer, size, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwrite64(int file, const void* buffer, size_t size, off64_t offset) {
-    resolved_first();
-    const struct request request = {KIND_WRITE, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwrite64(file, buffer, size, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t readv(int file, const struct iovec* parts, int count) {
-    resolved_first();
-    const struct request request = {
-        KIND_READ, file,           -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL,
-        0,         (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.readv(file, parts, count);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t writev(int file, const struct iovec* parts, int count) {
-    resolved_first();
-    const struct request request = {
-        KIND_WRITE, file,           -1, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL,
-        0,          (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.writev(file, parts, count);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t preadv(int file, const struct iovec* parts, int count, off_t offset) {
-    resolved_first();
-    const struct request request = {
-        KIND_READ,      file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
-        (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.preadv(file, parts, count, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t preadv64(int file, const struct iovec* parts, int count, off64_t offset) {
-    resolved_first();
-    const struct request request = {
-        KIND_READ,      file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
-        (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.preadv64(file, parts, count, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwritev(int file, const struct iovec* parts, int count, off_t offset) {
-    resolved_first();
-    const struct request request = {
-        KIND_WRITE,     file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
-        (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwritev(file, parts, count, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwritev64(int file, const struct iovec* parts, int count, off64_t offset) {
-    resolved_first();
-    const struct request request = {
-        KIND_WRITE,     file, offset, bytes_of(parts, count), count > 0 ? parts->iov_base : NULL, 0,
-        (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwritev64(file, parts, count, offset);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t preadv2(int file, const struct iovec* parts, int count, off_t offset, int flags) {
-    resolved_first();
-    const struct request request = {KIND_READ,
-                                    file,
-                                    offset,
-                                    bytes_of(parts, count),
-                                    count > 0 ? parts->iov_base : NULL,
-                                    (uint32_t)flags,
-                                    (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.preadv2(file, parts, count, offset, flags);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t preadv64v2(int file, const struct iovec* parts, int count, off64_t offset,
-                          int flags) {
-    resolved_first();
-    const struct request request = {KIND_READ,
-                                    file,
-                                    offset,
-                                    bytes_of(parts, count),
-                                    count > 0 ? parts->iov_base : NULL,
-                                    (uint32_t)flags,
-                                    (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.preadv64v2(file, parts, count, offset, flags);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwritev2(int file, const struct iovec* parts, int count, off_t offset, int flags) {
-    resolved_first();
-    const struct request request = {KIND_WRITE,
-                                    file,
-                                    offset,
-                                    bytes_of(parts, count),
-                                    count > 0 ? parts->iov_base : NULL,
-                                    (uint32_t)flags,
-                                    (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwritev2(file, parts, count, offset, flags);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t pwritev64v2(int file, const struct iovec* parts, int count, off64_t offset,
-                           int flags) {
-    resolved_first();
-    const struct request request = {KIND_WRITE,
-                                    file,
-                                    offset,
-                                    bytes_of(parts, count),
-                                    count > 0 ? parts->iov_base : NULL,
-                                    (uint32_t)flags,
-                                    (uint32_t)count};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.pwritev64v2(file, parts, count, offset, flags);
-    operation_end(&operation, &request, result);
-    return result;
+    RETURNS(ssize_t, read(file, buffer, size), {KIND_READ, file, -1, size, buffer, 0, 1});
 }
 
 EXPORT ssize_t __read_chk(int file, void* buffer, size_t size, size_t room) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, -1, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.__read_chk(file, buffer, size, room);
-    operation_end(&operation, &request, result);
-    return result;
+    RETURNS(ssize_t, __read_chk(file, buffer, size, room),
+            {KIND_READ, file, -1, size, buffer, 0, 1});
 }
 
-EXPORT ssize_t __pread_chk(int file, void* buffer, size_t size, off_t offset, size_t room) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.__pread_chk(file, buffer, size, offset, room);
-    operation_end(&operation, &request, result);
-    return result;
+EXPORT ssize_t write(int file, const void* buffer, size_t size) {
+    RETURNS(ssize_t, write(file, buffer, size), {KIND_WRITE, file, -1, size, buffer, 0, 1});
 }
 
-EXPORT ssize_t __pread64_chk(int file, void* buffer, size_t size, off64_t offset, size_t room) {
-    resolved_first();
-    const struct request request = {KIND_READ, file, offset, size, buffer, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.__pread64_chk(file, buffer, size, offset, room);
-    operation_end(&operation, &request, result);
-    return result;
+#define PREAD(name, offset_type)                                                   \
+    EXPORT ssize_t name(int file, void* buffer, size_t size, offset_type offset) { \
+        RETURNS(ssize_t, name(file, buffer, size, offset),                         \
+                {KIND_READ, file, offset, size, buffer, 0, 1});                    \
+    }
+PREAD(pread, off_t)
+PREAD(pread64, off64_t)
+
+#define PREAD_CHK(name, offset_type)                                                            \
+    EXPORT ssize_t name(int file, void* buffer, size_t size, offset_type offset, size_t room) { \
+        RETURNS(ssize_t, name(file, buffer, size, offset, room),                                \
+                {KIND_READ, file, offset, size, buffer, 0, 1});                                 \
+    }
+PREAD_CHK(__pread_chk, off_t)
+PREAD_CHK(__pread64_chk, off64_t)
+
+#define PWRITE(name, offset_type)                                                        \
+    EXPORT ssize_t name(int file, const void* buffer, size_t size, offset_type offset) { \
+        RETURNS(ssize_t, name(file, buffer, size, offset),                               \
+                {KIND_WRITE, file, offset, size, buffer, 0, 1});                         \
+    }
+PWRITE(pwrite, off_t)
+PWRITE(pwrite64, off64_t)
+
+/* The request of a function that takes its memory in parts. */
+static struct request parted(enum record_kind kind, int file, int64_t offset,
+                             const struct iovec* parts, int count, int flags) {
+    uint64_t bytes = 0;
+    for (int i = 0; parts && i < count; i++) bytes += parts[i].iov_len;
+    const void* const first = count > 0 ? parts->iov_base : NULL;
+    return (struct request){kind, file, offset, bytes, first, (uint32_t)flags, (uint32_t)count};
 }
 
-EXPORT off_t lseek(int file, off_t offset, int from) {
-    resolved_first();
-    const struct request request = {KIND_SEEK, file, offset, 0, NULL, (uint32_t)from, 1};
-    const struct operation operation = operation_begin(file);
-    const off_t result = real.lseek(file, offset, from);
-    operation_end(&operation, &request, result);
-    return result;
-}
+#define VECTOR(name, kind)                                                                   \
+    EXPORT ssize_t name(int file, const struct iovec* parts, int count) {                    \
+        RETURNS(ssize_t, name(file, parts, count), parted(kind, file, -1, parts, count, 0)); \
+    }
+VECTOR(readv, KIND_READ)
+VECTOR(writev, KIND_WRITE)
 
-EXPORT off64_t lseek64(int file, off64_t offset, int from) {
-    resolved_first();
-    const struct request request = {KIND_SEEK, file, offset, 0, NULL, (uint32_t)from, 1};
-    const struct operation operation = operation_begin(file);
-    const off64_t result = real.lseek64(file, offset, from);
-    operation_end(&operation, &request, result);
-    return result;
-}
+#define VECTOR_AT(name, kind, offset_type)                                                    \
+    EXPORT ssize_t name(int file, const struct iovec* parts, int count, offset_type offset) { \
+        RETURNS(ssize_t, name(file, parts, count, offset),                                    \
+                parted(kind, file, offset, parts, count, 0));                                 \
+    }
+VECTOR_AT(preadv, KIND_READ, off_t)
+VECTOR_AT(preadv64, KIND_READ, off64_t)
+VECTOR_AT(pwritev, KIND_WRITE, off_t)
+VECTOR_AT(pwritev64, KIND_WRITE, off64_t)
 
-EXPORT int fsync(int file) {
-    resolved_first();
-    const struct request request = {KIND_SYNC, file, -1, 0, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.fsync(file);
-    operation_end(&operation, &request, result);
-    return result;
-}
+#define VECTOR_FLAGS(name, kind, offset_type)                                               \
+    EXPORT ssize_t name(int file, const struct iovec* parts, int count, offset_type offset, \
+                        int flags) {                                                        \
+        RETURNS(ssize_t, name(file, parts, count, offset, flags),                           \
+                parted(kind, file, offset, parts, count, flags));                           \
+    }
+VECTOR_FLAGS(preadv2, KIND_READ, off_t)
+VECTOR_FLAGS(preadv64v2, KIND_READ, off64_t)
+VECTOR_FLAGS(pwritev2, KIND_WRITE, off_t)
+VECTOR_FLAGS(pwritev64v2, KIND_WRITE, off64_t)
+
+#define LSEEK(name, offset_type)                                        \
+    EXPORT offset_type name(int file, offset_type offset, int from) {   \
+        RETURNS(offset_type, name(file, offset, from),                  \
+                {KIND_SEEK, file, offset, 0, NULL, (uint32_t)from, 1}); \
+    }
+LSEEK(lseek, off_t)
+LSEEK(lseek64, off64_t)
+
+EXPORT int fsync(int file) { RETURNS(int, fsync(file), {KIND_SYNC, file, -1, 0, NULL, 0, 1}); }
 
 EXPORT int fdatasync(int file) {
-    resolved_first();
-    const struct request request = {KIND_DATASYNC, file, -1, 0, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.fdatasync(file);
-    operation_end(&operation, &request, result);
-    return result;
+    RETURNS(int, fdatasync(file), {KIND_DATASYNC, file, -1, 0, NULL, 0, 1});
 }
 
 EXPORT int sync_file_range(int file, off64_t offset, off64_t size, unsigned flags) {
-    resolved_first();
-    const struct request request = {KIND_SYNC_RANGE, file, offset, (uint64_t)size, NULL, flags, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.sync_file_range(file, offset, size, flags);
-    operation_end(&operation, &request, result);
-    return result;
+    RETURNS(int, sync_file_range(file, offset, size, flags),
+            {KIND_SYNC_RANGE, file, offset, (uint64_t)size, NULL, flags, 1});
 }
 
 EXPORT ssize_t readahead(int file, off64_t offset, size_t size) {
-    resolved_first();
-    const struct request request = {KIND_READAHEAD, file, offset, size, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const ssize_t result = real.readahead(file, offset, size);
-    operation_end(&operation, &request, result);
-    return result;
+    RETURNS(ssize_t, readahead(file, offset, size),
+            {KIND_READAHEAD, file, offset, size, NULL, 0, 1});
 }
 
-EXPORT int posix_fadvise(int file, off_t offset, off_t size, int advice) {
-    resolved_first();
-    const struct request request = {KIND_ADVISE,      file, offset, (uint64_t)size, NULL,
-                                    (uint32_t)advice, 1};
-    const struct operation operation = operation_begin(file);
-    const int error = real.posix_fadvise(file, offset, size, advice);
-    operation_end_error(&operation, &request, error);
-    return error;
+#define ADVISE(name, offset_type)                                                              \
+    EXPORT int name(int file, offset_type offset, offset_type size, int advice) {              \
+        RETURNS_ERROR(name(file, offset, size, advice),                                        \
+                      {KIND_ADVISE, file, offset, (uint64_t)size, NULL, (uint32_t)advice, 1}); \
+    }
+ADVISE(posix_fadvise, off_t)
+ADVISE(posix_fadvise64, off64_t)
+
+#define TRUNCATE(name, offset_type)                                                            \
+    EXPORT int name(int file, offset_type size) {                                              \
+        RETURNS(int, name(file, size), {KIND_TRUNCATE, file, -1, (uint64_t)size, NULL, 0, 1}); \
+    }
+TRUNCATE(ftruncate, off_t)
+TRUNCATE(ftruncate64, off64_t)
+
+#define ALLOCATE(name, offset_type)                                                      \
+    EXPORT int name(int file, int mode, offset_type offset, offset_type size) {          \
+        RETURNS(int, name(file, mode, offset, size),                                     \
+                {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, (uint32_t)mode, 1}); \
+    }
+ALLOCATE(fallocate, off_t)
+ALLOCATE(fallocate64, off64_t)
+
+#define POSIX_ALLOCATE(name, offset_type)                                         \
+    EXPORT int name(int file, offset_type offset, offset_type size) {             \
+        RETURNS_ERROR(name(file, offset, size),                                   \
+                      {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, 0, 1}); \
+    }
+POSIX_ALLOCATE(posix_fallocate, off_t)
+POSIX_ALLOCATE(posix_fallocate64, off64_t)
+
+EXPORT int msync(void* address, size_t size, int flags) {
+    const int file = -1;
+    RETURNS(int, msync(address, size, flags),
+            {KIND_MSYNC, file, -1, size, address, (uint32_t)flags, 1});
 }
 
-EXPORT int posix_fadvise64(int file, off64_t offset, off64_t size, int advice) {
-    resolved_first();
-    const struct request request = {KIND_ADVISE,      file, offset, (uint64_t)size, NULL,
-                                    (uint32_t)advice, 1};
-    const struct operation operation = operation_begin(file);
-    const int error = real.posix_fadvise64(file, offset, size, advice);
-    operation_end_error(&operation, &request, error);
-    return error;
+/* --- functions that copy from file to file --- */
+
+/* Describes the file that is read, too, if the log does not know it yet. */
+#define COPY(in, call, ...)    \
+    resolved_first();          \
+    (void)operation_begin(in); \
+    RETURNS(ssize_t, call, __VA_ARGS__)
+
+EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int file, off64_t* offset, size_t size,
+                               unsigned flags) {
+    COPY(in, copy_file_range(in, in_offset, file, offset, size, flags),
+         {KIND_COPY, file, offset ? *offset : -1, size, (const void*)(intptr_t)in, flags, 1});
 }
 
-EXPORT int ftruncate(int file, off_t size) {
-    resolved_first();
-    const struct request request = {KIND_TRUNCATE, file, -1, (uint64_t)size, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.ftruncate(file, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
+#define SENDFILE(name, offset_type)                                           \
+    EXPORT ssize_t name(int file, int in, offset_type* offset, size_t size) { \
+        COPY(in, name(file, in, offset, size),                                \
+             {KIND_COPY, file, -1, size, (const void*)(intptr_t)in, 0, 1});   \
+    }
+SENDFILE(sendfile, off_t)
+SENDFILE(sendfile64, off64_t)
 
-EXPORT int ftruncate64(int file, off64_t size) {
-    resolved_first();
-    const struct request request = {KIND_TRUNCATE, file, -1, (uint64_t)size, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.ftruncate64(file, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
+/* --- functions that map a file --- */
 
-EXPORT int fallocate(int file, int mode, off_t offset, off_t size) {
-    resolved_first();
-    const struct request request = {KIND_ALLOCATE, file,           offset, (uint64_t)size,
-                                    NULL,          (uint32_t)mode, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.fallocate(file, mode, offset, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT int fallocate64(int file, int mode, off64_t offset, off64_t size) {
-    resolved_first();
-    const struct request request = {KIND_ALLOCATE, file,           offset, (uint64_t)size,
-                                    NULL,          (uint32_t)mode, 1};
-    const struct operation operation = operation_begin(file);
-    const int result = real.fallocate64(file, mode, offset, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT int posix_fallocate(int file, off_t offset, off_t size) {
-    resolved_first();
-    const struct request request = {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int error = real.posix_fallocate(file, offset, size);
-    operation_end_error(&operation, &request, error);
-    return error;
-}
-
-EXPORT int posix_fallocate64(int file, off64_t offset, off64_t size) {
-    resolved_first();
-    const struct request request = {KIND_ALLOCATE, file, offset, (uint64_t)size, NULL, 0, 1};
-    const struct operation operation = operation_begin(file);
-    const int error = real.posix_fallocate64(file, offset, size);
-    operation_end_error(&operation, &request, error);
-    return error;
-}
-
-EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t* out_offset,
-                               size_t size, unsigned flags) {
-    resolved_first();
-    const struct operation from = operation_begin(in), operation = operation_begin(out);
-    const struct request request = {
-        KIND_COPY, out, out_offset ? *out_offset : -1, size, (const void*)(intptr_t)in, flags, 1};
-    (void)from;
-    const ssize_t result = real.copy_file_range(in, in_offset, out, out_offset, size, flags);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t sendfile(int out, int in, off_t* offset, size_t size) {
-    resolved_first();
-    const struct operation from = operation_begin(in), operation = operation_begin(out);
-    const struct request request = {KIND_COPY, out, -1, size, (const void*)(intptr_t)in, 0, 1};
-    (void)from;
-    const ssize_t result = real.sendfile(out, in, offset, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t size) {
-    resolved_first();
-    const struct operation from = operation_begin(in), operation = operation_begin(out);
-    const struct request request = {KIND_COPY, out, -1, size, (const void*)(intptr_t)in, 0, 1};
-    (void)from;
-    const ssize_t result = real.sendfile64(out, in, offset, size);
-    operation_end(&operation, &request, result);
-    return result;
-}
-
-/* Called without delay for memory that is no file's: allocators map before they can do anything. */
+/* Memory that is no file's is mapped at once, because allocators map before they can do anything.
+ */
 static void* mapped(void* address, size_t size, int protection, int flags, int file,
                     off64_t offset) {
     if (file < 0 || flags & MAP_ANONYMOUS)
@@ -606,23 +342,15 @@ static void* mapped(void* address, size_t size, int protection, int flags, int f
     return result;
 }
 
-EXPORT void* mmap(void* address, size_t size, int protection, int flags, int file, off_t offset) {
-    return mapped(address, size, protection, flags, file, offset);
-}
+#define MMAP(name, offset_type)                                                        \
+    EXPORT void* name(void* address, size_t size, int protection, int flags, int file, \
+                      offset_type offset) {                                            \
+        return mapped(address, size, protection, flags, file, offset);                 \
+    }
+MMAP(mmap, off_t)
+MMAP(mmap64, off64_t)
 
-EXPORT void* mmap64(void* address, size_t size, int protection, int flags, int file,
-                    off64_t offset) {
-    return mapped(address, size, protection, flags, file, offset);
-}
-
-EXPORT int msync(void* address, size_t size, int flags) {
-    resolved_first();
-    const struct request request = {KIND_MSYNC, -1, -1, size, address, (uint32_t)flags, 1};
-    const struct operation operation = operation_begin(-1);
-    const int result = real.msync(address, size, flags);
-    operation_end(&operation, &request, result);
-    return result;
-}
+/* --- functions that double a descriptor --- */
 
 static void doubled(const struct operation* operation, int file, int second) {
     const struct request request = {KIND_DUP, file, -1, 0, NULL, 0, 1};
@@ -633,42 +361,23 @@ static void doubled(const struct operation* operation, int file, int second) {
     operation_end(operation, &request, second);
 }
 
-EXPORT int dup(int file) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int second = real.dup(file);
-    doubled(&operation, file, second);
-    return second;
-}
+#define CALL_DUP(name, ...)                           \
+    resolved_first();                                 \
+    const struct operation operation = table_begin(); \
+    const int second = real.name(__VA_ARGS__);        \
+    doubled(&operation, file, second);                \
+    return second
 
-EXPORT int dup2(int file, int wanted) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int second = real.dup2(file, wanted);
-    doubled(&operation, file, second);
-    return second;
-}
+EXPORT int dup(int file) { CALL_DUP(dup, file); }
+EXPORT int dup2(int file, int wanted) { CALL_DUP(dup2, file, wanted); }
+EXPORT int dup3(int file, int wanted, int flags) { CALL_DUP(dup3, file, wanted, flags); }
 
-EXPORT int dup3(int file, int wanted, int flags) {
-    resolved_first();
-    const struct operation operation = table_begin();
-    const int second = real.dup3(file, wanted, flags);
-    doubled(&operation, file, second);
-    return second;
-}
-
-EXPORT int fcntl(int file, int command, ...) {
-    va_list rest;
-    va_start(rest, command);
-    void* argument = va_arg(rest, void*);
-    va_end(rest);
-    resolved_first();
-    int (*next)(int, int, ...) = real.fcntl ? real.fcntl : real.fcntl;
+static int control(int (*next)(int, int, ...), int file, int command, void* argument) {
     const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
     if (!doubles && command != F_SETFL) return next(file, command, argument);
+    const uint32_t flags = (uint32_t)(uintptr_t)argument;
+    const struct request request = {KIND_SETFL, file, -1, 0, NULL, flags, 1};
     const struct operation operation = table_begin();
-    const struct request request = {KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument,
-                                    1};
     const int result = next(file, command, argument);
     if (doubles)
         doubled(&operation, file, result);
@@ -677,22 +386,11 @@ EXPORT int fcntl(int file, int command, ...) {
     return result;
 }
 
-EXPORT int fcntl64(int file, int command, ...) {
-    va_list rest;
-    va_start(rest, command);
-    void* argument = va_arg(rest, void*);
-    va_end(rest);
-    resolved_first();
-    int (*next)(int, int, ...) = real.fcntl64 ? real.fcntl64 : real.fcntl;
-    const bool doubles = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
-    if (!doubles && command != F_SETFL) return next(file, command, argument);
-    const struct operation operation = table_begin();
-    const struct request request = {KIND_SETFL, file, -1, 0, NULL, (uint32_t)(uintptr_t)argument,
-                                    1};
-    const int result = next(file, command, argument);
-    if (doubles)
-        doubled(&operation, file, result);
-    else
-        operation_end(&operation, &request, result);
-    return result;
-}
+#define FCNTL(name)                                                                  \
+    EXPORT int name(int file, int command, ...) {                                    \
+        TAKE_LAST(void*, argument, command);                                         \
+        resolved_first();                                                            \
+        return control(real.name ? real.name : real.fcntl, file, command, argument); \
+    }
+FCNTL(fcntl)
+FCNTL(fcntl64)
