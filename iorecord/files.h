@@ -1,4 +1,4 @@
-/* Which file each descriptor leads to. */
+/* Notes which file each descriptor leads to. */
 #ifndef PAGELENS_IORECORD_FILES_H
 #define PAGELENS_IORECORD_FILES_H
 

@@ -49,7 +49,7 @@ static char path[MOST_TEXT + 64];
 
 void (*log_forked)(void);
 
-/* Of the calling thread. */
+/* The state of the calling thread. */
 THREAD_LOCAL struct {
     struct chunk* chunk;
     uint32_t used, room; /* records */
@@ -102,7 +102,7 @@ static struct chunk* new_chunk(void) {
     return map_chunk(at, bytes);
 }
 
-/* The number of records that are there; only a thread's last chunk has room behind them. */
+/* Returns the number of records. Only a thread's last chunk has room behind them. */
 static uint32_t used_of(const struct chunk* chunk, uint32_t room) {
     uint32_t used = 0;
     while (used < room && chunk->records[used].kind != KIND_NONE) used++;

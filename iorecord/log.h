@@ -1,4 +1,4 @@
-/* Where records go: chunks of a file that are mapped, so that a killed process loses none. */
+/* Keeps records in mapped chunks of a file, so that a killed process loses none. */
 #ifndef PAGELENS_IORECORD_LOG_H
 #define PAGELENS_IORECORD_LOG_H
 
@@ -16,7 +16,7 @@ void log_open(const char* folder);
  */
 bool log_is_open(void);
 
-/* Another number in each child of a fork. */
+/* A number that differs in each child of a fork. */
 unsigned log_lifetime(void);
 
 /* Room for a record and `texts` more of the calling thread, all zero; NULL if there is none. The

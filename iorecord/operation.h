@@ -14,7 +14,7 @@ struct operation {
     bool recorded;
 };
 
-/* What an operation was asked for. */
+/* The arguments of an operation. */
 struct request {
     enum record_kind kind;
     int descriptor;
@@ -24,18 +24,18 @@ struct request {
     uint32_t flags, buffers;
 };
 
-/* An operation on an open descriptor. */
+/* Begins an operation on an open descriptor. */
 struct operation operation_begin(int descriptor);
 
-/* One that changes which descriptors there are. It is not recorded in the child of a vfork, which
- * has descriptors of its own, but its parent's memory. */
+/* Begins an operation that changes which descriptors exist. It is not recorded in the child of a
+ * vfork, which has descriptors of its own, but its parent's memory. */
 struct operation table_begin(void);
 
-/* Keeps errno. `result` is what the call returned, with -1 for errno. */
+/* Records the operation and keeps errno. `result` is what the call returned, with -1 for errno. */
 void operation_end(const struct operation* operation, const struct request* request,
                    int64_t result);
 
-/* The same of a call that returns an error number. */
+/* Does the same for a call that returns an error number. */
 void operation_end_error(const struct operation* operation, const struct request* request,
                          int error);
 

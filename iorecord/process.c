@@ -16,7 +16,7 @@
 
 static pid_t own;
 
-/* Where MPI launchers put a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm. */
+/* The variables of MPI launchers for a process's rank: Open MPI, MPICH and its kin, PMIx, Slurm. */
 static const char* const RANKS[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                     "SLURM_PROCID"};
 

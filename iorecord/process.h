@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Whether this is the process that the log is of, and not a child of its vfork. */
+/* Whether this is the process of the log, and not a child of its vfork. */
 bool in_own_process(void);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef PAGELENS_IORECORD_STDIO_HOOKS_H
 #define PAGELENS_IORECORD_STDIO_HOOKS_H
 
-/* Has glibc call this library where a stream reads, writes, seeks or closes. Does nothing where
+/* Makes glibc call this library when a stream reads, writes, seeks or closes. Does nothing where
  * glibc's table of these functions is not the one that is known. */
 void stdio_hooked(void);
 

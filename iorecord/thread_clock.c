@@ -30,7 +30,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     uint64_t read_ns;                                 /* wall time of the last system call */
     uint32_t lock;
     unsigned calls;
-    unsigned lifetime; /* of the log that this is of; a child of fork has not its parent's page */
+    unsigned lifetime; /* of the log; a child of fork does not have its parent's page */
 } own;
 
 static const volatile struct perf_event_mmap_page* open_page(void) {

@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/* To be called before the wall's clock is read: the first calls of a thread take long. */
+/* Call this before the wall clock is read, because the first calls of a thread take long. */
 void thread_clock_ready(void);
 
-/* In ns, at the time `wall_ns` of CLOCK_MONOTONIC, which is now. */
+/* Returns ns. `wall_ns` is the present time of CLOCK_MONOTONIC. */
 uint64_t thread_clock_ns(uint64_t wall_ns);
 
 #endif
