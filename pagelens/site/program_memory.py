@@ -54,7 +54,7 @@ def programs_of(samples: Iterable[Mapping[str, Any]]) -> list[ProgramMemory]:
 
 
 def leave(state: Path, job: str, programs: Sequence[ProgramMemory]) -> None:
-    """Keeps a job's programs for the check that may follow. A full disk costs nothing but the comparison."""
+    """Keep a job's programs for the check that may follow. A full disk costs nothing but the comparison."""
     partial = state / f".{_FILE}.partial"
     with suppress(OSError):
         partial.write_text(json.dumps({"job": job, "programs": [one.model_dump() for one in programs]}))
