@@ -18,7 +18,7 @@ class CostLog:
 
     @contextmanager
     def of_point(self, key: str) -> Iterator[None]:
-        """Notes the processor time that this process takes within, unless it fails."""
+        """Note the processor time that this process takes within, unless it fails."""
         began = time.process_time()
         yield
         line = json.dumps({"point": key, "processor_s": round(time.process_time() - began, 6)})
@@ -29,7 +29,7 @@ class CostLog:
 
 
 def read_costs(directory: Path) -> dict[str, float]:
-    """Processor seconds by the key of the point; lines cut short by a kill are left out."""
+    """Return processor seconds by the key of the point; lines cut short by a kill are left out."""
     found = {}
     for path in sorted((directory / "workers").glob("*.jsonl")):
         for line in path.read_text(errors="replace").splitlines():
@@ -49,7 +49,7 @@ class Status:
 
     @property
     def left_processor_s(self) -> float | None:
-        """Processor seconds that the missing points will take, at the mean of those that are done."""
+        """Return what the missing points will take, at the mean of those that are done."""
         if self.mean_processor_s is None:
             return None
         return self.mean_processor_s * (self.points - self.complete)

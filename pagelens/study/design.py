@@ -11,7 +11,7 @@ Values = Mapping[str, Value]  # by input
 
 
 def design(stated: Stated) -> list[Values]:
-    """The values of each point, in an order that depends on the file alone. Raises UsageError.
+    """Return the values of each point, in an order that depends on the file alone. Raises UsageError.
 
     The last input of a grid changes fastest. A sample is drawn from the seed of the study.
     """
@@ -37,7 +37,7 @@ def _grid(stated: Stated) -> list[Values]:
 
 
 def _sample(stated: Stated, sample: Sample) -> list[Values]:
-    """Points in the unit cube with an axis for each input that varies, turned into values.
+    """Draw points in the unit cube with an axis for each input that varies, and turn them into values.
 
     Owen, "Scrambling Sobol' and Niederreiter-Xing points", J. Complexity 14, 1998; McKay, Beckman, Conover,
     "A comparison of three methods for selecting values of input variables", Technometrics 21, 1979.

@@ -25,17 +25,17 @@ class Effect:
 
     @property
     def low(self) -> float:
-        """The least mean."""
+        """Return the least mean."""
         return min(self.means)
 
     @property
     def high(self) -> float:
-        """The largest mean."""
+        """Return the largest mean."""
         return max(self.means)
 
 
 def answers(found: StudyResult) -> pl.DataFrame:
-    """The figure that the study is about, a row for each point: columns POINT and `answer`.
+    """Return the figure that the study is about, a row for each point: columns POINT and `answer`.
 
     The gain is that of the best policy at the point, the time the median of the baseline in seconds, the
     spread the time of the slowest node over that of the fastest under the baseline.
@@ -51,7 +51,7 @@ def answers(found: StudyResult) -> pl.DataFrame:
 
 
 def effects_of(found: StudyResult) -> list[Effect]:
-    """Of every input that varies, the one that decides most first.
+    """Return the effect of every input that varies, the one that decides most first.
 
     The share is that of the variance of the conditional means (Saltelli et al., Global Sensitivity Analysis,
     2008, section 1.2.4: the first-order index); what all shares leave of 1 is due to inputs together. An

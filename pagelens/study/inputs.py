@@ -34,7 +34,7 @@ class Range(Table):
         return self
 
     def at(self, share: float) -> Value:
-        """The value at a share of the way, from 0 to 1; whole between whole numbers without a unit."""
+        """Return the value at a share of the way, from 0 to 1; whole between whole numbers without a unit."""
         (low, unit), (high, _) = _split(self.low), _split(self.high)
         if self.scale == "log":
             number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
@@ -55,11 +55,11 @@ class Input:
 
     @property
     def varies(self) -> bool:
-        """Whether there is more than one value."""
+        """Return whether there is more than one value."""
         return self.range is not None or len(self.listed) > 1
 
     def levels(self) -> tuple[Value, ...]:
-        """The values of a grid. Raises ValueError for a range without steps."""
+        """Return the values of a grid. Raises ValueError for a range without steps."""
         if self.range is None:
             return self.listed
         if self.range.steps is None:
@@ -68,14 +68,14 @@ class Input:
         return tuple(dict.fromkeys(self.range.at(step / last) for step in range(self.range.steps)))
 
     def at(self, share: float) -> Value:
-        """The value at a share from 0 to 1 of a sample; each listed value has an equal part."""
+        """Return the value at a share from 0 to 1 of a sample; each listed value has an equal part."""
         if self.range is not None:
             return self.range.at(share)
         return self.listed[min(int(share * len(self.listed)), len(self.listed) - 1)]
 
 
 def parse_input(stated: Any) -> Input:
-    """What a file states of an input: a value, a list, or a table with the keys of a Range.
+    """Return what a file states of an input: a value, a list, or a table with the keys of a Range.
 
     Raises ValueError.
     """
@@ -102,7 +102,7 @@ def parse_input(stated: Any) -> Input:
 
 
 def as_number(value: Value) -> float | int | None:
-    """The value in bytes, bytes a second, seconds or hertz, or as it is; None for another text."""
+    """Return the value in bytes, bytes a second, seconds or hertz, or as it is; None for another text."""
     if not isinstance(value, str):
         return value
     found = split_quantity(value)

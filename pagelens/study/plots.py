@@ -21,7 +21,7 @@ COLUMNS = 3  # of panels
 
 
 def tornado(found: StudyResult, effects: Sequence[Effect]) -> Figure:
-    """A bar an input, from its least to its largest mean; the widest first."""
+    """Draw a bar for each input, from its least to its largest mean; the widest comes first."""
     figure = ShownFigure((WIDTH, 0.9 + 0.42 * len(effects)), layout="constrained")
     axes = figure.add_subplot()
     middle = float(answers(found)["answer"].to_numpy().mean())
@@ -47,7 +47,7 @@ def tornado(found: StudyResult, effects: Sequence[Effect]) -> Figure:
 
 
 def heat_map(found: StudyResult, rows: str, columns: str) -> Figure:
-    """The answer over two inputs: a cell each, with its figure."""
+    """Draw the answer over two inputs: a cell for each point, with its figure."""
     by_point = dict(answers(found).iter_rows())
     levels = [list(dict.fromkeys(str(each[name]) for each in found.values)) for name in (rows, columns)]
     cells = np.full((len(levels[0]), len(levels[1])), np.nan)
@@ -74,7 +74,7 @@ def heat_map(found: StudyResult, rows: str, columns: str) -> Figure:
 
 
 def small_multiples(found: StudyResult, x: str, others: Sequence[str]) -> Figure:
-    """Median times with their intervals over one input, a line a policy; a panel for each of the others."""
+    """Draw median times over one input: a line for each policy, a panel for each value of the others."""
     table = found.table
     levels = [table[name].unique(maintain_order=True).to_list() for name in others]
     panels = list(itertools.product(*levels))[:MOST_PANELS]
@@ -105,7 +105,7 @@ def small_multiples(found: StudyResult, x: str, others: Sequence[str]) -> Figure
 
 
 def scatters(found: StudyResult, names: Sequence[str]) -> Figure:
-    """The answer over each input of a sample, a panel each."""
+    """Draw the answer over each input of a sample, a panel for each."""
     by_point = answers(found)
     once = found.table.unique(POINT, keep="first", maintain_order=True).join(by_point, on=POINT)
     shown = names[:MOST_PANELS]
@@ -152,14 +152,14 @@ def _others(found: StudyResult) -> list[str]:
 
 
 def _labels(found: StudyResult, name: str) -> dict[object, int] | None:
-    """Places of the values of an input that is no number; None for numbers, which have their own."""
+    """Return places for the values of an input that is no number; None for numbers, which have one."""
     if found.table[name].dtype.is_numeric():
         return None
     return {value: place for place, value in enumerate(found.table[name].unique(maintain_order=True))}
 
 
 def _label(found: StudyResult, name: str, value: object) -> str:
-    """The value as the file states it."""
+    """Return the value as the file states it."""
     at = found.table.filter(pl.col(name) == value)[POINT][0]
     return str(found.values[at][name])
 

@@ -79,7 +79,7 @@ class Points:
 
     @contextmanager
     def _blaming(self, default: str, value: Value | None = None) -> Iterator[None]:
-        """An error within names its place in the file: that of the input that it is about, else `default`."""
+        """Give an error within its place in the file: the input that it is about, else `default`."""
         try:
             yield
         except UsageError as error:

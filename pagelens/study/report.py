@@ -16,7 +16,7 @@ MOST_ROWS = 200  # of the table on the page; the file has all
 
 
 def write_report(found: StudyResult, command: str) -> Path:
-    """Writes study.html beside the points, and returns its path. Raises Failure."""
+    """Write study.html beside the points, and return its path. Raises Failure."""
     page = render_page(found, command)
     path = found.directory / PAGE
     write_whole(path, lambda partial: partial.write_text(page))
@@ -24,7 +24,7 @@ def write_report(found: StudyResult, command: str) -> Path:
 
 
 def render_page(found: StudyResult, command: str) -> str:
-    """The page's text; equal results give equal text."""
+    """Return the page's text; equal results give equal text."""
     decided = effects_of(found)
     template = page_template(
         "pagelens.study",
@@ -50,7 +50,7 @@ def _as_stated(found: StudyResult, row: dict[str, object]) -> dict[str, object]:
 
 
 def draw(found: StudyResult, decided: list[Effect]) -> list[Drawing]:
-    """The figures that the study has data for."""
+    """Draw the figures that the study has data for."""
     if not decided:
         return []
     drawings = [
@@ -98,7 +98,7 @@ def draw(found: StudyResult, decided: list[Effect]) -> list[Drawing]:
 
 
 def _across(found: StudyResult, names: list[str]) -> str:
-    """The input along the axis: of those that are numbers the one that decides most, if there is one."""
+    """Return the input along the axis: if some are numbers, the one of them that decides most."""
     return next((name for name in names if found.table[name].dtype.is_numeric()), names[0])
 
 

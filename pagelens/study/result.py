@@ -40,12 +40,12 @@ class StudyResult:
 
     @property
     def varied(self) -> list[str]:
-        """The inputs that have more than one value."""
+        """Return the inputs that have more than one value."""
         return self.file.varied
 
     @property
     def baseline(self) -> str:
-        """The policy that gains are over."""
+        """Return the policy that gains are over."""
         names = self.table["policy"].unique(maintain_order=True).to_list()
         return "aged" if "aged" in names or not names else str(names[0])
 
@@ -87,7 +87,7 @@ class StudyResult:
 
 
 def result_of(points: Points, store: PointStore, directory: Path) -> StudyResult:
-    """Of the points that are done, in their order; its table is written beside them. Raises Failure."""
+    """Return the result of the points that are done, and write its table beside them. Raises Failure."""
     file, values = points.stated.file, [point.values for point in points.all]
     done = [point for point in points.all if point.key in store]
     inputs = _inputs(file.varied, values)
@@ -101,7 +101,7 @@ def result_of(points: Points, store: PointStore, directory: Path) -> StudyResult
 
 
 def _inputs(varied: list[str], values: list[Values]) -> pl.DataFrame:
-    """A row for each point. An input is a column of numbers if all of its values are, else one of texts."""
+    """Return a row for each point; a column is of numbers if all values of its input are, else of texts."""
     columns: Mapping[str, list[Value]] = {name: [each[name] for each in values] for name in varied}
     numbers = {name: [as_number(value) for value in of] for name, of in columns.items()}
     return pl.DataFrame(

@@ -28,7 +28,7 @@ ROWS = pl.Schema(_COLUMNS)
 
 
 def rows_of(ensemble: Ensemble) -> pl.DataFrame:
-    """A row for each policy, in the order asked for."""
+    """Return a row for each policy, in the order asked for."""
     return _rows(explain(ensemble))
 
 

@@ -12,21 +12,29 @@ from typing import Any
 from pagelens.errors import Interrupted, UsageError
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
+from pagelens.spelling import nearest
 from pagelens.study.costs import Status, read_costs
 from pagelens.study.points import Points
 from pagelens.study.result import StudyResult, result_of
 from pagelens.study.simulating import simulate_in_threads
+from pagelens.study.slurm import simulate_under_slurm
 from pagelens.study.store import PointStore
 from pagelens.study.study_file import read_study
-from pagelens.study.work import Work
+from pagelens.study.work import Work, Workers
 
+WORKERS: Mapping[str, Workers] = {"threads": simulate_in_threads, "slurm": simulate_under_slurm}
 Given = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def study(
-    study: Given, output: str | os.PathLike[str] | None = None, *, progress: bool = True
+    study: Given,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    on: str = "threads",
+    chunk: int | None = None,
+    progress: bool = True,
 ) -> StudyResult:
-    """Simulates every point of a grid or a sample of inputs: machines, programs, policies, histories.
+    """Simulate every point of a grid or a sample of inputs: machines, programs, policies, histories.
 
     `study` is a TOML file, or a mapping with the same keys (docs/study.md). `inputs` names the values of each
     input; a key with a dot is a value of the machine file. `policies` are compared at each point, on the same
@@ -37,6 +45,9 @@ def study(
     has a row for each point and policy; `.to_pandas()` and `.to_xarray()` hand it on. `progress` shows a bar
     on a terminal.
 
+    `on` says where: "threads" of this process, or "slurm", a job array of the cluster that this runs on. Its
+    tasks simulate `chunk` points each, and `study` and `output` must be on a file system that they see.
+
     Raises UsageError, with the place in the file, for what cannot be simulated, before anything runs; and
     Interrupted on Ctrl-C, whose `partial` is the result of the points that are done.
 
@@ -46,13 +57,17 @@ def study(
     >>> found.table["memory_side_cache.ways"].to_list()
     [1, 2]
     """
+    if (workers := WORKERS.get(on)) is None:
+        raise UsageError(f"on: '{on}' is unknown; did you mean {nearest(on, WORKERS)}?")
+    if chunk is not None and chunk < 1:
+        raise UsageError(f"chunk: {chunk}: a part has one point at least")
     stated = read_study(study)
     points = Points(stated)
     directory = Path(output) if output is not None else _kept_while_this_process_lives() / stated.name
     with claim_directory(directory), progress_bar(not progress, "points") as bar:
         store = PointStore(directory)
         try:
-            simulate_in_threads(Work(points, store, directory, bar))
+            workers(Work(points, store, directory, bar, chunk))
         except Interrupted as error:
             error.partial = result_of(points, store, directory)
             raise
@@ -61,7 +76,7 @@ def study(
 
 
 def study_part(path: Path, directory: Path, part: range, *, progress: bool = True) -> None:
-    """Simulates a range of the points of a file, and nothing else: a job of a cluster, which can run twice.
+    """Simulate a range of the points of a file, and nothing else: a job of a cluster, which can run twice.
 
     Any number of such processes can work on one study at a time. Raises as `study` does.
     """
@@ -76,7 +91,7 @@ def study_part(path: Path, directory: Path, part: range, *, progress: bool = Tru
 
 
 def study_so_far(study: Given, directory: Path) -> tuple[StudyResult, Status]:
-    """What is done of a study, and what that has cost; simulates nothing."""
+    """Return what is done of a study, and what that has cost, without simulating anything."""
     stated = read_study(study)
     points = Points(stated)
     if not directory.is_dir():
@@ -89,7 +104,7 @@ def study_so_far(study: Given, directory: Path) -> tuple[StudyResult, Status]:
 
 
 def default_folder(study: Path) -> Path:
-    """Where the results of a study's file go unless the user says so."""
+    """Return where the results of a study's file go unless the user says so."""
     return Path("pagelens-out") / study.stem
 
 

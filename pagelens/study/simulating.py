@@ -15,7 +15,7 @@ from pagelens.study.work import Work
 
 
 def simulate_in_threads(work: Work) -> None:
-    """Simulates the points that the store does not have; the nodes of each in a thread a core.
+    """Simulate the points that the store does not have; the nodes of each in a thread a core.
 
     Raises Interrupted on Ctrl-C, by which the point that is under way is lost.
     """

@@ -31,7 +31,7 @@ class PointStore:
         self.look()
 
     def look(self) -> None:
-        """Takes in what others have written since."""
+        """Take in what others have written since."""
         known = {path.name for path in self._found.values()}
         for entry in sorted(os.scandir(self.directory), key=lambda each: each.name):
             name = _NAME.fullmatch(entry.name)
@@ -48,7 +48,7 @@ class PointStore:
         return key in self._found
 
     def write(self, key: str, rows: pl.DataFrame) -> None:
-        """Keeps the rows of a point. Raises Failure where they cannot be written."""
+        """Keep the rows of a point. Raises Failure where they cannot be written."""
         content = io.BytesIO()
         rows.write_parquet(content, statistics=False)
         data = content.getvalue()
@@ -65,11 +65,11 @@ class PointStore:
         self._found[key] = final
 
     def read(self, key: str) -> pl.DataFrame:
-        """The rows of a point that is there."""
+        """Return the rows of a point that is there."""
         return pl.read_parquet(self._found[key])
 
     def sweep(self) -> None:
-        """Removes what writers that were killed have left; nobody may be writing."""
+        """Remove what writers that were killed have left; nobody may be writing."""
         for left_over in self.directory.glob(".*.partial"):
             left_over.unlink(missing_ok=True)
 

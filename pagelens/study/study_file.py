@@ -64,12 +64,12 @@ class StudyFile(Table):
 
     @property
     def varied(self) -> list[str]:
-        """The inputs that have more than one value, in the order of the file."""
+        """Return the inputs that have more than one value, in the order of the file."""
         return [name for name, each in self.inputs.items() if each.varies]
 
     @property
     def asked(self) -> Answer:
-        """The figure that the study is about."""
+        """Return what the study is about."""
         return self.answer or ("gain" if len(self.policies) > 1 else "time")
 
 
@@ -84,17 +84,17 @@ class Stated:
 
     @property
     def name(self) -> str:
-        """Of the folder of results."""
+        """Return the name of the folder of results."""
         return self.path.stem if self.path is not None else "study"
 
     def refused(self, name: str, why: object) -> UsageError:
-        """The error for an input or another key, with its place in the file."""
+        """Return the error for an input or another key, with its place in the file."""
         location = (name,) if name in StudyFile.model_fields else ("inputs", name)
         return UsageError(f"{self.document.at(*location)}: '{'.'.join(location)}': {why}")
 
 
 def read_study(study: str | os.PathLike[str] | Mapping[str, Any]) -> Stated:
-    """The study of a TOML file, or of a mapping with the same keys. Raises UsageError with file and line."""
+    """Read a study from a TOML file, or from a mapping with the same keys. Raises UsageError."""
     if isinstance(study, Mapping):
         document = Document("study", "", {"schema": 1, "title": "a study", **study})
         folder, path = Path(), None

@@ -12,7 +12,7 @@ MATTERS = 1.02  # means that lie nearer are equal, as are times in an explanatio
 
 
 def answer_in_words(found: StudyResult) -> str:
-    """The figure that the study is about."""
+    """Return what the study is about."""
     others = found.table["policy"].n_unique() > 1
     return {
         "gain": f"gain of the best policy over '{found.baseline}'" if others else "gain",
@@ -22,12 +22,12 @@ def answer_in_words(found: StudyResult) -> str:
 
 
 def shown_answer(found: StudyResult, value: float) -> str:
-    """As "1.23x", or as "4.5 ms" where the study is about times."""
+    """Return the figure as "1.23x", or as "4.5 ms" where the study is about times."""
     return format_time(value) if found.file.asked == "time" else f"{value:.3g}x"
 
 
 def sentences(found: StudyResult, effects: Sequence[Effect]) -> list[str]:
-    """The answer: its range, the input that decides it, and those that do not matter."""
+    """Return the answer: its range, the input that decides it, and those that do not matter."""
     by_point = answers(found)
     if not by_point.height:
         return ["No point has been simulated yet."]
@@ -64,7 +64,7 @@ def _decides(found: StudyResult, effects: Sequence[Effect]) -> list[str]:
 
 
 def _best(found: StudyResult) -> list[str]:
-    """Which policy gains most, and at how many points."""
+    """Say which policy gains most, and at how many points."""
     others = found.table.filter(pl.col("policy") != found.baseline)
     if not others.height:
         return []

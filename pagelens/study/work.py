@@ -19,17 +19,21 @@ class Work:
     store: PointStore
     directory: Path
     progress: Progress
+    chunk: int | None = None  # points in a part, where a cluster simulates; None: as pagelens chooses
 
     def complete(self) -> int:
-        """Looks how many points are there, and shows it."""
+        """Count the points that are there, and show the count."""
         self.store.look()
         done = sum(point.key in self.store for point in self.points.all)
         self.progress(done, len(self.points.all))
         return done
 
     def stopped(self, done: int, what_goes_on: str = "the same command again does the rest") -> Interrupted:
-        """What is raised after Ctrl-C."""
+        """Return what is raised after Ctrl-C."""
         return Interrupted(
             f"stopped with {done} of {len(self.points.all)} points complete, kept in {self.directory}; "
             f"{what_goes_on}"
         )
+
+
+Workers = Callable[[Work], None]  # simulates what is missing; raises Interrupted or Failure if it does not

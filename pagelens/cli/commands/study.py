@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,18 @@ EXAMPLES = """Examples:
 
   pagelens study ways.toml --status
 
+  pagelens study ways.toml --on slurm
+
 docs/study.md has an example of the file, and explains every key.
 """
+
+
+class Place(StrEnum):
+    """Where the points of a study are simulated."""
+
+    threads = "threads"
+    slurm = "slurm"
+
 
 File = Annotated[Path, Argument(metavar="FILE.toml", help="The study (docs/study.md).")]
 ShowStatus = Annotated[
@@ -29,6 +40,19 @@ ShowStatus = Annotated[
 ]
 Report = Annotated[
     bool, Option("--report", help="Write the report of the points that are done; simulate nothing.")
+]
+Where = Annotated[
+    Place, Option("--on", help="Where the points are simulated: here, or in a job array of Slurm.")
+]
+Chunk = Annotated[
+    int | None,
+    Option(
+        min=1,
+        metavar="N",
+        help="How many points a task of a cluster simulates; by default a hundredth of them.",
+        show_default=False,
+        rich_help_panel=RARE,
+    ),
 ]
 PointsOption = Annotated[
     str | None,
@@ -49,6 +73,8 @@ def study_command(
     file: File,
     status: ShowStatus = False,
     report: Report = False,
+    on: Where = Place.threads,
+    chunk: Chunk = None,
     points: PointsOption = None,
     output: Output = None,
     as_json: Json = False,
@@ -75,7 +101,7 @@ def study_command(
         found, _ = study_so_far(file, directory)
     else:
         try:
-            found = study(file, directory, progress=not quiet)
+            found = study(file, directory, on=on.value, chunk=chunk, progress=not quiet)
         except Interrupted as error:
             if error.partial is None:
                 raise

@@ -10,7 +10,7 @@ from pagelens.units import format_share, format_time
 
 
 def render_result(found: StudyResult) -> str:
-    """The answer in words, and a table of the inputs."""
+    """Render the answer in words, and a table of the inputs."""
     decided = effects_of(found)
     done = len(found.values) - found.missing
     head = f"{found.file.title}: {count_noun(len(found.values), 'point')}"
@@ -43,7 +43,7 @@ def _effects(found: StudyResult, decided: list[Effect]) -> Iterator[str]:
 
 
 def render_status(so_far: Status) -> str:
-    """How far a study is, and what its rest will cost."""
+    """Say how far a study is, and what its rest will cost."""
     done = f"{so_far.complete:,} of {count_noun(so_far.points, 'point')} are complete."
     left = so_far.left_processor_s
     if so_far.complete == so_far.points or left is None:
@@ -59,7 +59,7 @@ def _long(seconds: float) -> str:
 
 
 def to_json(found: StudyResult) -> dict[str, Any]:
-    """The result as data: docs/study.md describes it."""
+    """Return the result as data; docs/study.md describes it."""
     decided = effects_of(found)
     return {
         "schema": "pagelens study",
