@@ -96,7 +96,7 @@ def format_share(share: float) -> str:
 
 
 def split_quantity(text: str) -> tuple[float, str] | None:
-    """The number and the unit of "90 GB/s", whatever the unit; None for another text."""
+    """Return the number and the unit of "90 GB/s", whatever the unit; None for another text."""
     match = _QUANTITY.fullmatch(text)
     return (float(match[1]), match[2]) if match else None
 

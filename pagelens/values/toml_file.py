@@ -199,5 +199,5 @@ def _line_of(text: str, location: tuple[str, ...]) -> int:
 
 
 def _parts_of(key: str) -> tuple[str, ...]:
-    """The names of a key that is dotted, quoted or both."""
+    """Return the names of a key that is dotted, quoted or both."""
     return tuple(part.strip(" \t\"'") for part in key.split("."))
