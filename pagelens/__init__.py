@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pagelens.frames import Costs, JobMix, Policy, parse_history
     from pagelens.frames.policies import policies
     from pagelens.machine import Machine
+    from pagelens.study import StudyResult, study
 
     __version__: str
 
@@ -56,10 +57,14 @@ _MODULES = {
     "pagelens.errors": ("Failure", "Interrupted", "PagelensError", "UsageError"),
     "pagelens.frames": ("Costs", "JobMix", "Policy", "parse_history", "policies"),
     "pagelens.machine": ("Machine",),
+    "pagelens.study": ("StudyResult",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
-# These functions have the names of packages, which therefore can be called (docs/decisions/api.md).
-_CALLED = frozenset({"audit", "conflicts", "diff", "explain", "machine", "measure", "place"})
+# These functions have the names of packages, which therefore can be called (docs/decisions/api.md). Each is
+# of the module on the right.
+_CALLED = dict.fromkeys(
+    ("audit", "conflicts", "diff", "explain", "machine", "measure", "place"), "pagelens.api"
+) | {"study": "pagelens.study"}
 
 __all__ = [
     "Costs",
@@ -73,6 +78,7 @@ __all__ = [
     "Machine",
     "PagelensError",
     "Policy",
+    "StudyResult",
     "TraceRecorder",
     "UsageError",
     "Workload",
@@ -90,6 +96,7 @@ __all__ = [
     "policies",
     "record",
     "simulate",
+    "study",
     "trace",
     "workload",
 ]
@@ -119,7 +126,8 @@ class _Callable(ModuleType):
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """The function, which `help` and notebooks describe in place of the package."""
-        found: Callable[..., Any] = getattr(import_module("pagelens.api"), self.__name__.rpartition(".")[2])
+        name = self.__name__.rpartition(".")[2]
+        found: Callable[..., Any] = getattr(import_module(_CALLED[name]), name)
         return found
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:

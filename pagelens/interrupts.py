@@ -10,6 +10,8 @@ from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pagelens import _core
 
 
@@ -41,18 +43,31 @@ def ending_at_once() -> Iterator[None]:
 def ctrl_c_sets(cancel: _core.CancelFlag | Event, *others: signal.Signals) -> Iterator[None]:
     """Let Ctrl-C (and `others`) set the flag within the context, instead of raising anywhere.
 
-    Polars raises KeyboardInterrupt from a query by itself, so one Ctrl-C would arrive twice.
+    Polars raises KeyboardInterrupt from a query by itself, so one Ctrl-C would arrive twice. Where one such
+    context lies in another, both flags are set.
     """
     if current_thread() is not main_thread():
         yield
         return
     numbers = (signal.SIGINT, *others)
-    before = {number: signal.signal(number, lambda *_: cancel.set()) for number in numbers}
+    before = {number: signal.signal(number, _Sets(cancel, signal.getsignal(number))) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Sets:
+    """A handler that sets a flag, and that of the block around."""
+
+    def __init__(self, cancel: _core.CancelFlag | Event, outer: object) -> None:
+        self._cancel, self._outer = cancel, outer
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._cancel.set()
+        if isinstance(self._outer, _Sets):
+            self._outer(number, frame)
 
 
 def _end(number: int, _: object) -> None:

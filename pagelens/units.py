@@ -95,6 +95,12 @@ def format_share(share: float) -> str:
     return f"{100 * share:.0f}%" if share == 0 or share >= 0.005 else "<1%"
 
 
+def split_quantity(text: str) -> tuple[float, str] | None:
+    """Return the number and the unit of "90 GB/s", whatever the unit; None for another text."""
+    match = _QUANTITY.fullmatch(text)
+    return (float(match[1]), match[2]) if match else None
+
+
 def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None:

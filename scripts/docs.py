@@ -18,7 +18,11 @@ from pagelens.explain.schema import json_reference, json_schema
 from pagelens.machine.reference import schema_reference
 
 ROOT = Path(__file__).parent.parent
-LISTED = ("pagelens.api", "pagelens.accesses.trace_recorder")  # whose classes' members are shown
+LISTED = (
+    "pagelens.api",
+    "pagelens.accesses.trace_recorder",
+    "pagelens.study",
+)  # whose classes' members are shown
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 

@@ -12,11 +12,11 @@ ROOMS = ("address", "accesses", "frames", "machine", "replay", "ensemble", "valu
 
 
 @cache
-def code_digest() -> str:
-    """Return a hash of the native library, and of the Python sources and data files in ROOMS."""
+def code_digest(*more: str) -> str:
+    """Return a hash of the native library, and of the sources and data files in ROOMS and `more` rooms."""
     digest = hashlib.sha256(Path(_core.__file__).read_bytes())
     package = Path(str(files("pagelens")))
-    for path in sorted(file for room in ROOMS for file in (package / room).rglob("*")):
+    for path in sorted(file for room in (*ROOMS, *more) for file in (package / room).rglob("*")):
         if path.suffix in (".py", ".toml"):
             digest.update(f"{path.relative_to(package)}\0".encode())
             digest.update(path.read_bytes())

@@ -59,21 +59,7 @@ def run_ensemble(
     )
     simulation = Simulation(workload, machine, ranks, seed=seed, cores_used=cores_used, vary_assumed=True)
     of_piece = NodeSimulation(simulation, policies, steps, scaled.factor)
-    key = key_of(
-        {
-            "version": pagelens.__version__,
-            "workload": workload.digest,
-            "machine": machine.model_dump(mode="json"),
-            "policies": {name: [policy.steps, dict(policy.boot)] for name, policy in policies.items()},
-            "settings": [policy.machine(machine).model_dump(mode="json") for policy in policies.values()],
-            "seed": seed,
-            "ranks": ranks,
-            "history": [repr(step) for step in steps],
-            "scale": scaled.factor,
-            "tables": {name: list(schema) for name, schema in TABLES.items()},
-            "code": code_digest(),
-        }
-    )
+    key = ensemble_key(workload, scaled, policies, seed, steps)
     store = ShardStore(output, key)
     bounds = simulation.bounds()
 
@@ -97,6 +83,33 @@ def run_ensemble(
 
     growing = GrowingEnsemble(of_piece, store, ensemble, attributed, executor, progress, look)
     return growing.grow(nodes, judge)
+
+
+def ensemble_key(
+    workload: Workload,
+    scaled: Scaled,
+    policies: Mapping[str, Policy],
+    seed: int,
+    history: Sequence[Step],
+    more_code: Sequence[str] = (),
+) -> str:
+    """Hash of all that decides the rows of a node; `more_code` names rooms whose code decides besides."""
+    machine = scaled.machine
+    return key_of(
+        {
+            "version": pagelens.__version__,
+            "workload": workload.digest,
+            "machine": machine.model_dump(mode="json"),
+            "policies": {name: [policy.steps, dict(policy.boot)] for name, policy in policies.items()},
+            "settings": [policy.machine(machine).model_dump(mode="json") for policy in policies.values()],
+            "seed": seed,
+            "ranks": scaled.ranks,
+            "history": [repr(step) for step in history],
+            "scale": scaled.factor,
+            "tables": {name: list(schema) for name, schema in TABLES.items()},
+            "code": code_digest(*more_code),
+        }
+    )
 
 
 def check_applicable(workload: Workload, machine: Machine, policies: Mapping[str, Policy]) -> None:

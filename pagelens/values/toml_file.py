@@ -23,6 +23,8 @@ from pagelens.spelling import nearest
 
 MOST_BYTES = 1 << 20  # of such a file
 LONGEST_ERROR = 500  # characters
+_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_ASSIGNMENT = re.compile(rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*=")
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -49,9 +51,9 @@ class Document:
     text: str
     data: dict[str, Any]
 
-    def at(self, key: str) -> str:
-        """Return "file:line" of a key outside any table."""
-        return f"{self.where}:{_line_of(self.text, (key,))}"
+    def at(self, *location: str) -> str:
+        """Return "file:line" of a key, which is named by its tables and its own name."""
+        return f"{self.where}:{_line_of(self.text, location)}"
 
 
 def parse_toml(model: type[Model], raw: bytes, where: str, example: str, most: int = MOST_BYTES) -> Model:
@@ -179,17 +181,23 @@ def _field_of(model: type[BaseModel], key: str) -> str:
 
 def _line_of(text: str, location: tuple[str, ...]) -> int:
     """Return the line (from 1) of the deepest part of `location` that the text names; 1 if it names none."""
+    location = tuple(part for key in location for part in _parts_of(key))
     table: tuple[str, ...] = ()
     found, seen = 1, Counter[str]()
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*(\[?)\[\s*([^\[\]]+?)\s*\]", line):
             name = header[2].strip("\"'")
-            table = (name, str(seen[name])) if header[1] else (name,)
+            table = (name, str(seen[name])) if header[1] else _parts_of(name)
             seen[name] += 1
             if location[: len(table)] == table:
                 found = number
-        elif assignment := re.match(r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*=", line):
-            path = (*table, assignment[1])
+        elif assignment := _ASSIGNMENT.match(line):
+            path = (*table, *_parts_of(assignment[1]))
             if location[: len(path)] == path:
                 return number
     return found
+
+
+def _parts_of(key: str) -> tuple[str, ...]:
+    """Return the names of a key that is dotted, quoted or both."""
+    return tuple(part.strip(" \t\"'") for part in key.split("."))

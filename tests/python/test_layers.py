@@ -21,7 +21,7 @@ FLOORS = (
     ("ensemble", "conflicts", "io"),
     ("explain", "place", "audit"),
     ("measure", "run", "fix", "lab", "reproduce", "diff", "site"),
-    ("api", "cli"),
+    ("api", "study", "cli"),
 )
 # Of two rooms on one floor, the first may import the second.
 BESIDE = {
@@ -34,7 +34,9 @@ BESIDE = {
     ("site", "measure"),
     ("site", "fix"),
     ("site", "run"),
+    ("study", "api"),
     ("cli", "api"),
+    ("cli", "study"),
 }
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

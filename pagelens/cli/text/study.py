@@ -1,0 +1,77 @@
+"""A study on a terminal: the answer first, then what each input changes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pagelens.cli.text.tables import count_noun, join_sections, table, wrap
+from pagelens.report import terminal_width
+from pagelens.study import Effect, Status, StudyResult, effects_of, sentences, shown_answer
+from pagelens.units import format_share, format_time
+
+
+def render_result(found: StudyResult) -> str:
+    """Render the answer in words, and a table of the inputs."""
+    decided = effects_of(found)
+    done = len(found.values) - found.missing
+    head = f"{found.file.title}: {count_noun(len(found.values), 'point')}"
+    if found.missing:
+        head += f", of which {done:,} are complete"
+    return join_sections(
+        [
+            wrap(head),
+            [line for sentence in sentences(found, decided) for line in wrap(sentence)],
+            _effects(found, decided) if decided else [],
+        ]
+    )
+
+
+def _effects(found: StudyResult, decided: list[Effect]) -> Iterator[str]:
+    room = terminal_width() - 2 * 10 - 10 - 4
+    widths = (room - 2 * (room // 3), -9, -10, room // 3, -10, room // 3)
+    rows = [
+        (
+            effect.name,
+            format_share(effect.share),
+            shown_answer(found, effect.low),
+            f"at {effect.levels[effect.means.index(effect.low)]}",
+            shown_answer(found, effect.high),
+            f"at {effect.levels[effect.means.index(effect.high)]}",
+        )
+        for effect in decided
+    ]
+    yield from table(("input", "variance", "least", "", "most", ""), rows, widths)
+
+
+def render_status(so_far: Status) -> str:
+    """Say how far a study is, and what its rest will cost."""
+    done = f"{so_far.complete:,} of {count_noun(so_far.points, 'point')} are complete."
+    left = so_far.left_processor_s
+    if so_far.complete == so_far.points or left is None:
+        return done
+    return f"{done} The rest takes about {_long(left)} of processor time, at the mean of those."
+
+
+def _long(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return format_time(seconds, 2)
+
+
+def to_json(found: StudyResult) -> dict[str, Any]:
+    """Return the result as data; docs/study.md describes it."""
+    decided = effects_of(found)
+    return {
+        "schema": "pagelens study",
+        "version": 1,
+        "title": found.file.title,
+        "points": len(found.values),
+        "missing": found.missing,
+        "answer": found.file.asked,
+        "sentences": sentences(found, decided),
+        "effects": [
+            {"input": each.name, "share": each.share, "levels": each.levels, "means": each.means}
+            for each in decided
+        ],
+        "rows": found.table.to_dicts(),
+    }

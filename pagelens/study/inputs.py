@@ -1,0 +1,126 @@
+"""The values that a study gives one of its inputs: a list of them, or a range."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from pagelens.units import FREQUENCY_UNITS, RATE_UNITS, SIZE_UNITS, TIME_UNITS, split_quantity
+from pagelens.values.quantities import Table
+
+Value = str | int | float
+DIGITS = 4  # significant ones of a value within a range
+MOST_STEPS = 10_000
+
+
+class Range(Table):
+    """From one value to another: numbers, or texts with one unit such as "60 GB/s"."""
+
+    low: Value = Field(alias="from")
+    high: Value = Field(alias="to")
+    steps: int | None = Field(default=None, ge=2, le=MOST_STEPS)  # of a grid; a sample takes any value
+    scale: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        (low, unit), (high, other) = _split(self.low), _split(self.high)
+        if unit != other:
+            raise ValueError(f"from {self.low} to {self.high}: write both ends with the same unit")
+        if not low < high:
+            raise ValueError(f"from {self.low} to {self.high}: 'from' must be less than 'to'")
+        if self.scale == "log" and low <= 0:
+            raise ValueError(f"from {self.low}: a logarithmic scale needs a value above 0")
+        return self
+
+    def at(self, share: float) -> Value:
+        """Return the value at a share of the way, from 0 to 1; whole between whole numbers without a unit."""
+        (low, unit), (high, _) = _split(self.low), _split(self.high)
+        if self.scale == "log":
+            number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        else:
+            number = low + share * (high - low)
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return round(number)
+        rounded = float(f"{number:.{DIGITS}g}")
+        return f"{rounded:.12g} {unit}" if unit else rounded
+
+
+@dataclass(frozen=True)
+class Input:
+    """The values of one input: those that are listed, or a range."""
+
+    listed: tuple[Value, ...] = ()
+    range: Range | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Return whether there is more than one value."""
+        return self.range is not None or len(self.listed) > 1
+
+    def levels(self) -> tuple[Value, ...]:
+        """Return the values of a grid. Raises ValueError for a range without steps."""
+        if self.range is None:
+            return self.listed
+        if self.range.steps is None:
+            raise ValueError("a range of a grid needs steps; add steps = 5, or a [sample]")
+        last = self.range.steps - 1
+        return tuple(dict.fromkeys(self.range.at(step / last) for step in range(self.range.steps)))
+
+    def at(self, share: float) -> Value:
+        """Return the value at a share from 0 to 1 of a sample; each listed value has an equal part."""
+        if self.range is not None:
+            return self.range.at(share)
+        return self.listed[min(int(share * len(self.listed)), len(self.listed) - 1)]
+
+
+def parse_input(stated: Any) -> Input:
+    """Return what a file states of an input: a value, a list, or a table with the keys of a Range.
+
+    Raises ValueError.
+    """
+    if isinstance(stated, dict):
+        try:
+            return Input(range=Range.model_validate(stated))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"][:1])
+            message = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{key}: {message}" if key else message) from None
+    values = stated if isinstance(stated, list) else [stated]
+    if not values:
+        raise ValueError("the list is empty; state a value at least")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"{value!r:.80}: a value is a text or a number; so are those of a list")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value}: write a finite number")
+    if len(set(values)) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        raise ValueError(f"{twice!r} is listed twice; leave one out")
+    return Input(listed=tuple(values))
+
+
+def as_number(value: Value) -> float | int | None:
+    """Return the value in bytes, bytes a second, seconds or hertz, or as it is; None for another text."""
+    if not isinstance(value, str):
+        return value
+    found = split_quantity(value)
+    if found is None or not found[1]:
+        return None
+    number, unit = found
+    for units in (SIZE_UNITS, RATE_UNITS, TIME_UNITS, FREQUENCY_UNITS):
+        folded = {known.lower(): scale for known, scale in units.items()}
+        if unit.lower() in folded:
+            scaled = number * folded[unit.lower()]
+            return round(scaled) if units is SIZE_UNITS else scaled
+    return None
+
+
+def _split(value: Value) -> tuple[float, str]:
+    if not isinstance(value, str):
+        return value, ""
+    found = split_quantity(value)
+    if found is None:
+        raise ValueError(f"{value!r} is no number with a unit, such as '60 GB/s'")
+    return found

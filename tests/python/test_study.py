@@ -1,0 +1,327 @@
+"""Studies: what a file states, the points that it makes, and that each is simulated once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import polars
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from traced_program import GOLDEN
+
+import pagelens as pl
+from pagelens.interrupts import ctrl_c_sets
+from pagelens.study import effects_of
+from pagelens.study.inputs import Range, as_number, parse_input
+from pagelens.study.points import Points
+from pagelens.study.result import StudyResult
+from pagelens.study.rows import ROWS
+from pagelens.study.simulating import simulate
+from pagelens.study.study_file import StudyFile, read_study
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+HEAD = 'schema = 1\ntitle = "A test"\npolicies = ["random"]\nnodes = 1\n'
+INPUTS = """\
+[inputs]
+machine = "cori-knl-cache"
+workload = "stream-triad"
+size = ["40MB", "80MB"]
+history = "boot; run"
+cores.count = 8
+"fast_memory.size" = "128 MiB"
+ddr.size = "1 GiB"
+"memory_side_cache.ways" = [1, 2]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A grid of four points that take a fraction of a second each."""
+    path = tmp_path / "small.toml"
+    path.write_text(HEAD + INPUTS)
+    return path
+
+
+def points_of(text: str, folder: Path) -> list[dict[str, object]]:
+    path = folder / "points.toml"
+    path.write_text(text)
+    return [dict(point.values) for point in Points(read_study(path)).all]
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("**/points/*.parquet")}
+
+
+def test_the_last_input_of_a_grid_changes_fastest(file: Path, tmp_path: Path) -> None:
+    found = points_of(file.read_text(), tmp_path)
+    assert [(each["size"], each["memory_side_cache.ways"]) for each in found] == [
+        ("40MB", 1), ("40MB", 2), ("80MB", 1), ("80MB", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["sobol", "latin-hypercube"])
+def test_a_sample_depends_on_its_seed_and_covers_each_input_evenly(method: str, tmp_path: Path) -> None:
+    text = HEAD + f'seed = 7\n[sample]\nmethod = "{method}"\npoints = 16\n' + INPUTS
+    text += 'ddr.bandwidth = { from = "40 GB/s", to = "80 GB/s" }\n'
+    found = points_of(text, tmp_path)
+    assert found == points_of(text, tmp_path) != points_of(text.replace("seed = 7", "seed = 8"), tmp_path)
+    for name in ("size", "memory_side_cache.ways"):
+        assert sorted(map([each[name] for each in found].count, {each[name] for each in found})) == [8, 8]
+    rates = sorted(float(str(each["ddr.bandwidth"]).split()[0]) for each in found)
+    assert all(40 + 2.5 * at <= rate <= 42.51 + 2.5 * at for at, rate in enumerate(rates))
+
+
+@given(low=st.integers(1, 100), more=st.integers(1, 100), steps=st.integers(2, 9), log=st.booleans())
+def test_a_range_goes_from_end_to_end_in_order(low: int, more: int, steps: int, log: bool) -> None:
+    stated = {
+        "from": f"{low} ns",
+        "to": f"{low + more} ns",
+        "steps": steps,
+        "scale": "log" if log else "linear",
+    }
+    levels = [as_number(each) for each in parse_input(stated).levels()]
+    assert levels[0] == pytest.approx(low * 1e-9)
+    assert levels[-1] == pytest.approx((low + more) * 1e-9)
+    assert levels == sorted(levels)
+    whole = Range.model_validate(stated | {"from": low, "to": low + more})
+    assert all(isinstance(whole.at(share / 7), int) for share in range(8))
+
+
+REFUSED = [
+    ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
+    ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
+    ("size", '["40MB", "80"]', "'inputs.size': '80' has no unit"),
+    ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
+    ("size", "[]", "'inputs.size' (is []): the list is empty"),
+    ("size", '["40MB", "40MB"]', "'inputs.size' (is ['40MB', '40MB']): '40MB' is listed twice"),
+    ("cores.count", '"eight"', "'inputs.cores.count': 'eight' on cori-knl-cache: "),
+    (
+        '"fast_memory.size"',
+        '"100 MB"',
+        "'inputs.fast_memory.size': '100 MB' on cori-knl-cache: fast_memory.size must",
+    ),
+    ("ddr.size", '{ from = "1 GiB", to = "2 GiB" }', "'inputs.ddr.size': a range of a grid needs steps"),
+    (
+        "ddr.size",
+        '{ from = "1 GiB", to = "2 GB" }',
+        "'inputs.ddr.size': from 1 GiB to 2 GB: write both ends with the same unit",
+    ),
+    ("ddr.size", '{ from = "2 GiB", to = "1 GiB" }', "'from' must be less than 'to'"),
+    (
+        "ddr.sise",
+        '"1 GiB"',
+        "'inputs.ddr.sise': '1 GiB' on cori-knl-cache: there is no such value; did you mean size",
+    ),
+    ("tlb.size", "3", "'inputs.tlb.size': 3 on cori-knl-cache: cori-knl-cache has no such table"),
+    ("ranks", "[1, 9]", "'inputs.ranks': 9 x one thread is more than the"),
+    ("sise", "3", "'inputs.sise': there is no such input; did you mean size?"),
+    ("age", "-1", "'inputs.age': -1 is not a number of jobs"),
+    ("history", '"boot; rn"', "'inputs.history': history, column 7: step 'rn' is unknown"),
+    ("trace", '"no.trace"', "'inputs.trace': state one of workload and trace"),
+    ("policies", '["radnom"]', "'policies': "),
+    ("nodes", "0", "'nodes' (is 0)"),
+    ("nods", "3", "unknown key 'nods'; did you mean nodes"),
+    ("phase", '"nope"', "'phase': 'nope' is unknown"),
+    ("answer", '"speed"', "'answer' (is 'speed')"),
+    ("title", '""', "'title' (is '')"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "says"), REFUSED, ids=lambda each: str(each)[:24])
+def test_what_is_wrong_is_refused_with_its_place_before_anything_runs(
+    key: str, value: str, says: str, file: Path, in_process: Run
+) -> None:
+    lines = file.read_text().splitlines()
+    names = [line.partition(" =")[0] for line in lines]
+    top = key in StudyFile.model_fields or key == "nods"
+    names += [key] if key not in names and not top else []
+    at = names.index(key) if key in names else names.index("nodes")
+    lines[at : at + 1] = [f"{key} = {value}"]
+    file.write_text("\n".join(lines))
+    done = in_process("study", file)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    place, _, text = done.stderr.partition(f"{file}:")[2].partition(": ")
+    assert place == str(at + 1)
+    assert says in text
+    assert not list(file.parent.glob("pagelens-out/**/*.parquet"))
+
+
+def test_a_sobol_sample_is_a_power_of_two(file: Path, in_process: Run) -> None:
+    file.write_text(HEAD + '[sample]\nmethod = "sobol"\npoints = 12\n' + INPUTS)
+    assert (
+        f"{file}:5: 'sample': points = 12: a Sobol sample needs a power of two"
+        in in_process("study", file).stderr
+    )
+
+
+def test_each_point_is_what_simulate_and_explain_say_of_it(file: Path) -> None:
+    file.write_text(file.read_text().replace('["random"]', '["random", "contiguous"]').replace("[1, 2]", "2"))
+    found = pl.study(file, progress=False)
+    changed = {"cores.count": 8, "fast_memory.size": "128 MiB", "ddr.size": "1 GiB"}
+    machine = pl.machine("cori-knl-cache").with_values(changed | {"memory_side_cache.ways": 2})
+    ensemble = pl.simulate(
+        pl.workload("stream-triad", "80MB"),
+        machine,
+        ["random", "contiguous"],
+        nodes=1,
+        history="boot; run",
+        progress=False,
+    )
+    expected = {of.policy: of for of in pl.explain(ensemble).distributions}
+    rows = found.table.filter(polars.col("size") == 80_000_000)
+    assert rows["policy"].to_list() == list(expected)
+    for row in rows.iter_rows(named=True):
+        assert row["times_s"] == expected[row["policy"]].times_s
+        assert row["gain"] == expected[row["policy"]].gain_median
+
+
+def test_traces_histories_and_ages_are_inputs(tmp_path: Path) -> None:
+    (tmp_path / "app.trace").write_bytes(GOLDEN.read_bytes())
+    text = 'schema = 1\ntitle = "x"\nnodes = 1\n[inputs]\nmachine = "westmere-ep"\ntrace = "app.trace"\n'
+    path = tmp_path / "aged.toml"
+    path.write_text(text + "age = [0, 20]\n")
+    found = pl.study(path, progress=False)
+    assert found.table["age"].to_list() == [0, 20]
+    histories = [repr(point.history) for point in Points(read_study(path)).all]
+    assert "jobs=0" in histories[0]
+    assert "jobs=20" in histories[1]
+    path.write_text(text + 'age = [3]\nhistory = "boot; run"\n')
+    with pytest.raises(pl.UsageError, match=r"aged.toml:7: 'inputs.age': has no effect on this history"):
+        pl.study(path)
+
+
+def test_only_points_that_are_missing_are_simulated(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated = []
+
+    def counted(*arguments: object, **named: object) -> pl.Ensemble:
+        simulated.append(arguments)
+        return simulate(*arguments, **named)
+
+    monkeypatch.setattr("pagelens.study.simulating.simulate", counted)
+    out = tmp_path / "out"
+    first = pl.study(file, out, progress=False)
+    assert len(simulated) == 4
+    file.write_text(file.read_text().replace("[1, 2]", "[1, 2, 4]"))
+    larger = pl.study(file, out, progress=False)
+    assert len(simulated) == 6
+    assert (
+        larger.table.filter(polars.col("memory_side_cache.ways") < 4)
+        .drop("point")
+        .equals(first.table.drop("point"))
+    )
+    damaged = next(out.glob("points/*"))
+    before = damaged.read_bytes()
+    damaged.write_bytes(before[:-1] + b"?")
+    assert pl.study(file, out, progress=False).table.equals(larger.table)
+    assert len(simulated) == 7
+    assert damaged.read_bytes() == before
+
+
+def start(file: Path, output: Path, *words: str, cores: int = 2) -> subprocess.Popen[str]:
+    """A study in a process of its own, on so many cores."""
+    allowed = sorted(os.sched_getaffinity(0))[:cores]
+    return subprocess.Popen(
+        [sys.executable, "-m", "pagelens", "study", file, "-o", output, *words],
+        preexec_fn=lambda: os.sched_setaffinity(0, allowed),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_study_that_was_stopped_goes_on_and_is_equal_to_the_byte(file: Path, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for number, status, least in ((signal.SIGKILL, -9, 1), (signal.SIGINT, 130, 2)):
+        running = start(file, stopped)
+        while running.poll() is None and len(shards(stopped)) < least:
+            time.sleep(0.005)
+        running.send_signal(number)
+        _, said = running.communicate()
+        assert running.returncode == status, said
+        assert least <= len(shards(stopped)) < 4
+    assert f"stopped with {len(shards(stopped))} of 4 points complete" in said
+    assert "Not complete" in (stopped / "study.html").read_text()
+    for folder, cores in ((stopped, 2), (whole, 1)):
+        again = start(file, folder, "--quiet", cores=cores)
+        assert again.communicate() == ("", "")
+        assert again.returncode == 0
+    assert shards(whole) == shards(stopped)
+    assert len(shards(whole)) == 4
+    assert (whole / "study.parquet").read_bytes() == (stopped / "study.parquet").read_bytes()
+    assert not list(tmp_path.glob("**/*.partial"))
+
+
+def test_parts_can_run_side_by_side_and_the_status_says_what_is_left(
+    file: Path, tmp_path: Path, in_process: Run
+) -> None:
+    out = tmp_path / "out"
+    for part in ("0-0", "2-9", "0-0"):
+        assert in_process("study", file, "-o", out, "--points", part, "--quiet").returncode == 0
+    said = in_process("study", file, "-o", out, "--status").stdout
+    assert said.startswith("3 of 4 points are complete. The rest takes about")
+    assert json.loads(in_process("study", file, "-o", out, "--status", "--json").stdout)["complete"] == 3
+    reported = in_process("study", file, "-o", out, "--report")
+    assert "4 points, of which 3 are complete" in reported.stdout
+    assert "1 of 4 points have not been simulated yet" in (out / "study.html").read_text()
+    assert len(shards(out)) == 3
+    beyond = in_process("study", file, "-o", out, "--points", "4-5")
+    assert "--points: 4-5: the study has 4 points; name some from 0 to 3" in beyond.stderr
+
+
+def test_the_report_has_the_figures_of_a_grid_of_two(file: Path, tmp_path: Path, in_process: Run) -> None:
+    done = in_process("study", file, "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out/study.html").read_text()
+    for key in ("tornado", "heat-map", "times"):
+        assert f'<figure id="{key}">' in page
+    assert "The median time under 'random' lies between" in " ".join(done.stdout.split())
+
+
+def made_up(answer: Callable[[int, int], float]) -> StudyResult:
+    """A grid of 3 x 4 points whose times are stated."""
+    file = StudyFile.model_validate(
+        {"schema": 1, "title": "x", "inputs": {"ranks": [1, 2, 3], "age": [0, 1, 2, 3]}, "answer": "time"}
+    )
+    values = [{"ranks": ranks, "age": age} for ranks in (1, 2, 3) for age in (0, 1, 2, 3)]
+    rows = [
+        dict.fromkeys(ROWS, 1.0)
+        | {"policy": "aged", "nodes": 1, "bound_by": "DDR", "times_s": [1.0]}
+        | {"median_s": answer(each["ranks"], each["age"])}
+        for each in values
+    ]
+    table = polars.DataFrame(rows, schema=ROWS).with_columns(
+        point=polars.Series(range(12), dtype=polars.UInt32),
+        ranks=polars.Series([each["ranks"] for each in values]),
+        age=polars.Series([each["age"] for each in values]),
+    )
+    return StudyResult(file, values, table, 0, Path())
+
+
+def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_of_variance() -> None:
+    first, second = effects_of(made_up(lambda ranks, age: 10 + 3 * ranks + age))
+    # Variances of 3 x {1, 2, 3} and of {0, 1, 2, 3} are 6 and 1.25, and nothing is due to both together.
+    assert (first.name, first.means) == ("ranks", [14.5, 17.5, 20.5])
+    assert first.share == pytest.approx(6 / 7.25)
+    assert (second.low, second.high, second.share) == (16, 19, pytest.approx(1.25 / 7.25))
+    together = effects_of(made_up(lambda ranks, age: 10 + (ranks - 2) * (age - 1.5)))
+    assert [each.share for each in together] == pytest.approx([0, 0])
+    assert [each.share for each in effects_of(made_up(lambda ranks, age: 5))] == [0, 0]
+
+
+def test_a_flag_of_an_outer_block_is_set_too() -> None:
+    outer, inner = Event(), Event()
+    with ctrl_c_sets(outer), ctrl_c_sets(inner):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert inner.wait(10)
+    assert outer.is_set()
