@@ -57,7 +57,8 @@ class MachineRecord(_Record):
     name: str
     title: str
     served_by: Literal["memory-side cache", "fast memory", "DDR"] = Field(
-        description="what the lines reach; in flat mode the fast memory if all of the job fits it"
+        description="the memory that serves the lines; in flat mode the fast memory if all of the job "
+        "fits into it"
     )
     left_out: list[str] = Field(description="stated: sections of the machine file that are not replayed yet")
     inputs: list[Input]
@@ -66,9 +67,11 @@ class MachineRecord(_Record):
 class SampleRecord(_Record):
     """How the numbers were obtained."""
 
-    nodes: int = Field(description="under the baseline; each distribution has its own")
+    nodes: int = Field(
+        description="the number of nodes under the baseline; each distribution has its own number"
+    )
     seed: int
-    sampled_slots: str = Field(description="of the memory-side cache, simulated, such as '1 in 64'")
+    sampled_slots: str = Field(description="the simulated slots of the memory-side cache, such as '1 in 64'")
     sampled_lines: str = Field(
         description="simulated, of each page, such as '2 of 64', or of the run, such as '12% of the run's'"
     )
@@ -82,9 +85,10 @@ class SampleRecord(_Record):
 class BoundsRecord(_Record):
     """The seconds between which every placement's time lies, at the median core's speed: modelled."""
 
-    least_s: float = Field(description="if the L2s served every line that leaves L1")
+    least_s: float = Field(description="the seconds if the L2s served every line that leaves L1")
     most_s: float = Field(
-        description="if each of these lines missed every cache and opened a row of DRAM, after a page walk"
+        description="the seconds if each of these lines missed every cache and opened a row of DRAM, "
+        "after a page walk"
     )
 
 
@@ -131,7 +135,8 @@ class Distribution(_Record):
     policy: str
     title: str
     nodes: int = Field(
-        description="that were simulated: fewer than the baseline's where more would change nothing"
+        description="the number of nodes that were simulated, which is smaller than the baseline's if "
+        "more would change nothing"
     )
     median_s: float
     median_low_s: float = Field(
@@ -168,7 +173,7 @@ class Distribution(_Record):
     )
     resources: list[ResourceRecord] = Field(description="busiest first")
     correlations: list[Correlation]
-    times_s: list[float] = Field(description="by node, from node 0")
+    times_s: list[float] = Field(description="the seconds of each node, from node 0 on")
     misses: list[float] = Field(description="counted: lines missed in the memory-side cache, by node")
 
     @property
@@ -197,15 +202,17 @@ class AttributionRecord(_Record):
 
     policy: str
     nodes: str = Field(description="'mean' over the nodes that were attributed, or the 'slowest' of them")
-    of_nodes: int = Field(description="that were attributed: all, or the first few where each costs replays")
+    of_nodes: int = Field(
+        description="the number of nodes that were attributed: all, or the first few if each costs replays"
+    )
     time_s: float
-    unburdened_s: float = Field(description="with every mechanism removed")
+    unburdened_s: float = Field(description="the seconds with every mechanism removed")
     parts: list[PartRecord] = Field(description="they add up to time_s - unburdened_s")
     interaction_s: float = Field(
         description="saved by removing all that can be removed alone, beyond the sum of removing each alone"
     )
     two_way_s: float | None = Field(
-        description="with a 2-way memory-side cache of the same size; null without such a cache"
+        description="the seconds with a 2-way memory-side cache of the same size; null without such a cache"
     )
 
     @property
@@ -238,7 +245,7 @@ class SlotMap(_Record):
     policy: str
     node: int
     pages_per_slot: list[float] = Field(description="mean over each cell of equally many consecutive slots")
-    conflict_share: float = Field(description="of that node")
+    conflict_share: float = Field(description="the share on that node")
 
 
 class CollisionRecord(_Record):
@@ -248,7 +255,7 @@ class CollisionRecord(_Record):
     name: str
     victim: str
     lines: float
-    share: float = Field(description="of all evictions")
+    share: float = Field(description="the share of all evictions")
 
 
 class RemedyGain(_Record):
@@ -287,9 +294,9 @@ class Assumption(_Record):
     tried_from: str = Field(description="a third of it")
     tried_to: str = Field(description="three times as much")
     holds_from: str = Field(description="the conclusion is the same from here")
-    holds_to: str = Field(description="to here")
-    below: str = Field(description="what is so below; empty: the same down to tried_from")
-    above: str = Field(description="what is so above; empty: the same up to tried_to")
+    holds_to: str = Field(description="the conclusion is the same up to here")
+    below: str = Field(description="what holds below; empty if nothing changes down to tried_from")
+    above: str = Field(description="what holds above; empty if nothing changes up to tried_to")
 
 
 class Conclusion(_Record):
@@ -309,7 +316,7 @@ class TimedRecord(_Record):
         description="measured: processor time of each run that the kernel used on the program's behalf"
     )
     clock: Literal["processor time", "elapsed time"] = Field(
-        description="what measured_s counts: processor time of a program of one thread"
+        description="the kind of time in measured_s; it is processor time for a program of one thread"
     )
     modelled_s: float = Field(description="modelled: seconds of one copy on a node that has just booted")
     by_pipeline: bool = Field(
@@ -322,7 +329,7 @@ class JobWayRecord(_Record):
 
     title: str
     policy: str
-    left_out: int = Field(description="so many nodes more are taken, and the slowest left out")
+    left_out: int = Field(description="the number of spare nodes; as many of the slowest are left out")
     time_s: float = Field(description="modelled: expected time of the slowest node that is kept")
     time_low_s: float = Field(description="95% interval, bootstrap over nodes")
     time_high_s: float
@@ -334,8 +341,8 @@ class JobWayRecord(_Record):
 class JobCostRecord(_Record):
     """A job on many nodes that all wait for the slowest."""
 
-    nodes: int = Field(description="of the job")
-    of_nodes: int = Field(description="of the ensemble, which the job's nodes are drawn from")
+    nodes: int = Field(description="the number of nodes of the job")
+    of_nodes: int = Field(description="the number of nodes of the ensemble, from which the job's are drawn")
     median_s: float = Field(description="modelled: time of a median node under the baseline")
     lower_bound: bool = Field(
         description="whether the job has more nodes than the ensemble: then it costs at least this"
@@ -370,11 +377,11 @@ class Explanation(_Record):
         description="values of the time model that the machine file assumes, each varied alone"
     )
     timed: TimedRecord | None = Field(
-        default=None, description="of `explain --timed`; null where the program was not run to be timed"
+        default=None, description="the result of `explain --timed`; null if the program was not timed"
     )
 
     job_cost: JobCostRecord | None = Field(
-        default=None, description="of `explain --job-nodes`; null without it"
+        default=None, description="the result of `explain --job-nodes`; null without it"
     )
 
     def distribution(self, policy: str) -> Distribution:

@@ -47,7 +47,8 @@ class Sliced(Table):
     slices: Sourced[Positive] = Field(description="number of them")
     hash: Sourced[HashName] | None = Field(
         default=None,
-        description="of machines/hashes/: an address's slice; without it, lines take the slices in turn",
+        description="the hash of machines/hashes/ that gives an address's slice; without it, lines take "
+        "the slices in turn",
     )
 
     @model_validator(mode="after")
@@ -65,7 +66,7 @@ class Sliced(Table):
 class L3(Sliced):
     """The cache that the cores of a socket, or of a part of it, share."""
 
-    size: Sourced[Bytes] = Field(description="of all slices together")
+    size: Sourced[Bytes] = Field(description="the size of all slices together")
     ways: Sourced[Ways]
     shared_by: Sourced[Positive] | None = Field(
         default=None, description="neighbouring cores that have one together; without it, all of them"
@@ -74,9 +75,10 @@ class L3(Sliced):
         description="holds all that the private caches hold; nothing of it; or what they evict and is read"
     )
     replacement: Sourced[ReplacementName] | None = Field(
-        default=None, description="which line of a set goes; without it, the least recently used"
+        default=None,
+        description="the rule for which line of a set is replaced; without it, the least recently used one",
     )
-    latency: Sourced[Seconds] = Field(description="of a load that hits it")
+    latency: Sourced[Seconds] = Field(description="the latency of a load that hits it")
 
     @property
     def sets(self) -> int:
@@ -96,7 +98,7 @@ class L3(Sliced):
 class SnoopFilter(Sliced):
     """The directory of the lines that the private caches hold. They lose the lines that it evicts."""
 
-    sets: Sourced[Positive] = Field(description="of a slice, a power of two")
+    sets: Sourced[Positive] = Field(description="the sets of a slice, a power of two")
     ways: Sourced[Ways]
 
     @model_validator(mode="after")

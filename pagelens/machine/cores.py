@@ -16,7 +16,7 @@ class Cores(Table):
     """The processor cores of the node."""
 
     count: Sourced[Positive] = Field(description="cores that a job can use")
-    frequency: Sourced[Hertz] = Field(description="under the load of a job, of the median node")
+    frequency: Sourced[Hertz] = Field(description="the frequency of the median node under the load of a job")
     instructions_per_cycle: Sourced[PositiveFloat] = Field(description="at most, of one core")
     outstanding_lines: Sourced[Positive] = Field(description="line fetches that one core keeps in flight")
     frequency_spread: Sourced[Spread] | None = Field(

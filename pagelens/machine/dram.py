@@ -111,14 +111,14 @@ class Dram(Table):
     """
 
     clock: Sourced[Seconds] = Field(description="tCK; data move twice in it")
-    width: Sourced[Bytes] = Field(description="of a channel's data bus")
+    width: Sourced[Bytes] = Field(description="the width of a channel's data bus")
     burst_length: Sourced[Positive] = Field(description="transfers that a read or write makes: one line")
     page_policy: Sourced[Literal["open", "closed"]] = Field(description="whether rows stay open")
     window: Sourced[Annotated[int, Field(ge=1, le=_core.DRAM_MOST_WINDOW)]] = Field(
         description="requests that a channel's scheduler chooses from; 1: in order"
     )
     controller_latency: Sourced[Seconds] = Field(
-        description="of a read, outside of the DRAM: from the core to the controller and back"
+        description="the time of a read outside of the DRAM: from the core to the controller and back"
     )
 
     interleave: Sourced[Annotated[int, Field(ge=1, le=64)]] | None = Field(
@@ -126,11 +126,11 @@ class Dram(Table):
         description="groups of channels that blocks go round; the bits below are of what is left",
     )
     interleave_block: Sourced[Bytes] | None = Field(
-        default=None, validate_default=True, description="of `interleave`"
+        default=None, validate_default=True, description="the block size of `interleave`"
     )
-    column: Sourced[AddressBits] = Field(description="where in the row; the bits below are within the bus")
-    bank: Sourced[AddressBits] = Field(description="of a bank group")
-    bank_group: Sourced[AddressBits] = Field(description="of a rank; [] where there are none")
+    column: Sourced[AddressBits] = Field(description="the place in the row; lower bits are within the bus")
+    bank: Sourced[AddressBits] = Field(description="the bank in a bank group")
+    bank_group: Sourced[AddressBits] = Field(description="the bank group in a rank; [] if there are none")
     rank: Sourced[AddressBits]
     channel: Sourced[AddressBits]
     row: Sourced[AddressBits]

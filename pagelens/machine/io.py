@@ -105,7 +105,9 @@ OperationCosts = Annotated[
 class Io(Table):
     """The time of operations on the files of one file system, as `pagelens measure io` measures it."""
 
-    file_system: Sourced[str] = Field(description="what the files lie on, such as ext4, tmpfs or lustre")
+    file_system: Sourced[str] = Field(
+        description="the file system of the files, such as ext4, tmpfs or lustre"
+    )
     write: Sourced[OperationCosts] = Field(description="a buffered write that makes the file longer")
     overwrite: Sourced[OperationCosts] | None = Field(
         default=None, description="a buffered write over data that the page cache has"
@@ -127,15 +129,15 @@ class Io(Table):
         default=None, description="direct operations copy all the same, as on tmpfs"
     )
     direct_alignment: Sourced[Bytes] | None = Field(
-        default=None, description="what offsets and sizes of direct operations are multiples of"
+        default=None, description="offsets and sizes of direct operations are multiples of this"
     )
     memory_alignment: Sourced[Bytes] | None = Field(
-        default=None, description="what addresses of buffers of direct operations are multiples of"
+        default=None, description="addresses of buffers of direct operations are multiples of this"
     )
     sync: Sourced[Seconds] | None = Field(default=None, description="wall time of fsync after a small write")
     sync_cpu: Sourced[Seconds] | None = Field(default=None, description="processor time of the same")
     sync_work: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="what fsync writes out in a second of its processor time"
+        default=None, description="the bytes that fsync writes in a second of its processor time"
     )
     opening: Sourced[Seconds] | None = Field(
         default=None, description="processor time of opening a file that exists, and of closing it"
@@ -147,20 +149,21 @@ class Io(Table):
         default=None, description="a system call that does nothing, as lseek"
     )
     copying: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="what one core copies from buffer to buffer in the program"
+        default=None, description="the rate at which one core copies from buffer to buffer in the program"
     )
     write_rate: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="what the storage takes from the whole node"
+        default=None, description="the rate at which the whole node can write to the storage"
     )
     read_rate: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="what the storage gives to the whole node"
+        default=None, description="the rate at which the whole node can read from the storage"
     )
     writers: Sourced[Positive] | None = Field(
         default=None, description="how many writers `writers_apart` and `writers_together` had"
     )
     writers_apart: Sourced[PositiveFloat] | None = Field(
         default=None,
-        description="what that many writers of 1 MiB write, each on its own core, in times of one writer",
+        description="the rate of that many writers of 1 MiB, each on its own core, over the rate of one "
+        "writer",
     )
     writers_together: Sourced[PositiveFloat] | None = Field(
         default=None, description="the same with all of them on one core"
@@ -168,4 +171,6 @@ class Io(Table):
     dirty_limit: Sourced[Bytes] | None = Field(
         default=None, description="data that buffered writes may leave unwritten before they have to wait"
     )
-    read_ahead: Sourced[Bytes] | None = Field(default=None, description="what the kernel reads ahead")
+    read_ahead: Sourced[Bytes] | None = Field(
+        default=None, description="the bytes that the kernel reads ahead"
+    )

@@ -18,12 +18,16 @@ class Memory(Table):
     technology: Sourced[str] | None = Field(default=None, description='its kind, as "6 x DDR4-2400"')
     size: Sourced[Bytes]
     bandwidth: Sourced[BytesPerSecond] = Field(description="raw: all bytes moved")
-    latency: Sourced[Seconds] = Field(description="of a load that misses all caches, on an idle node")
+    latency: Sourced[Seconds] = Field(
+        description="the latency of a load that misses all caches, on an idle node"
+    )
 
 
 class MemorySideCache(Table):
     """Fast memory as a cache of the other memory: all of it in mode "cache", a part in mode "hybrid"."""
 
-    size: Sourced[Bytes] | None = Field(default=None, description='in mode "hybrid": its part of fast_memory')
+    size: Sourced[Bytes] | None = Field(
+        default=None, description="the part of fast_memory that is the cache, in hybrid mode"
+    )
     ways: Sourced[Ways]
-    miss_latency: Sourced[Seconds] = Field(description="of a load that misses it")
+    miss_latency: Sourced[Seconds] = Field(description="the latency of a load that misses it")

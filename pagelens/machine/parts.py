@@ -27,25 +27,26 @@ def _listed(names: Any) -> Any:
 class Parts(Table):
     """The parts of a machine as its file states them; `Machine` checks that they fit together."""
 
-    version: Literal[1] = Field(alias="schema", description="of the file")
+    version: Literal[1] = Field(alias="schema", description="the version of the file's schema")
     base: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=[],
         description="files whose values hold where this one states none, the later before the earlier",
     )
-    name: str = Field(description="that the machine is called by")
-    title: str = Field(description="that reports call it by")
+    name: str = Field(description="the name of the machine on command lines")
+    title: str = Field(description="the name of the machine in reports")
     mode: Mode = Field(
-        description="what the fast memory is: a cache for the other (`cache`), memory of its own (`flat`), "
-        "a part of it each (`hybrid`); or there is only one memory (`single`)"
+        description="the role of the fast memory: a cache for the other (`cache`), memory of its own "
+        "(`flat`), or a part of each (`hybrid`); `single` if there is only one memory"
     )
     hypervisor: str | None = Field(
         default=None,
-        description="that the machine is a guest of: its frames are the guest's, not the memory's",
+        description="the hypervisor that the machine is a guest of; its frames are the guest's, not the "
+        "memory's",
     )
     device: str | None = Field(
         default=None,
-        description="that has these cores and sees these memories, as a GPU: where its pages lie is its "
-        "driver's business, not Linux's",
+        description="the device, such as a GPU, that has these cores and sees these memories; its driver, "
+        "not Linux, places its pages",
     )
     ideal: bool = Field(default=False, description="its memory-side cache is fully associative")
     cores: Cores
@@ -59,7 +60,7 @@ class Parts(Table):
     memory_side_cache: MemorySideCache | None = None
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")
-    dram: Dram | None = Field(default=None, description="what `ddr` is made of, bank by bank")
+    dram: Dram | None = Field(default=None, description="the description of `ddr`, bank by bank")
     counters: HardwareCounters | None = Field(
         default=None, description="the processor's own counters, by libpfm4's names"
     )

@@ -74,20 +74,22 @@ class Pipeline(Table):
         default=None, description="instructions that the cache of decoded ones holds, if there is one"
     )
     code_cache: Sourced[Positive] = Field(description="lines of 64 B in the L1 of instructions")
-    load_cycles: Sourced[Positive] = Field(description="from a load's address to its data, if L1 has them")
+    load_cycles: Sourced[Positive] = Field(
+        description="the cycles from a load's address to its data, if L1 has them"
+    )
     vector_load_cycles: Sourced[Positive] = Field(description="the same of a load to a vector register")
     forward_cycles: Sourced[Positive] = Field(
-        description="from the data of a store to a load that takes them before they are in L1"
+        description="the cycles from the data of a store to a load that takes them before they are in L1"
     )
     mispredict_cycles: Sourced[Positive] = Field(
-        description="from the execution of a branch that was not foreseen to the dispatch of the next "
+        description="the cycles from the execution of a mispredicted branch to the dispatch of the next "
         "instruction"
     )
     load_misses: Sourced[Positive] = Field(
         description="loads in flight, at most, that L1 does not have: its line fill buffers"
     )
     load_ports: Sourced[Ports] = Field(description="ports that can begin a load")
-    vector_load_ports: Sourced[Ports] = Field(description="of these, those for vector registers")
+    vector_load_ports: Sourced[Ports] = Field(description="the part of these for vector registers")
     store_ports: Sourced[Ports] = Field(description="ports that can take the address of a store")
     store_data_ports: Sourced[Ports] = Field(description="ports that can take its data")
     vector_store_data_ports: Sourced[Ports] = Field(description="the same of vector registers")
@@ -110,7 +112,7 @@ class Pipeline(Table):
     shuffle: Sourced[Use] = Field(description="shuffles within 16 bytes")
     cross_lane: Sourced[Use] = Field(description="shuffles across 16 bytes, broadcasts")
     convert: Sourced[Use] = Field(description="conversions between kinds of numbers")
-    crossing: Sourced[Use] = Field(description="from a general to a vector register or back")
+    crossing: Sourced[Use] = Field(description="a move from a general to a vector register or back")
 
     def shape(self, width: int) -> _core.PipelineShape:
         """Return the parameters of the core model, with `width` instructions dispatched in a cycle."""

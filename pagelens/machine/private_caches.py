@@ -19,10 +19,13 @@ class PrivateCache(Table):
         description="an L2 holds all that the L1s above it hold, or nothing of it; without it, neither",
     )
     latency: Sourced[Seconds] | None = Field(
-        default=None, description="of a load that hits it; of an L2, what a load of a page walk takes"
+        default=None,
+        description="the latency of a load that hits it; that of an L2 is also the time of a page walk's "
+        "load",
     )
     bandwidth: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="of an L2, of what hits it, on the way to L1; without it, no bound"
+        default=None,
+        description="the bandwidth of an L2's hits on the way to L1; without it, there is no bound",
     )
 
     @property

@@ -48,8 +48,10 @@ class Tlb(Table):
         description="whether it holds the page-directory entries above 4 KiB pages too, instead of their "
         "translations; level 2",
     )
-    entries: Sourced[Entries] = Field(description="of all sizes together")
-    ways: Sourced[Entries] = Field(description="as many as entries: fully associative; LRU")
+    entries: Sourced[Entries] = Field(description="the entries of all page sizes together")
+    ways: Sourced[Entries] = Field(
+        description="the ways, with LRU; as many as entries if it is fully associative"
+    )
     index: Sourced[Literal["low bits", "folded"]] | None = Field(
         default=None,
         description="the set: the page number's low bits (default), or these xor the next as many (`folded`)",

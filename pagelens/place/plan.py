@@ -82,7 +82,7 @@ def parse_variable(text: str) -> StaticVariable:
 class PlannedModule(Table):
     """A file that has call sites or variables of the plan."""
 
-    name: str = Field(min_length=1, description="of the file, without its folder")
+    name: str = Field(min_length=1, description="the name of the file, without its folder")
     build_id: str = Field(pattern=r"^([0-9a-f]{2})*$", description="GNU build id in hex; empty without one")
 
     @field_validator("name")
@@ -96,7 +96,7 @@ class PlannedModule(Table):
 class PlannedObject(Table):
     """The blocks of a call site, or a variable, and where they should lie."""
 
-    name: str = Field(min_length=1, description="for people")
+    name: str = Field(min_length=1, description="a name for people")
     site: list[str] | None = Field(
         default=None,
         min_length=1,
@@ -115,13 +115,14 @@ class PlannedObject(Table):
         default=1.0,
         ge=0,
         le=1,
-        description="of each block's pages, the first ones, that lie in that tier; 0 only beside `shares`",
+        description="the share of each block's pages, the first ones, that lie in that tier; 0 only "
+        "beside `shares`",
     )
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={},
         description="the same in marked regions, by name; `share` is of others, and until one begins",
     )
-    phases: list[str] = Field(default=[], description="in which it is used; information only")
+    phases: list[str] = Field(default=[], description="the phases in which it is used; information only")
 
     @field_validator("site")
     @classmethod
@@ -162,8 +163,8 @@ class Plan(Table):
 
     format: Literal[1]
     program: str = Field(min_length=1, description="name of the executable")
-    machine: str = Field(description="that it was made for; information")
-    capacity: Bytes = Field(description="of fast memory for one process; no more is used at a time")
+    machine: str = Field(description="the machine that it was made for; information only")
+    capacity: Bytes = Field(description="the fast memory for one process; no more is used at a time")
     modules: list[PlannedModule] = Field(default=[], description="files that call sites and variables lie in")
     objects: list[PlannedObject] = Field(default=[])
 

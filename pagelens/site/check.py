@@ -51,10 +51,10 @@ class Check(BaseModel):
 
     version: int = Field(ge=1, le=1000)
     id: str = Field(pattern=r"^[0-9a-f]{32}$", description="drawn on the node; one record has it")
-    node: str = Field(pattern=f"^{NAME}$", description="as the scheduler calls it")
+    node: str = Field(pattern=f"^{NAME}$", description="the node's name in the scheduler")
     board: Text = Field("", description="the board's own number; empty where the firmware states none")
     boot: str = Field(pattern=r"^[0-9a-f-]{1,36}$", description="the kernel's boot_id")
-    hardware: Text = Field("", description="what nodes of a kind have in common")
+    hardware: Text = Field("", description="the hardware, which nodes of a kind have in common")
     mode: Text = Field("", description="how the memory is set up, such as 'cache'")
     time: float = Field(
         ge=0, le=1e11, allow_inf_nan=False, description="seconds since 1970, the node's clock"
@@ -66,10 +66,10 @@ class Check(BaseModel):
     )
     disturbed: bool = Field(False, description="other work ran meanwhile")
     free_blocks: list[Whole] = Field(
-        default_factory=list, max_length=32, description="of all zones, by order"
+        default_factory=list, max_length=32, description="the free blocks of all zones, by order"
     )
     unusable: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="of the free memory, the share in blocks below 2 MiB"
+        None, description="the share of the free memory in blocks below 2 MiB"
     )
     huge_2m: Whole | None = Field(None, description="pages of 2 MiB that could be had now")
     huge_1g: Whole | None = Field(None, description="pages of 1 GiB that could be had now")
@@ -80,7 +80,9 @@ class Check(BaseModel):
         None, description="share of what the L2s hold, beyond the snoop filter's ways"
     )
     programs: list[ProgramMemory] = Field(
-        default_factory=list, max_length=MOST_PROGRAMS, description="of the job before, if it had a report"
+        default_factory=list,
+        max_length=MOST_PROGRAMS,
+        description="the conflict share of the job before, if it had a report",
     )
     notes: list[Text] = Field(default_factory=list, max_length=8)
 

@@ -41,7 +41,9 @@ class NodeSection(Table):
     spool: Folder = Field(
         default=Path("/var/spool/pagelens"), description="records of checks, until they are collected"
     )
-    kind: str = Field(default="", description="what nodes are compared with their like by; empty: hardware")
+    kind: str = Field(
+        default="", description="the property by which nodes are compared with their like; empty: hardware"
+    )
     machine: str = Field(
         default="", description="the machine, by name or file, whose banks are on jobs' pages; empty: none"
     )
@@ -57,7 +59,9 @@ class PrologSection(Table):
         default=None, description="the memory-side cache, where the firmware does not say"
     )
     pool_share: Annotated[float, Field(ge=0, le=0.95)] = Field(
-        default=0.7, description="of the available memory, for a job that asks for pages of 2 MiB or 1 GiB"
+        default=0.7,
+        description="the share of the available memory for the pool of a job that asks for pages of 2 MiB "
+        "or 1 GiB",
     )
     least_interval_s: int = Field(default=10, ge=1, description="shortest --zonesort=SECONDS that is granted")
     forget_after_s: int = Field(
@@ -79,7 +83,7 @@ class MeasureSection(Table):
     every_s: int = Field(default=3600, ge=0, description="least time between two checks of a node")
     budget_s: float = Field(default=20.0, gt=0, le=600, description="longest that a check takes")
     memory: Bytes | None = Field(
-        default=None, description="of STREAM's arrays together; by default as much as is telling"
+        default=None, description="the size of STREAM's arrays together; by default as much as is telling"
     )
 
 
@@ -104,9 +108,11 @@ class ActSection(Table):
 
     dry_run: bool = Field(default=True, description="only say what would be done")
     steps: list[Literal["clean", "reboot", "drain"]] = Field(
-        default=["clean", "reboot", "drain"], description="what is tried, in this order"
+        default=["clean", "reboot", "drain"], description="the steps that are tried, in this order"
     )
-    most_share: Share = Field(default=0.05, description="of a partition's nodes that may be out at once")
+    most_share: Share = Field(
+        default=0.05, description="the share of a partition's nodes that may be out at once"
+    )
     again_after_days: float = Field(
         default=14.0, gt=0, description="after so long without an action a node begins with the first step"
     )
