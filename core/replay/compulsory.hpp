@@ -1,5 +1,5 @@
-// What a program would ask of memory if its caches were infinite: what no placement and no cache
-// can save it (Hill, Smith 1989: compulsory misses).
+// What a program would ask of memory if its caches were infinite. No placement and no cache can
+// save it this (Hill, Smith 1989: compulsory misses).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace pagelens {
 
 struct Compulsory {
-    // Of lines that were neither fetched nor written since their page was handed out, or since a
-    // non-temporal store.
+    // Reads of lines that were neither fetched nor written since their page was handed out, or
+    // since a non-temporal store.
     std::uint64_t reads = 0;
     std::uint64_t writes = 0;  // page clearing and non-temporal stores
     friend bool operator==(const Compulsory&, const Compulsory&) = default;

@@ -1,5 +1,5 @@
-// What a replay counts: one typed table, phase x object x component, and what the placement itself
-// was like. Lines are of 64 bytes.
+// The counts of a replay: a typed table of phase x object x component, and the properties of the
+// placement itself. Lines are of 64 bytes.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a DRAM did, of all of its banks.
+// The counts of a DRAM, summed over all of its banks.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 namespace pagelens {
 namespace {
 
-// That an op moves, on all ranks: those of a page that they share once, none of the zero page's,
-// and not those that the kernel clears.
+// Returns the lines that an op moves on all ranks. Those of a page that ranks share count once.
+// Those of the zero page, and those that the kernel clears, do not count.
 std::uint64_t lines_of(const Op& op, const PageCopies& copies) {
     switch (op.kind()) {
         case OpKind::fetch:
@@ -26,7 +26,7 @@ std::uint64_t lines_of(const Op& op, const PageCopies& copies) {
     }
 }
 
-// Of a pass that only counts lines.
+// Serves a pass that only counts lines.
 bool all_skimmed(std::span<const Op> /*unused*/) { return true; }
 
 class ExcerptedProgram final : public Program {

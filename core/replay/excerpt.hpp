@@ -27,7 +27,7 @@ struct Excerpt {
     std::uint64_t begin = 0;    // of the first stretch; at most period - stretch
 
     enum class Part : std::uint8_t { skipped, warm_up, counted };
-    // Where the line lies that a phase moves after `lines` others.
+    // Returns where the line lies that a phase moves after `lines` others.
     [[nodiscard]] Part part(std::uint64_t lines) const {
         if (period == 0) return Part::counted;
         const std::uint64_t at = (lines + period - begin) % period;
@@ -39,7 +39,7 @@ struct Excerpt {
         const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch && at + count <= period;
     }
-    // Of the stretch in which that line lies. Precondition: it is counted.
+    // Returns the number of the stretch in which that line lies. Precondition: it is counted.
     [[nodiscard]] std::uint64_t number(std::uint64_t lines) const {
         return period == 0 ? 0 : (lines - begin) / period;
     }

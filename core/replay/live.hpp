@@ -120,9 +120,9 @@ class LiveCaches {
 
     // Counted since the last reset; the caches keep what they hold.
     [[nodiscard]] const Counts& counts() const { return counts_; }
-    // Likewise, of each node.
+    // The same counts of each node.
     [[nodiscard]] const std::vector<NodeLines>& nodes() const { return nodes_; }
-    // Likewise; one that crosses lines is one.
+    // The number of accesses. One that crosses lines counts once.
     [[nodiscard]] std::uint64_t accesses() const { return all_accesses() - accesses_before_; }
     void reset_counts() {
         counts_ = {};

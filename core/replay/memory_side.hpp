@@ -14,7 +14,7 @@
 
 namespace pagelens {
 
-// Who used a sampled frame last: the owner of a line that is pushed out.
+// Remembers who used a sampled frame last, who is the owner of a line that is pushed out.
 class FrameOwners {
   public:
     FrameOwners(std::uint32_t frames, const Sampling& sampling)

@@ -7,7 +7,7 @@
 namespace pagelens {
 namespace {
 
-// Where a thread used an object last.
+// The places where a thread used objects last.
 class Places {
   public:
     // Whether a line is near one of them; it takes that one's place, or the oldest one's.

@@ -1,4 +1,4 @@
-// What the objects of a program ask of whatever lies below its private caches.
+// Counts what the objects of a program ask of whatever lies below its private caches.
 #pragma once
 
 #include <cstdint>

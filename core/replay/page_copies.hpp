@@ -1,5 +1,5 @@
-// From how many frames the lines of each page come while copies of a program run: one of each copy,
-// one that all of them share, or none.
+// How many frames the lines of each page come from while copies of a program run: one for each
+// copy, one that all of them share, or none.
 #pragma once
 
 #include <cstdint>

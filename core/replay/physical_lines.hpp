@@ -31,8 +31,8 @@ class PhysicalLines {
     // The program must outlive it. Throws std::invalid_argument for an L2 that cannot be.
     PhysicalLines(const Program& program, const Placement& placement, const PrivateL2& l2);
 
-    // Some more addresses of lines, with write_bit for those written; none when the program ends.
-    // They stay valid until the next call. Throws OutOfMemory.
+    // Returns more addresses of lines, with write_bit for those written, or none when the program
+    // ends. They stay valid until the next call. Throws OutOfMemory.
     std::span<const std::uint64_t> next();
 
   private:

@@ -24,7 +24,7 @@ class OutOfMemory : public std::runtime_error {
 
 class RankPages {
   public:
-    // Which frames are listed: those in the sample, or all of the sampled colours (for an L2).
+    // The frames that are listed: those in the sample, or all of the sampled colours (for an L2).
     enum class Listed : std::uint8_t { covered, coloured };
 
     // `cleared(rank, first frame, frames)` below is called for each page that the kernel hands out,
@@ -51,7 +51,7 @@ class RankPages {
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
     // Whether its frames are the ranks' own, as a write needs them.
     [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
-    // Which rank stands for all that have the same frame as this one.
+    // Returns the rank that stands for all that have the same frame as this one.
     [[nodiscard]] std::uint32_t holder(std::uint32_t page, std::uint32_t rank) const {
         return shared_[page] ? 0 : rank;
     }
@@ -93,8 +93,9 @@ class RankPages {
 
   private:
     static constexpr std::uint32_t none = ~0u;
-    // Where less than this share of a large page is ever written, the mapping is too small for one,
-    // as a stack would be (assumed). Pages that are only read do not count: they are the zero page.
+    // If less than this share of a large page is ever written, the mapping is too small for one, as
+    // a stack would be (assumed). Pages that are only read do not count, because they are the zero
+    // page.
     static constexpr std::uint32_t least_share = 8;
 
     enum class State : std::uint8_t { unmapped, unlisted, listed };  // listed: has a list in pool_

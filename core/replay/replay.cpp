@@ -195,7 +195,7 @@ class Replay {
         scale_.simulated(phase_, object, static_cast<unsigned>(std::popcount(lines)));
     }
 
-    // Which L2 each rank's thread of this op has.
+    // Returns which L2 each rank's thread of this op has.
     [[nodiscard]] const std::uint16_t* l2_of(const Op& op) const {
         return &l2_of_[std::size_t{op.thread} * options_.ranks];
     }
@@ -270,7 +270,7 @@ class Replay {
         if (caches_) caches_->flush(phase_);
     }
 
-    // What the page cache has was read from the disk long since: nothing is cleared.
+    // What the page cache holds was read from the disk long before, so nothing is cleared.
     void read_file(const Op& op) {
         if (op.lines == 0 || pages_.mapped(op.page)) return;
         pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));

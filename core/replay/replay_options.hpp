@@ -1,4 +1,5 @@
-// What a replay is told: the levels of the machine that depend on the placement, and what to count.
+// The options of a replay: the levels of the machine that depend on the placement, and what to
+// count.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// How many of the job's pages lie in each slot, kept while pages come and go; exact, never sampled.
+// Counts how many of the job's pages lie in each slot while pages come and go. It is exact, never
+// sampled.
 #pragma once
 
 #include <array>
@@ -39,7 +40,7 @@ class SlotPopulation {
         --bins_[slot >> bin_shift_];
     }
 
-    // From now on anew: what was before is no longer how the pages lie.
+    // Begins anew, because the pages no longer lie as they did.
     void forget_peak() { peak_ = {}; }
     // The state when most pages were resident, for the first time.
     Residency peak() {

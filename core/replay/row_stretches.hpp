@@ -20,15 +20,15 @@ struct RowStretch {
 
 class RowStretches {
   public:
-    // Of a program with its lines in order. The excerpts' lines are those of one copy.
-    // Throws std::invalid_argument as check() does.
+    // Takes a program with its lines in order. The excerpts' lines are those of one copy. Throws
+    // std::invalid_argument as check() does.
     RowStretches(const Program& in_order, const std::vector<Excerpt>& excerpts);
 
     [[nodiscard]] std::size_t phases() const { return stretches_.size(); }
     [[nodiscard]] std::span<const RowStretch> of(unsigned phase) const { return stretches_[phase]; }
     // most_lines() of all of the phase.
     [[nodiscard]] std::uint64_t lines(unsigned phase) const { return lines_[phase]; }
-    // Of one copy, in all stretches: those that are counted.
+    // The counted lines of one copy in all stretches.
     [[nodiscard]] std::uint64_t counted() const { return counted_; }
     // Whether the pages have the same numbers as those of another program, made from the same
     // accesses.

@@ -31,7 +31,7 @@ class SampleScale {
     void past_caches(unsigned phase, std::uint16_t object, std::uint64_t lines) {
         seen_[key(phase, object)] += lines;
     }
-    // Of all these those of sampled slots, and of what is moved those that caches in common get.
+    // Counts the lines of sampled slots and, of lines that are moved, those that shared caches get.
     void simulated(unsigned phase, std::uint16_t object, std::uint64_t lines) {
         simulated_[key(phase, object)] += lines;
     }

@@ -102,7 +102,8 @@ class Sampling {
         return ((frames - 1) / period() + 1) * members_;
     }
 
-    // How many lines of `frames` whole frames are sampled. Precondition: period() divides frames.
+    // Returns how many lines of `frames` whole frames are sampled. Precondition: period() divides
+    // frames.
     [[nodiscard]] std::uint32_t lines_in(std::uint32_t frames) const {
         std::uint32_t lines = 0;
         for (const std::uint64_t of : lines_)

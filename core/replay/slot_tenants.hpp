@@ -1,10 +1,11 @@
-// Which pages of which ranks share each set of a memory-side cache, whole pages at a time, and
-// which of them it holds: so that a line's fate is known at any moment of a run without simulating
-// the cache until then. Ranks run in lockstep, so when a page was used last is the program's,
-// whatever the placement; only who shares a set with whom is the placement's.
+// Tracks which pages of which ranks share each set of a memory-side cache, in whole pages, and
+// which of them the cache holds. So a line's fate is known at any moment of a run without
+// simulating the cache until then. Ranks run in lockstep, so the program decides when a page was
+// used last, whatever the placement. The placement only decides who shares a set with whom.
 //
-// Exact for programs whose ops move the same lines of a page each time. Elsewhere a line counts as
-// used when any line of its page that is ever used is. What a page that went has left is forgotten.
+// This is exact for programs whose ops move the same lines of a page each time. Elsewhere a line
+// counts as used when any line of its page that is ever used is used. A page that was given back is
+// forgotten, and with it the lines that it left in its slot.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ class SlotTenants {
         leave(pages, page);
         uses_[page] = {};
     }
-    // For a move to other frames.
+    // Joins the page's slot after a move to other frames.
     void join(const RankPages& pages, std::uint32_t page);
     void leave(const RankPages& pages, std::uint32_t page);
 
@@ -59,8 +60,8 @@ class SlotTenants {
         std::uint32_t dirty_victim;  // its frame; `none` where nothing dirty had to go
     };
     static constexpr std::uint32_t none = ~0u;
-    // What a line of a rank's page finds, before used() or cleared() is told of the op. `reached`:
-    // [rank] the lines of the page that this op has used already.
+    // Returns what a line of a rank's page finds. Call it before used() or cleared() for the op.
+    // `reached` [rank] has the lines of the page that this op has used already.
     [[nodiscard]] Found look(const RankPages& pages, std::uint32_t page, std::uint32_t rank,
                              unsigned line, const std::uint64_t* reached, bool write) const;
 
