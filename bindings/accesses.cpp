@@ -295,7 +295,7 @@ void register_recorder(nb::module_& m) {
         .def("discard", &TraceRecorder::discard, Released());
 }
 
-// For long work without the GIL: Ctrl-C, where the main thread does it, and the flag may end it.
+// Serves long work without the GIL. Ctrl-C, if it reaches the main thread, and the flag may end it.
 Poll poll_of(const CancelFlag* cancel) {
     return [cancel] {
         check_signals();

@@ -14,7 +14,7 @@ using namespace nb::literals;
 namespace pagelens {
 namespace {
 
-// What `fill` writes into a new array.
+// Returns a new array with what `fill` writes into it.
 template <class T, class Fill>
 Output<T> filled(std::size_t size, Fill fill) {
     auto data = std::make_unique<T[]>(size);

@@ -1,4 +1,4 @@
-// What is counted of a DRAM in a replay, in order.
+// The counts of a DRAM in a replay, in order.
 #pragma once
 
 #include <array>

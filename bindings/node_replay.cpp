@@ -40,7 +40,7 @@ struct Stretch {
     const NodeStretch* counts;
 };
 
-// Those in which something was counted.
+// Returns the stretches in which something was counted.
 std::vector<Stretch> stretches_of(const NodeCounters& counters) {
     std::vector<Stretch> found;
     for (std::uint64_t phase = 0; phase < counters.phases.size(); ++phase)

@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// Finds how much memory this process may still take.
 #pragma once
 
 #include <cstddef>

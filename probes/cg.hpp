@@ -17,9 +17,10 @@ namespace pagelens::probes {
 
 inline constexpr std::size_t most_cg_side = 1000, most_cg_iterations = 500;
 
-// Where the arrays begin in a memory, bytes: values, columns, starts, b, x, r, p and A p, each at a
-// line and `offset_bytes` behind the end of the one before; the ninth number is the end of all.
-// std::invalid_argument: a side of 0 or beyond most_cg_side, an offset that is no multiple of 64.
+// Returns the first bytes of the arrays in a memory: values, columns, starts, b, x, r, p and A p,
+// each at a line and `offset_bytes` behind the end of the one before. The ninth number is the end
+// of all. Throws std::invalid_argument for a side of 0 or beyond most_cg_side, and for an offset
+// that is no multiple of 64.
 std::vector<std::size_t> cg_arrays(std::size_t side, std::size_t offset_bytes);
 
 // Bytes of one iteration.

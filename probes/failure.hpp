@@ -1,5 +1,5 @@
-// What the operating system refused, with its errno: the binding makes an OSError of it. What was
-// asked for wrongly is a std::invalid_argument.
+// A refusal by the operating system, with its errno. The binding makes an OSError of it. A wrong
+// request is a std::invalid_argument.
 #pragma once
 
 #include <stdexcept>

@@ -36,7 +36,8 @@ struct FileOperations {
 // system refuses. A read beyond the end of a file is no error.
 FileLoopResult replay_operations(const FileOperations& operations, bool copied);
 
-// How long one core takes to copy `bytes` from one buffer of that size to another, `count` times.
+// Returns how long one core takes to copy `bytes` from one buffer of that size to another, `count`
+// times.
 double copy_seconds(std::size_t bytes, std::size_t count);
 
 }  // namespace pagelens::probes

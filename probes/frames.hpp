@@ -1,4 +1,4 @@
-// What the kernel shows of the frames under a mapping.
+// Reads what the kernel shows of the frames under a mapping.
 #pragma once
 
 #include <cstddef>

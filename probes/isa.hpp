@@ -7,7 +7,7 @@ namespace pagelens::probes {
 
 enum class Isa { sse2, avx2, avx512 };
 
-// Those that this processor and its operating system run, the widest last.
+// Returns those that this processor and its operating system run, the widest last.
 std::vector<Isa> isas();
 
 // The widest of them that the processor's load and store units take whole. Zen 3 and 4 (family 19h)

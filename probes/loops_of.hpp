@@ -96,7 +96,7 @@ void triad(double* to, const double* x, const double* y, double s, std::size_t n
         });
 }
 
-// In eight sums at a time, so that additions need not wait for each other.
+// Adds in eight sums at a time, so that additions need not wait for each other.
 double sum(const double* x, std::size_t n) {
     constexpr std::size_t sums = 8;
     Vector::Register partial[sums];

@@ -20,7 +20,7 @@ inline bool from_pool(Pages pages) { return pages == Pages::large || pages == Pa
 // Pages of the pool that are neither used nor promised; 0 where the kernel has no such pool.
 std::size_t free_in_pool(Pages pages);
 
-// Of a mapping: half of the address space of a process.
+// The limit of a mapping, which is half of the address space of a process.
 inline constexpr std::size_t most_bytes = std::size_t{1} << 46;
 
 // Anonymous private pages, mapped and not yet populated: `bytes` is rounded up to whole units, and
@@ -40,8 +40,8 @@ Mapping map_pages(std::size_t bytes, Pages pages);
 // ECANCELED: a stop was requested (probes/stop.hpp), and part of the pages have none.
 int populate(std::byte* address, std::size_t bytes, Pages pages);
 
-// What populate does on a kernel before 5.14, which has no MADV_POPULATE_WRITE: reads a zero into
-// each page. The kernel writes it, and says EFAULT where the program itself would get SIGBUS.
+// Replaces MADV_POPULATE_WRITE on kernels before 5.14, by reading a zero into each page. The kernel
+// writes it, and returns EFAULT where the program itself would get SIGBUS.
 int write_to_each(std::byte* address, std::size_t bytes, Pages pages);
 
 }  // namespace pagelens::probes

@@ -11,7 +11,8 @@
 
 namespace pagelens::probes {
 
-// Where all threads of a team meet; waiting is spinning, so that they leave it together.
+// The meeting point of all threads of a team. Threads wait by spinning, so that they leave it
+// together.
 class Barrier {
   public:
     explicit Barrier(unsigned threads) : threads_(threads) {}

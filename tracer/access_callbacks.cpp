@@ -10,8 +10,8 @@ void on_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address
     access<store>(tracer->vcpu(index), address, size, info, unpack(data));
 }
 
-// True: the tracer is to look at the thread. That is so at blocks, not at records, as a loop may
-// run for ever without one.
+// Returns true if the tracer should look at the thread. It is asked at blocks, not at records,
+// because a loop may run for ever without a record.
 [[gnu::always_inline]] inline bool count_instructions(Vcpu& vcpu, std::uint64_t instructions) {
     vcpu.left -= static_cast<std::int64_t>(instructions);
     return vcpu.left < 0;

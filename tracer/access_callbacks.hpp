@@ -40,11 +40,12 @@ template <bool store>
 // block.
 qemu_plugin_vcpu_mem_cb_t certain_access_callback(const Instruction& instruction, bool counts);
 
-// Of an instruction of which QEMU reads more than it asks for: what it asks for is recorded, the
-// next 8 bytes that QEMU reads are not. `counted`: the block's first certain access has counted it.
+// Returns the callback of an instruction of which QEMU reads more than it asks for. It records what
+// the instruction asks for, and not the next 8 bytes that QEMU reads. `counted`: the block's first
+// certain access has counted it.
 qemu_plugin_vcpu_mem_cb_t half_read_callback(const Instruction& instruction, bool counted);
 
-// Of others.
+// The callback of all others.
 void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address,
                          void* data);
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t info, std::uint64_t address, void* data);

@@ -1,4 +1,4 @@
-// Where in the program an access is made, and what its block counts for: the data of its callback.
+// The place of an access in the program, and what its block counts for: the data of its callback.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace pagelens {
 // One word, so that it is the callback's data itself.
 class AccessPlace {
   public:
-    // Of a block, no more than this, instructions and accesses alike; QEMU's have 512 at most.
+    // A block has at most so many instructions, and so many accesses. QEMU's have at most 512.
     static constexpr std::uint64_t limit = (1u << 10) - 1;
 
     constexpr AccessPlace() = default;
@@ -26,7 +26,7 @@ class AccessPlace {
     constexpr AccessPlace as_string() const { return AccessPlace(word_ | 1u << 31); }
 
     constexpr std::uint64_t word() const { return word_; }
-    // How many of the block's certain accesses come later, of those that have been counted.
+    // The number of the block's certain accesses that come later, among those that were counted.
     constexpr std::uint64_t later() const { return word_ & limit; }
     // The place of its instruction in the block.
     constexpr std::uint64_t instruction() const { return word_ >> 10 & limit; }

@@ -24,7 +24,7 @@ struct Block {
 
 class BlockQueue {
   public:
-    // At most `limit` blocks exist, and one more for each thread: every thread holds one.
+    // At most `limit` blocks exist, and one more for each thread, because every thread holds one.
     explicit BlockQueue(std::size_t limit) : limit_(limit) {}
 
     void reserve_one_more() {

@@ -37,7 +37,7 @@ class CodeBlocks {
         }
     }
 
-    // In a forked child, which writes a trace of its own.
+    // Call this in a forked child, which writes a trace of its own.
     void forget_definitions() { defined_.clear(); }
 
   private:

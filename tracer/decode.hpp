@@ -1,4 +1,4 @@
-// What the tracer needs to know of an x86-64 instruction, from its bytes, when it is translated.
+// Decodes what the tracer needs to know of an x86-64 instruction, when it is translated.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ constexpr bool one_access_primary(std::uint8_t opcode, unsigned modrm_reg) {
     }
 }
 
-// Of these, the stores.
+// Whether the instruction stores.
 constexpr bool stores_primary(std::uint8_t opcode) {
     return opcode == 0x88 || opcode == 0x89 || opcode == 0xc6 || opcode == 0xc7;
 }
@@ -61,7 +61,8 @@ constexpr std::uint8_t size_primary(std::uint8_t opcode, bool wide) {
     return opcode % 2 == 0 ? 1 : wide && opcode != 0x63 ? 8 : 4;
 }
 
-// Of the 0f map's, for prefix f3 (single precision) or f2 (double), and for others.
+// The size for an opcode of the 0f map with prefix f3 (single precision) or f2 (double), and for
+// others.
 constexpr std::uint8_t size_0f_scalar(std::uint8_t opcode, bool wide, bool single) {
     if (opcode == 0xe6) return 8;             // cvtdq2pd: two of 4 bytes
     if (opcode == 0x2a) return wide ? 8 : 4;  // cvtsi2sd: an integer

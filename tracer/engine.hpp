@@ -1,4 +1,4 @@
-// What the tracer needs from the engine that runs the program: QEMU (plugin.cpp) or DynamoRIO
+// The interface to the engine that runs the program: QEMU (plugin.cpp) or DynamoRIO
 // (dynamorio/client.cpp).
 #pragma once
 

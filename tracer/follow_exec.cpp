@@ -80,7 +80,7 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
             directory == -100 ? "." : "/proc/self/fd/" + std::to_string(directory);
         request.path = request.path.empty() ? base : base + "/" + request.path;
     }
-    // For the kernel that would be the emulator.
+    // For the kernel this would be the emulator.
     if (request.path == "/proc/self/exe") request.path = running;
     request.arguments = guest_pointer<char* const>(guest_base, argument[at ? 2 : 1]);
     request.environment = guest_pointer<char* const>(guest_base, argument[at ? 3 : 2]);

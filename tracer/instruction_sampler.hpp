@@ -66,7 +66,7 @@ class InstructionSampler {
         }
     }
 
-    // What was taken.
+    // Ends the sample and returns it.
     InstructionSample end() { return std::exchange(sample_, {}); }
 
   private:

@@ -17,10 +17,10 @@ namespace pagelens {
 
 class LastLine {
   public:
-    // To be made before the program runs, which may put other files in their place.
+    // Make this before the program runs, because the program may replace the files.
     LastLine() : streams_{{1}, {2}} {}
 
-    // From any thread of the program, after the call.
+    // Call this from any thread of the program, after the system call.
     void written(const SystemCall& call, std::int64_t result, std::uint64_t guest_base) {
         if (result <= 0 || (call.number != nr::write && call.number != nr::writev)) return;
         const auto descriptor = static_cast<int>(call.argument[0]);

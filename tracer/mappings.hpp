@@ -1,4 +1,4 @@
-// Which memory of the program shows which file.
+// Tracks which memory of the program shows which file.
 #pragma once
 
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ std::vector<FileMapping> read_mappings(const std::string& maps);
 // or descriptor the program has the file by. Any thread may ask.
 class PageCacheNumbers {
   public:
-    // Of the page at byte `offset` of a file; nothing if that is not a regular file.
+    // Returns the page at byte `offset` of a file, or nothing if that is not a regular file.
     std::optional<std::uint64_t> of_descriptor(int descriptor, std::uint64_t offset);
     std::optional<std::uint64_t> of_path(const std::string& path, std::uint64_t offset);
 

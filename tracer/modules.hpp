@@ -1,4 +1,4 @@
-// Which file is mapped at an address of the guest: executables and libraries, so that a code
+// Tracks which file is mapped at an address of the guest, executables and libraries, so that a code
 // address still means something offline.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the driver asks of the plugin: `-plugin libpagelens_tracer.so,key=value,...`
+// The options of the plugin: `-plugin libpagelens_tracer.so,key=value,...`
 #pragma once
 
 #include <cstdint>

@@ -148,7 +148,7 @@ bool start_thread(void (*work)(void*), void* argument) {
     return true;
 }
 
-// At the first translation: only now is it known where guest memory is.
+// Runs at the first translation, because only now is it known where guest memory is.
 void start() try {
     const Engine qemu{
         .producer = "pagelens tracer (QEMU user mode)",
@@ -223,7 +223,7 @@ int kill(pid_t pid, int signal) noexcept {
     struct sigaction action{};
     if (pid == ::getpid() && pagelens::tracer != nullptr && signal != 0 &&
         ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
-        // For signals that dump core QEMU has stopped all threads itself, and would wait for
+        // For signals that dump core, QEMU has stopped all threads itself, and would wait for
         // itself.
         const bool stopped = signal == SIGABRT || signal == SIGFPE || signal == SIGILL ||
                              signal == SIGQUIT || signal == SIGSEGV || signal == SIGTRAP ||

@@ -35,14 +35,14 @@ class Session {
 
     TraceWriter& writer() { return writer_; }
 
-    // Where threads of the program meet: numbers them in the order of their meeting.
+    // Numbers the meetings of the program's threads in their order.
     std::uint64_t next_sync() { return syncs_.fetch_add(1, std::memory_order_relaxed); }
 
     // Writes what was put, the summary, and gives the file its name. Returns 0, or errno: the file
     // is then cut, or not there. `summary` becomes what the file states.
     int finish(TraceSummary& summary);
 
-    // In a forked child, where the writer's thread is not: leaves the file alone.
+    // Call this in a forked child, which has no writer's thread. It leaves the file alone.
     void abandon();
 
   private:

@@ -56,8 +56,8 @@ class ShadowStack {
 
     std::size_t depth() const { return top_; }
 
-    // For the next thread. Call it when a thread ends: QEMU 7.2 announces a new one only after its
-    // first system call, when frames are on the stack.
+    // Prepares for the next thread. Call it when a thread ends: QEMU 7.2 announces a new thread
+    // only after its first system call, when frames are on the stack.
     void clear() { top_ = 0; }
 
   private:
@@ -66,7 +66,7 @@ class ShadowStack {
         std::uint64_t slot;
     };
 
-    // How many frames have their slots above `slot`; those below are gone.
+    // Returns how many frames have their slots above `slot`. Those below are gone.
     std::size_t frames_above(std::uint64_t slot) const {
         std::size_t top = top_;
         while (frames_[top].slot <= slot) --top;
@@ -86,8 +86,8 @@ class ShadowStack {
 
 enum class Branch : std::uint8_t { none, call, ret };
 
-// Which of the two an x86-64 instruction of `n` bytes is. Far calls and iret are neither: no
-// user program has them.
+// Returns which of the two an x86-64 instruction of `n` bytes is. Far calls and iret are neither,
+// because no user program has them.
 inline Branch classify_branch(const std::uint8_t* bytes, std::size_t n) {
     std::size_t i = 0;
     const auto is_prefix = [](std::uint8_t b) {

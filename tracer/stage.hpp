@@ -1,7 +1,7 @@
-// What the plugin's callbacks share: the tracer, its options, and the stage that tracing is in.
+// The shared state of the plugin's callbacks: the tracer, its options, and the stage of tracing.
 //
-// Between two stages QEMU drops its translations (qemu_plugin_reset), so that each stage pays for
-// its own callbacks only.
+// Between two stages QEMU drops its translations (qemu_plugin_reset), so each stage pays only for
+// its own callbacks.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ inline Tracer* tracer = nullptr;       // from the first translation on; never d
 inline SelfTest* self_test = nullptr;  // likewise
 inline std::atomic<Stage> stage{Stage::tracing};
 
-// From any thread of the program; the first one to ask for a stage gets it.
+// Any thread of the program may call this. The first one to ask for a stage gets it.
 void go_to(Stage from, Stage to);
 
 // Says why, and ends the program.

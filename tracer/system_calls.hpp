@@ -1,4 +1,4 @@
-// What a system call did to the program's pages, from its number, arguments and result.
+// Works out what a system call did to the program's pages, from its number, arguments and result.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ enum : std::int64_t {
 }
 // clang-format on
 
-// What lasts from call to call.
+// The state that lasts from call to call.
 struct AddressSpace {
     std::uint64_t guest_base;         // guest memory begins at this host address
     std::uint64_t program_break = 0;  // the kernel's; 0: not known yet
@@ -37,7 +37,7 @@ struct AddressSpace {
 void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,
                  const std::function<void(const Event&)>& emit);
 
-// Likewise for the files that memory shows already.
+// Does the same for the files that memory shows already.
 void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings,
                    const std::function<void(const Event&)>& emit);
 

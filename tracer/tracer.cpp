@@ -107,7 +107,7 @@ inline bool Tracer::ready(const Vcpu& vcpu) const {
            vcpu.forgotten == given_back_size_.load(std::memory_order_acquire);
 }
 
-// False: nothing is recorded.
+// Returns false if nothing is recorded.
 bool Tracer::prepare(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return false;
     if (vcpu.forgotten != given_back_size_.load(std::memory_order_acquire)) forget_pages(vcpu);
@@ -115,7 +115,7 @@ bool Tracer::prepare(Vcpu& vcpu) {
     return true;
 }
 
-// What is mostly so is a function that calls none, so that no registers are saved.
+// The common case is a function that calls none, so that no registers are saved.
 template <bool store>
 void Tracer::pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
                   AccessPlace place) {
@@ -185,8 +185,7 @@ void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
     vcpu.look_in(0);
 }
 
-// What was taken of a sample is written, and the tracer looks at the thread when it would have
-// without it.
+// Writes the sample taken so far, and looks at the thread when the tracer would have without it.
 void Tracer::end_sample(Vcpu& vcpu) {
     if (vcpu.sampling == nullptr) return;
     const InstructionSample sample = std::exchange(vcpu.sampling, nullptr)->end();
@@ -287,7 +286,8 @@ void Tracer::forked() {
 }
 
 void Tracer::begin_in_child(unsigned index) {
-    // What the parent's threads had stays behind: their memory is a copy, and they are not here.
+    // The state of the parent's threads stays behind: their memory is a copy, and they do not exist
+    // here.
     options_.program = 1;  // of a new process
     session_.release();
     sites_.release();

@@ -38,9 +38,9 @@ class Tracer {
     const std::string& program() const { return command_.front(); }
     Modules& modules() { return *modules_; }
     CodeBlocks& code() { return code_; }
-    // Of the function of --from-function; 0 until its file is mapped and runs.
+    // The address of the function of --from-function, or 0 until its file is mapped and runs.
     std::uint64_t begin_address() const { return begin_address_; }
-    // Of the strips' page filters.
+    // The number of sets of the strips' page filters.
     unsigned page_sets_used() const { return options_.any_tlb != 0 ? 1 : page_sets; }
     bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
 
@@ -66,14 +66,15 @@ class Tracer {
     void system_call(Vcpu& vcpu, const SystemCall& call);
     void system_call_returned(Vcpu& vcpu, std::int64_t result);
 
-    // With all other threads of the program stopped: records what they hold, and no more.
+    // Records what the other threads hold, while all of them are stopped, and nothing more.
     void stop_recording();
     // The same for one thread, which calls it itself or is stopped.
     void stop_recording(Vcpu& vcpu);
     // The process ends with this status (as a shell states it).
     void finish(std::int32_t exit_status);
 
-    // In a forked child: nothing more is recorded, or from here on into a file of its own.
+    // Call this in a forked child. Nothing more is recorded, or everything goes into a file of its
+    // own.
     void forked();
     void begin_in_child(unsigned index);
 

@@ -1,5 +1,5 @@
-// What the tracer records beside accesses: objects, regions, what is known of the address space,
-// meetings of threads, and pages that lose their frames.
+// The events that the tracer records beside accesses: objects, regions, the address space, meetings
+// of threads, and pages that lose their frames.
 #include <algorithm>
 #include <bit>
 #include <cstdio>

@@ -42,7 +42,7 @@ void watch_call(qemu_plugin_insn* instruction) {
     on_memory(instruction, on_tested_call, return_address);
 }
 
-// From the second element of a string operation on, QEMU executes a block of this one instruction.
+// QEMU executes a block of this one instruction from the second element of a string operation on.
 bool is_repeated_string_alone(const qemu_plugin_tb* block) {
     return qemu_plugin_tb_n_insns(block) == 1 &&
            decode(bytes_of(qemu_plugin_tb_get_insn(block, 0))).repeated_string;

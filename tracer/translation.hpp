@@ -1,11 +1,11 @@
-// Which callbacks the instructions of a block get, when QEMU translates it.
+// Chooses the callbacks of a block's instructions, when QEMU translates it.
 #pragma once
 
 #include "tracer/qemu_plugin_api.h"
 
 namespace pagelens {
 
-// As the present stage asks. The tracer exists.
+// Adds what the present stage needs. The tracer exists.
 void add_callbacks(qemu_plugin_tb* block);
 
 }  // namespace pagelens

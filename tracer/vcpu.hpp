@@ -17,7 +17,7 @@
 
 namespace pagelens {
 
-// What a thread has beside its hot part; made when the thread begins.
+// The cold part of a thread's state. It is made when the thread begins.
 struct Thread {
     Thread(std::uint32_t id, CallSites& sites, const Modules& modules)
         : number(id), site_cache(sites, modules) {}

@@ -7,7 +7,7 @@
 
 namespace pagelens {
 
-// Of each repetition, as most results have them.
+// Returns an array with a value for each repetition, as most results have them.
 template <class Result>
 Output<double> seconds_of(const Result& result) {
     return moved(result.seconds);

@@ -37,7 +37,7 @@ void register_stream(nb::module_& m) {
     m.def(
         "better_stores",
         [](StreamKernel kernel, const nb::int_& n, const std::vector<int>& cpus) {
-            // Not as std::size_t, of which too large a number is a TypeError.
+            // This is not read as std::size_t, because too large a number would be a TypeError.
             const std::size_t doubles = PyLong_AsSize_t(n.ptr());
             if (PyErr_Occurred() != nullptr) throw nb::python_error();
             return better_stores(kernel, doubles, cpus);

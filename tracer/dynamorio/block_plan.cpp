@@ -81,7 +81,7 @@ class Planner {
         follow_registers(instruction);
     }
 
-    // Once all instructions are known: how many accesses come after each.
+    // Call this when all instructions are known. It counts how many accesses come after each.
     void finish() {
         RecordedBlock& block = part_.block;
         std::uint64_t later = 0;
@@ -165,7 +165,7 @@ class Planner {
         part_.block.accesses.push_back(made);
     }
 
-    // With a word for the operand's registers, which may be one that is known.
+    // Adds a word for the operand's registers, unless one is known already.
     RecordedAccess access(instr_t* instruction, opnd_t operand, RecordedAccess::Kind kind) {
         RecordedAccess made;
         made.kind = kind;
@@ -226,7 +226,8 @@ class Planner {
         return reg == DR_REG_NULL ? 0 : registers_[index_of(reg)].change;
     }
 
-    // By how much the instruction changes the one register that it writes, if that is a constant.
+    // Returns by how much the instruction changes the one register that it writes, if that is a
+    // constant.
     static std::optional<std::int64_t> constant_change(instr_t* instruction, reg_id_t reg) {
         const auto immediate = [&](opnd_t operand) -> std::optional<std::int64_t> {
             if (!opnd_is_immed_int(operand)) return std::nullopt;

@@ -1,4 +1,5 @@
-// What is recorded of a block of instructions, and before which instruction each word is stored.
+// Plans what is recorded of a block of instructions, and before which instruction each word is
+// stored.
 #pragma once
 
 #include <dr_api.h>

@@ -47,7 +47,7 @@ ThreadRecording* recording_of(void* context) {
     return static_cast<ThreadRecording*>(drmgr_get_tls_field(context, thread_field));
 }
 
-// With all other threads stopped, so that nothing of theirs is left for another stage.
+// Works with all other threads stopped, so that nothing of theirs is left for another stage.
 template <typename Work>
 void alone(Work work) {
     void** others = nullptr;
@@ -62,7 +62,7 @@ void drain_all() {
         if (recording != nullptr) recording->drain();
 }
 
-// In a call from translated code: code is translated anew, and the program goes on at `pc`.
+// Called from translated code. Translates the code anew, and lets the program go on at `pc`.
 void go_on_at(app_pc pc, dr_mcontext_t& registers) {
     dr_flush_region(nullptr, ~std::size_t{0});
     registers.pc = pc;
@@ -242,7 +242,7 @@ bool on_system_call(void* context, int number) {
         exit_status = static_cast<int>(call.argument[0] & 0xff);
     ThreadRecording* recording = recording_of(context);
     if (recording != nullptr) recording->drain();
-    // As with QEMU: after an execve in a child of vfork, the parent would wait for ever.
+    // This is as with QEMU: after an execve in a child of vfork, the parent would wait for ever.
     if (number == SYS_vfork) dr_syscall_set_sysnum(context, SYS_fork);
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording != nullptr) tracer->system_call(Tracer::vcpu(recording->index()), call);

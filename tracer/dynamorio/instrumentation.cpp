@@ -119,7 +119,7 @@ class Insertion {
         }
     }
 
-    // Where the thread's next word goes.
+    // Returns the place of the thread's next word.
     reg_id_t next() {
         if (next_ == DR_REG_NULL) {
             next_ = reserve();
@@ -190,7 +190,7 @@ class Insertion {
         drreg_unreserve_register(context_, list_, where_, reg);
     }
 
-    // With the program's registers in place, which the callee may change by going elsewhere.
+    // Calls with the program's registers in place. The callee may go elsewhere and so change them.
     void call(void* callee, opnd_t first, opnd_t second) {
         const auto flags = static_cast<dr_cleancall_save_t>(DR_CLEANCALL_READS_APP_CONTEXT |
                                                             DR_CLEANCALL_WRITES_APP_CONTEXT);

@@ -9,8 +9,8 @@
 
 namespace pagelens {
 
-// What the code calls. All but `drain` find the program's registers by dr_get_mcontext, and may
-// send the program elsewhere by dr_redirect_execution.
+// The functions that the code calls. All but `drain` find the program's registers by
+// dr_get_mcontext, and may send the program elsewhere by dr_redirect_execution.
 struct InstrumentationCalls {
     void (*drain)();
     void (*doorbell)(app_pc next, std::uint64_t unused);  // `next`: the instruction after it

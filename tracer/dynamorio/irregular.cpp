@@ -24,7 +24,7 @@ std::uint64_t address_of(opnd_t operand, const dr_mcontext_t& registers) {
     return reinterpret_cast<std::uint64_t>(opnd_compute_address(operand, reads));
 }
 
-// Which of a vector register's elements something says, each of `bytes`.
+// Returns the number of a vector register, whatever its width.
 unsigned number_of_vector(reg_id_t reg) {
     if (reg_is_strictly_zmm(reg)) return reg - DR_REG_START_ZMM;
     if (reg_is_strictly_ymm(reg)) return reg - DR_REG_START_YMM;

@@ -20,8 +20,8 @@
 #include <cstdint>
 #include <span>
 
-// What is hidden is bound when the client is linked, and the loader is not asked. The linker's
-// -Bsymbolic-functions does the same for what the compiler knows as its own (memcpy).
+// Hidden functions are bound when the client is linked, without asking the loader. The linker's
+// -Bsymbolic-functions does the same for functions that the compiler knows (memcpy).
 #pragma GCC visibility push(hidden)
 extern "C" {
 int open(const char* path, int flags, ...);

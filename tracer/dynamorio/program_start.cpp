@@ -52,8 +52,8 @@ Options options_of(std::string_view text) {
     return parse_options(static_cast<int>(arguments.size()), arguments.data());
 }
 
-// Where the kernel put the program's arguments: their number, they, the environment and the
-// auxiliary vector follow each other. It is the 28th field of the process's state (proc(5)).
+// Returns where the kernel put the program's arguments: first their number, then the arguments, the
+// environment and the auxiliary vector. It is the 28th field of the process's state (proc(5)).
 std::uint64_t* initial_stack() {
     std::ifstream in("/proc/self/stat");
     std::string text;
@@ -64,7 +64,7 @@ std::uint64_t* initial_stack() {
     return reinterpret_cast<std::uint64_t*>(std::strtoull(field.c_str(), nullptr, 10));
 }
 
-// What follows moves down, so that nothing tells where the variables were.
+// Moves down what follows, so that nothing shows where the variables were.
 void hide_variables() {
     std::uint64_t* const stack = initial_stack();
     if (stack == nullptr) return;

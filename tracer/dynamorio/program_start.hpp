@@ -23,8 +23,8 @@ struct ProgramStart {
 // Before the program runs. Throws std::invalid_argument.
 ProgramStart take_program_start();
 
-// What the program's execve is to execute instead, so that the new program runs in the engine.
-// The texts stay until the call is made.
+// What an execve of the program should execute instead, so that the new program runs in the engine.
+// The texts stay valid until the call is made.
 struct EngineExec {
     std::vector<std::string> words, environment;
     std::vector<char*> argv, envp;

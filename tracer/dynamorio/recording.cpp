@@ -18,7 +18,7 @@ void pass(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store, unsigned
           : owner.pass<false>(vcpu, address, size, place);
 }
 
-// In pieces of 8 bytes; `later` accesses come after the last one.
+// Passes an access in pieces of 8 bytes. `later` accesses come after the last one.
 [[gnu::noinline]] void pass_pieces(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store,
                                    unsigned bytes, AccessPlace place) {
     const unsigned count = pieces(bytes);
@@ -114,7 +114,7 @@ void ThreadRecording::string_operation(const RecordedAccess& access, const std::
         if (loads) string_element(from + i * size, false, size, access.place);
         if (stores) string_element(to + i * size, true, size, access.place);
         ++i;
-        // What stays in these lines is hidden, and leaves their order as it is.
+        // Accesses that stay in these lines are hidden, and leave their order as it is.
         std::uint64_t more = count - i;
         if (loads) more = std::min(more, rest_of_line(from + i * size));
         if (stores) more = std::min(more, rest_of_line(to + i * size));

@@ -32,7 +32,7 @@ class RecordedBlocks {
     std::size_t size_ = 1;
 };
 
-// What the generated code finds in the thread's storage; at fixed places.
+// The fields that the generated code finds in the thread's storage, at fixed places.
 struct ThreadSlots {
     std::uint64_t* next;     // the next word to fill
     std::uint64_t* limit;    // beyond it there may be no room for a block
@@ -56,7 +56,7 @@ class ThreadRecording {
     [[nodiscard]] unsigned index() const { return index_; }
     [[nodiscard]] ThreadSlots& slots() { return slots_; }
 
-    // Of --skip: counts down over all threads.
+    // The accesses that --skip still has to skip, over all threads.
     static inline std::atomic<std::int64_t> to_skip{0};
 
   private:

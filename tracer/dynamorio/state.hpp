@@ -1,4 +1,4 @@
-// What the parts of the client share.
+// The state that the parts of the client share.
 #pragma once
 
 #include <atomic>

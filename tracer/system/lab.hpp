@@ -1,4 +1,4 @@
-// What the lab counts in a guest: phases, their counters, and the report of each.
+// The lab's counts in a guest: phases, their counters, and the report of each.
 #pragma once
 
 #include <cstdint>

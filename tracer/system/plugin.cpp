@@ -76,7 +76,7 @@ void on_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, 
         pass(cpu, info, address);
 }
 
-// Of an instruction that makes one access, of `most` bytes at most.
+// The callback of an instruction that makes one access, of at most `most` bytes.
 template <bool store, unsigned most>
 void on_certain_access(unsigned cpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
     if (!first_levels[cpu].hides(address, line_bytes - most, store)) [[unlikely]]
