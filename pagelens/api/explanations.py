@@ -56,11 +56,11 @@ class Explanation(ExplanationData):
 
 
 def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
-    """Explains an ensemble: statistics over its nodes, what each mechanism costs, what each remedy gains.
+    """Explain an ensemble: statistics over its nodes, what each mechanism costs, what each remedy gains.
 
-    Times are modelled seconds; gains are ratios of times on the same nodes. The policy 'aged' is what the
-    others are compared with, or the first one where it was not simulated. Reports show `command` as the way
-    to repeat the run. The conclusion takes `timed` into account, the measured times of `explain --timed`.
+    Times are modelled seconds. Gains are ratios of times on the same nodes. The other policies are compared
+    with 'aged', or with the first one if 'aged' was not simulated. Reports show `command` as the way to
+    repeat the run. The conclusion takes `timed` into account, the measured times of `explain --timed`.
 
     >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
     >>> e = simulate(w, m, policies=["aged", "2m"], nodes=2, progress=False)

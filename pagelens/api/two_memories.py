@@ -22,7 +22,7 @@ def place(
     command: str = "",
     progress: bool = True,
 ) -> Assignment:
-    """Decides which objects of a workload lie in the fast memory of a machine in flat mode.
+    """Decide which objects of a workload lie in the fast memory of a machine in flat mode.
 
     `fast` is the fast memory that a node gives the job: bytes, a size such as "32GiB", or a share of what
     each rank has, as "50%"; without it, all that the machine has. `developer` names objects in the order in

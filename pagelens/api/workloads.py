@@ -32,7 +32,7 @@ class Declared:
     repeats: int = REPEATS
 
     def on(self, machine: Machine, ranks: int = 1) -> Workload:
-        """One of `ranks` equal processes, with as many threads as it has cores on the machine.
+        """Return one of `ranks` equal processes, with as many threads as it has cores on the machine.
 
         Raises UsageError for an unknown name and for less memory than the loops need.
         """
@@ -41,7 +41,7 @@ class Declared:
 
 
 def workload(name: str, size: str | int) -> Declared:
-    """Loops of a known program, such as `stream-triad` or `cg`, with `size` of memory on the whole node.
+    """Return loops of a known program, such as `stream-triad` or `cg`, of `size` on the whole node.
 
     `size` is a number of bytes or a text such as "17.6GB" or "16GiB". docs/declared.md lists the names.
     `simulate` divides the loops among the cores of its machine.

@@ -1,4 +1,4 @@
-"""Which frames a job would get with each remedy, out of those that are free.
+"""Finds the frames that a job would get with each remedy, out of those that are free.
 
 They are this machine's free frames if the user may see which ones are free. If not, the model assumes that
 all of a machine's memory is free, in no order.

@@ -1,4 +1,4 @@
-"""The audit of one node: reads the machine, probes its memory on request, and draws findings."""
+"""Audits one node: reads the machine, probes its memory on request, and draws findings."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -70,7 +70,7 @@ class _Commands(TyperGroup):
 
 
 def _close_up(command: Any) -> None:
-    """Leaves no empty line between the examples of a command, so that its help fits a screen.
+    """Leave no empty line between the examples of a command, so that its help fits a screen.
 
     Indented by four spaces they are a block of code in docs/cli.md, too.
     """

@@ -138,7 +138,7 @@ def _fill(
 
 
 def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
-    """Traces the program; what the user should know of its run goes to standard error."""
+    """Trace the program. What the user should know of its run goes to standard error."""
     request = replace(request, output=str(path))
     with progress_bar(quiet, "tracing") as progress:
         result = trace_program(request, progress.traced)

@@ -1,4 +1,4 @@
-"""Two explanations, measurements or traces side by side: what changed, beyond chance or not."""
+"""Compares two explanations, measurements or traces: what changed, beyond chance or not."""
 
 from pagelens.diff.compare import DEFAULT_THRESHOLD, Result, compare
 from pagelens.diff.model import Difference, Row, Setting, Table

@@ -84,7 +84,7 @@ class NodeSimulation:
         )
 
     def _place(self, policy: Policy, number: int) -> Placement:
-        """Lets all policies of a node branch from one state, one at a time."""
+        """Let all policies of a node branch from one state, one at a time."""
         with self._lock:
             if number not in self._states:
                 self._states[number] = self._state(number), threading.Lock()

@@ -21,7 +21,7 @@ class OrderedPool:
 
 
 def order_pool_here(page_bytes: int, cache_bytes: int, node: int, virtual: bool = False) -> OrderedPool:
-    """Orders the pool of huge pages of a NUMA node. `virtual` allows it in a virtual machine.
+    """Order the pool of huge pages of a NUMA node. `virtual` allows it in a virtual machine.
 
     Raises UsageError for a page size without a pool, an empty pool, and where frames are not real.
     """
@@ -39,6 +39,6 @@ def order_pool_here(page_bytes: int, cache_bytes: int, node: int, virtual: bool 
 
 
 def turn_memory_here(cache_bytes: int, node: int, virtual: bool = False) -> Turned:
-    """Orders the free memory of a NUMA node block by block. `virtual` allows it in a virtual machine."""
+    """Order the free memory of a NUMA node block by block. `virtual` allows it in a virtual machine."""
     require_real_frames(virtual)
     return turn_memory(ThisMachine(), cache_bytes, node)

@@ -18,7 +18,7 @@ def pool_frames(system: CommandRunner, tool: Path, page_bytes: int, node: int) -
 
 
 def order_pool(system: CommandRunner, tool: Path, page_bytes: int, cache_bytes: int, node: int) -> list[int]:
-    """Orders a node's pool by the rule of docs/zonesort.md; returns its frames as pool_frames() does.
+    """Order a node's pool by the rule of docs/zonesort.md. Return its frames as pool_frames() does.
 
     For a moment all free pages of the pool are taken: a job that starts just then may find none. They go back
     to the pool however the tool ends. Raises UsageError if the cache does not hold whole pages or there is no

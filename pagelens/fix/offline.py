@@ -44,7 +44,7 @@ class Turned:
 
 
 def turn_memory(system: CommandRunner, cache_bytes: int, node: int) -> Turned:
-    """Sorts a node's free memory for a direct-mapped cache; blocks that are offline are left so.
+    """Sort a node's free memory for a direct-mapped cache. Blocks that are offline stay offline.
 
     Ctrl-C ends it after the block that is under way; no block stays offline. Raises UsageError for a node or
     a cache that cannot be, Failure if the kernel cannot do it, or would empty a pool of huge pages by it.

@@ -74,7 +74,7 @@ class Node:
 
 
 def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
-    """Leaves out a last `run`, which is the program that will be placed on the node."""
+    """Leave out a last `run`, which is the program that will be placed on the node."""
     steps = tuple(history)
     return steps[:-1] if isinstance(steps[-1], Run) else steps
 

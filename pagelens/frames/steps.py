@@ -268,12 +268,12 @@ def scattered(places: int, count: int, random: _core.Random) -> list[int]:
 
 
 def _draw_jobs(mix: JobMix, random: _core.Random) -> int:
-    """Draws the number of jobs since the node's boot, geometric with the stated mean."""
+    """Draw the number of jobs since the node's boot, geometric with the stated mean."""
     stays = mix.mean_jobs_since_boot / (1 + mix.mean_jobs_since_boot)
     return int(math.log(1 - random.uniform()) / math.log(stays)) if stays > 0 else 0
 
 
 def _draw_stragglers(mix: JobMix, frames: int, random: _core.Random) -> int:
-    """Draws how many pages stay when the page cache is dropped, log-uniform."""
+    """Draw how many pages stay when the page cache is dropped, log-uniform."""
     most = max(mix.fewest_stragglers, mix.largest_straggler_share * frames)
     return round(random.log_uniform(mix.fewest_stragglers, most))

@@ -78,7 +78,7 @@ class Explanation:
 def explain_recording(
     recording: Recording, machine: Machine, elsewhere: Machine | None = None
 ) -> Explanation:
-    """Explains a recording by the section [io] of a machine; `elsewhere`: also predicts it there."""
+    """Explain a recording by the section [io] of a machine. With `elsewhere`, predict it there, too."""
     io = machine.io
     assert io is not None
     every = classify(recording)

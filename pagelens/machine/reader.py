@@ -22,7 +22,7 @@ def list_machines() -> dict[str, Path]:
 
 
 def list_parts() -> dict[str, Path]:
-    """Name -> file of what machines have in common: "family/skylake-sp", "dram/ddr4-2400"."""
+    """Return the files of what machines have in common, by name: "family/skylake-sp", "dram/ddr4-2400"."""
     return {f"{folder}/{name}": path for folder in PARTS for name, path in list_files(folder).items()}
 
 

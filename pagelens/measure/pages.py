@@ -100,7 +100,7 @@ def reserved(pages: Sequence[PageSize], least: int, wanted: int, pools: Path = _
 
 
 def _grow(page: PageSize, folder: Path, least: int, wanted: int, grown: list[tuple[Path, int]]) -> None:
-    """Asks for the pages that are missing, and notes how many came."""
+    """Ask for the pages that are missing, and note how many came."""
     file = folder / "nr_hugepages"
     try:
         total, free = int(file.read_text()), int((folder / "free_hugepages").read_text())

@@ -1,9 +1,10 @@
 """Trials: each has a page map of its own, and is visited twice.
 
-A mapping made in the place of one that was just given back gets its frames again, in the order in which they
-were freed. So the next trial's memory is mapped before that of the last one goes, and while a ballast
-(probes/ballast.hpp) has put free frames into another order and holds some; how many of its frames are new is
-recorded. (Compared page by page the frames differ even where the same ones come back in another order.)
+A mapping that replaces one that was just given back gets its frames again, in the order in which they were
+freed. So the next trial's memory is mapped before that of the last one goes. Meanwhile a ballast
+(probes/ballast.hpp) has put free frames into another order and holds some of them. The number of a trial's
+new frames is recorded, because a comparison page by page shows other frames even if the same ones come back
+in another order.
 
     trial 0   ballast  map   visit ........................ visit  unmap
     trial 1                          ballast  map   visit ........ visit  unmap

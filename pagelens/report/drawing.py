@@ -58,7 +58,7 @@ class Drawing:
 
 
 def drawing(key: str, title: str, caption: str, draw: Callable[[], Figure]) -> Drawing:
-    """Draws it; `draw` is called with the style in force. Equal figures give equal bytes."""
+    """Draw a figure. `draw` is called with the style in force. Equal figures give equal bytes."""
     out = io.StringIO()
     with mpl.rc_context(STYLE):
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

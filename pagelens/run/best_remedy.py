@@ -61,7 +61,7 @@ def read_host(root: Path = Path("/")) -> Host:
 
 
 def choose_remedy(remedies: Sequence[RemedyGain], job: Job, host: Host) -> Choice:
-    """Chooses the first remedy that gains at least 2% and that this user can have.
+    """Choose the first remedy that gains at least 2% and that this user can have.
 
     `remedies` are ranked, the largest gain first.
     """

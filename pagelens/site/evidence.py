@@ -41,7 +41,7 @@ _STATES = {
 
 
 def bring_up_to_date(connection: sqlite3.Connection, before: int, rule: Rule) -> None:
-    """Judges the checks after number `before`, within the caller's transaction."""
+    """Judge the checks after number `before`, within the caller's transaction."""
     changed = _judge(connection, before, rule)
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS touched (node INTEGER PRIMARY KEY)")
     connection.execute("DELETE FROM touched")

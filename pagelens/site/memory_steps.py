@@ -92,7 +92,7 @@ def pool_file(page_bytes: int) -> str:
 
 
 def order_pool(system: System, budget: Budget, page_bytes: int, cache_bytes: int) -> str:
-    """Orders the pool's free pages as `pagelens fix hugepages` does, where no module sorts."""
+    """Order the pool's free pages as `pagelens fix hugepages` does, if no module sorts."""
     from pagelens.fix.hugepages import TOOL
     from pagelens.host.native_files import native_file
 

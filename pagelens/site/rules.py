@@ -109,6 +109,6 @@ def rules(rule: Rule, threshold: float = NERSC_SHARE) -> Mapping[str, Callable[[
 
 
 def alarms(watch: Watch, checks: Checks) -> Alarms:
-    """Says of every check whether the rule would drain the node after it: [node, check]."""
+    """Say of every check whether the rule would drain the node after it: [node, check]."""
     found = [watch.step(z, share) for z, share in zip(checks.z.T, checks.share.T, strict=True)]
     return np.array(found, dtype=np.bool_).T.reshape(checks.z.shape)

@@ -17,7 +17,7 @@ _POINT, _LINE = 16, 64  # bytes of a complex number, and of a line
 
 
 def l2_sum(size_bytes: int, threads: int, repeats: int) -> Loops:
-    """Every thread sums its part again and again. In the original, a core has 1,000,000 bytes."""
+    """Let every thread sum its part again and again. In the original, a core has 1,000,000 bytes."""
     return Loops(
         (Array("data", size_bytes),),
         (

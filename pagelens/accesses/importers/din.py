@@ -1,13 +1,13 @@
-"""Traces in the format din of the cache simulator Dinero IV, which many other tools write too.
+"""Reads traces in the format din of the cache simulator Dinero IV, which many other tools write, too.
 
     2 430d70
     0 7fffe8a8
     1 1001c2e0
 
-A line has a label and an address in hexadecimal; what follows on the line is left out. Label 0 is a
-read, 1 a write and 2 the fetch of an instruction. The format has no sizes: an access moves the line of
-64 bytes that holds its address. Instructions are counted by their fetches. If the file begins without
-any, each access counts as an instruction.
+A line has a label and an address in hexadecimal; what follows on the line is left out. Label 0 is a read, 1 a
+write and 2 the fetch of an instruction. The format has no sizes: an access moves the line of 64 bytes that
+holds its address. Instructions are counted by their fetches. If the file begins without any, each access
+counts as an instruction.
 """
 
 from typing import BinaryIO

@@ -1,4 +1,4 @@
-"""Traces of valgrind's tool lackey: every instruction, load and store of a program.
+"""Reads traces of valgrind's tool lackey: every instruction, load and store of a program.
 
     ==4042== Lackey, an example Valgrind tool
     I  04001090,3
@@ -6,9 +6,9 @@
      L 04025c70,8
      M 0421c7f4,4
 
-A line has the address in hexadecimal and the bytes in decimal. `M` is a load and a store of the same
-memory by one instruction. Valgrind runs one thread at a time and lackey does not say which, so all
-accesses are those of one thread.
+A line has the address in hexadecimal and the bytes in decimal. `M` is a load and a store of the same memory
+by one instruction. Valgrind runs one thread at a time and lackey does not say which, so all accesses are
+those of one thread.
 """
 
 from typing import BinaryIO

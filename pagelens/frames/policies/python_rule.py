@@ -20,13 +20,13 @@ ChooseFrames = Callable[[NDArray[np.uint32], int], ArrayLike]
 
 @dataclass(frozen=True)
 class PythonRule:
-    """Asks a function for the frames of a job; what `placed_by` returns."""
+    """Asks a function for the frames of a job. `placed_by` returns such a rule."""
 
     choose: ChooseFrames
     page_bits: int = FRAME_BITS
 
     def __call__(self, machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-        """Places a job on the node. Raises UsageError if the function returns anything but free frames."""
+        """Place a job on the node. Raises UsageError if the function returns anything but free frames."""
         free = free_frames(at.state.memory)
         pages = len(free) - int(len(free) * KEPT_SHARE)
         chosen = np.asarray(self.choose(free.copy(), pages))

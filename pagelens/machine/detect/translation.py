@@ -85,7 +85,7 @@ def _of_intel(system: System) -> Iterator[Array]:
 
 
 def _of_amd(system: System) -> Iterator[Array]:
-    """Leaves of data TLBs: the first level has ways in a byte, all others a code of four bits."""
+    """Yield the leaves of data TLBs: the first level has ways in a byte, all others a code of four bits."""
     a, b, _, _ = system.cpuid(0x80000005)
     for register, page in ((b, SMALL), (a, LARGE)):
         entries, ways = register >> 16 & 0xFF, register >> 24

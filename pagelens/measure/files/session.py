@@ -58,7 +58,7 @@ class Measured:
 
 
 def measure_folder(folder: Path, seconds: float = SECONDS, progress: Progress | None = None) -> Measured:
-    """Measures operations on a scratch file in the folder. Raises UsageError for an unfit folder."""
+    """Measure operations on a scratch file in the folder. Raises UsageError for an unfit folder."""
     _check(folder)
     measured = Measured(folder.absolute(), read_file_system(folder))
     scratch = Scratch(folder)
@@ -210,7 +210,7 @@ def _rates(m: Measured, scratch: Scratch) -> None:
 
 
 def _writers(m: Measured, scratch: Scratch) -> None:
-    """Writers of new files, each on its own core, and all on one: in times of what one writes."""
+    """Measure writers of new files, each on its own core, and all on one, over the rate of one writer."""
     cpus = sorted(os.sched_getaffinity(0))
     m.writers = max(2, min(len(cpus), _MOST_WRITERS))
 

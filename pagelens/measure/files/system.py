@@ -1,4 +1,4 @@
-"""What the system says of the file system under a folder: its type, direct operations, caches."""
+"""Reads what the system says of the file system under a folder: its type, direct operations, caches."""
 
 from __future__ import annotations
 
