@@ -12,7 +12,8 @@
 
 namespace pagelens {
 
-// Whether the trace holds what an L1 of this shape needs. It does if nothing was filtered, too.
+// Returns whether the trace holds what an L1 of this shape needs. It does if nothing was filtered,
+// too.
 bool is_exact_for(const TraceHeader& header, CacheShape l1);
 
 // Throws std::invalid_argument if a cache's shape is impossible, indexed above the page shift, or

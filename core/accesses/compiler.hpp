@@ -157,7 +157,8 @@ class Compiler {
         touching_.begin(phase_);
     }
 
-    // Whether a line is in the sample. Counts the line, and lets it touch its page in a stretch.
+    // Returns whether a line is in the sample. Counts the line, and lets it touch its page in a
+    // stretch.
     bool keep(EventKind kind, std::uint32_t page, unsigned index, ObjectIndex object,
               unsigned thread) {
         const bool in_sample = (sample_.sets >> index & 1) != 0;

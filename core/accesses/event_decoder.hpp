@@ -29,7 +29,8 @@ class ChunkDecoder {
         codes_ = ByteReader(codes);
     }
 
-    // Whether no fault was met so far. At the end, touches without an event are a fault, too.
+    // Returns whether no fault was met so far. At the end, touches without an event are a fault,
+    // too.
     [[nodiscard]] bool ok() const { return sound() && !(codes_.at_end() && !touches_.at_end()); }
     [[nodiscard]] bool at_end() const { return codes_.at_end(); }
     [[nodiscard]] std::size_t position() const { return codes_.position(); }

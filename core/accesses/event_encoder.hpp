@@ -63,7 +63,7 @@ class ChunkEncoder {
         *codes_.at++ = code_stamp;
         progress(instructions);
     }
-    // No event follows.
+    // Ends the touches; no event follows.
     void end() { plain_touches(); }
 
     [[nodiscard]] bool empty() const { return codes_.size() == 0; }

@@ -45,7 +45,7 @@ constexpr CacheShape filter_page_shape(unsigned page_sets_used) {
     return {page_sets_used, page_ways};
 }
 
-// One a thread. `Sink` has put(const Event&) and stamp(instructions).
+// The second stage for one thread. `Sink` has put(const Event&) and stamp(instructions).
 template <class Sink>
 class Filter {
   public:

@@ -39,7 +39,8 @@ class Intervals {
         return find(number, number, number + 1).value;
     }
 
-    // visit(begin, end, value) for the parts of [begin, end) that have a value, in their order.
+    // Calls visit(begin, end, value) for the parts of [begin, end) that have a value, in their
+    // order.
     template <class Visit>
     void for_each(std::uint64_t begin, std::uint64_t end, Visit&& visit) const {
         auto next = pieces_.lower_bound(begin);

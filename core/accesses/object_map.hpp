@@ -63,7 +63,7 @@ class ObjectMap {
 
     [[nodiscard]] const std::vector<ObjectOrigin>& origins() const { return origins_; }
 
-    // Whether there were more call sites than an op can number. The rest counts as heap.
+    // Returns whether there were more call sites than an op can number. The rest counts as heap.
     [[nodiscard]] bool overflowed() const { return overflowed_; }
 
     [[nodiscard]] ObjectIndex object_of_site(std::uint64_t site) const {

@@ -34,8 +34,8 @@ int out_of_the_way(int file) {
     return moved;
 }
 
-// While it lives, writing beyond the limit of a file's size sends this thread no signal, which
-// would end the program.
+// While an object of this class lives, writing beyond the limit of a file's size does not send this
+// thread the signal that would end the program.
 class WithoutSizeSignal {
   public:
     WithoutSizeSignal() {

@@ -18,7 +18,7 @@ class Cursor {
     virtual ~Cursor() = default;
     virtual std::span<const Op> next() = 0;
 
-    // Whether skim() is much faster than next().
+    // Returns whether skim() is much faster than next().
     [[nodiscard]] virtual bool skims() const { return false; }
     // Replaces next(): returns ops that move as many lines in all as those of next(), and that give
     // and take the same pages in the same order. They may move other lines, in another order.

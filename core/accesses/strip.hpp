@@ -40,10 +40,10 @@ class Strip {
     // many of them come after it. Of two accesses the later one has the greater time.
     void advance(std::uint64_t accesses) { clock_ += accesses; }
 
-    // Whether an access is hidden that starts at most `reach` bytes after the start of its line,
-    // and so stays within it (`store`: 0 or 1). If it is not hidden, `pass` has to be called for
-    // the same access, or for its parts. Lines keep their places, because a loop over two arrays of
-    // one size uses the two lines of a set in turn.
+    // Returns whether an access is hidden. The access starts at most `reach` bytes after the start
+    // of its line, and so stays within it (`store`: 0 or 1). If it is not hidden, `pass` has to be
+    // called for the same access, or for its parts. Lines keep their places, because a loop over
+    // two arrays of one size uses the two lines of a set in turn.
     [[gnu::always_inline]] bool hides(std::uint64_t address, unsigned store, std::uint64_t reach,
                                       std::uint64_t later) {
         Set& set = sets_[index_of(address)];
@@ -226,7 +226,7 @@ class Strip {
         return at;
     }
 
-    // do_with(set, way) for the lines of a page: at most one in each set.
+    // Calls do_with(set, way) for the lines of a page, of which each set has one at most.
     template <class Do>
     void for_lines(unsigned slot, Do&& do_with) {
         const std::uint64_t second = lines_in(slots_[1], slot);

@@ -16,7 +16,8 @@ inline constexpr std::uint64_t large_block_bytes = std::uint64_t{1} << 20;
 struct SurveyedObject {
     ObjectOrigin origin;
     std::uint64_t births = 0;
-    // For call sites, of live blocks. For others, of resident pages in which no block was touched.
+    // The bytes of a call site's live blocks; of any other object, the bytes of its resident pages
+    // in which no block was touched.
     std::uint64_t peak_bytes = 0;
     std::uint64_t lines_fetched = 0;  // past the tracer's filter
     std::uint64_t lines_stored = 0;   // made dirty, or stored past the caches

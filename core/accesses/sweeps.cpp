@@ -278,7 +278,7 @@ class SweepCursor final : public Cursor {
         start_sweep(sweep_ + 1);
     }
 
-    // visited(Visit) for what one way does in this turn.
+    // Calls visited(Visit) for each thing that one way does in this turn.
     template <class Visited>
     void take_turn(const Sweep& sweep, std::size_t number, Visited&& visited) {
         if (next_[number] != turn_) return;

@@ -16,7 +16,7 @@ namespace pagelens::detail {
 
 inline constexpr unsigned touch_codes = 2 * SetHistory::depth - 1;  // different ones
 
-// How many touches a code stands for.
+// Returns how many touches a code stands for.
 constexpr unsigned touches_of(unsigned code) {
     return code < code_oldest ? 1 : code - code_oldest + 1;
 }

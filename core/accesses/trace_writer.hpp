@@ -85,7 +85,7 @@ class TraceWriter {
     // instructions.
     TraceSummary finish(TraceSummary summary);
 
-    // Whether the file is whole, or was cut and then finished.
+    // Returns whether the file is whole, or was cut and then finished.
     [[nodiscard]] bool readable() const { return readable_; }
 
     // Call this in a forked child. It forgets the file without writing to it, and the writer does

@@ -26,12 +26,14 @@ struct HashForm {
         std::uint32_t threshold = 0;
         unsigned keep_bits = 0;
     };
-    // address / 2^shift modulo `divisor`: so three memory channels take turns.
+    // The remainder of address / 2^shift by `divisor`, by which, for example, three memory channels
+    // take turns.
     struct Modulo {
         unsigned shift = 0;
         std::uint32_t divisor = 0;
     };
-    // low, plus high or modulo x 2^(bits of low); one of these two at most.
+    // A value is `low` + 2^(bits of low) x `high` or `modulo`; a level has one of these two at
+    // most.
     struct Level {
         Masks low;
         std::optional<High> high;
@@ -63,7 +65,7 @@ class AddressHash {
         if (!known_.empty()) return known_[bits];
         return plain_ ? bits : value_of(bits, address);
     }
-    // values[i] of addresses[i]; as many of both.
+    // Sets values[i] to the hash of addresses[i]; there are as many of both.
     void apply(std::span<const std::uint64_t> addresses, std::span<std::uint32_t> values) const;
 
     [[nodiscard]] std::uint32_t values() const { return values_; }
@@ -77,7 +79,7 @@ class AddressHash {
     static constexpr std::uint64_t every_bit = (std::uint64_t{1} << (8 * address_bytes)) - 1;
     static constexpr unsigned most_bits = 32;
 
-    // Neighbouring bits of the 32.
+    // Some neighbouring bits of the 32.
     struct Field {
         unsigned shift = 0, width = 0;
         [[nodiscard]] std::uint32_t of(std::uint32_t bits) const {

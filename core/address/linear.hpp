@@ -12,8 +12,8 @@
 
 namespace pagelens {
 
-// masks[mask] is the exclusive or of masks[i], i in `of` (ascending, all below `mask`; empty where
-// the mask itself is 0).
+// A dependence: masks[mask] is the exclusive or of masks[i] for all i in `of`. Those are ascending
+// and below `mask`; there are none if the mask itself is 0.
 struct MaskDependence {
     std::size_t mask = 0;
     std::vector<std::size_t> of;

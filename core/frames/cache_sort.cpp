@@ -93,7 +93,7 @@ class Evacuation {
     std::uint32_t free_in_broken_ = 0;      // frames
 };
 
-// One bit a slot.
+// A set of slots, with one bit for each.
 class Slots {
   public:
     explicit Slots(std::uint32_t count) : words_((count + 63) / 64) {}
@@ -102,7 +102,7 @@ class Slots {
     }
     // Sets some slots of a unit.
     void set_parts(std::uint32_t first, Parts parts) { words_[first / 64] |= parts << first % 64; }
-    // visit(word, mask) for the words of [first, first + count), an aligned power of two.
+    // Calls visit(word, mask) for the words of [first, first + count), an aligned power of two.
     template <class Visit>
     static void for_words(std::uint32_t first, std::uint32_t count, Visit&& visit) {
         if (count < 64) return visit(first / 64, ((1ull << count) - 1) << first % 64);
@@ -162,7 +162,8 @@ class CacheSort {
         friend auto operator<=>(const Key&, const Key&) = default;
     };
 
-    // 2 for each slot that nothing lies in, 1 where only allocated frames do.
+    // Counts 2 for each slot that nothing lies in, and 1 for each in which only allocated frames
+    // do.
     [[nodiscard]] std::int32_t gain(std::uint32_t first, std::uint32_t count) const {
         int sum = 0;
         Slots::for_words(first, count, [&](std::size_t at, std::uint64_t mask) {

@@ -21,7 +21,7 @@ namespace {
 // as many neighbouring slots as a page has frames.
 class Colours {
   public:
-    // `free`: one bit a page of this order.
+    // `free` has a bit for each page of this order.
     Colours(FrameSet free, std::uint32_t pages, std::uint32_t colours)
         : pages_(pages), colours_(colours), free_(std::move(free)), population_(colours) {}
 

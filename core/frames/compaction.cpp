@@ -24,7 +24,7 @@ class ZoneCompaction {
           zone_end_(map_.frame_of(zone.end()).raw()),
           target_(pageblock_of(zone_end_ - 1)) {}
 
-    // compact_zone(). Pages are moved a cluster at a time, the last one found first, as the
+    // Does as compact_zone(). Pages are moved a cluster at a time, the last one found first, as the
     // kernel's lists have it.
     void run() {
         Unit cluster_began = 0;
@@ -49,8 +49,8 @@ class ZoneCompaction {
         return frame & ~(pageblock_frames - 1);
     }
 
-    // Movable pages of one pageblock: a cluster, but all that are left where the last cluster was
-    // of the same pageblock (isolate_migratepages()).
+    // Collects the movable pages of one pageblock: a cluster of them, or all that are left if the
+    // last cluster was of the same pageblock (isolate_migratepages()).
     void collect_sources(bool all) {
         const Unit end = map_.pageblock_begin(source_) + map_.pageblock_units();
         while (source_ < end && (all || sources_.size() < cluster_pages)) {
@@ -97,7 +97,8 @@ class ZoneCompaction {
                !(map_.is_free(block) && map_.free_level(block) >= map_.pageblock_level());
     }
 
-    // Free blocks that the strides hit, up to the end of the pageblock (isolate_freepages_block()).
+    // Takes the free blocks that the strides hit, up to the end of the pageblock
+    // (isolate_freepages_block()).
     void take_targets(std::uint32_t end, std::uint32_t stride, std::size_t wanted) {
         std::uint32_t at = target_;
         for (; at < end; at += stride) {

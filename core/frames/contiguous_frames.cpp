@@ -12,7 +12,7 @@ namespace pagelens {
 namespace {
 
 // A rank has a region of memory: its pages by address, then what the kernel takes for it. A frame
-// is its page's, so that what is freed need not be kept.
+// belongs to one page for good, so nothing is noted when it is freed.
 class ContiguousFrames : public FrameSource {
   public:
     ContiguousFrames(std::uint32_t frames, const JobShape& job) : of_kernel_(job.ranks) {
@@ -39,7 +39,8 @@ class ContiguousFrames : public FrameSource {
     void free(const Request&, Frame) override {}
 
   private:
-    // Places by address without whole large pages between; returns one more than the last.
+    // Gives pages their places by address, without whole large pages between them; returns one more
+    // than the last place.
     std::uint64_t find_places(std::span<const VirtualPage> pages) {
         std::uint64_t next = 0;
         VirtualPage last;

@@ -10,7 +10,7 @@
 
 namespace pagelens {
 
-// A request: who asks, and for how much.
+// A request says who asks, and for how much.
 struct Request {
     unsigned cpu = 0;
     unsigned order = small_order;

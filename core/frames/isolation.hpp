@@ -10,20 +10,20 @@
 
 namespace pagelens {
 
-// Units, begin and end multiples of the largest free block.
+// A range of units; `begin` and `end` are multiples of the largest free block.
 struct UnitRange {
     Unit begin, end;
 };
 
-// Moves what is allocated out of the range, which then is free and merged. False, and nothing
-// changed but for pages moved so far, if something in it cannot move or memory is full.
-// Preconditions: no CPU but this one has anything in its per-cpu lists; the range lies inside one
-// zone. A page may move again in a later call: apply moves in their order.
+// Moves what is allocated out of the range, which then is free and merged. Returns false if
+// something in it cannot move or memory is full; then nothing has changed but for the pages moved
+// so far. Preconditions: no CPU but this one has anything in its per-cpu lists; the range lies
+// inside one zone. A page may move again in a later call: apply moves in their order.
 bool evacuate(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& moves);
 
-// Takes [begin, end) frames offline, evacuating it; they then belong to nobody.
-// Throws std::invalid_argument unless both are multiples of 4 MiB and all of it lies in one zone.
-// False if something in it cannot move.
+// Takes [begin, end) frames offline, evacuating it; they then belong to nobody. Returns false if
+// something in it cannot move. Throws std::invalid_argument unless both are multiples of 4 MiB and
+// all of it lies in one zone.
 bool take_offline(Memory& memory, Frame begin, Frame end, unsigned cpu, std::vector<Move>& moves);
 // Brings frames back that went offline: movable, at the tail of their lists.
 void bring_online(Memory& memory, Frame begin, Frame end);

@@ -8,8 +8,8 @@
 namespace pagelens {
 namespace {
 
-// When a process ends, the kernel gathers its pages and frees each batch last page first
-// (mmu_gather and release_pages() of Linux 6.1): entries of one gather page.
+// The pages that the kernel gathers when a process ends. It frees each such batch last page first
+// (mmu_gather and release_pages() of Linux 6.1).
 constexpr std::uint32_t gather_pages = 510;
 constexpr std::uint32_t pages_a_table = 512;  // entries of a page table
 constexpr unsigned slab_order = 3;
@@ -124,7 +124,7 @@ void NodeState::run_job(double job_frames, const JobMix& mix, Random& random) {
             continue;
         cache_page(process.cpu);
     }
-    // Processes end in an order of their own.
+    // Processes end in another order than they began in.
     shuffle_items(processes, random);
     for (Process& process : processes) process.exit(*this);
     const double cached_pages = mix.cache_share * memory_.frames();

@@ -83,7 +83,7 @@ class KernelPlacement : public Placement {
     [[nodiscard]] unsigned page_order() const override { return page_order_; }
 
   private:
-    // NUMA nodes one by one, most free memory first.
+    // Binds to the NUMA nodes one by one, the one with most free memory first.
     void bind() {
         std::vector<std::uint64_t> free(state_.memory().numas());
         for (const Zone& zone : state_.memory().zones())

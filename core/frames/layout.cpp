@@ -27,13 +27,13 @@ double kept_free_frames(const Layout& layout) {
     return std::max(kilobytes / 4, recommended);
 }
 
-// zone_batchsize() of Linux 6.1.
+// Returns what zone_batchsize() of Linux 6.1 does.
 std::uint32_t batch_frames(std::uint32_t managed) {
     const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, 256u) / 4);
     return std::max(1u, std::bit_floor(quarter + quarter / 2) - 1);
 }
 
-// sysctl_lowmem_reserve_ratio: a zone keeps this part of the zones above it.
+// Returns the zone's sysctl_lowmem_reserve_ratio: it keeps this part of the zones above it.
 std::uint32_t reserve_ratio(ZoneKind kind) { return kind == ZoneKind::normal ? 32 : 256; }
 
 }  // namespace

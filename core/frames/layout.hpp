@@ -25,12 +25,14 @@ struct Layout {
     std::vector<std::uint8_t> cpu_numa;  // [cpu] its NUMA node
 };
 
-// `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes; DMA below 16 MiB, DMA32
-// below 4 GiB, Normal above, without holes. Throws std::invalid_argument for sizes that do not fit.
+// Returns the layout of `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes: DMA
+// below 16 MiB, DMA32 below 4 GiB, Normal above, without holes. Throws std::invalid_argument for
+// sizes that do not fit.
 Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus);
-// The same sizes on given spans (kind, numa, begin, end are taken; the rest is filled in).
+// Fills in the same sizes for zones whose kind, numa, begin and end are given.
 void fill_in_sizes(Layout& layout);
-// One zone, no watermarks, no per-cpu lists: the bare buddy system, for tests and yardsticks.
+// Returns the bare buddy system, for tests and yardsticks: one zone, no watermarks, no per-cpu
+// lists.
 Layout bare_layout(std::uint32_t frames);
 
 }  // namespace pagelens

@@ -50,9 +50,9 @@ struct Run {
         return count < 0 ? first - index : first + index;
     }
     [[nodiscard]] Unit lowest() const { return count < 0 ? first - (units() - 1) : first; }
-    // The same units from the last one to the first.
+    // Returns the same units from the last one to the first.
     [[nodiscard]] Run reversed() const { return {at(units() - 1), -count, parts}; }
-    // Takes the first units off.
+    // Takes the first units off, and returns them.
     Run split(std::uint32_t units_taken) {
         const auto taken = static_cast<std::int32_t>(units_taken);
         const Run head{first, count < 0 ? -taken : taken, parts};
@@ -82,7 +82,8 @@ class Memmap {
     [[nodiscard]] Unit unit_of(Frame frame) const { return frame.raw() >> grain_order_; }
     [[nodiscard]] Frame frame_of(Unit unit) const { return Frame(unit << grain_order_); }
 
-    // Runs. A part of a unit is what take_parts() of a zone or split() took of it.
+    // The functions for runs follow. A part of a unit is what take_parts() of a zone or split()
+    // took of it.
     [[nodiscard]] Parts whole() const { return whole_; }
     [[nodiscard]] Run run_of(Unit unit, std::uint32_t count) const {
         return {unit, static_cast<std::int32_t>(count), whole()};
@@ -103,8 +104,8 @@ class Memmap {
     [[nodiscard]] static std::uint32_t count_of(Parts parts) {
         return static_cast<std::uint32_t>(std::popcount(parts));
     }
-    // Takes the first frames off, up to `most` > 0: whole units, or some frames of the only one.
-    // Precondition: most >= grain, or the run is one unit.
+    // Takes the first frames off and returns them, up to `most` > 0: whole units, or some frames of
+    // the only one. Precondition: most >= grain, or the run is one unit.
     Run split(Run& run, std::uint32_t most) const {
         if (most >= grain()) return run.split(std::min(most >> grain_order_, run.units()));
         if (most >= count_of(run.parts)) return run.split(1);
@@ -117,14 +118,16 @@ class Memmap {
         }
         return {run.first, 1, taken};
     }
-    // The frames of a unit from which single frames are taken first. Pages that stay lie anywhere
-    // in their units. If it were always the lowest frame, the lowest slots would stay empty.
+    // Returns those frames of a unit that are taken first where single frames are asked for. Pages
+    // that stay lie anywhere in their units. If it were always the lowest frame, the lowest slots
+    // would stay empty.
     [[nodiscard]] Parts first_parts(Unit unit) const {
         return whole() << (scattered(unit) & (grain() - 1));
     }
-    // The order below the grain's as whose block the free frames of a shared unit are listed, the
-    // n-th time that some are: half of them as the largest, a quarter as the next, as the orders'
-    // blocks around a page that stays have that part of its unit.
+    // Returns the order, below the grain's, in which the free frames of a shared unit are listed,
+    // the n-th time that some are. Half of them are listed as a block of the largest such order and
+    // a quarter as one of the next, because the blocks around a page that stays have these parts of
+    // its unit.
     [[nodiscard]] unsigned small_order(std::uint32_t n) const {
         const auto zeros = static_cast<unsigned>(std::countl_zero(scattered(n)));
         return grain_order_ - 1 - std::min(zeros, grain_order_ - 1);
@@ -140,19 +143,19 @@ class Memmap {
 
     // Lists, by number. An element is in one list at most.
     [[nodiscard]] bool empty(List list) const { return link(head_of(list)).next == head_of(list); }
-    // The first or last element, or, if there is none, something for which ends() holds.
+    // Returns the first or last element, or, if there is none, something for which ends() holds.
     [[nodiscard]] Unit first(List list) const { return link(head_of(list)).next; }
     [[nodiscard]] Unit last(List list) const { return link(head_of(list)).previous; }
     [[nodiscard]] Unit next(Unit unit) const { return link(unit).next; }  // or a list's head
-    // The unit will be looked at soon. (Inlined by force, because GCC takes a call of a function
-    // that does nothing but this to have no effect.)
+    // Fetches a unit that will be looked at soon. (Inlined by force, because GCC takes a call of a
+    // function that does nothing but this to have no effect.)
     [[gnu::always_inline]] void prefetch(Unit unit) const {
         if (ends(unit)) return;
         __builtin_prefetch(&state_[unit], 1);
         __builtin_prefetch(&link(unit), 1);
     }
     [[nodiscard]] bool ends(Unit unit) const { return unit >= units(); }
-    // The list's second element will be its first one soon.
+    // Fetches the list's second element, which will be its first one soon.
     [[gnu::always_inline]] void prefetch_second(List list) const { prefetch(next(first(list))); }
     void push_head(List list, Unit unit) { insert(unit, head_of(list), first(list)); }
     void push_tail(List list, Unit unit) { insert(unit, last(list), head_of(list)); }
@@ -174,13 +177,13 @@ class Memmap {
         tail.push_back(unit);
     }
     void unlink_shared(Unit unit);
-    // The unit that comes some steps after the first will be looked at soon.
+    // Fetches the unit that comes some steps after the first one; it will be looked at soon.
     [[gnu::always_inline]] void prefetch_shared(List list) const {
         constexpr std::size_t ahead = 4;  // so many takes last longer than memory does
         const std::vector<Unit>& head = piles_[list].head;
         if (head.size() > ahead) prefetch(head[head.size() - 1 - ahead]);
     }
-    // The elements of a list or pile, first to last.
+    // Returns the elements of a list or pile, first to last.
     [[nodiscard]] std::vector<Unit> elements(List list) const;
     // Puts the elements of a list or pile into this order. Precondition: the same elements.
     void reorder(List list, const std::vector<Unit>& order);
@@ -190,22 +193,23 @@ class Memmap {
     [[nodiscard]] bool is_free(Unit unit) const { return state_[unit] <= max_order; }
     [[nodiscard]] unsigned free_level(Unit unit) const { return state_[unit]; }
     [[nodiscard]] bool is_hole(Unit unit) const { return state_[unit] == hole; }
-    // Frames that are free without their unit's being so.
+    // Returns the frames that are free in a unit that is not free itself.
     [[nodiscard]] Parts free_parts(Unit unit) const {
         return is_shared(unit) ? std::bit_cast<Parts>(beside(unit)) : 0;
     }
-    // Frames that are allocated, and page migration may move: single pages on an LRU list.
+    // Returns the frames that are allocated and that page migration may move: single pages on an
+    // LRU list.
     [[nodiscard]] Parts movable_parts(Unit unit) const {
         if (is_shared(unit)) {
             return (state_[unit] == mixed ? movable_[unit] : whole()) & ~free_parts(unit);
         }
         return state_[unit] == movable_page ? whole() : 0;
     }
-    // Frames that are allocated. Precondition: the unit does not lie in a free block.
+    // Returns the frames that are allocated. Precondition: the unit does not lie in a free block.
     [[nodiscard]] Parts allocated_parts(Unit unit) const {
         return is_hole(unit) ? 0 : whole() & ~free_parts(unit);
     }
-    // Free frames of a free block, or of a unit that has some.
+    // Returns the number of free frames of a free block, or of a unit that has some.
     [[nodiscard]] std::uint32_t free_frames(Unit unit) const {
         return is_free(unit) ? grain() << free_level(unit) : count_of(free_parts(unit));
     }
@@ -213,12 +217,13 @@ class Memmap {
     void set_inside(Unit unit) { state_[unit] = inside; }
     void set_hole(Unit unit) { state_[unit] = hole; }
     void set_inside(Unit unit, std::uint32_t count) { fill(unit, count, inside); }
-    // A block handed out. Only single movable pages migrate: compaction skips compound pages.
+    // Notes that a block is handed out. Only single movable pages migrate: compaction skips
+    // compound pages.
     void set_allocated(Unit unit, unsigned level, MigrateType type) {
         if (level == 0) return set_pages(unit, 1, type);
         fill(unit, 1u << level, type == MigrateType::movable ? compound_page : pinned_page);
     }
-    // Single pages handed out.
+    // Notes that single pages are handed out.
     void set_pages(Unit unit, std::uint32_t count, MigrateType type) {
         fill(unit, count, type == MigrateType::movable ? movable_page : pinned_page);
     }
@@ -227,9 +232,9 @@ class Memmap {
         share(unit);
         beside(unit) = std::bit_cast<Link>(free);
     }
-    // Page migration leaves this page alone from now on.
+    // Makes page migration leave this page alone from now on.
     void pin(Frame page) { set_parts(unit_of(page), run_of(page).parts, MigrateType::unmovable); }
-    // Frames of a unit handed out.
+    // Notes that frames of a unit are handed out.
     void set_parts(Unit unit, Parts parts, MigrateType type) {
         if (parts == whole()) return set_pages(unit, 1, type);
         set_free_parts(unit, free_parts(unit) & ~parts);
@@ -242,10 +247,10 @@ class Memmap {
         }
     }
 
-    // The first unit of the free block that covers this one, if there is one.
+    // Returns the first unit of the free block that covers this one, if there is one.
     [[nodiscard]] Unit free_block_at(Unit unit) const;
-    // The order of the free block that begins at this frame, if one does; the free frames of a
-    // shared unit count as the blocks that they would be in the small orders' lists.
+    // Returns the order of the free block that begins at this frame, if one does. The free frames
+    // of a shared unit count as the blocks that they would be in the small orders' lists.
     [[nodiscard]] std::optional<unsigned> free_order_at(Frame frame) const;
 
     // Pageblocks.
@@ -261,8 +266,8 @@ class Memmap {
     static constexpr std::uint8_t inside = 16;  // of a free block, not its first unit
     static constexpr std::uint8_t movable_page = 17, compound_page = 18, pinned_page = 19;
     static constexpr std::uint8_t hole = 20;  // no memory, or offline
-    // Frames have owners of their own, or none; those that have are movable, or movable_ says
-    // which.
+    // In a shared or mixed unit, each frame has an owner of its own, or none. Those that have one
+    // are movable, or, in a mixed unit, those that movable_ has.
     static constexpr std::uint8_t shared = 21, mixed = 22;
 
     void fill(Unit unit, std::uint32_t count, std::uint8_t state) {

@@ -29,7 +29,7 @@ void check(const Layout& layout) {
     }
 }
 
-// The first frames of the free blocks of this order in a unit, of which these frames are free.
+// Returns the first frames of the free blocks of this order in a unit whose frames `free` are free.
 Parts blocks_of(Parts free, unsigned order) {
     const auto pairs = [](Parts blocks, unsigned of) {  // that make a block of the next order
         constexpr Parts aligned[] = {0x5555555555555555, 0x1111111111111111, 0x0101010101010101,
@@ -142,7 +142,7 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
 
 template <class Take>
 bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
-    // Mostly it is the first one.
+    // Mostly, the nearest zone serves the request.
     const std::uint8_t nearest = zonelists_[layout_.cpu_numa[request.cpu]].front();
     const ZoneSpec& its = zones_[nearest].spec();
     if ((request.numas >> its.numa & 1) != 0 && above(zones_[nearest], its.kind, frames, mark) &&
@@ -209,7 +209,8 @@ Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {
     return run;
 }
 
-// zone_watermark_ok(); that blocks of the level exist shows when one is taken.
+// Does as zone_watermark_ok(), but does not look whether there are blocks of the level: that shows
+// when one is taken.
 bool Memory::above(const Zone& zone, ZoneKind preferred, std::uint32_t frames, Mark mark) const {
     if (mark == Mark::none) return true;
     const ZoneSpec& spec = zone.spec();

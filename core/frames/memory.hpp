@@ -36,27 +36,27 @@ class Memory {
     // watermark once reclaim did what it could, or to nothing, instead of killing a process.
     enum class Mark : std::uint8_t { low, min, none };
 
-    // Fresh from boot: all free, every list in order of address. The frames of a last, incomplete
-    // unit belong to nobody.
-    // Throws std::invalid_argument for a grain that is not a power of two from 1 to 64, or zones
-    // that are out of order or do not begin on a 2 MiB boundary.
+    // Makes the memory of a node fresh from boot: all is free, and every list is in order of
+    // address. The frames of a last, incomplete unit belong to nobody. Throws std::invalid_argument
+    // for a grain that is not a power of two from 1 to 64, or zones that are out of order or do not
+    // begin on a 2 MiB boundary.
     Memory(Layout layout, std::uint32_t grain);
 
-    // The state of a running machine, at grain 1. `free` holds the blocks of all free lists, each
-    // list's head first (how the lists are interleaved does not matter); `cached` those of the
-    // per-cpu lists likewise. `use` has an entry a frame and says what the others are; `pageblocks`
-    // the type of each 2 MiB. Throws std::invalid_argument where a block is misaligned, overlaps
-    // another or lies outside of every zone, or an array has another length.
+    // Takes over the state of a running machine, at grain 1. `free` holds the blocks of all free
+    // lists, each list's head first (how the lists are interleaved does not matter); `cached` those
+    // of the per-cpu lists likewise. `use` has an entry a frame and says what the others are;
+    // `pageblocks` has the type of each 2 MiB. Throws std::invalid_argument where a block is
+    // misaligned, overlaps another or lies outside of every zone, or an array has another length.
     static Memory taken_over(Layout layout, std::span<const FreeBlock> free,
                              std::span<const CachedBlock> cached, std::span<const FrameUse> use,
                              std::span<const MigrateType> pageblocks);
 
-    // The first of 2^order neighbouring frames (of a whole unit if that is more and the order is
-    // not 0), aligned to their number; nothing if no zone has such a block above the mark.
-    // Precondition: order <= max_order, the type is not isolate, the CPU exists.
+    // Returns the first of 2^order neighbouring frames, aligned to their number. (They are a whole
+    // unit if that is more and the order is not 0.) Returns nothing if no zone has such a block
+    // above the mark. Precondition: order <= max_order, the type is not isolate, the CPU exists.
     std::optional<Frame> alloc(const Request& request, Mark mark);
-    // Up to `most` > 0 single pages, as neighbours or in one unit of the grain; count 0 where alloc
-    // would give nothing. The request's order is not looked at.
+    // Returns up to `most` > 0 single pages, as neighbours or in one unit of the grain; the count
+    // is 0 where alloc would give nothing. The request's order is not looked at.
     Run alloc_run(const Request& request, Mark mark, std::uint32_t most);
     // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
     void free_run(unsigned cpu, Run run);
@@ -66,25 +66,28 @@ class Memory {
     void drain(unsigned cpu);
     void drain();
 
-    // Whether every zone of these NUMA nodes is below its high watermark. Reclaim goes on until one
-    // is not.
+    // Returns whether every zone of these NUMA nodes is below its high watermark. Reclaim goes on
+    // until one is not.
     [[nodiscard]] bool below_high(std::uint64_t numas) const;
 
     [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }
     [[nodiscard]] std::uint32_t grain() const { return map_.grain(); }
     [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(layout_.cpu_numa.size()); }
     [[nodiscard]] unsigned numas() const { return static_cast<unsigned>(zonelists_.size()); }
-    // Free frames in the lists of all zones; per-cpu lists are apart, as in /proc/meminfo.
+    // Returns the free frames in the lists of all zones; those in per-cpu lists are counted apart,
+    // as in /proc/meminfo.
     [[nodiscard]] std::uint32_t free_frames() const;
     [[nodiscard]] std::uint32_t cached_frames() const;
-    // One bit a frame: whether it lies in a per-cpu list.
+    // Returns a bit for each frame, which says whether it lies in a per-cpu list.
     [[nodiscard]] std::vector<bool> per_cpu_frames() const;
-    // The blocks of one free list, head first; of orders below the grain, unit by unit.
+    // Returns the blocks of one free list, head first; those of orders below the grain come unit by
+    // unit.
     [[nodiscard]] std::vector<Frame> free_list(std::size_t zone, unsigned order,
                                                MigrateType type) const;
-    // The blocks of all zones' free lists: zone by zone, order by order, type by type, head first.
+    // Returns the blocks of all zones' free lists: zone by zone, order by order, type by type, head
+    // first.
     [[nodiscard]] std::vector<FreeBlock> free_blocks() const;
-    // The zones in the order in which a NUMA node's requests try them.
+    // Returns the zones in the order in which a NUMA node's requests try them.
     [[nodiscard]] std::span<const std::uint8_t> zonelist(unsigned numa) const {
         return zonelists_[numa];
     }

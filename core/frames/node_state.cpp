@@ -32,7 +32,7 @@ Run NodeState::reclaim_and_alloc(const Request& request, std::uint32_t most) {
     return memory_.alloc_run(request, Memory::Mark::none, most);
 }
 
-// kswapd: from the low watermark to the high one.
+// Does as kswapd, which reclaims from the low watermark up to the high one.
 void NodeState::reclaim(std::uint64_t numas) {
     while (page_cache_.pages() > 0 && memory_.below_high(numas)) {
         page_cache_.reclaim(memory_, system_cpu, reclaim_cluster);

@@ -32,15 +32,15 @@ struct JobMix {
 
 class NodeState {
   public:
-    // Fresh from boot, or as taken over from a running kernel.
+    // The node is fresh from boot, or as taken over from a running kernel.
     NodeState(Layout layout, std::uint32_t grain) : memory_(std::move(layout), grain) {}
     explicit NodeState(Memory memory) : memory_(std::move(memory)) {}
 
     // Allocates as Memory::alloc does, and reclaims page cache if memory runs short. Returns
     // nothing only if none is left at all.
     std::optional<Frame> alloc(const Request& request);
-    // The same for up to `most` single pages, see Memory::alloc_run; count 0 only where none is
-    // left.
+    // Does the same for up to `most` single pages, see Memory::alloc_run; the count is 0 only where
+    // none is left.
     Run alloc_run(const Request& request, std::uint32_t most) {
         const Run run = memory_.alloc_run(request, Memory::Mark::low, most);
         return run.count != 0 ? run : reclaim_and_alloc(request, most);
@@ -58,17 +58,17 @@ class NodeState {
     // moves.
     void drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random);
     void compact();
-    // docs/zonesort.md, Intel's rule, and by address: see sorts.hpp.
+    // The three sorts are explained in sorts.hpp: docs/zonesort.md, Intel's rule, and by address.
     void sort_for_cache(std::uint32_t slots, bool evacuating);
     void sort_by_buckets(std::uint32_t slots);
     void sort_by_address();
-    // page_alloc.shuffle=1 from now on.
+    // Makes the memory that of a kernel with page_alloc.shuffle=1, from now on.
     void shuffle(Random& random);
-    // Takes 2 MiB pages for the hugetlb pool of a NUMA node, after a compaction; how many it got.
-    // The page got last is handed out first.
+    // Takes 2 MiB pages for the hugetlb pool of a NUMA node, after a compaction, and returns how
+    // many it got. The page got last is handed out first.
     std::uint32_t fill_huge_pool(unsigned numa, std::uint32_t pages);
     std::vector<Frame>& huge_pool() { return huge_pool_; }
-    // Memory hotplug, see isolation.hpp.
+    // The two functions of memory hotplug are explained in isolation.hpp.
     bool take_offline(Frame begin, Frame end);
     void bring_online(Frame begin, Frame end);
     // Takes what is free in [begin, end) out of the lists for good, for memory set aside at boot.

@@ -19,8 +19,8 @@ class PageCache {
     // A page of the memory enters. `slab`: one that describes pages.
     void add(Frame page) { pages_.push_back(page); }
     void add_slab(Frame page) { slab_.push_back(page); }
-    // Whether another slab page is due: a node of the page cache's tree (576 bytes in 4 KiB slabs:
-    // seven) describes 64 pages.
+    // Returns whether another slab page is due. A node of the page cache's tree describes 64 pages;
+    // it has 576 bytes, so a slab of 4 KiB holds seven.
     [[nodiscard]] bool needs_slab() const { return slab_.size() * pages_a_slab < pages(); }
 
     // Frees the oldest `count` pages, as many as there are.

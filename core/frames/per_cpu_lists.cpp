@@ -48,7 +48,8 @@ Unit PerCpuLists::take(Memmap& map, Zone& zone, unsigned cpu_index, unsigned ord
     List& list = cpu.list[index_of(order, type)];
     const unsigned level = map.level_of(order);
     if (list.empty()) {
-        // rmqueue_bulk()'s count: blocks are kept only where a batch is more than one page.
+        // The count is that of rmqueue_bulk(): blocks are kept only where a batch is more than one
+        // page.
         std::uint32_t wanted = batch_ > 1 ? std::max(batch_ / (map.grain() << level), 2u) : batch_;
         for (; wanted > 0; --wanted) {
             const Unit unit = zone.take(map, level, type, no_fragment);
@@ -78,8 +79,8 @@ void PerCpuLists::give(Memmap& map, Zone& zone, unsigned cpu_index, Unit unit, u
     free_bulk(map, zone, cpu, all ? cpu.count : how_many_to_free(cpu), index);
 }
 
-// A batch is kept; each time that nothing was allocated in between, twice as many go
-// (nr_pcp_free()).
+// Returns how many pages go: one batch, and twice as many each time that nothing was allocated in
+// between. One batch is kept (nr_pcp_free()).
 std::uint32_t PerCpuLists::how_many_to_free(Cpu& cpu) const {
     if (high_ < batch_) return 1;
     const std::uint32_t most = high_ - batch_;

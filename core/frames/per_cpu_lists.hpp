@@ -21,7 +21,7 @@ class PerCpuLists {
 
     PerCpuLists(const ZoneSpec& spec, unsigned cpus);
 
-    // Whether blocks of this order pass through the lists.
+    // Returns whether blocks of this order pass through the lists.
     [[nodiscard]] bool serves(unsigned order) const {
         return batch_ > 0 && (order <= costly_order || order == huge_order);
     }

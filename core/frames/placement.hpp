@@ -32,36 +32,37 @@ class Placement {
     [[nodiscard]] virtual std::uint32_t frames() const = 0;
     // The size of the pages it gives to large mappings: small_order, huge_order, gigantic_order.
     [[nodiscard]] virtual unsigned page_order() const { return small_order; }
-    // Adaptive mapping: a replay watches which share of the lines that reach the memory-side cache
-    // pushes another out, and where that climbs above this, it has the source shuffle and moves the
-    // job's small pages to other frames. 1: never.
+    // The share above which adaptive mapping shuffles. A replay watches which share of the lines
+    // that reach the memory-side cache pushes another out. Where that climbs above this share, it
+    // has the source shuffle, and moves the job's small pages to other frames. 1: never.
     [[nodiscard]] virtual double shuffle_above() const { return 1; }
 };
 
-// The frames that a job of so many small pages a rank gets, the ranks touching one each in turn;
-// fewer where memory runs out.
+// Returns the frames that a job of so many small pages a rank gets, the ranks touching one each in
+// turn; fewer where memory runs out.
 std::vector<Frame> first_frames(const Placement& placement, std::uint32_t ranks,
                                 std::uint32_t pages_per_rank);
 
-// The kernel's allocator on a node in this state, rank r on CPU r mod cpus; with page_order
-// huge_order, 2 MiB pages from the hugetlb pool if there is one, else transparent ones, while there
-// are any (a request that fails is the caller's to repeat with 4 KiB pages).
+// Places as the kernel's allocator does on a node in this state, rank r on CPU r mod cpus. With
+// page_order huge_order it gives 2 MiB pages while there are any: from the hugetlb pool if there is
+// one, else transparent ones. (If a request fails, the caller repeats it for 4 KiB pages.)
 std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order);
-// 4 KiB pages from the kernel's allocator until a replay shuffles them (see shuffle_above), then
-// random ones of what is free: adaptive mapping (Ferreira, Pedretti, Brightwell, CUG 2008).
+// Gives 4 KiB pages from the kernel's allocator until a replay shuffles them (see shuffle_above),
+// then random ones of what is free. This is adaptive mapping (Ferreira, Pedretti, Brightwell, CUG
+// 2008).
 std::unique_ptr<Placement> place_adaptively(NodeState state, double shuffle_above,
                                             std::uint64_t seed, std::uint32_t node);
-// The kernel's allocator, the job bound to one NUMA node, the one with most free memory, and where
-// that is full to the next one.
+// Places as the kernel's allocator does for a job bound to the NUMA node with most free memory,
+// and, where that is full, to the next one.
 std::unique_ptr<Placement> place_by_numa_node(NodeState state);
-// 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the last
-// 4 GiB); smaller mappings come from the kernel's allocator in what is left.
+// Gives 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the
+// last 4 GiB); smaller mappings come from the kernel's allocator in what is left.
 std::unique_ptr<Placement> place_in_gigabytes(NodeState state);
-// Each rank's memory in the order of its addresses, one rank after the other from frame 0, as
-// Catamount did. What lies between pages has frames, too, but for whole 2 MiB, its large pages; and
-// but for all of it where memory does not suffice.
+// Places each rank's memory in the order of its addresses, one rank after the other from frame 0,
+// as Catamount did. The gaps between pages have frames, too, except that whole 2 MiB of a gap,
+// which are large pages, have none. If memory does not suffice for that, no gap has any.
 std::unique_ptr<Placement> place_contiguously(std::uint32_t frames);
-// Independent draws, each free frame with the same probability.
+// Draws each page's frame independently; each free frame has the same probability.
 std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t seed,
                                            std::uint32_t node);
 // Always gives a free page of page_order whose slots (frame mod slots) hold the fewest of the job's
@@ -70,10 +71,10 @@ std::unique_ptr<Placement> place_at_random(std::uint32_t frames, std::uint64_t s
 // multiple of 2^page_order.
 std::unique_ptr<Placement> place_by_colour(const Memory& state, std::uint32_t slots,
                                            unsigned page_order);
-// The frames that a program of one rank was seen to have: `of_pages` by virtual page, from the
-// first that it uses; page tables are put where none is given. Large pages are given where their
-// frames are neighbours. Throws std::invalid_argument for a frame that is not one of `frames`, and
-// when it is opened for more ranks.
+// Gives the frames that a program of one rank was seen to have: `of_pages` by virtual page, from
+// the first that it uses; page tables are put where none is given. Large pages are given where
+// their frames are neighbours. Throws std::invalid_argument for a frame that is not one of
+// `frames`, and when it is opened for more ranks.
 std::unique_ptr<Placement> place_as_given(std::vector<Frame> of_pages, std::uint32_t frames,
                                           unsigned page_order);
 

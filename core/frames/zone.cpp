@@ -89,8 +89,8 @@ void Zone::put_back(Memmap& map, Unit begin, Unit end, MigrateType type) {
     }
 }
 
-// Aligned blocks of the run merge within before they merge with others, and are complete in the
-// run's order: giving each as a whole leaves the same lists.
+// Gives each aligned block of the run as a whole. That leaves the same lists as giving its units in
+// the run's order: they merge within the block before they merge with others.
 void Zone::give_units(Memmap& map, Run run, MigrateType type) {
     if (run.units() == 1) return give(map, run.first, 0, type);
     const auto top = static_cast<int>(map.levels()) - 1;
@@ -161,7 +161,7 @@ void Zone::give(Memmap& map, Unit unit, unsigned level, MigrateType type, Place 
     }
 }
 
-// Whether the block would merge twice if its buddy came back now (buddy_merge_likely()).
+// Returns whether the block would merge twice if its buddy came back now (buddy_merge_likely()).
 bool Zone::merge_likely(const Memmap& map, Unit unit, unsigned level) const {
     if (level >= map.pageblock_level()) return false;
     const Unit parent = unit & ~(1u << level);
@@ -231,7 +231,7 @@ bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragmen
     return true;
 }
 
-// If there is nothing else, takes small blocks. Movable pages take them without the pageblock.
+// Takes small blocks, if there is nothing else. Movable pages take them without the pageblock.
 bool Zone::steal_parts(Memmap& map, MigrateType type) {
     for (const MigrateType other : fallbacks[static_cast<unsigned>(type)]) {
         const Unit unit = first_parts(map, other);

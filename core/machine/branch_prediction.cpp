@@ -47,7 +47,7 @@ class Seen {
         ++others_;
     }
 
-    // Whether the other executions foretell this one's outcome.
+    // Returns whether the other executions foretell this one's outcome.
     [[nodiscard]] bool foretells(std::uint64_t outcome) const {
         std::uint32_t same = 0, most = 0;
         for (const Outcome& of : outcomes_) {

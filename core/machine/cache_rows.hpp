@@ -200,7 +200,8 @@ class CacheRows {
         return none;
     }
 
-    // fill() of a plain row at once: the oldest becomes the latest, and the others a step older.
+    // Does as fill() does for a plain row, at once: the oldest line becomes the latest, and the
+    // others are a step older.
     [[gnu::always_inline]] Entry fill_oldest(Row row, std::uint32_t tag, bool dirty,
                                              std::uint32_t& way) {
         std::uint8_t* const its = ages(row);

@@ -156,7 +156,7 @@ inline void DramChannel::want(Bank& bank, Picoseconds now) {
     offer(act_, act_time(waiting), number);
 }
 
-// No request in the window wants the bank's row, one wants another.
+// Closes the bank's row, which no request in the window wants, for a request that wants another.
 inline void DramChannel::close_for_another(Bank& bank, Picoseconds now) {
     bank.state = RowState::closing;
     bank.precharge_at = latest(now, bank.pre_ready);

@@ -55,7 +55,7 @@ void check_one_to_one(const DramFields& fields) {
                                     (others.empty() ? "is empty" : "is " + others) +
                                     ", so two addresses would share a place");
     }
-    // n independent masks are one to one on the bits they use if those are n.
+    // n independent masks are one to one on the bits that they use if these bits are n.
     const unsigned end = fields.offset_bits + static_cast<unsigned>(all.masks.size());
     const std::uint64_t whole = (std::uint64_t{1} << end) - 1 - below;
     if (used == whole) return;

@@ -16,7 +16,7 @@ class KeyIndex {
     static constexpr std::uint32_t nowhere = 0xffff;
     static constexpr std::uint32_t most_ways = 1u << 15;
 
-    // With 0 ways it is empty.
+    // An index with 0 ways is empty.
     explicit KeyIndex(std::uint32_t ways)
         : shift_(ways == 0 ? 0 : 64 - bits_of(ways)),
           heads_(ways == 0 ? 0 : empty() + 1, static_cast<std::uint16_t>(nowhere)),

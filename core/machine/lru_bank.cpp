@@ -75,7 +75,7 @@ __attribute__((target("avx512f"))) std::size_t access_avx512(const LruBatch& bat
         });
 }
 
-// Shifting by one is reading the row from one word before it.
+// The row is shifted by one by reading it from one word before it.
 __attribute__((target("avx2"))) std::size_t access_avx2(const LruBatch& batch, LruEvent* events) {
     const __m256i tag_bits = _mm256_set1_epi32(static_cast<int>(lru_tag));
     const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

@@ -55,7 +55,7 @@ class PageTables {
         }
     }
 
-    // Whether `map` made all tables that a walk for such a page reads.
+    // Returns whether `map` made all tables that a walk for such a page reads.
     [[nodiscard]] bool maps(VirtualAddress address, PageSize size) const {
         if (tables_.empty() || address.raw() >> virtual_bits != 0) return false;
         std::uint32_t table = 0;

@@ -101,7 +101,8 @@ class InOrder {
     Cycle at_ = 0;
 };
 
-// What is known of a register's value: it is some earlier value plus a constant.
+// What is known of a register's value: it is the value numbered `of`, an earlier one, plus a
+// constant.
 struct Value {
     std::uint64_t of = 0;
     std::int64_t plus = 0;

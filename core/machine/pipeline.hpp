@@ -71,7 +71,8 @@ struct CodeInstruction {
     std::array<std::uint8_t, 2> address{};  // registers that its address is made of
     std::array<std::uint8_t, 4> sources{};  // others that it reads
     std::array<std::uint8_t, 3> results{};
-    // results[0], or what it stores, is this register + `constant`, if it is not 0.
+    // The value of results[0], or of what is stored, is this register + `constant`; 0: none is
+    // known.
     std::uint8_t origin = 0;
     std::int64_t constant = 0;
     std::int64_t displacement = 0;

@@ -57,7 +57,7 @@ class SetAssociativeCache {
         return in(std::get<Other>(rows_));
     }
 
-    // access() follows soon.
+    // Fetches the line's set ahead of an access() that follows soon.
     void prefetch(std::uint64_t line) const {
         std::visit([&](const auto& rows) { rows.prefetch(rows.row(set_of(line))); }, rows_);
     }
@@ -87,7 +87,7 @@ class SetAssociativeCache {
         return Other(sets, ways, replacement_by<Lru>, no_draws);
     }
 
-    // do_with(rows, row, way) of a line that is there; false if it is not.
+    // Calls do_with(rows, row, way) for a line that is there; returns false if it is not.
     template <class Do>
     bool find_and(std::uint64_t line, Do&& do_with) {
         return std::visit(

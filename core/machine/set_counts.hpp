@@ -40,7 +40,7 @@ class SetCounts {
 
     // [n]: sets that n lines fall to.
     [[nodiscard]] std::vector<std::uint64_t> histogram() const;
-    // crowded[i]: lines of extent i in sets that more lines fall to than they have ways.
+    // Sets crowded[i] to the lines of extent i in sets that more lines fall to than they have ways.
     void crowded(Extents extents, std::span<std::uint32_t> crowded) const;
     // Returns the addresses of the crowded lines, one extent after the other.
     [[nodiscard]] std::vector<std::uint64_t> crowded_lines(Extents extents) const;

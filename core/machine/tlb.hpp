@@ -101,9 +101,9 @@ class Tlb {
     void translate(std::span<const std::uint64_t> addresses, std::span<const PageSize> sizes,
                    const PageTables& tables, TlbCounters& counters, WalkReads& reads);
 
-    // `accesses` in a row to the page at `address`: the loop of replays. on_walk(first, last): a
-    // completed walk read the entries of the levels from `first` down to `last`.
-    // Preconditions: supports(size), 48 bits.
+    // Makes `accesses` in a row to the page at `address`, in the loop of replays. Calls
+    // on_walk(first, last) if a completed walk read the entries of the levels from `first` down to
+    // `last`. Preconditions: supports(size), 48 bits.
     template <class OnWalk>
     [[gnu::always_inline]] void access(std::uint64_t address, PageSize size, std::uint64_t accesses,
                                        TlbCounters& counters, OnWalk&& on_walk) {
@@ -160,7 +160,7 @@ class Tlb {
         ++counters.walks[s][first - 1];
         on_walk(first, leaf_level(size));
     }
-    // Whether the entry of a table is cached there. Afterwards it is.
+    // Returns whether the entry of a table is cached there. Afterwards it is.
     bool structure_cached(std::uint64_t address, StructureCache cache) {
         return cache.at != none && arrays_[cache.at].use(address >> cache.shift, directory_kind);
     }

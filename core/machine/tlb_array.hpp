@@ -39,8 +39,8 @@ class TlbArray {
     [[nodiscard]] std::uint32_t ways() const { return ways_; }
     [[nodiscard]] std::uint32_t sets() const { return set_mask_ + 1; }
 
-    // Whether `number` (of a page or a table) of that kind (1 to 7) was there. Afterwards it is, as
-    // the latest one. Numbers have 61 bits.
+    // Returns whether `number` (of a page or a table) of that kind (1 to 7) was there. Afterwards
+    // it is, as the latest one. Numbers have 61 bits.
     [[gnu::always_inline]] bool use(std::uint64_t number, unsigned kind) {
         assert(kind >= 1 && kind <= kinds && number >> (64 - kind_bits) == 0);
         const std::uint64_t key = number << kind_bits | kind;

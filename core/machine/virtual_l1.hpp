@@ -37,9 +37,9 @@ class alignas(16384) VirtualL1 {
         rows_.fill(empty);
     }
 
-    // Whether an access that starts at most `reach` bytes after the start of its line, and so stays
-    // within it, meets one of the two latest lines of its set (a dirty one for a store, `write` =
-    // 1). Then everything is done. If not, call finds().
+    // Returns whether an access meets one of the two latest lines of its set (a dirty one for a
+    // store, `write` = 1). The access starts at most `reach` bytes after the start of its line, and
+    // so stays within it. If it does, everything is done; if not, call finds().
     [[gnu::always_inline]] bool hides(std::uint64_t address, std::uint64_t reach, unsigned write) {
         Front& front = fronts_[line_of_page(address)];
         const std::array<std::uint64_t, 2>& held = front.line[write];
@@ -63,7 +63,7 @@ class alignas(16384) VirtualL1 {
         }
     }
 
-    // Whether the line is there, which is a hit.
+    // Returns whether the line is there, which is a hit.
     bool finds(std::uint64_t address, bool write) {
         Front& front = fronts_[line_of_page(address)];
         settle(front);

@@ -13,8 +13,8 @@ class ConflictWatch {
     // `limit`: the share of lines that may push another one out; `window`: lines between two looks.
     ConflictWatch(double limit, std::uint64_t window) : limit_(limit), window_(window) {}
 
-    // Whether the pages should be shuffled now: the share since the last look is above the limit,
-    // and above what the last shuffle left, by a quarter (assumed).
+    // Returns whether the pages should be shuffled now: the share since the last look is above the
+    // limit, and above what the last shuffle left, by a quarter (assumed).
     bool look(const Counters& counters) {
         std::uint64_t lines = 0, conflicts = 0;
         const auto of = [](const std::uint64_t* row, Component component) {

@@ -33,7 +33,7 @@ struct Excerpt {
         const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
     }
-    // Whether none of the next `count` lines lies in a stretch.
+    // Returns whether none of the next `count` lines lies in a stretch.
     [[nodiscard]] bool skips(std::uint64_t lines, std::uint64_t count) const {
         if (period == 0) return false;
         const std::uint64_t at = (lines + period - begin) % period;
@@ -72,8 +72,8 @@ inline std::uint64_t most_lines(const Op& op) {
     return 0;
 }
 
-// Whether all lines of a batch of one phase are skipped, after `moved` [phase] others. Each line is
-// that of `copies` pages at most. `phase`: of the op before.
+// Returns whether all lines of a batch of one phase are skipped, after `moved` [phase] others. Each
+// line is that of `copies` pages at most. `phase` is that of the op before.
 inline bool skips_batch(std::span<const Op> ops, const std::vector<Excerpt>& excerpts,
                         const std::vector<std::uint64_t>& moved, unsigned phase,
                         std::uint64_t copies) {
@@ -85,8 +85,8 @@ inline bool skips_batch(std::span<const Op> ops, const std::vector<Excerpt>& exc
     return excerpts[phase].skips(moved[phase], lines);
 }
 
-// [phase] the lines that `ranks` copies of a program move in a replay; those of files, which the
-// copies share, once. Without those that the kernel clears.
+// Returns the lines of each phase that `ranks` copies of a program move in a replay. Lines of
+// files, which the copies share, count once; those that the kernel clears do not count.
 std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks);
 // Lines of one copy.
 struct Moved {
@@ -95,7 +95,7 @@ struct Moved {
     std::uint64_t cleared = 0;  // by the kernel, at most
 };
 std::vector<Moved> moved_by_phase(const Program& program);
-// [phase] that one copy moves at most, as most_lines() has it.
+// Returns the most lines that one copy moves in each phase, as most_lines() has it.
 std::vector<std::uint64_t> most_lines_by_phase(const Program& program);
 
 }  // namespace pagelens

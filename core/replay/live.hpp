@@ -73,8 +73,8 @@ class LiveCaches {
         }
     }
 
-    // Of each core. What its hides() says yes to changes nothing but an order of recency, and is
-    // counted; for what it does not, access() has to be called.
+    // Returns the L1 of each core. An access for which its hides() says yes changes nothing but an
+    // order of recency, and is counted; for any other, access() has to be called.
     [[nodiscard]] VirtualL1* first_levels() { return l1_.data(); }
 
     // `frame_of()` says the frame of the page that `address` lies in, or no_frame; it is asked when
@@ -118,7 +118,7 @@ class LiveCaches {
         l1_[core].flush([&](std::uint64_t line) { write_back(core, line); });
     }
 
-    // Counted since the last reset; the caches keep what they hold.
+    // The counts since the last reset, which leaves the caches as they are.
     [[nodiscard]] const Counts& counts() const { return counts_; }
     // The same counts of each node.
     [[nodiscard]] const std::vector<NodeLines>& nodes() const { return nodes_; }

@@ -10,7 +10,8 @@ namespace {
 // The places where a thread used objects last.
 class Places {
   public:
-    // Whether a line is near one of them; it takes that one's place, or the oldest one's.
+    // Returns whether a line is near one of the places. The line takes that one's place, or the
+    // oldest one's.
     bool use(std::uint64_t line) {
         for (std::uint64_t& place : places_) {
             if (line - place + reach <= 2 * reach) {

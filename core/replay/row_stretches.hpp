@@ -26,12 +26,12 @@ class RowStretches {
 
     [[nodiscard]] std::size_t phases() const { return stretches_.size(); }
     [[nodiscard]] std::span<const RowStretch> of(unsigned phase) const { return stretches_[phase]; }
-    // most_lines() of all of the phase.
+    // The sum of most_lines() over all ops of the phase.
     [[nodiscard]] std::uint64_t lines(unsigned phase) const { return lines_[phase]; }
     // The counted lines of one copy in all stretches.
     [[nodiscard]] std::uint64_t counted() const { return counted_; }
-    // Whether the pages have the same numbers as those of another program, made from the same
-    // accesses.
+    // Returns whether the pages have the same numbers as those of another program, made from the
+    // same accesses.
     [[nodiscard]] bool of_same_pages(const Program& other) const;
 
   private:

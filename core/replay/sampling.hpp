@@ -28,8 +28,8 @@ class Sampling {
     // Everything.
     Sampling() { take(0, 0, ~0ull); }
 
-    // Frames that are = `chosen` (mod `modulus`), and of their pages the lines in `lines`.
-    // Preconditions: powers of two; 2^colour_bits <= modulus.
+    // Takes the frames that are = `chosen` (mod `modulus`), and of their pages the lines in
+    // `lines`. Preconditions: powers of two; 2^colour_bits <= modulus.
     static Sampling residue(unsigned colour_bits, std::uint32_t modulus, std::uint32_t chosen,
                             std::uint64_t lines) {
         Sampling sampling(colour_bits, modulus);
@@ -37,10 +37,11 @@ class Sampling {
         return sampling;
     }
 
-    // One slot in `modulus`, spread over half of the colours (a quarter if halved twice, and so
-    // on), no two of them equal in all bits but the highest; of each colour `line_count` lines, one
-    // of each group of 64 / line_count neighbours, of those `among` which the program has. (A group
-    // without any has none.) Preconditions: powers of two; 2^colour_bits <= modulus.
+    // Draws one slot in `modulus`, spread over half of the colours (a quarter if halved twice, and
+    // so on), no two of them equal in all bits but the highest. Of each colour it draws
+    // `line_count` lines: one of each group of 64 / line_count neighbours, of those in `among`,
+    // which the program has. (A group without any has none.) Preconditions: powers of two;
+    // 2^colour_bits <= modulus.
     static Sampling draw(std::uint64_t seed, std::uint32_t node, unsigned colour_bits,
                          std::uint32_t modulus, std::uint32_t line_count, unsigned halvings = 1,
                          std::uint64_t among = ~0ull) {
@@ -88,13 +89,13 @@ class Sampling {
         const std::uint32_t of = member(frame);
         return of == none ? 0 : lines_[of];
     }
-    // Whether a frame's slot is in the sample.
+    // Returns whether a frame's slot is in the sample.
     [[nodiscard]] bool covers(std::uint32_t frame) const {
         const Class& of = classes_[frame & (colours() - 1)];
         return of.member != none && (frame & (period() - 1)) >> colour_bits_ == of.place;
     }
 
-    // Covered frames (or slots, or sets) numbered densely and in order, below dense_size(all).
+    // Numbers covered frames (or slots, or sets) densely and in order, below dense_size(all).
     [[nodiscard]] std::uint32_t dense(std::uint32_t frame) const {
         return (frame >> group_bits_) * members_ + member(frame);
     }

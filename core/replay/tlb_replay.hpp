@@ -15,9 +15,9 @@
 
 namespace pagelens {
 
-// Whether the trace holds all that the TLB has to see, for data on pages of that size. A filter of
-// several sets distinguishes 4 KiB pages only, by their lowest bits; one of a single set hides but
-// the latest pages of all, which are as many large pages at most, in any set.
+// Returns whether the trace holds all that the TLB has to see, for data on pages of that size. A
+// filter of several sets distinguishes 4 KiB pages only, by their lowest bits; one of a single set
+// hides but the latest pages of all, which are as many large pages at most, in any set.
 bool is_exact_for(const TraceHeader& header, const Tlb& tlb, PageSize size);
 
 // All data on pages of one size. Exact as long as large ones are unmapped as a whole: of one that
