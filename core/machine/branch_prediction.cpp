@@ -9,12 +9,13 @@ namespace pagelens {
 
 namespace {
 
-// Outcomes of conditional branches: of all of them, and of the branch itself.
+// How many latest outcomes of conditional branches a history has: of all branches, and of the
+// branch itself.
 constexpr std::array<unsigned, 5> global_lengths{0, 4, 8, 16, 32};
 constexpr std::array<unsigned, 2> own_lengths{6, 12};
 constexpr std::size_t histories = global_lengths.size() + own_lengths.size();
-// A history that comes once in more branches than this has been displaced when it comes again. (As
-// many entries as a TAGE predictor of 32 KiB has, about.)
+// A history that comes once in more branches than this has been displaced when it comes again. (A
+// TAGE predictor of 32 KiB has about as many entries.)
 constexpr std::size_t remembered = 1u << 14;
 using Contexts = std::array<std::uint64_t, histories>;
 
@@ -59,7 +60,7 @@ class Seen {
         return same > most || (same == most && same > 0 && outcome % 2 == 0);
     }
 
-    // The number of executions beside one.
+    // Returns the number of executions beside one.
     [[nodiscard]] std::uint64_t others() const {
         std::uint64_t all = others_;
         for (const Outcome& of : outcomes_) all += of.count;

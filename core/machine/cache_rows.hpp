@@ -82,13 +82,13 @@ class CacheRows {
     [[nodiscard, gnu::always_inline]] Row row(std::size_t number) const {
         return {const_cast<std::uint8_t*>(data_.data()->bytes) + number * stride_};
     }
-    // The word beside a way; it stays when another line comes into the way.
+    // Returns the word beside a way. It stays when another line comes into the way.
     template <class Word>
     [[nodiscard]] Word& beside(Row row, std::uint32_t way) const {
         return reinterpret_cast<Word*>(row.at + beside_at_)[way];
     }
 
-    // The way that holds `tag` (at most most_tag), or `none`.
+    // Returns the way that holds `tag` (at most most_tag), or `none`.
     [[nodiscard, gnu::always_inline]] std::uint32_t find(Row row, std::uint32_t tag) const {
         return find_entry(row, tag + 1);
     }
@@ -123,7 +123,7 @@ class CacheRows {
         }
         return victim;
     }
-    // Empties a way; true if it was dirty.
+    // Empties a way; returns true if it was dirty.
     bool remove(Row row, std::uint32_t way) {
         const bool was_dirty = dirty(row, way);
         tags(row)[way] = 0;
@@ -140,7 +140,7 @@ class CacheRows {
         for (std::size_t byte = sizeof(HostLine); byte < stride_; byte += sizeof(HostLine))
             __builtin_prefetch(row.at + byte, 1);
     }
-    // The way that fill() would take now under LRU; under other policies, a guess.
+    // Returns the way that fill() would take now under LRU, or, under other policies, a guess.
     [[nodiscard, gnu::always_inline]] std::uint32_t likely_way(Row row) const {
         return is_lru() ? oldest(row) : 0;
     }
@@ -167,11 +167,11 @@ class CacheRows {
         return reinterpret_cast<std::uint32_t*>(row.at);
     }
     [[nodiscard]] std::uint8_t* ages(Row row) const { return row.at + ages_at_; }
-    // The policy's state. Rows under LRU have none.
+    // Returns the policy's state. Rows under LRU have none.
     [[nodiscard]] std::uint64_t& state(Row row) const {
         return *reinterpret_cast<std::uint64_t*>(row.at + state_at_);
     }
-    // The ways of a block of 16 that there are.
+    // Returns the ways of a block of 16 that there are.
     [[nodiscard]] unsigned ways_of(std::uint32_t number) const {
         return number + 1 == blocks() ? last_block_ : 0xffffu;
     }

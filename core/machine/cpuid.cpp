@@ -5,8 +5,8 @@
 namespace pagelens {
 namespace {
 
-// The first leaves of the hypervisor's and of the extended range, each of which says its range's
-// last.
+// The first leaves of the hypervisor's range and of the extended one. Each of them says which leaf
+// is its range's last.
 constexpr std::uint32_t kHypervisor = 0x4000'0000, kExtended = 0x8000'0000, kRange = 0x1'0000;
 
 }  // namespace

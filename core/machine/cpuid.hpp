@@ -6,8 +6,8 @@
 
 namespace pagelens {
 
-// EAX, EBX, ECX, EDX of a leaf and subleaf; zeros where the processor has no such leaf. In a guest
-// the hypervisor answers.
+// Returns EAX, EBX, ECX and EDX of a leaf and subleaf, or zeros if the processor has no such leaf.
+// In a guest the hypervisor answers.
 std::array<std::uint32_t, 4> cpuid(std::uint32_t leaf, std::uint32_t subleaf);
 
 }  // namespace pagelens

@@ -54,7 +54,8 @@ void Dram::reserve(std::size_t cores) {
     returns_.reserve(lines);
 }
 
-// This happens before the request is issued, so that nothing afterwards waits for it.
+// Finds where a core's next request goes before the request is issued, so that nothing afterwards
+// waits for it.
 void Dram::locate(Core& core) const {
     if (core.requests.empty()) return;
     const std::uint64_t request = core.requests.front();
@@ -76,7 +77,7 @@ void Dram::issue(std::uint32_t number, Picoseconds now) {
     locate(core);
 }
 
-// Lines arrive until `end`, and their cores issue the next ones.
+// Lets lines arrive until `end`, and their cores issue the next ones.
 void Dram::issue_arrived(Picoseconds end) {
     while (returns_.next() < end) {
         time_ = returns_.next();

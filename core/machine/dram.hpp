@@ -50,11 +50,11 @@ class Dram {
 
     [[nodiscard]] const DramMap& map() const { return map_; }
     [[nodiscard]] DramTotals totals() const { return {time_, returns_.read_latency()}; }
-    // The counts of all banks, in the order of DramPlace::bank.
+    // Returns the counts of all banks, in the order of DramPlace::bank.
     [[nodiscard]] std::vector<DramBankCounts> counts() const;
-    // The time that a bank spent on opening and closing rows, refreshing and moving data, as far as
-    // its counts say: conflicts x (tRP + tRCD) + misses x tRCD + accesses x burst + refreshes x
-    // tRFC.
+    // Returns the time that a bank spent on opening and closing rows, refreshing and moving data,
+    // as far as its counts say: conflicts x (tRP + tRCD) + misses x tRCD + accesses x burst +
+    // refreshes x tRFC.
     [[nodiscard]] Picoseconds busy(const DramBankCounts& counts) const;
 
   private:

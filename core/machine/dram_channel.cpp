@@ -44,7 +44,8 @@ void DramChannel::reserve(std::size_t requests) {
     queued(arrived_).issued = Picoseconds::never();
 }
 
-// When a request enters the window, unless that is past: it waited for its place.
+// Returns when the next request enters the window, or never() while that is full. If the time is
+// past, the request waited for its place.
 inline Picoseconds DramChannel::entry() const {
     return entered_ - oldest_ == width_ ? Picoseconds::never()
                                         : queue_[entered_ & queue_mask_].issued;
@@ -66,7 +67,8 @@ inline bool DramChannel::its_row_is_open(const Bank& bank, const DramLine& line)
     return policy_ == RowPolicy::ideal || (bank.state == RowState::open && bank.row == line.row);
 }
 
-// Among commands of one moment, that of the oldest request is better.
+// Takes a command as the best one if it is earlier. Among commands of one moment, that of the
+// oldest request is better.
 inline void DramChannel::offer(Command& best, Picoseconds at, std::uint64_t number) {
     if (at < best.at || (at == best.at && number < best.request)) best = {at, number};
 }
@@ -131,7 +133,7 @@ inline void DramChannel::enter(Picoseconds now) {
     }
 }
 
-// The row that a request wants is open.
+// Makes a request ready whose row is open.
 inline void DramChannel::make_ready(std::uint64_t number, Picoseconds now) {
     Waiting& waiting = this->waiting(number);
     waiting.bank_ready = latest(banks_[waiting.request.line.bank].cas_ready, now);
@@ -139,7 +141,7 @@ inline void DramChannel::make_ready(std::uint64_t number, Picoseconds now) {
     offer(cas_, cas_time(waiting), number);
 }
 
-// The bank's row is open from now on.
+// Makes the requests for a bank's row ready, which is open from now on.
 inline void DramChannel::find_ready(const Bank& bank, Picoseconds now) {
     for (std::uint64_t left = by_age(bank.waiting); left != 0; left &= left - 1) {
         const std::uint64_t number = first(left);
@@ -147,7 +149,7 @@ inline void DramChannel::find_ready(const Bank& bank, Picoseconds now) {
     }
 }
 
-// A bank that is not open has requests.
+// Wants an activate for the oldest request of a bank that is not open.
 inline void DramChannel::want(Bank& bank, Picoseconds now) {
     const std::uint64_t number = first(by_age(bank.waiting));
     Waiting& waiting = this->waiting(number);
@@ -163,7 +165,8 @@ inline void DramChannel::close_for_another(Bank& bank, Picoseconds now) {
     bank.act_at = latest(bank.precharge_at + timings_.tRP, bank.row_cycled);
 }
 
-// The precharge decided has not gone out, and a request for the row has come.
+// Keeps a bank's row open, because a request for it has come before the precharge that was decided
+// has gone out.
 [[gnu::noinline]] void DramChannel::keep_open(Bank& bank) {
     bank.state = RowState::open;
     opening_ &= ~bank.waiting;
@@ -227,7 +230,7 @@ inline void DramChannel::serve(std::uint64_t number, Picoseconds now) {
     find_cas();
 }
 
-// The rank that is due: its open banks precharge as soon as they may, then it rests.
+// Refreshes the rank that is due: its open banks precharge as soon as they may, then it rests.
 [[gnu::noinline]] void DramChannel::refresh() {
     const auto due =
         std::min_element(ranks_.begin(), ranks_.end(),

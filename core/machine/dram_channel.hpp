@@ -57,15 +57,15 @@ class DramChannel {
     // Makes room for so many requests at a time. Precondition: there are none.
     void reserve(std::size_t requests);
 
-    // A request arrives when it is issued, in their order, not before what has been run.
-    // Precondition: there is room for it.
+    // Adds a request. Requests are added in the order in which they are issued, and none is issued
+    // before what has been run. Precondition: there is room for it.
     void add(const DramRequest& request) {
         next_ = earliest(next_, request.issued);
         queued(arrived_++) = request;
         queued(arrived_).issued = Picoseconds::never();
     }
 
-    // A moment not later than the next event, or never() without requests.
+    // Returns a moment not later than the next event, or never() without requests.
     [[nodiscard]] Picoseconds next() const { return next_; }
     // Runs everything that happens before `end`. Lines that are read or written go to `returns`.
     void run(Picoseconds end, DramReturns& returns);
@@ -128,15 +128,15 @@ class DramChannel {
     static std::uint64_t bit(std::uint64_t number) {
         return std::uint64_t{1} << number % most_window;
     }
-    // The requests of the window, with the oldest as the lowest bit.
+    // Returns the requests of the window, with the oldest as the lowest bit.
     [[nodiscard]] std::uint64_t by_age(std::uint64_t requests) const {
         return std::rotr(requests, static_cast<int>(oldest_ % most_window));
     }
     [[nodiscard]] std::uint64_t first(std::uint64_t by_age) const {
         return oldest_ + static_cast<unsigned>(std::countr_zero(by_age));
     }
-    // The best of the requests by their time(Waiting); none is before `earliest`. Time and age are
-    // one number, so that no branch depends on which is less.
+    // Returns the best of the requests by their time(Waiting); none is before `earliest`. Time and
+    // age are one number, so that no branch depends on which is less.
     template <class Time>
     [[nodiscard]] Command best(std::uint64_t requests, Picoseconds earliest, Time&& time) const {
         std::uint64_t best = static_cast<std::uint64_t>(Picoseconds::never().raw()) * most_window;
@@ -184,7 +184,8 @@ class DramChannel {
 
     std::vector<DramRequest> queue_;  // those that arrived, or will
     std::uint64_t queue_mask_ = 0;
-    // Numbers: of the oldest one in the window, of the next to enter it, of the next to arrive.
+    // The number of the oldest request in the window, of the next to enter it, and of the next to
+    // arrive.
     std::uint64_t oldest_ = 0, entered_ = 0, arrived_ = 0;
     std::array<Waiting, most_window> window_;
     std::uint64_t waiting_ = 0;  // requests in the window that are not served

@@ -67,7 +67,7 @@ void check_one_to_one(const DramFields& fields) {
         (missing != 0 ? " is in none of them" : " is used too"));
 }
 
-// The value of a place: its bank in the lowest bits, its row above.
+// Returns the hash whose value is a place: its bank in the lowest bits, its row above.
 HashForm form_of(const DramFields& fields) {
     Masks banks;
     for (const Masks* masks : {&fields.bank, &fields.bank_group, &fields.rank, &fields.channel}) {

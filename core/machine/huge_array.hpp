@@ -23,7 +23,7 @@ struct HugeBlock {
 
     // Returns at least `bytes` bytes, aligned to a page. Throws std::bad_alloc.
     static HugeBlock take(std::size_t bytes);
-    // Keeps it for this thread's next take() of about that size.
+    // Keeps the block for this thread's next take() of about that size.
     static void give_back(HugeBlock block);
 };
 
@@ -51,7 +51,7 @@ class HugeArray {
     HugeBlock block_;
 };
 
-// The same for vectors; what is small shares its pages with others.
+// Gives vectors such memory; what is small shares its pages with others.
 template <class T>
 struct HugeAllocator {
     using value_type = T;

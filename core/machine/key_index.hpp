@@ -27,23 +27,23 @@ class KeyIndex {
 
     [[nodiscard]] bool exists() const { return shift_ != 0; }
 
-    // Use the highest bits of the hash.
+    // The highest bits of the hash are those to use.
     static constexpr std::uint64_t hash(std::uint64_t key) {
         return key * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Fibonacci hash
     }
 
-    // The way whose entry of `keys` is `key`, or nowhere.
+    // Returns the way whose entry of `keys` is `key`, or nowhere.
     [[nodiscard]] std::uint32_t find(std::uint64_t key, const std::uint64_t* keys) const {
         std::uint32_t way = heads_[chain(key)];
         while (way != nowhere && keys[way] != key) way = links_[way].next;
         return way;
     }
-    // `way` holds `key` now, and not what it did.
+    // Notes that `way` holds `key` now, and not what it did.
     void put(std::uint32_t way, std::uint64_t key) {
         take_out(way);
         push(way, chain(key));
     }
-    // `way` holds nothing.
+    // Notes that `way` holds nothing.
     void clear(std::uint32_t way) {
         take_out(way);
         push(way, empty());
@@ -51,8 +51,8 @@ class KeyIndex {
     [[nodiscard]] bool holds_a_key(std::uint32_t way) const { return links_[way].chain != empty(); }
 
   private:
-    // The bits of the number of chains, at most 15. Usual arrays have 16 to 32 chains per way, so
-    // few chains hold two.
+    // Returns the bits of the number of chains, at most 15. Usual arrays have 16 to 32 chains per
+    // way, so few chains hold two.
     static unsigned bits_of(std::uint32_t ways) {
         return std::min(static_cast<unsigned>(std::bit_width(ways)) + 4, 15u);
     }
@@ -64,7 +64,7 @@ class KeyIndex {
     [[nodiscard]] std::uint32_t chain(std::uint64_t key) const {
         return static_cast<std::uint32_t>(hash(key) >> shift_);
     }
-    // The chain of the ways that hold nothing, behind all others.
+    // Returns the chain of the ways that hold nothing, behind all others.
     [[nodiscard]] std::uint32_t empty() const { return 1u << (64 - shift_); }
 
     void push(std::uint32_t way, std::uint32_t chain) {

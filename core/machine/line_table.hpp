@@ -20,7 +20,7 @@ class LineTable {
         : shift_(64 - static_cast<unsigned>(std::countr_zero(std::bit_ceil(2 * most + 2)))),
           cells_(std::size_t{1} << (64 - shift_)) {}
 
-    // The word of `line`, or null. It stays there until a line is added or removed.
+    // Returns the word of `line`, or null. It stays there until a line is added or removed.
     [[nodiscard]] const std::uint64_t* find(std::uint64_t line) const {
         const Cell& cell = cells_[cell_of(line)];
         return cell.key == 0 ? nullptr : &cell.word;
@@ -29,7 +29,7 @@ class LineTable {
         Cell& cell = cells_[cell_of(line)];
         return cell.key == 0 ? nullptr : &cell.word;
     }
-    // The word of `line`; a new one is 0.
+    // Returns the word of `line`; a new one is 0.
     std::uint64_t& at(std::uint64_t line) {
         Cell& cell = cells_[cell_of(line)];
         if (cell.key == 0) {
@@ -44,7 +44,7 @@ class LineTable {
         std::size_t hole = cell_of(line);
         assert(cells_[hole].key == key_of(line));
         for (std::size_t next = after(hole); cells_[next].key != 0; next = after(next)) {
-            // An entry that probed past the hole on its way here may fill it.
+            // An entry that came past the hole when it was put in may fill the hole.
             const std::size_t wanted = first_cell(cells_[next].key - 1);
             const bool past = ((next - wanted) & last()) >= ((next - hole) & last());
             if (!past) continue;

@@ -33,7 +33,8 @@ template <class DoStep>
             const auto line = static_cast<unsigned>(std::countr_zero(lines));
             const Step done = step(rows + line * line_rows, entry);
             const bool left = !done.hit && done.old >= (lru_dirty | lru_watched);
-            // Written always, kept seldom: no branch to guess wrong.
+            // The event is always written but seldom kept, so that there is no branch to guess
+            // wrong.
             *out = {static_cast<std::uint32_t>(i), static_cast<std::uint16_t>(line),
                     static_cast<std::uint16_t>(done.hit ? 0 : 1), left ? done.old : 0};
             out += page.watched | static_cast<unsigned>(left);

@@ -82,12 +82,13 @@ class LruBank {
         return {events_.data(), kernel_(batch, events_.data())};
     }
 
-    // The frame of the line that an event's `victim` names; `frame` is the page's that pushed it.
+    // Returns the frame of the line that an event's `victim` names; `frame` is that of the page
+    // which pushed it out.
     [[nodiscard]] std::uint32_t victim_frame(std::uint32_t frame, std::uint32_t victim) const {
         return ((victim & lru_tag) - 1) << page_set_bits_ | (frame & ((1u << page_set_bits_) - 1));
     }
 
-    // Takes a line out of a cache, if it is there; true if it was dirty.
+    // Takes a line out of a cache, if it is there; returns true if it was dirty.
     bool remove(std::uint32_t cache, std::uint32_t frame, unsigned line);
 
   private:

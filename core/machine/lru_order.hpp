@@ -24,11 +24,11 @@ class LruOrder {
         }
     }
 
-    // The way used longest ago is used; which one.
+    // Uses the way used longest ago, and returns which one that is.
     std::uint32_t renew_oldest(std::size_t set) {
         return latest_[set] = links(set)[latest_[set]].later;
     }
-    // `way` is used.
+    // Notes that `way` is used.
     void renew(std::size_t set, std::uint32_t way) {
         const std::uint16_t latest = latest_[set];
         if (way == latest) return;
@@ -43,7 +43,7 @@ class LruOrder {
         links[latest].later = renewed;
         latest_[set] = renewed;
     }
-    // `way` becomes the one used longest ago.
+    // Makes `way` the one used longest ago.
     void retire(std::size_t set, std::uint32_t way) {
         renew(set, way);
         latest_[set] = links(set)[way].earlier;

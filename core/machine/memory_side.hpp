@@ -35,7 +35,7 @@ class MemorySideCache {
   public:
     static constexpr unsigned most_tags = 126;  // of one set: tag 0 is "empty", a byte has 7 bits
 
-    // `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets.
+    // Has `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets.
     MemorySideCache(std::uint32_t sets, unsigned ways)
         : sets_(sets),
           ways_(ways),
@@ -70,7 +70,7 @@ class MemorySideCache {
     struct LineResult {
         bool missed, victim_valid, victim_dirty;
     };
-    // The same for one line of the page.
+    // Does the same for one line of the page.
     LineResult access_line(std::uint32_t set, unsigned tag, unsigned line, bool write) {
         if (ways_ > 1) {
             const RowResult result = access(set, tag, 1ull << line, write);
@@ -88,7 +88,7 @@ class MemorySideCache {
 
     // Returns which of the lines missed last pushed a line out. Precondition: some missed.
     [[nodiscard]] std::uint64_t victims() const { return evicted_.lines; }
-    // The tag of what a line of victims() pushed out.
+    // Returns the tag of what a line of victims() pushed out.
     [[nodiscard]] unsigned victim_tag(int line) const {
         return (evicted_.entry[line] & row_tag) - 1u;
     }
@@ -120,7 +120,7 @@ class MemorySideCache {
     Evicted evicted_{};
 };
 
-// Line by line through a direct-mapped cache, for streams that are not page runs. Copies of its
+// Takes streams that are not page runs line by line through a direct-mapped cache. Copies of its
 // fields live in registers; the counts are read when the pass is over.
 class DirectMappedLines {
   public:

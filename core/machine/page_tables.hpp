@@ -23,9 +23,9 @@ inline constexpr unsigned page_sizes = 3;
 inline constexpr unsigned table_levels = 4;
 inline constexpr unsigned virtual_bits = 48;  // of an address, with four levels
 
-// The level whose entry is the translation of a page of that size.
+// Returns the level whose entry is the translation of a page of that size.
 constexpr unsigned leaf_level(PageSize size) { return 1 + static_cast<unsigned>(size); }
-// Address bits below those that index tables of that level.
+// Returns the number of address bits below those that index tables of that level.
 constexpr unsigned level_shift(unsigned level) { return page_bits + 9 * (level - 1); }
 constexpr unsigned page_shift(PageSize size) { return level_shift(leaf_level(size)); }
 
@@ -66,8 +66,9 @@ class PageTables {
         return true;
     }
 
-    // [level - 1] the physical byte address of the entry that a walk reads at that level, from the
-    // page's leaf level to 4; below it nothing is written. Precondition: maps(address, size).
+    // Returns, as [level - 1], the physical byte address of the entry that a walk reads at that
+    // level, from the page's leaf level to 4; below it nothing is written. Precondition:
+    // maps(address, size).
     [[nodiscard]] std::array<std::uint64_t, table_levels> entries(VirtualAddress address,
                                                                   PageSize size) const {
         assert(maps(address, size));

@@ -68,14 +68,14 @@ class PhysicalCache {
     bool remove(Spot spot) {
         return is_ideal() ? ideal(spot.part).remove(spot.way) : rows_.remove(spot.row, spot.way);
     }
-    // Puts in a line that is not there, where it was not found: `spot` is its own from now on. What
-    // it pushed out, whose word is still beside.
+    // Puts in a line that is not there, where it was not found: `spot` is its own from now on.
+    // Returns what it pushed out, whose word is still beside.
     [[gnu::always_inline]] Entry fill(Spot& spot, std::uint64_t line, bool dirty) {
         if (is_ideal()) return ideal(spot.part).fill(line, dirty, spot.way);
         const auto out = rows_.fill(spot.row, tag_of(line), dirty, spot.way);
         return {line_of(out.tag, line), out.valid, out.dirty};
     }
-    // The word beside a line: whoever fills the line writes it.
+    // Returns the word beside a line. Whoever fills the line writes it.
     [[nodiscard]] std::uint8_t& beside(Spot spot) {
         return is_ideal() ? ideal(spot.part).beside(spot.way)
                           : rows_.template beside<std::uint8_t>(spot.row, spot.way);
@@ -109,7 +109,7 @@ class PhysicalCache {
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_);
     }
-    // The line of a tag that lies in the same set as `neighbour`.
+    // Returns the line of a tag that lies in the same set as `neighbour`.
     [[nodiscard]] std::uint64_t line_of(std::uint64_t tag, std::uint64_t neighbour) const {
         return tag << set_bits_ | set_of(neighbour);
     }

@@ -11,7 +11,8 @@ class Picoseconds {
   public:
     constexpr Picoseconds() = default;
     constexpr explicit Picoseconds(std::int64_t count) : count_(count) {}
-    // Later than every event, and small enough that 64 times as much is a number too.
+    // Returns a time later than every event, and small enough that 64 times as much is a number
+    // too.
     static constexpr Picoseconds never() {
         return Picoseconds(std::numeric_limits<std::int64_t>::max() / 64);
     }
@@ -30,8 +31,8 @@ class Picoseconds {
     std::int64_t count_ = 0;
 };
 
-// The earliest of two, the latest of several: values, where std::min and std::max take references
-// and a list goes through memory.
+// Return the earliest of two times and the latest of several. They take values, because std::min
+// and std::max take references, and a list would go through memory.
 constexpr Picoseconds earliest(Picoseconds a, Picoseconds b) { return b < a ? b : a; }
 constexpr Picoseconds latest(Picoseconds a, Picoseconds b) { return a < b ? b : a; }
 template <class... More>

@@ -12,13 +12,13 @@ namespace {
 
 using Cycle = std::uint64_t;
 
-// When each port is taken. A port may be taken earlier than by an instruction before.
+// Knows when each port is taken. An instruction may take a port earlier than one before it did.
 class PortUse {
   public:
     PortUse() : taken_(ring), of_(ring) {}
 
-    // The first cycle from `ready` on in which one of `ports` is free; the one that has been used
-    // least is taken.
+    // Returns the first cycle from `ready` on in which one of `ports` is free; the one that has
+    // been used least is taken.
     Cycle take(Cycle ready, Ports ports) {
         if (ports == 0) return ready;
         Ports free = ports & ~taken(ready);
@@ -59,7 +59,7 @@ class Scheduler {
   public:
     explicit Scheduler(unsigned entries) : entries_(entries) {}
 
-    // When there is room, from `at` on.
+    // Returns when there is room, from `at` on.
     Cycle room(Cycle at) {
         while (!leave_.empty() && leave_.top() <= at) leave_.pop();
         while (leave_.size() >= entries_) {
@@ -122,7 +122,8 @@ class Pipeline {
         values_[nothing] = {};
     }
 
-    // Returns when it leaves the window. `extra`: cycles of its load beyond a hit of L1.
+    // Returns when the instruction leaves the window. `extra`: cycles of its load beyond a hit of
+    // L1.
     Cycle execute(const CodeInstruction& one, std::uint32_t extra, bool foreseen) {
         const auto operation = static_cast<std::size_t>(one.operation);
         Scheduler* const scheduler = scheduler_of(one);
@@ -168,7 +169,7 @@ class Pipeline {
         return left;
     }
 
-    // The next instructions arrive after so many cycles.
+    // Lets the next instructions arrive after so many cycles.
     void fetch(float cycles) {
         late_ += cycles;
         const auto whole = static_cast<Cycle>(late_);
@@ -201,7 +202,8 @@ class Pipeline {
             const auto stored = memory_.find(key(one));
             if (stored == memory_.end() || stored->second.done == 0) return read;
             const Cycle later = cycles - std::min(cycles, shape_.load_cycles);
-            // The store's data are handed on, which may be sooner than the address is known.
+            // The store's data are passed to the load, which may be sooner than the address is
+            // known.
             return std::max(address, stored->second.done + shape_.forward_cycles + 3 * later);
         }
         Cycle& answered = answered_[missed_++ % answered_.size()];
