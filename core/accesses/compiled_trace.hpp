@@ -57,7 +57,7 @@ class CompiledTrace : public Program {
     [[nodiscard]] virtual std::uint64_t ops() const = 0;
     [[nodiscard]] virtual std::uint64_t lines() const = 0;  // of all ops, by kinds of lines
     [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
-    // The marked phase that each interval lies in; empty without intervals.
+    // Returns the marked phase that each interval lies in; nothing without intervals.
     [[nodiscard]] virtual const std::vector<unsigned>& interval_phases() const = 0;
     // Is empty unless lines are sampled.
     [[nodiscard]] virtual const SampleCounts& sampled() const = 0;

@@ -20,8 +20,8 @@
 
 namespace pagelens::detail {
 
-// The pages of all modules that show their files. Of modules that had one address after the other
-// the ranges may overlap.
+// Returns the pages of all modules that show their files. If modules had one address one after the
+// other, the ranges may overlap.
 inline std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules,
                                          const Padding& padding) {
     std::vector<FilePages> pages;
@@ -188,8 +188,8 @@ class Compiler {
         return *cache;
     }
 
-    // A load or store at level 0; further down a fetch, or the taking of a dirty line. Below the
-    // last level are the ops.
+    // Does an access at a level: a load or store at level 0; further down a fetch, or the taking of
+    // a dirty line. Below the last level are the ops.
     void access(std::size_t level, std::uint64_t line, bool write, unsigned thread) {
         if (level == levels_.size())
             return emit(write && level > 0 ? OpKind::write_back : OpKind::fetch, line, thread);
@@ -206,7 +206,7 @@ class Compiler {
         runs_.line(kind, page, index, walk_.objects().at(number * lines_per_page + index), thread);
     }
 
-    // The pages' frames go: what is dirty in the caches is still written to them.
+    // Drops the pages, whose frames go. What is dirty in the caches is still written to them.
     void drop(std::span<const std::uint32_t> pages) {
         for (std::size_t level = 0; level < levels_.size(); ++level) {
             const Level& its = levels_[level];

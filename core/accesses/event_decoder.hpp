@@ -52,7 +52,7 @@ class ChunkDecoder {
             const unsigned code = codes.byte();
             if (code < code_event) {
                 Event event = line_event(code, codes);
-                // A touch is of the set of the line that it comes before.
+                // A touch is of the set of the line that follows it.
                 if ((touched_ >> event.address % lines_per_page & 1) != 0) {
                     filled += take_touches(touches, event.address, to.subspan(filled));
                     history_.use(event.kind, event.address);
@@ -82,7 +82,8 @@ class ChunkDecoder {
   private:
     [[nodiscard]] bool sound() const { return codes_.ok() && touches_.ok() && ok_; }
 
-    // The touches before a line: how many were put into `to`. At a fault ok_ is false.
+    // Puts the touches before a line into `to`, and returns how many there are. At a fault ok_ is
+    // false.
     std::size_t take_touches(ByteReader& from, std::uint64_t line, std::span<Event> to) {
         std::size_t filled = 0;
         while (from.next_is_within(code_touch, touch_codes)) {

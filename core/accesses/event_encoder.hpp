@@ -68,7 +68,7 @@ class ChunkEncoder {
 
     [[nodiscard]] bool empty() const { return codes_.size() == 0; }
     [[nodiscard]] std::uint32_t events() const { return events_; }
-    // The thread's count at the beginning, and now.
+    // Returns the thread's count at the chunk's beginning; instructions() returns what it is now.
     [[nodiscard]] std::uint64_t first_instruction() const { return first_instruction_; }
     [[nodiscard]] std::uint64_t instructions() const { return instructions_; }
     [[nodiscard]] std::vector<std::uint8_t> payload() const {
@@ -80,7 +80,7 @@ class ChunkEncoder {
         return both;
     }
 
-    // The next chunk begins where this one ends; chunks decode on their own.
+    // Begins the next chunk, where this one ends. Chunks decode on their own.
     void restart() {
         codes_.clear();
         touch_codes_.clear();
@@ -132,7 +132,8 @@ class ChunkEncoder {
         history_.use(kind, line_number);
     }
 
-    // A touch waits for the line event that it precedes; encoded after that one it needs one byte.
+    // Lets a touch wait for the line event that it precedes. Encoded after that event, the touch
+    // needs one byte.
     void touch(std::uint64_t line_number) {
         if (touches_ == touched_.size() || (touches_ > 0 && !fits_touches(line_number)))
             plain_touches();

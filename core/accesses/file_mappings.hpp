@@ -31,7 +31,8 @@ class FileMappings {
         for (const auto& [range, shown] : moved) shown_.assign(range.begin, range.end, shown);
     }
 
-    // 1 + the index of the cache's page that `page` shows, numbered as they are asked for; 0: none.
+    // Returns 1 + the index of the page of the file's cache that `page` shows, or 0 if it shows
+    // none. Indices are given in the order in which pages are asked for.
     std::uint32_t index_at(std::uint64_t page) {
         const Shown shown = shown_.at(page);
         if (!shown.file) return 0;

@@ -103,8 +103,8 @@ class Filter {
     };
     struct Set {
         std::array<Line, ways> lines;  // most recently used first: F
-        // 0: the lines were told of in this order, D is F. Else that many have to enter until it is
-        // so again for certain.
+        // If 0, the lines were told of in this order: D is F. Else it will be so again for certain
+        // when that many lines have entered.
         unsigned disorder = 0;
     };
     struct PageEntry {
@@ -150,7 +150,7 @@ class Filter {
         entering_ = page_slots;
     }
 
-    // The line at `way` is, in every member, among those that LRU has kept.
+    // Returns whether the line at `way` is, in every member, among those that LRU has kept.
     static bool vouched_for(const Set& set, unsigned way) {
         unsigned younger = 0;  // lines of the same 512-set used since
         for (unsigned other = 0; other < way; ++other) {
@@ -159,7 +159,7 @@ class Filter {
         return younger <= 1;
     }
 
-    // `line` comes into the set, or back into its 512-set.
+    // Repairs the order of a set that `line` comes into, or into whose 512-set it comes back.
     void repair(Set& set, std::uint64_t line, bool enters) {
         unsigned first = ways;
         for (unsigned way = 0; way < ways && set.lines[way].line != no_line; ++way) {
@@ -193,7 +193,7 @@ class Filter {
         set.disorder = ways;
     }
 
-    // A line just told of takes the place of the last one.
+    // Lets a line that was just told of take the place of the last one.
     static void enter(Set& set, Line line) {
         move_to_front(set, ways - 1, line);
         if (set.disorder > 0) --set.disorder;
@@ -251,13 +251,13 @@ class Filter {
         }
     }
 
-    // An event about `line`, whose page is in `slot`; returns its time.
+    // Tells of `line`, whose page is in `slot`, in an event; returns the event's time.
     std::uint64_t tell(EventKind kind, std::uint64_t line, unsigned slot) {
         sink_.put(Event{kind, line});
         return pages_[slot].told = ++time_;
     }
 
-    // `number` takes the place of the page used longest ago in its set.
+    // Lets page `number` take the place of the page used longest ago in its set.
     void page(std::uint64_t number, unsigned slot) {
         PageEntry& entry = pages_[slot];
         const unsigned set = slot - slot % page_ways;
@@ -301,7 +301,7 @@ class Filter {
         sink_.put(event);
     }
 
-    // The kernel wrote (read, recv ...) or read `count` pages for the program.
+    // Takes note that the kernel wrote (read, recv ...) or read `count` pages for the program.
     void kernel_use(const Event& event) {
         const bool store = event.kind == EventKind::page_write;
         const unsigned bit = store ? PageStates::written : PageStates::read;

@@ -8,7 +8,7 @@
 
 namespace pagelens {
 
-// `Value()` is that of all numbers that nothing was assigned to.
+// A value for each number, kept by intervals. Numbers that nothing was assigned to have `Value()`.
 template <class Value>
 class Intervals {
   public:

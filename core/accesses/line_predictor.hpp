@@ -20,8 +20,8 @@ class LinePredictor {
   public:
     [[nodiscard]] std::uint64_t prediction(unsigned k) const { return streams_[k].prediction; }
     [[nodiscard]] EventKind kind(unsigned k) const { return streams_[k].kind; }
-    // The line where the last stream of this kind started. It is near the next start if lines are
-    // gathered.
+    // Returns the line where the last stream of this kind started. It is near the next start if
+    // lines are gathered.
     [[nodiscard]] std::uint64_t last_start(EventKind kind) const {
         return last_start_[static_cast<unsigned>(kind)];
     }
@@ -43,7 +43,7 @@ class LinePredictor {
         used_ |= std::uint64_t{1} << k;
     }
 
-    // `line` starts a stream in place of one not used lately; returns its number.
+    // Starts a stream with `line`, in place of one not used lately; returns its number.
     unsigned start(EventKind kind, std::uint64_t line) {
         std::uint64_t free = ~std::rotr(used_, static_cast<int>(hand_));
         if (free == 0) {
@@ -79,7 +79,7 @@ class SetHistory {
     static constexpr unsigned depth = 8;
     static constexpr unsigned none = depth;
 
-    // The line at `place` (0: the latest) of the set that `line` is in.
+    // Returns the line at `place` (0: the latest) of the set that `line` is in.
     [[nodiscard]] std::uint64_t at(std::uint64_t line, unsigned place) const {
         const Set& set = sets_[line % sets_.size()];
         return set.lines[(set.latest - place) % depth];
@@ -91,7 +91,7 @@ class SetHistory {
         return place;
     }
 
-    // The line at `place` of the set of `line` becomes its latest.
+    // Makes the line at `place` of the set of `line` its latest.
     void renew(std::uint64_t line, unsigned place) {
         Set& set = sets_[line % sets_.size()];
         if (place == depth - 1) {  // the oldest, as most are: it lies where the next one will

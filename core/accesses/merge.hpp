@@ -60,7 +60,7 @@ class MergedTrace {
         [[nodiscard]] std::uint64_t clock() const { return offset + batch.instructions; }
     };
 
-    // The next batch of `source`; without one the source is erased.
+    // Loads the next batch of `source`; without one, the source is erased and false is returned.
     bool load(Source& source) {
         if (auto batch = source.stream.next()) {
             source.batch = *batch;
@@ -71,7 +71,8 @@ class MergedTrace {
         return false;
     }
 
-    // The batch given out last is done: its thread goes on, or waits for the sync that ended it.
+    // Goes on after the batch given out last: its thread has the next one, or waits for the sync
+    // that ended this one.
     void advance() {
         Source& source = sources_[current_];
         current_ = none;

@@ -48,7 +48,7 @@ class MergedAhead {
         return batch;
     }
 
-    // All faults that were met. They are known when next() has given the last batch.
+    // Returns all faults that were met. They are known when next() has given the last batch.
     [[nodiscard]] const std::vector<TraceFault>& faults() const { return faults_; }
 
   private:

@@ -86,7 +86,7 @@ class ObjectMap {
     [[nodiscard]] ObjectIndex at(std::uint64_t line) {
         return at(line, place(line / lines_per_page));
     }
-    // `place` is that of its page.
+    // Returns the line's object; `place` is that of its page.
     [[nodiscard]] ObjectIndex at(std::uint64_t line, std::uint32_t place) {
         Page& page = pages_[place];
         if (page.painted != none) {
@@ -112,8 +112,8 @@ class ObjectMap {
         }
     }
 
-    // A line that is touched just before a block is born: it goes with the block if one of the
-    // headers before and behind it may lie there, and the line is no block's.
+    // Gives a line that is touched just before a block is born to the block. That is done if one of
+    // the headers before and behind the block may lie in the line, and the line is no block's.
     void claim(std::uint64_t line, std::uint64_t address, std::uint64_t bytes, std::uint64_t site) {
         const std::uint64_t begin = (address - std::min(address, header_bytes)) / line_bytes;
         const std::uint64_t last = (address + bytes + 2 * header_bytes - 1) / line_bytes;

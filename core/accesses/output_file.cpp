@@ -16,10 +16,11 @@ namespace pagelens {
 
 namespace {
 
-// The kernel's table of descriptors grows with the highest, and is copied by fork.
+// The kernel's table of descriptors is as long as the highest one needs, and fork copies it.
 constexpr ::rlim_t highest = 1 << 16;
 
-// `file` by a number from the program's limit on, or as close to it as there is one.
+// Moves `file` to a number from the program's limit on, or as close to it as there is one, and
+// returns that.
 int out_of_the_way(int file) {
     ::rlimit limit{};
     if (file < 0 || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return file;

@@ -22,8 +22,8 @@ class OutputFile {
     OutputFile(const OutputFile&) = delete;
     OutputFile& operator=(const OutputFile&) = delete;
 
-    // All return errno or 0. Nothing is written once closed.
-    // A file that would grow beyond the program's limit is an error like others, and no signal.
+    // All of these return errno or 0. Nothing is written once the file is closed. A file that would
+    // grow beyond the program's limit is an error like others, and no signal.
     int append(std::span<const std::uint8_t> bytes);
     // Leaves the first `size` bytes.
     int cut(std::uint64_t size);

@@ -32,7 +32,7 @@ class PageRuns {
         hints_.fill(0);
     }
 
-    // One line, `index` within its page.
+    // Adds one line, with its `index` within its page.
     void line(OpKind kind, std::uint32_t page, unsigned index, std::uint16_t object,
               unsigned thread) {
         const std::uint64_t bit = std::uint64_t{1} << index;
@@ -53,7 +53,7 @@ class PageRuns {
         ops_.push_back(make_op(kind, page, bit, object, thread));
     }
 
-    // An op that is not of lines: everything before stays before it.
+    // Adds an op that is not of lines: everything before stays before it.
     void barrier(const Op& op) {
         ops_.push_back(op);
         first_open_ = ops_.size();

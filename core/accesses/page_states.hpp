@@ -11,7 +11,7 @@ class PageStates {
   public:
     static constexpr unsigned read = 1, written = 2;
 
-    // The bits of `page`.
+    // Returns the bits of `page`.
     [[nodiscard]] unsigned get(std::uint64_t page) {
         return static_cast<unsigned>(word(page) >> shift(page)) & 3;
     }

@@ -28,8 +28,9 @@ namespace pagelens {
 
 class Strip {
   public:
-    // `page_sets_used`: page_sets, or 1: then only the four pages used last of all are hidden,
-    // which are hits in every TLB of four ways and more, whatever its sets and its pages' size.
+    // `page_sets_used` is page_sets or 1. If it is 1, only the four pages used last of all are
+    // hidden. They are hits in every TLB of four ways and more, whatever its sets and its pages'
+    // size.
     explicit Strip(unsigned page_sets_used = page_sets) : page_set_mask_(page_sets_used - 1) {
         pages_.fill(no_page);
         for (auto& way : slots_) way.fill(no_slot);
@@ -57,7 +58,7 @@ class Strip {
         return true;
     }
 
-    // The slot of the page filter that holds `page`, or no_slot.
+    // Returns the slot of the page filter that holds `page`, or no_slot.
     [[gnu::always_inline]] [[nodiscard]] unsigned slot_of(std::uint64_t page) const {
         const unsigned set = page_set(page);
         const auto* here = reinterpret_cast<const __m128i*>(pages_.data() + set);
@@ -72,16 +73,16 @@ class Strip {
     }
     static constexpr unsigned no_slot = page_slots;
 
-    // An access that `hides` did not hide: appends its records at `at`, at most `records_per_pass`
-    // of them, and returns where they end.
+    // Passes an access that `hides` did not hide: appends its records at `at`, at most
+    // `records_per_pass` of them, and returns where they end.
     Record* pass(std::uint64_t address, bool store, std::uint64_t later, Record* at) {
         const unsigned slot = use_page(address >> page_bits, at);
         return store ? pass_in<true>(slot, address, later, at)
                      : pass_in<false>(slot, address, later, at);
     }
 
-    // The same where `slot` holds the page. It calls nothing and needs few registers, so that its
-    // caller has none to save.
+    // Does the same where `slot` holds the page. It calls nothing and needs few registers, so that
+    // its caller has none to save.
     template <bool store>
     [[gnu::always_inline]] Record* pass_in(unsigned slot, std::uint64_t address,
                                            std::uint64_t later, Record* at) {
@@ -108,7 +109,7 @@ class Strip {
         return at;
     }
 
-    // A non-temporal store: never hidden, and the line leaves the caches.
+    // Passes a non-temporal store. It is never hidden, and the line leaves the caches.
     Record* stream_store(std::uint64_t address, std::uint64_t later, Record* at) {
         const std::uint64_t line = address & ~(line_bytes - 1);
         const unsigned slot = use_page(address >> page_bits, at);
@@ -120,7 +121,8 @@ class Strip {
         return at;
     }
 
-    // Pages [page, page + count) lost their frames. The filter has to be told next.
+    // Forgets the pages [page, page + count), which lost their frames. The filter has to be told
+    // next.
     Record* forget(std::uint64_t page, std::uint64_t count, Record* at) {
         for (unsigned slot = 0; slot < page_slots; ++slot) {
             if (pages_[slot] == no_page || pages_[slot] - page >= count) continue;
@@ -131,7 +133,7 @@ class Strip {
         return at;
     }
 
-    // The same from another thread: makes accesses to these pages pass, so that the owner comes to
+    // Does so from another thread: makes accesses to these pages pass, so that the owner comes to
     // call `forget`. The owner may be running; the order of the sets concerned may be lost.
     void revoke(std::uint64_t page, std::uint64_t count) {
         for (Set& set : sets_) {
@@ -145,7 +147,7 @@ class Strip {
         }
     }
 
-    // Accesses so far, hidden ones included.
+    // Returns the number of accesses so far, hidden ones included.
     [[nodiscard]] std::uint64_t accesses() const { return clock_; }
 
     static constexpr std::uint64_t sets = 64;
