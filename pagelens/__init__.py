@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         record,
         simulate,
         trace,
+        try_assumed,
         workload,
     )
     from pagelens.diff import Difference
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "pagelens.api": (
         "Ensemble", "Explanation", "JobCost", "audit", "conflicts", "diff", "explain", "import_trace",
-        "job_cost", "machine", "machines", "measure", "place", "record", "simulate", "trace", "workload",
+        "job_cost", "machine", "machines", "measure", "place", "record", "simulate", "trace",
+        "try_assumed", "workload",
     ),
     "pagelens.accesses.trace_recorder": ("TraceRecorder",),
     "pagelens.accesses.workload": ("Workload",),
@@ -98,6 +100,7 @@ __all__ = [
     "simulate",
     "study",
     "trace",
+    "try_assumed",
     "workload",
 ]
 

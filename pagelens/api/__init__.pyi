@@ -1,3 +1,4 @@
+from .assumed_values import try_assumed as try_assumed
 from .differences import diff as diff
 from .ensembles import (
     MOST_NODES as MOST_NODES,

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from pagelens.ensemble import Ensemble
 from pagelens.explain import Explanation as ExplanationData
-from pagelens.explain import TimedRecord
+from pagelens.explain import TimedRecord, Tried
 from pagelens.explain import explain as explain_ensemble
 
 if TYPE_CHECKING:
@@ -55,19 +55,22 @@ class Explanation(ExplanationData):
     __str__ = __repr__
 
 
-def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
+def explain(
+    ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None, tried: Tried | None = None
+) -> Explanation:
     """Explain an ensemble: statistics over its nodes, what each mechanism costs, what each remedy gains.
 
     Times are modelled seconds. Gains are ratios of times on the same nodes. The other policies are compared
     with 'aged', or with the first one if 'aged' was not simulated. Reports show `command` as the way to
-    repeat the run. The conclusion takes `timed` into account, the measured times of `explain --timed`.
+    repeat the run. The conclusion takes into account `timed`, the measured times of `explain --timed`, and
+    `tried`, what `try_assumed` found with other values of what the machine file assumes.
 
     >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
     >>> e = simulate(w, m, policies=["aged", "2m"], nodes=2, progress=False)
     >>> [remedy.policy for remedy in explain(e).remedies]
     ['2m']
     """
-    return Explanation.model_construct(**dict(explain_ensemble(ensemble, command, timed)))
+    return Explanation.model_construct(**dict(explain_ensemble(ensemble, command, timed, tried)))
 
 
 def _code(sentence: str) -> Markup:

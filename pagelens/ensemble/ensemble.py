@@ -78,6 +78,7 @@ def run_ensemble(
             phase=phase,
             scaled=scaled.factor if scaled.factor < 1 else None,
             bounds=bounds,
+            history=steps,
             stopped={name: count for name, count in counts.items() if 0 < count < most},
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from pagelens.accesses.workload import Workload
-from pagelens.frames import Policy
+from pagelens.frames import Policy, Step
 from pagelens.machine import Machine
 from pagelens.machine.schema import ServedBy
 from pagelens.replay.bounds import Bounds
@@ -200,6 +200,7 @@ class Ensemble:
     bounds: Bounds  # seconds [phase] between which every placement lies
     phase: str | None = None
     scaled: float | None = None  # factor on the machine's capacities
+    history: tuple[Step, ...] = ()  # of every node, before the program runs
     stopped: Mapping[str, int] = field(default_factory=dict)  # nodes of the policies that have fewer
 
     @property

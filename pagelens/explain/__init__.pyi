@@ -1,4 +1,5 @@
 from .analysis import explain as explain
+from .assumptions import Tried as Tried
 from .conclusion import (
     attributed_in_words as attributed_in_words,
     has_effect as has_effect,

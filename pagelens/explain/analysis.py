@@ -10,7 +10,7 @@ import pagelens
 from pagelens import statistics
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
-from pagelens.explain.assumptions import assumptions
+from pagelens.explain.assumptions import Tried, assumptions
 from pagelens.explain.attribution import Attribution, attribute
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.inputs import machine_inputs
@@ -60,10 +60,13 @@ AS_FAST = 1e-4  # runs whose times differ by less are as fast
 TOP_COLLISIONS = 12
 
 
-def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None) -> Explanation:
+def explain(
+    ensemble: Ensemble, command: str = "", timed: TimedRecord | None = None, tried: Tried | None = None
+) -> Explanation:
     """Return the whole explanation. `command` is the command that reproduces it.
 
-    Bootstraps draw from the ensemble's seed.
+    `tried` has the gains that simulations with other assumed values gave. Bootstraps draw from the
+    ensemble's seed.
     """
     totals = _by_node(ensemble)
     baseline = ensemble.baseline
@@ -78,7 +81,7 @@ def explain(ensemble: Ensemble, command: str = "", timed: TimedRecord | None = N
     attributions = _attributions(ensemble)
     objects, collisions = _objects(ensemble), _collisions(ensemble)
     remedies = _remedies(ensemble, totals, baseline, intervals)
-    assumed = assumptions(ensemble, remedies)
+    assumed = assumptions(ensemble, remedies, tried)
     least, most = ensemble.between()
     bounds = BoundsRecord(least_s=least, most_s=most)
     workload = ensemble.workload

@@ -9,14 +9,21 @@ from numpy.typing import NDArray
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.model import Assumption, RemedyGain
 from pagelens.explain.verdict import MATTERS
-from pagelens.replay.assumed import FACTORS, assumed_values, scaled
+from pagelens.machine.values import stated_values
+from pagelens.replay.assumed import assumed_values, factors_of, is_of_time_model, scaled
 from pagelens.values.quantities import Sourced
 
 Gains = Mapping[str, float]  # in the median, by remedy
+Tried = Mapping[str, Mapping[float, Gains]]  # by assumed value, and by the factor of it that was simulated
 
 
-def assumptions(ensemble: Ensemble, remedies: Sequence[RemedyGain]) -> list[Assumption]:
-    """Return one entry for each assumed value of the time model, in the order of the machine file."""
+def assumptions(
+    ensemble: Ensemble, remedies: Sequence[RemedyGain], tried: Tried | None = None
+) -> list[Assumption]:
+    """Return one entry for each assumed value of the time model, and for each that was `tried`.
+
+    Those of the time model come first, in the order of the machine file.
+    """
     rows = ensemble.tables.assumed
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
@@ -30,17 +37,18 @@ def assumptions(ensemble: Ensemble, remedies: Sequence[RemedyGain]) -> list[Assu
     as_it_is = {remedy.policy: remedy.gain_median for remedy in remedies}
 
     def gains(value: str, factor: float) -> Gains:
-        if factor == 1:
-            return as_it_is
         before = medians[value, factor, ensemble.baseline]
         return {name: before / medians[value, factor, name] for name in as_it_is}
 
-    return [
-        _assumption(
-            name, sourced, {factor: gains(name, factor) for factor in sorted((*FACTORS, 1.0))}, remedies
-        )
+    of_times = {
+        name: {factor: gains(name, factor) for factor in factors_of(sourced)}
         for name, sourced in assumed_values(ensemble.machine).items()
-        if (name, FACTORS[0], ensemble.baseline) in medians
+        if (name, factors_of(sourced)[0], ensemble.baseline) in medians
+    }
+    stated = {each.name: each.value for each in stated_values(ensemble.machine)}
+    return [
+        _assumption(name, stated[name], dict(sorted({**of, 1.0: as_it_is}.items())), remedies)
+        for name, of in {**of_times, **(tried or {})}.items()
     ]
 
 
@@ -51,6 +59,8 @@ def _assumption(
     factors = np.array(list(gains))
     policies = [advised] if advised else [r.policy for r in remedies if r.verdict == "none"]
     best = np.array([max((of[name] for name in policies), default=1.0) for of in gains.values()])
+    every = [advised] if advised else [r.policy for r in remedies]
+    gained = [max((of[name] for name in every), default=1.0) for of in gains.values()]
     which = [max(policies, key=of.__getitem__, default="") for of in gains.values()]
     holds = best > MATTERS if advised else best <= MATTERS
     low, high = _around(factors, best, holds)
@@ -75,6 +85,11 @@ def _assumption(
         holds_to=shown(high),
         below=turns.get("below", ""),
         above=turns.get("above", ""),
+        range_is_stated=sourced.range is not None,
+        simulated=not is_of_time_model(name.rpartition(".")[2]),
+        gain_as_it_is=gained[list(gains).index(1.0)],
+        gain_from=gained[0],
+        gain_to=gained[-1],
     )
 
 

@@ -326,7 +326,11 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
             )
     if assumptions and not sentences:
         names = ", ".join(of.name for of in assumptions)
-        sentences.append(f"No assumed value turns this, from a third to three times as much ({names}).")
+        stated = [of.range_is_stated for of in assumptions]
+        within = "from a third to three times as much"
+        if any(stated):
+            within = "within its stated range" + ("" if all(stated) else f", or {within} if none is stated")
+        sentences.append(f"No assumed value turns this, {within} ({names}).")
     return sentences
 
 

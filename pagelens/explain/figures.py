@@ -25,6 +25,8 @@ def draw_all(e: Explanation) -> dict[str, Drawing]:
         drawings.append(_slots(e))
     if e.remedies:
         drawings.append(_remedies(e))
+    if e.assumptions and e.remedies:
+        drawings.append(_assumptions(e))
     return {each.key: each for each in drawings}
 
 
@@ -110,4 +112,16 @@ def _remedies(e: Explanation) -> Drawing:
         f"Modelled time under '{e.baseline}' over the time with the remedy, on the same nodes. Filled marks "
         "are medians with their 95% bootstrap intervals, open marks are 95th percentiles.",
         lambda: plots.remedies(e),
+    )
+
+
+def _assumptions(e: Explanation) -> Drawing:
+    return drawing(
+        "assumptions",
+        "What assumed values of the machine change",
+        "Each bar goes from the gain at one end of a value's range to the gain at the other, with all else "
+        "as it is: of the advised remedy, else of the best one. Where the machine file states no range, "
+        "it is a third to three times the value. The line is the gain as it is, the dashed one 2%. Orange "
+        "bars are values that turn the conclusion.",
+        lambda: plots.assumptions(e),
     )

@@ -291,12 +291,20 @@ class Assumption(_Record):
     name: str = Field(description='such as "ddr.bandwidth"')
     value: str
     note: str = Field(description="stated: the reason of the assumption")
-    tried_from: str = Field(description="a third of it")
-    tried_to: str = Field(description="three times as much")
+    tried_from: str = Field(description="the least of its range; a third of it if none is stated")
+    tried_to: str = Field(description="the largest of its range; three times as much if none is stated")
     holds_from: str = Field(description="the conclusion is the same from here")
     holds_to: str = Field(description="the conclusion is the same up to here")
     below: str = Field(description="what holds below; empty if nothing changes down to tried_from")
     above: str = Field(description="what holds above; empty if nothing changes up to tried_to")
+    range_is_stated: bool = Field(default=False, description="by the machine file")
+    simulated: bool = Field(
+        default=False,
+        description="whether nodes were simulated again; if not, the times follow from the same counts",
+    )
+    gain_as_it_is: float = Field(default=1, description="of the advised remedy, else of the best one")
+    gain_from: float = Field(default=1, description="the same at tried_from")
+    gain_to: float = Field(default=1, description="the same at tried_to")
 
 
 class Conclusion(_Record):

@@ -9,6 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pagelens.explain.model import Explanation
+from pagelens.explain.verdict import MATTERS
 from pagelens.replay.mechanisms import MECHANISMS
 from pagelens.report.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH, ShownFigure
 from pagelens.units import format_share, format_time
@@ -17,6 +18,7 @@ HIT, MISS = "#9CC9E8", "#D55E00"
 UNBURDENED = "#BBBBBB"
 KEY_COLUMNS = 4
 MOST_OBJECTS = 10
+MOST_ASSUMPTIONS = 12
 
 Floats = NDArray[np.float64]
 
@@ -207,6 +209,27 @@ def remedies(e: Explanation) -> Figure:
     axes.set_xlim(min(low, 0.95), max(high, 1.1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}x"))
     axes.set_xlabel(f"speed against '{e.baseline}' (modelled)")
+    return figure
+
+
+def assumptions(e: Explanation) -> Figure:
+    """Draw a bar for each assumed value, from the gain at one end of its range to that at the other."""
+    shown = sorted(e.assumptions, key=lambda of: -abs(of.gain_to - of.gain_from))[:MOST_ASSUMPTIONS]
+    figure, axes = _rows(len(shown), 0.36, [of.name for of in shown])
+    axes.axvline(MATTERS, color=FAINT, linewidth=0.7, linestyle=(0, (4, 3)))
+    axes.axvline(shown[0].gain_as_it_is, color=INK, linewidth=0.8)
+    for row, of in enumerate(shown):
+        y = len(shown) - 1 - row
+        ends = sorted([(of.gain_from, of.tried_from), (of.gain_to, of.tried_to)])
+        colour = BASELINE if of.below or of.above else OTHERS[0]
+        axes.barh(y, ends[1][0] - ends[0][0], left=ends[0][0], height=0.5, color=colour, linewidth=0)
+        for (gain, value), side in zip(ends, ("right", "left"), strict=True):
+            axes.annotate(value, (gain, y), (-4 if side == "right" else 4, 0), ha=side, va="center",
+                          textcoords="offset points", fontsize=7.5)  # fmt: skip
+    axes.use_sticky_edges = False
+    axes.margins(x=0.25)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}x"))
+    axes.set_xlabel(f"gain over '{e.baseline}' (modelled)")
     return figure
 
 

@@ -24,7 +24,10 @@ this page.
 [l2]
 size = { value = "1 MiB", source = "Intel 64 and IA-32 Optimization Reference Manual" }
 ways = { value = 16, assumed = "as of its predecessor" }
+latency = { value = "5 ns", range = ["4 ns", "7 ns"], assumed = "as of its predecessors" }
 ```
+An assumed number can have a `range`: the least and the largest that it can well be. `pagelens explain
+--sensitivity` says whether its conclusion is the same at both ends.
 
 **Files over files.** `base = ["family/skylake-sp", "mine.toml"]` takes over the values of other files:
 machines by name, parts in `machines/family`, `machines/dram`, `machines/tlb` and `machines/io`, or paths

@@ -1,5 +1,6 @@
 """Simulates copies of a workload on a machine, and what each placement of their pages costs."""
 
+from pagelens.replay.assumed import is_of_time_model
 from pagelens.replay.bounds import Bounds
 from pagelens.replay.core_model import why_full_width
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
@@ -20,6 +21,7 @@ __all__ = [
     "Sampling",
     "Simulation",
     "asked_first",
+    "is_of_time_model",
     "left_out",
     "physical_lines",
     "why_full_width",

@@ -16,7 +16,8 @@ from pagelens.replay.core_model import CoreModel
 from pagelens.replay.run import IfAssumed
 from pagelens.values.quantities import Sourced
 
-FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of the assumed value
+FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of an assumed value whose range is not stated
+STEPS = 3  # to each end of a stated range
 _OF_TIME_MODEL = frozenset(
     {"bandwidth", "latency", "miss_latency", "frequency", "instructions_per_cycle", "outstanding_lines"}
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
@@ -29,7 +30,7 @@ def assumed_values(machine: Machine) -> Mapping[str, Sourced[float]]:
     return {
         stated.name: stated.value
         for stated in stated_values(machine)
-        if stated.value.label == "assumed" and stated.key in _OF_TIME_MODEL
+        if stated.value.label == "assumed" and is_of_time_model(stated.key)
     }
 
 
@@ -55,11 +56,26 @@ def times_if_assumed(
     }
 
 
+def factors_of(sourced: Sourced[float]) -> tuple[float, ...]:
+    """Return the factors by which an assumed value is tried, in order: within its range if it has one."""
+    if sourced.range is None:
+        return FACTORS
+    low, high = (end / sourced.value for end in sourced.range)
+    down = [low ** ((STEPS - step) / STEPS) for step in range(STEPS)] if low < 1 else []
+    up = [high ** ((step + 1) / STEPS) for step in range(STEPS)] if high > 1 else []
+    return (*down, *up)
+
+
+def is_of_time_model(key: str) -> bool:
+    """Return whether a value only turns counts into seconds, so that another one takes no replay."""
+    return key in _OF_TIME_MODEL
+
+
 def _changed(machine: Machine) -> Iterator[tuple[str, float, Machine]]:
     for name, sourced in assumed_values(machine).items():
         section, key = name.rsplit(".", 1)
         table = getattr(machine, section)
-        for factor in FACTORS:
+        for factor in factors_of(sourced):
             value = scaled(sourced, factor)
             of_table = table.model_copy(update={key: sourced.model_copy(update={"value": value})})
             yield name, factor, machine.model_copy(update={section: of_table})

@@ -66,12 +66,26 @@ class Sourced(Table, Generic[T]):
     source: str | None = None
     input: str | None = None  # a measured figure that the model is calibrated on, hence never a prediction
     assumed: str | None = None
+    range: list[T] | None = None  # of an assumed number: the least and the largest that it can well be
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         stated = [text for text in (self.source, self.input, self.assumed) if text]
         if len(stated) != 1:
             raise ValueError('state exactly one of source = "...", input = "..." or assumed = "..."')
+        return self
+
+    @model_validator(mode="after")
+    def _range_holds_the_value(self) -> Self:
+        if self.range is None:
+            return self
+        if not self.assumed:
+            raise ValueError("a range is of an assumed value; leave it out, or give the reason as assumed")
+        ends: list[Any] = self.range
+        if len(ends) != 2 or not all(isinstance(end, int | float) for end in ends):
+            raise ValueError('a range is two numbers, as range = ["60 GB/s", "110 GB/s"]')
+        if not ends[0] <= self.value <= ends[1] or ends[0] == ends[1]:
+            raise ValueError("the value must lie between the two ends of its range")
         return self
 
     @property

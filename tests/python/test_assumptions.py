@@ -1,5 +1,9 @@
 """Values that a machine file only assumes: explain tries others, and says which would turn its conclusion."""
 
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,10 +13,12 @@ from pagelens.explain.assumptions import _around
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import Simulation
-from pagelens.replay.assumed import FACTORS, assumed_values
+from pagelens.replay.assumed import FACTORS, assumed_values, factors_of
 from pagelens.replay.run import Run
 
 MEBIBYTE = 1 << 20
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def with_assumed(name: str, value: str) -> Machine:
@@ -93,3 +99,77 @@ def test_the_range_in_which_a_conclusion_holds_ends_where_the_gain_is_two_percen
     crossing = 3 ** (1 - (1.02 - 1.0) / (1.1 - 1.0))  # by the logarithm of the factor
     expected = [1 / crossing if ends[0] is None else ends[0], crossing if ends[1] is None else ends[1]]
     assert _around(factors, of, of > 1.02) == pytest.approx(expected)
+
+
+def stated(name: str, value: object, ends: list[object]) -> Machine:
+    """A KNL in hybrid mode, small, with one assumed value that has a range."""
+    changed = {"cores.count": 8, "fast_memory.size": "256 MiB", "ddr.size": "1 GiB"}
+    machine = load_machine("cori-knl-hybrid").with_values(
+        changed | {"memory_side_cache.size": "128 MiB"}, name="small"
+    )
+    section, key = name.split(".")
+    table = getattr(machine, section)
+    of = getattr(table, key)
+    raw = {"value": value, "range": ends, "assumed": "a test"}
+    return machine.model_copy(update={section: table.model_copy(update={key: type(of).model_validate(raw)})})
+
+
+def test_values_are_tried_within_their_stated_range() -> None:
+    machine = stated("ddr.bandwidth", "90 GB/s", ["60 GB/s", "90 GB/s"])
+    factors = factors_of(assumed_values(machine)["ddr.bandwidth"])
+    assert factors == pytest.approx([2 / 3, (2 / 3) ** (2 / 3), (2 / 3) ** (1 / 3)])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{ value = "9 GB/s", range = ["1 GB/s", "2 GB/s"], assumed = "x" }', "the value must lie between"),
+        ('{ value = "9 GB/s", range = ["1 GB/s"], assumed = "x" }', "a range is two numbers"),
+        ('{ value = "9 GB/s", range = [1, 20], assumed = "x" }', "has no unit"),
+        (
+            '{ value = "9 GB/s", range = ["1 GB/s", "20 GB/s"], source = "x" }',
+            "a range is of an assumed value",
+        ),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused_with_its_place(line: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'schema = 1\nbase = "westmere-ep"\nname = "x"\ntitle = "x"\n[ddr]\nbandwidth = {line}\n')
+    with pytest.raises(pl.UsageError, match=rf"mine.toml:6: 'ddr.bandwidth.*{says}"):
+        load_machine(path)
+
+
+def test_values_that_decide_counts_are_simulated_at_both_ends() -> None:
+    machine = stated("memory_side_cache.ways", 2, [1, 2])
+    w = pl.workload("stream-triad", size="90MB")
+    ensemble = pl.simulate(w, machine, ["random", "2m"], nodes=2, history="boot; run")
+    tried = pl.try_assumed(ensemble, progress=False)
+    other = pl.simulate(
+        w, machine.with_values({"memory_side_cache.ways": 1}), ["random", "2m"], nodes=2,
+        history="boot; run",
+    )  # fmt: skip
+    gain = pl.explain(other).distribution("2m").gain_median
+    assert tried == {"memory_side_cache.ways": {0.5: {"random": 1.0, "2m": gain}}}
+    found = pl.explain(ensemble, tried=tried)
+    of = next(each for each in found.assumptions if each.simulated)
+    assert (of.name, of.tried_from, of.tried_to) == ("memory_side_cache.ways", "1", "2")
+    assert of.range_is_stated
+    assert of.gain_from != of.gain_to == of.gain_as_it_is
+    assert of.gain_from == gain
+
+
+def test_the_command_has_a_table_and_a_figure_of_what_is_assumed(tmp_path: Path, in_process: Command) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'schema = 1\nbase = "cori-knl-cache"\nname = "mine"\ntitle = "mine"\n'
+        '[cores]\ncount = { value = 8, assumed = "a test" }\n'
+        '[fast_memory]\nsize = { value = "128 MiB", assumed = "a test" }\n'
+        '[ddr]\nsize = { value = "1 GiB", assumed = "a test" }\n'
+        '[memory_side_cache]\nways = { value = 2, range = [1, 2], assumed = "a test" }\n'
+    )
+    words = "--machine mine.toml --workload stream-triad --size 90MB --nodes 1 --policies random,2m -o out"
+    done = in_process("explain", "--sensitivity", *words.split(), "--history", "boot; run")
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if "memory_side_cache.ways" in line and "*" in line)
+    assert row.split()[1] == "1"
+    assert row.split()[3] == "2"
+    assert '<figure id="assumptions">' in (tmp_path / "out/report.html").read_text()

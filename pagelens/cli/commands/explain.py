@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option, Typer
 
 from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
-from pagelens.api import MOST_NODES, WHOLE_RUN, choose_phase, explain, job_cost, simulate
+from pagelens.api import MOST_NODES, WHOLE_RUN, choose_phase, explain, job_cost, simulate, try_assumed
 from pagelens.cli.completion import complete_policies
 from pagelens.cli.options import (
     RARE,
@@ -112,6 +112,14 @@ Timed = Annotated[
     ),
 ]
 
+Sensitivity = Annotated[
+    bool,
+    Option(
+        "--sensitivity",
+        help="Say whether the conclusion survives other values of what the machine file assumes.",
+    ),
+]
+
 JobNodes = Annotated[
     int | None,
     Option(
@@ -159,6 +167,7 @@ def explain_command(
     region: Region = None,
     apply: Apply = False,
     timed: Timed = False,
+    sensitivity: Sensitivity = False,
     job_nodes: JobNodes = None,
     files: Files = None,
 ) -> None:
@@ -220,7 +229,13 @@ def explain_command(
                 raise
             ensemble, stopped = error.partial, error
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
-        explanation = explain(ensemble, printable(shlex.join(command)), beside)
+        tried = None
+        if sensitivity and stopped is None:
+            try:
+                tried = try_assumed(ensemble, source.directory, progress=not quiet)
+            except Interrupted as error:  # the explanation itself is complete
+                stopped = error
+        explanation = explain(ensemble, printable(shlex.join(command)), beside, tried)
         if job_nodes is not None:
             explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
         report = write_outputs(explanation, ensemble, source.directory)
@@ -244,7 +259,7 @@ def explain_command(
     if json:
         print(explanation.model_dump_json(indent=1))
     elif not quiet:
-        print(render_terminal(explanation))
+        print(render_terminal(explanation, sensitivity))
         for sentence in own_files:
             print("\n".join(wrap(sentence)))
         print(f"Report: {report}")

@@ -26,8 +26,11 @@ _TOP = 6
 _WIDE = 78  # columns from which all figures have room; below it, the less important ones are left out
 
 
-def render_terminal(explanation: Explanation) -> str:
-    """Return the explanation as plain text. No line is wider than a terminal of 50 columns or more."""
+def render_terminal(explanation: Explanation, sensitivity: bool = False) -> str:
+    """Return the explanation as plain text. No line is wider than a terminal of 50 columns or more.
+
+    With `sensitivity` a table has every assumed value, and the gains at the ends of its range.
+    """
     sections = [
         _conclusion(explanation),
         _distributions(explanation),
@@ -35,6 +38,7 @@ def render_terminal(explanation: Explanation) -> str:
         _resources(explanation),
         _objects(explanation),
         _remedies(explanation),
+        _assumptions(explanation) if sensitivity else [],
         _job(explanation),
         _footing(explanation),
     ]
@@ -206,6 +210,27 @@ def _remedies(e: Explanation) -> Iterator[str]:
         start = f"  {name:<14} {r.gain_median:>6.2f}x{interval} {r.gain_p95:>5.2f}x{worst}  "
         indent = " " * len(start)
         yield from textwrap.wrap(text, terminal_width(), initial_indent=start, subsequent_indent=indent)
+
+
+def _assumptions(e: Explanation) -> Iterator[str]:
+    if not e.assumptions:
+        yield "The machine file assumes no value that could be tried."
+        return
+    what = "the advised remedy" if any(r.verdict == "gains" for r in e.remedies) else "the best remedy"
+    yield from _heading(
+        f"Assumed values of the machine, each tried alone: the gain of {what} at both ends of its range, "
+        f"{e.assumptions[0].gain_as_it_is:.2f}x as it is (* was simulated again; ~ has no stated range, and "
+        "goes from a third to three times the value):"
+    )
+    room = min(34, terminal_width() - 44)
+    yield f"  {'value':<{room}} {'from':>10} {'gain':>6} {'to':>10} {'gain':>6}  holds"
+    for of in sorted(e.assumptions, key=lambda each: -abs(each.gain_to - each.gain_from)):
+        mark = "*" if of.simulated else " " if of.range_is_stated else "~"
+        name = shorten_middle(of.name, room - 2)
+        yield (
+            f"{mark:>2}{name:<{room + 1}}{of.tried_from:>10} {of.gain_from:>5.2f}x {of.tried_to:>10} "
+            f"{of.gain_to:>5.2f}x  {'no' if of.below or of.above else 'yes'}"
+        )
 
 
 def _job(e: Explanation) -> Iterator[str]:
