@@ -14,6 +14,7 @@ from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
 from pagelens.spelling import nearest
 from pagelens.study.costs import Status, read_costs
+from pagelens.study.dask import simulate_under_dask
 from pagelens.study.points import Points
 from pagelens.study.result import StudyResult, result_of
 from pagelens.study.simulating import simulate_in_threads
@@ -22,7 +23,11 @@ from pagelens.study.store import PointStore
 from pagelens.study.study_file import read_study
 from pagelens.study.work import Work, Workers
 
-WORKERS: Mapping[str, Workers] = {"threads": simulate_in_threads, "slurm": simulate_under_slurm}
+WORKERS: Mapping[str, Workers] = {
+    "threads": simulate_in_threads,
+    "slurm": simulate_under_slurm,
+    "dask": simulate_under_dask,
+}
 Given = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -45,8 +50,9 @@ def study(
     has a row for each point and policy; `.to_pandas()` and `.to_xarray()` hand it on. `progress` shows a bar
     on a terminal.
 
-    `on` says where: "threads" of this process, or "slurm", a job array of the cluster that this runs on. Its
-    tasks simulate `chunk` points each, and `study` and `output` must be on a file system that they see.
+    `on` says where: "threads" of this process; "slurm", a job array of the cluster that this runs on; or
+    "dask:" and the address or the file of a scheduler. Tasks of a cluster simulate `chunk` points each, and
+    `study` and `output` must be on a file system that they see.
 
     Raises UsageError, with the place in the file, for what cannot be simulated, before anything runs; and
     Interrupted on Ctrl-C, whose `partial` is the result of the points that are done.
@@ -57,8 +63,11 @@ def study(
     >>> found.table["memory_side_cache.ways"].to_list()
     [1, 2]
     """
-    if (workers := WORKERS.get(on)) is None:
-        raise UsageError(f"on: '{on}' is unknown; did you mean {nearest(on, WORKERS)}?")
+    name, _, where = on.partition(":")
+    if (workers := WORKERS.get(name)) is None:
+        raise UsageError(f"on: '{name}' is unknown; did you mean {nearest(name, WORKERS)}?")
+    if where and name != "dask":
+        raise UsageError(f"on: '{on}': {name} takes nothing behind it; leave out ':{where}'")
     if chunk is not None and chunk < 1:
         raise UsageError(f"chunk: {chunk}: a part has one point at least")
     stated = read_study(study)
@@ -67,7 +76,7 @@ def study(
     with claim_directory(directory), progress_bar(not progress, "points") as bar:
         store = PointStore(directory)
         try:
-            workers(Work(points, store, directory, bar, chunk))
+            workers(Work(points, store, directory, bar, chunk, where))
         except Interrupted as error:
             error.partial = result_of(points, store, directory)
             raise

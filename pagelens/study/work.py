@@ -20,6 +20,7 @@ class Work:
     directory: Path
     progress: Progress
     chunk: int | None = None  # points in a part, where a cluster simulates; None: as pagelens chooses
+    where: str = ""  # the scheduler of a cluster of Dask
 
     def complete(self) -> int:
         """Count the points that are there, and show the count."""

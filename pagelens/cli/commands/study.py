@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +26,6 @@ docs/study.md has an example of the file, and explains every key.
 """
 
 
-class Place(StrEnum):
-    """Where the points of a study are simulated."""
-
-    threads = "threads"
-    slurm = "slurm"
-
-
 File = Annotated[Path, Argument(metavar="FILE.toml", help="The study (docs/study.md).")]
 ShowStatus = Annotated[
     bool, Option("--status", help="Say how far the study is and what is left; simulate nothing.")
@@ -42,7 +34,12 @@ Report = Annotated[
     bool, Option("--report", help="Write the report of the points that are done; simulate nothing.")
 ]
 Where = Annotated[
-    Place, Option("--on", help="Where the points are simulated: here, or in a job array of Slurm.")
+    str,
+    Option(
+        "--on",
+        metavar="WHERE",
+        help="Where: threads, slurm (a job array), or dask:SCHEDULER (its address or file).",
+    ),
 ]
 Chunk = Annotated[
     int | None,
@@ -73,7 +70,7 @@ def study_command(
     file: File,
     status: ShowStatus = False,
     report: Report = False,
-    on: Where = Place.threads,
+    on: Where = "threads",
     chunk: Chunk = None,
     points: PointsOption = None,
     output: Output = None,
@@ -101,7 +98,7 @@ def study_command(
         found, _ = study_so_far(file, directory)
     else:
         try:
-            found = study(file, directory, on=on.value, chunk=chunk, progress=not quiet)
+            found = study(file, directory, on=on, chunk=chunk, progress=not quiet)
         except Interrupted as error:
             if error.partial is None:
                 raise
