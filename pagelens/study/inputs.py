@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from pagelens.spelling import nearest
 from pagelens.units import FREQUENCY_UNITS, RATE_UNITS, SIZE_UNITS, TIME_UNITS, split_quantity
 from pagelens.values.quantities import Table
 
@@ -83,9 +84,13 @@ def parse_input(stated: Any) -> Input:
         try:
             return Input(range=Range.model_validate(stated))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"][:1])
+            every = error.errors(include_url=False)
+            first = min(every, key=lambda each: each["type"] != "extra_forbidden")  # a typo is missing, too
+            key = str(first["loc"][0]) if first["loc"] else ""
             message = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "extra_forbidden":
+                known = [field.alias or name for name, field in Range.model_fields.items()]
+                message = f"a range has no such key; did you mean {nearest(key, known)}?"
             raise ValueError(f"{key}: {message}" if key else message) from None
     values = stated if isinstance(stated, list) else [stated]
     if not values:

@@ -115,6 +115,7 @@ REFUSED = [
         "'inputs.ddr.size': from 1 GiB to 2 GB: write both ends with the same unit",
     ),
     ("ddr.size", '{ from = "2 GiB", to = "1 GiB" }', "'from' must be less than 'to'"),
+    ("ddr.size", '{ from = "1 GiB", too = "2 GiB" }', "too: a range has no such key; did you mean to"),
     (
         "ddr.sise",
         '"1 GiB"',
