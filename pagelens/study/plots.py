@@ -17,6 +17,8 @@ from pagelens.study.words import answer_in_words, shown_answer
 from pagelens.units import format_time
 
 MOST_PANELS = 12
+CHARACTER_IN = 0.07  # of a figure's text, on average
+AXES_IN = 5.0  # between the names on the left and the edge
 COLUMNS = 3  # of panels
 
 
@@ -39,8 +41,10 @@ def tornado(found: StudyResult, effects: Sequence[Effect]) -> Figure:
     )
     axes.tick_params("y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.use_sticky_edges = False  # values stand beside the bars' ends
-    axes.margins(x=0.22)
+    # Values stand beside the bars' ends: the longest, and so the widest margin, needs this many inches.
+    beside_in = 0.15 + CHARACTER_IN * max(len(level) for effect in effects for level in effect.levels)
+    axes.use_sticky_edges = False
+    axes.margins(x=min(1.0, beside_in / max(1.0, AXES_IN - 2 * beside_in)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shown_answer(found, value)))
     axes.set_xlabel(f"{answer_in_words(found)}, mean over the other inputs")
     return figure
