@@ -1,5 +1,6 @@
 """A study in a real Slurm: equal to the byte, and whatever is killed, only what is missing is done again."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -50,6 +51,17 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("points/*.parquet")}
 
 
+def tasks(folder: Path) -> list[int]:
+    """The processes of the tasks that run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"--points" in words and os.fsencode(folder / "out") in words:
+                found.append(int(path.parent.name))
+    return found
+
+
 def submitted(folder: Path) -> str:
     """The numbers of the tasks of the last job, by their logs."""
     job = (folder / "out/slurm/job").read_text().strip()
@@ -82,15 +94,17 @@ def test_whatever_is_killed_only_what_was_running_is_lost(
     cluster.wait_for(lambda: any(folder.glob("began-*")), "a node's Prolog")
     client.kill()
     client.wait()
-    number = (folder / "out/slurm/job").read_text().strip()
+    first = (folder / "out/slurm/job").read_text()
     again = cluster.start(*command(folder))  # waits for the job that is there
     cluster.stop_controller()
     cluster.start_controller()
     cluster.wait_for(lambda: cluster.run("squeue", "-h").returncode == 0, "the controller")
-    assert cluster.run("scancel", "--signal=KILL", f"{number}_1").returncode == 0
-    cluster.run("scancel", f"{number}_1")
     (folder / "go").touch()
+    cluster.wait_for(lambda: bool(tasks(folder)), "a task")
+    os.kill(tasks(folder)[0], signal.SIGKILL)
     assert again.wait(timeout=300) == 0
+    assert (folder / "out/slurm/job").read_text() != first  # of what the killed task had not done
+    assert len(submitted(folder)) == 1
     pl.study(folder / "small.toml", tmp_path, progress=False)
     assert shards(tmp_path) == shards(folder / "out")
 
