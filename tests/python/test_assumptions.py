@@ -139,20 +139,22 @@ def test_a_range_that_makes_no_sense_is_refused_with_its_place(line: str, says: 
         load_machine(path)
 
 
-def test_values_that_decide_counts_are_simulated_at_both_ends() -> None:
-    machine = stated("memory_side_cache.ways", 2, [1, 2])
+@pytest.mark.parametrize(("key", "value", "other"), [("ways", 2, 1), ("size", "128 MiB", "64 MiB")])
+def test_values_that_decide_counts_are_simulated_at_both_ends(key: str, value: object, other: object) -> None:
+    name = f"memory_side_cache.{key}"
+    machine = stated(name, value, [other, value])
     w = pl.workload("stream-triad", size="90MB")
     ensemble = pl.simulate(w, machine, ["random", "2m"], nodes=2, history="boot; run")
     tried = pl.try_assumed(ensemble, progress=False)
-    other = pl.simulate(
-        w, machine.with_values({"memory_side_cache.ways": 1}), ["random", "2m"], nodes=2,
+    changed = pl.simulate(
+        w, machine.with_values({name: other}), ["random", "2m"], nodes=2,
         history="boot; run",
     )  # fmt: skip
-    gain = pl.explain(other).distribution("2m").gain_median
-    assert tried == {"memory_side_cache.ways": {0.5: {"random": 1.0, "2m": gain}}}
+    gain = pl.explain(changed).distribution("2m").gain_median
+    assert tried == {name: {0.5: {"random": 1.0, "2m": gain}}}
     found = pl.explain(ensemble, tried=tried)
     of = next(each for each in found.assumptions if each.simulated)
-    assert (of.name, of.tried_from, of.tried_to) == ("memory_side_cache.ways", "1", "2")
+    assert (of.name, of.tried_from, of.tried_to) == (name, str(other), str(value))
     assert of.range_is_stated
     assert of.gain_from != of.gain_to == of.gain_as_it_is
     assert of.gain_from == gain
