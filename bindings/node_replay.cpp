@@ -143,7 +143,9 @@ void register_node_replay(nb::module_& m) {
             },
             "uint64[phase, object]")
         .def_ro("huge_pages", &NodeCounters::huge_pages)
-        .def_ro("small_fallbacks", &NodeCounters::small_fallbacks);
+        .def_ro("small_fallbacks", &NodeCounters::small_fallbacks)
+        .def_ro("sf_evictions", &NodeCounters::sf_evictions,
+                "By the snoop filter, of all that was simulated, counted or not.");
 
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
@@ -225,6 +227,20 @@ void register_node_replay(nb::module_& m) {
         "none: "
         "everything. sets: bit i has the lines at place i of their pages; the others go through no "
         "caches.");
+    m.def(
+        "replay_twins",
+        [](const Program& program, const Placement& placement,
+           const std::vector<const NodeModel*>& models, std::uint32_t ranks,
+           const std::vector<std::array<std::uint64_t, 4>>& excerpts, const CancelFlag& cancel) {
+            NodeReplayOptions options;
+            options.ranks = ranks;
+            options.excerpts = excerpts_of(excerpts);
+            nb::gil_scoped_release release;
+            return replay_twins(program, placement, models, options, cancel.get());
+        },
+        "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
+        "As replay_node, of machines that differ in their caches and DRAMs alone, in one pass; one "
+        "after the other, and after a model with an l3_beside the machine with that L3.");
 }
 
 }  // namespace pagelens
