@@ -216,13 +216,14 @@ void register_node_replay(nb::module_& m) {
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
-           std::uint64_t sets, bool translating, const CancelFlag& cancel) {
-            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating};
+           std::uint64_t sets, bool translating, bool caching, const CancelFlag& cancel) {
+            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating,
+                                            caching};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "translating"_a = true, "cancel"_a,
+        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "cancel"_a,
         "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; "
         "none: "
         "everything. sets: bit i has the lines at place i of their pages; the others go through no "

@@ -68,6 +68,7 @@ class NodeReplay {
         enter(0);
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+            if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             for (const Op& op : ops) {
                 step(op);
                 if (runs_.lines() < batch_lines) continue;
@@ -153,6 +154,7 @@ class NodeReplay {
         if (!enter(std::uint64_t{lines} * copies)) return;
         // A line that leaves L1 was translated when it was fetched.
         if (kind != AccessKind::write_back && !samples()) translate(op, lines);
+        if (!options_.caching) return;
         const std::uint64_t simulated = op.lines & options_.sets;
         if (simulated == 0) return;
         pages_.for_sampled(op.page, simulated,
@@ -172,7 +174,7 @@ class NodeReplay {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
             const std::uint32_t core = core_of(rank, op);
             const auto walk = [&](unsigned first, unsigned last) {
-                if (samples()) return;
+                if (samples() || !options_.caching) return;
                 const auto entries = tables_[rank].entries(address, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
@@ -262,7 +264,9 @@ class NodeReplay {
 
     // Whether clearing a frame changes anything but counts: DRAM's rows, or lines of the frame that
     // caches still have.
-    [[nodiscard]] bool reaches_machine(bool used) const { return used || times_clearing_; }
+    [[nodiscard]] bool reaches_machine(bool used) const {
+        return options_.caching && (used || times_clearing_);
+    }
 
     void unmap(const Op& op) {
         pages_.unmap(op.page, op.lines);

@@ -43,7 +43,8 @@ struct NodeReplayOptions {
     // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
     LineSets sets = all_line_sets;
     bool translating =
-        true;  // else TLBs look nothing up; page tables have their frames all the same
+        true;             // else TLBs look nothing up; page tables have their frames all the same
+    bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count
 };
 
 // What was counted while one stretch of a phase went through the machine.

@@ -242,13 +242,14 @@ def replay_node(
     ranks: int,
     sets: int = ALL_SETS,
     translating: bool = True,
+    caching: bool = True,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
     """Count what `ranks` copies of a program do. The GIL is released meanwhile. Raises _core.Cancelled.
 
     Through the caches go the lines in `sets` (bit i: those at place i of their pages). Where that is not all,
     TLBs look up what ops touch (nothing, unless `translating`), and the lines that walks ask for are left
-    out.
+    out. Without `caching` only TLBs count.
     """
     with _of_ranks(ranks):
         found = _core.replay_node(
@@ -259,6 +260,7 @@ def replay_node(
             excerpts=parts.excerpts,
             sets=sets,
             translating=translating,
+            caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
     return _node_counts(found)

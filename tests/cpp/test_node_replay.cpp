@@ -393,6 +393,28 @@ TEST_CASE("machines whose cores differ are not replayed in one pass") {
     CHECK_THROWS_AS(replay_twins(program, *placement, {}, {1, {}}, run_on), std::invalid_argument);
 }
 
+TEST_CASE("TLBs count the same where nothing goes through the caches") {
+    for (const std::uint64_t seed : {1u, 2u}) {
+        const ListedProgram program = some_program(seed, 2, 3000);
+        const auto placement = place_by_kernel(bare(), small_order);
+        NodeModel model = small_node(4);
+        model.tlb = small_tlb();
+        NodeReplayOptions options{2, {}};
+        if (seed == 2) options.excerpts = {{3000, 700, 200, 100}, {}, {5000, 1000, 1, 0}};
+        const NodeCounters all = replay_node(program, *placement, model, options, run_on);
+        options.caching = false;
+        const NodeCounters some = replay_node(program, *placement, model, options, run_on);
+        for (unsigned p = 0; p < program.phases(); ++p) {
+            const NodeStretch expected = counted(all.phases[p], 0),
+                              found = counted(some.phases[p], 0);
+            CHECK(found.tlb == expected.tlb);
+            CHECK(found.lines == expected.lines);
+            CHECK(some.phases[p].lines == all.phases[p].lines);
+            CHECK(found.caches == decltype(found.caches){});
+        }
+    }
+}
+
 TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches counts") {
     // Without frames that come back: there, page clearing leaves stale lines in L2. And without
     // files, whose frames cores share: here a write takes a line from the others.
