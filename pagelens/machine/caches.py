@@ -195,7 +195,7 @@ def build_caches(
 
 
 def can_stand_beside(l3: L3 | None) -> bool:
-    """Whether nothing that such an L3 does changes what the private caches hold, where L1 has run before."""
+    """Say whether nothing that such an L3 does changes what private caches hold, where L1 has run before."""
     return l3 is not None and l3.inclusion.value == "victim"
 
 

@@ -124,7 +124,7 @@ class NodeEngine:
 
 
 def _ordered(*sets: Collection[str]) -> Removed:
-    """The union of sets of mechanisms."""
+    """Return the union of sets of mechanisms."""
     return tuple(sorted({name for names in sets for name in names}))
 
 
@@ -152,7 +152,7 @@ class _Placed:
         )
 
     def replays(self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
-        """Without each set of them. Machines with the same TLBs are replayed in one pass.
+        """Replay the machine without each set of them. Machines with the same TLBs share one pass.
 
         Where the snoop filter evicts nothing, the machine without it counts the same.
         """
@@ -170,7 +170,7 @@ class _Placed:
         return {removed: found[_ordered(removed)] for removed in subsets(mechanisms)}
 
     def _twins(self, sets: Sequence[Removed], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
-        """Without each of these sets of mechanisms, which agree in whether pages are walked for."""
+        """Replay the machine without each of these sets, which agree in whether pages are walked for."""
         if not sets:
             return {}
         engine, models, order = self._engine, list[_core.NodeModel](), list[Removed]()

@@ -274,9 +274,9 @@ def replay_twins(
     ranks: int,
     cancel: _core.CancelFlag | None = None,
 ) -> list[NodeCounts]:
-    """What `replay_node` counts on each of several machines with the same TLBs, in one pass.
+    """Count as `replay_node` does on each of several machines with the same TLBs, in one pass.
 
-    After a machine with an ideal L3 beside its own, what it counts with that one.
+    A machine with an ideal L3 beside its own is followed by what it counts with that one.
     """
     with _of_ranks(ranks):
         found = _core.replay_twins(
