@@ -80,7 +80,7 @@ void register_hierarchy(nb::module_& m) {
             [](CacheHierarchy* hierarchy, std::uint32_t cores, std::optional<Private> l1,
                Private l2, Inclusion l2_inclusion, std::optional<Shared> l3,
                std::optional<CacheGeometry> snoop_filter, std::optional<AddressHash> slices,
-               std::uint64_t seed, bool writes_at_once) {
+               std::uint64_t seed, bool writes_at_once, std::optional<CacheGeometry> l3_beside) {
                 HierarchyModel model;
                 model.cores = cores;
                 if (l1) model.l1 = {l1->first, l1->second};
@@ -91,10 +91,12 @@ void register_hierarchy(nb::module_& m) {
                 model.slices = std::move(slices);
                 model.seed = seed;
                 model.writes_at_once = writes_at_once;
+                model.l3_beside = l3_beside;
                 new (hierarchy) CacheHierarchy(model);
             },
             "cores"_a, "l1"_a.none(), "l2"_a, "l2_inclusion"_a, "l3"_a.none(),
-            "snoop_filter"_a.none(), "slices"_a.none(), "seed"_a, "writes_at_once"_a)
+            "snoop_filter"_a.none(), "slices"_a.none(), "seed"_a, "writes_at_once"_a,
+            "l3_beside"_a.none() = nb::none())
         .def(
             "access",
             [](CacheHierarchy& hierarchy, const Input<std::uint64_t>& lines,

@@ -143,7 +143,9 @@ void register_node_replay(nb::module_& m) {
             },
             "uint64[phase, object]")
         .def_ro("huge_pages", &NodeCounters::huge_pages)
-        .def_ro("small_fallbacks", &NodeCounters::small_fallbacks);
+        .def_ro("small_fallbacks", &NodeCounters::small_fallbacks)
+        .def_ro("sf_evictions", &NodeCounters::sf_evictions,
+                "By the snoop filter, of all that was simulated, counted or not.");
 
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
@@ -214,17 +216,32 @@ void register_node_replay(nb::module_& m) {
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
-           std::uint64_t sets, bool translating, const CancelFlag& cancel) {
-            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating};
+           std::uint64_t sets, bool translating, bool caching, const CancelFlag& cancel) {
+            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating,
+                                            caching};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "translating"_a = true, "cancel"_a,
+        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "cancel"_a,
         "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; "
         "none: "
         "everything. sets: bit i has the lines at place i of their pages; the others go through no "
         "caches.");
+    m.def(
+        "replay_twins",
+        [](const Program& program, const Placement& placement,
+           const std::vector<const NodeModel*>& models, std::uint32_t ranks,
+           const std::vector<std::array<std::uint64_t, 4>>& excerpts, const CancelFlag& cancel) {
+            NodeReplayOptions options;
+            options.ranks = ranks;
+            options.excerpts = excerpts_of(excerpts);
+            nb::gil_scoped_release release;
+            return replay_twins(program, placement, models, options, cancel.get());
+        },
+        "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
+        "As replay_node, of machines that differ in their caches and DRAMs alone, in one pass; one "
+        "after the other, and after a model with an l3_beside the machine with that L3.");
 }
 
 }  // namespace pagelens

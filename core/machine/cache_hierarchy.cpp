@@ -40,6 +40,10 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
         l3_.emplace(model.l3->geometry, slices, hierarchy::seeds_of(model, 3, 1), false);
         lines_end_ = std::min(lines_end_, hierarchy::end_of_lines(model.l3->geometry));
     }
+    if (model.l3_beside) {
+        beside_.emplace(model);
+        lines_end_ = std::min(lines_end_, hierarchy::end_of_lines(*model.l3_beside));
+    }
     if (const auto& its = model.snoop_filter; its && !its->fully_associative) {
         filter_.emplace(slices, its->sets, its->ways, its->replacement,
                         hierarchy::seeds_of(model, 4, 1).front(), tiles);
@@ -120,6 +124,21 @@ std::uint64_t CacheHierarchy::total(CacheCounter counter) const {
     std::uint64_t sum = 0;
     for (std::uint32_t core = 0; core < cores(); ++core) sum += count(core, counter);
     return sum;
+}
+
+const MemoryTraffic& CacheHierarchy::traffic_beside() const {
+    return std::visit([](const auto& its) -> const MemoryTraffic& { return its.traffic_beside(); },
+                      its_);
+}
+
+std::uint64_t CacheHierarchy::total_beside(CacheCounter counter) const {
+    const std::optional<L3Beside>& beside = std::visit(
+        [](const auto& its) -> const std::optional<L3Beside>& { return its.beside(); }, its_);
+    return L3Beside::counts(counter) ? beside->count(counter) : total(counter);
+}
+
+bool CacheHierarchy::has_beside() const {
+    return std::visit([](const auto& its) { return its.beside().has_value(); }, its_);
 }
 
 void CacheHierarchy::reset_counts() {

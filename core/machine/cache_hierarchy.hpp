@@ -47,7 +47,12 @@ class CacheHierarchy {
         return counts()[core * cache_counters + static_cast<std::size_t>(counter)];
     }
     [[nodiscard]] std::uint64_t total(CacheCounter counter) const;
-    // Resets the counts. The caches keep what they hold.
+    // Whether the model has an l3_beside; then, what memory behind it did for the last accesses,
+    // and what was counted since the beginning with it in place of l3.
+    [[nodiscard]] bool has_beside() const;
+    [[nodiscard]] const MemoryTraffic& traffic_beside() const;
+    [[nodiscard]] std::uint64_t total_beside(CacheCounter counter) const;
+    // Resets the counts, but for those of l3_beside. The caches keep what they hold.
     void reset_counts();
 
     // Whether a core's private caches (those that it shares, too) hold the line, and whether L3

@@ -49,7 +49,10 @@ struct HierarchyModel {
     std::optional<Shared> l3;
     std::optional<CacheGeometry> snoop_filter;  // of a slice; fully_associative: unlimited
     std::optional<AddressHash> slices;          // of l3 and snoop filter; without: one slice
-    std::uint64_t seed = 0;                     // of the replacement policies
+    // Of a slice of another L3, which gets what the private caches ask of l3. It shows what memory
+    // behind it would do. Needs a victim l3 and a model without l1.
+    std::optional<CacheGeometry> l3_beside;
+    std::uint64_t seed = 0;  // of the replacement policies
     // A line is written to memory when it becomes dirty, not when it leaves. In the long run this
     // makes as many writes. Over a stretch of a run, it counts the writes of the stretch itself,
     // and not those of lines that were dirty before. Needs a model without l1.

@@ -1,5 +1,4 @@
-// The caches of a node: one hierarchy for each group of neighbouring cores that share an L3. What
-// the cores access is kept until it is flushed, so that a hierarchy gets long batches.
+// The caches of a node: one hierarchy for each group of neighbouring cores that share an L3.
 #pragma once
 
 #include <array>
@@ -12,53 +11,74 @@
 
 namespace pagelens {
 
-class CacheGroups {
+// What the cores of a node access, kept until the caches get it, so that a hierarchy gets long
+// batches. Several machines with the same cores can be given the same.
+class PendingRuns {
   public:
-    // As often as `cores` need it. Precondition: cores >= 1.
-    CacheGroups(const CacheHierarchy& of_group, std::uint32_t cores)
-        : cores_of_group_(of_group.cores()),
-          groups_((cores - 1) / of_group.cores() + 1, of_group),
-          runs_(groups_.size()) {}
+    // For groups of so many of the `cores`. Precondition: both are at least 1.
+    PendingRuns(std::uint32_t cores_of_group, std::uint32_t cores)
+        : cores_of_group_(cores_of_group), groups_((cores - 1) / cores_of_group + 1) {}
 
-    [[nodiscard]] std::size_t size() const { return groups_.size(); }
+    [[nodiscard]] std::uint32_t cores_of_group() const { return cores_of_group_; }
+    [[nodiscard]] std::uint32_t groups() const {
+        return static_cast<std::uint32_t>(groups_.size());
+    }
     // Lines that wait.
-    [[nodiscard]] std::uint64_t pending() const { return pending_; }
+    [[nodiscard]] std::uint64_t lines() const { return lines_; }
+    [[nodiscard]] std::span<const PageRun> of(std::uint32_t group) const { return groups_[group]; }
 
     void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
         const auto in_group = static_cast<std::uint16_t>(core % cores_of_group_);
-        runs_[core / cores_of_group_].push_back({lines, frame, in_group, kind});
-        pending_ += static_cast<unsigned>(std::popcount(lines));
+        groups_[core / cores_of_group_].push_back({lines, frame, in_group, kind});
+        lines_ += static_cast<unsigned>(std::popcount(lines));
     }
-
-    // What waits goes through the caches, group by group; what they ask of memory is appended to
-    // `traffic`. visit(first core of the group, its part of the traffic) after each.
-    template <class Visit>
-    void flush(MemoryTraffic& traffic, Visit&& visit) {
-        if (pending_ == 0) return;
-        pending_ = 0;
-        for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-            const std::size_t before = traffic.size();
-            groups_[group].access(runs_[group], traffic);
-            runs_[group].clear();
-            visit(group * cores_of_group_, std::span(traffic).subspan(before));
-        }
-    }
-
-    // Of all cores, since the beginning.
-    [[nodiscard]] std::array<std::uint64_t, cache_counters> totals() const {
-        std::array<std::uint64_t, cache_counters> sums{};
-        for (const CacheHierarchy& caches : groups_) {
-            for (std::size_t i = 0; i < cache_counters; ++i)
-                sums[i] += caches.total(static_cast<CacheCounter>(i));
-        }
-        return sums;
+    void clear() {
+        for (auto& runs : groups_) runs.clear();
+        lines_ = 0;
     }
 
   private:
     std::uint32_t cores_of_group_;
+    std::vector<std::vector<PageRun>> groups_;
+    std::uint64_t lines_ = 0;
+};
+
+class CacheGroups {
+  public:
+    // As often as `cores` need it. Precondition: cores >= 1.
+    CacheGroups(const CacheHierarchy& of_group, std::uint32_t cores)
+        : groups_((cores - 1) / of_group.cores() + 1, of_group) {}
+
+    // What waits goes through the caches, group by group; what they ask of memory is appended to
+    // `traffic`. visit(first core of the group, its part of the traffic, what they ask of memory
+    // behind an l3_beside) after each. Precondition: the groups are as large as these.
+    template <class Visit>
+    void access(const PendingRuns& runs, MemoryTraffic& traffic, Visit&& visit) {
+        if (runs.lines() == 0) return;
+        for (std::uint32_t group = 0; group < groups_.size(); ++group) {
+            const std::size_t before = traffic.size();
+            groups_[group].access(runs.of(group), traffic);
+            visit(group * runs.cores_of_group(), std::span(traffic).subspan(before),
+                  std::span(groups_[group].traffic_beside()));
+        }
+    }
+
+    // Of all cores, since the beginning; with l3_beside in place of l3.
+    using Totals = std::array<std::uint64_t, cache_counters>;
+    [[nodiscard]] Totals totals() const { return sums(&CacheHierarchy::total); }
+    [[nodiscard]] Totals totals_beside() const { return sums(&CacheHierarchy::total_beside); }
+
+  private:
+    [[nodiscard]] Totals sums(std::uint64_t (CacheHierarchy::*total)(CacheCounter) const) const {
+        Totals sums{};
+        for (const CacheHierarchy& caches : groups_) {
+            for (std::size_t i = 0; i < cache_counters; ++i)
+                sums[i] += (caches.*total)(static_cast<CacheCounter>(i));
+        }
+        return sums;
+    }
+
     std::vector<CacheHierarchy> groups_;
-    std::vector<std::vector<PageRun>> runs_;  // of each
-    std::uint64_t pending_ = 0;
 };
 
 }  // namespace pagelens

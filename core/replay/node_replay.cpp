@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/replay/cache_groups.hpp"
+#include "core/replay/node_twin.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
 
@@ -44,37 +45,33 @@ PageSize size_of(unsigned order) {
 
 class NodeReplay {
   public:
-    NodeReplay(const Program& program, const Placement& placement, const NodeModel& model,
-               const NodeReplayOptions& options)
+    NodeReplay(const Program& program, const Placement& placement,
+               std::span<const NodeModel* const> models, const NodeReplayOptions& options)
         : program_(program),
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
-                 SlotPopulation(0, 0), model.tlb ? tables_of(program) : 0),
-          caches_(model.caches, options.ranks * program.threads()),
-          drams_(model.drams),
-          counters_{std::vector<NodePhase>(program.phases()), 0, 0} {
-        for (NodePhase& phase : counters_.phases) {
-            phase.large_drams.resize(model.drams.size());
-            phase.object_reads.resize(program.objects());
-            phase.object_writes.resize(program.objects());
-        }
+                 SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0),
+          runs_(models[0]->caches.cores(), options.ranks * program.threads()),
+          counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = options.ranks * program.threads();
-        if (model.tlb) {
-            tlbs_.assign(cores, *model.tlb);
+        if (models[0]->tlb) {
+            tlbs_.assign(cores, *models[0]->tlb);
             tables_.resize(options.ranks);
         }
-        if (!drams_.empty()) requests_.resize(cores);
+        twins_.reserve(models.size());
+        for (const NodeModel* model : models) twins_.emplace_back(*model, program, cores);
+        times_clearing_ = !models[0]->drams.empty();
         large_pages_.resize(program.phases());
-        before_ = stock();
     }
 
-    NodeCounters run(const std::atomic<bool>& cancel) {
+    std::vector<NodeCounters> run(const std::atomic<bool>& cancel) {
         enter(0);
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+            if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             for (const Op& op : ops) {
                 step(op);
-                if (caches_.pending() < batch_lines) continue;
+                if (runs_.lines() < batch_lines) continue;
                 flush();
                 if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             }
@@ -82,7 +79,12 @@ class NodeReplay {
         flush();
         counters_.huge_pages = pages_.huge_pages();
         counters_.small_fallbacks = pages_.small_fallbacks();
-        return std::move(counters_);
+        std::vector<NodeCounters> found;
+        for (NodeTwin& twin : twins_) {
+            for (NodeMemory& memory : twin.memories())
+                found.push_back(std::move(memory).counters(counters_));
+        }
+        return found;
     }
 
   private:
@@ -138,7 +140,7 @@ class NodeReplay {
     // The one that is counted.
     NodeStretch& stretch() {
         auto& stretches = phase().stretches;
-        while (stretches.size() <= number_) stretches.emplace_back().drams.resize(drams_.size());
+        while (stretches.size() <= number_) stretches.emplace_back();
         return stretches[number_];
     }
     [[nodiscard]] bool all_of_phase() const {
@@ -152,13 +154,14 @@ class NodeReplay {
         if (!enter(std::uint64_t{lines} * copies)) return;
         // A line that leaves L1 was translated when it was fetched.
         if (kind != AccessKind::write_back && !samples()) translate(op, lines);
+        if (!options_.caching) return;
         const std::uint64_t simulated = op.lines & options_.sets;
         if (simulated == 0) return;
         pages_.for_sampled(op.page, simulated,
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
                                    owners_[page.frame] = op.object;
-                                   caches_.push(mask, page.frame, core_of(page.rank, op), kind);
+                                   runs_.push(mask, page.frame, core_of(page.rank, op), kind);
                                }
                            });
     }
@@ -171,13 +174,13 @@ class NodeReplay {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
             const std::uint32_t core = core_of(rank, op);
             const auto walk = [&](unsigned first, unsigned last) {
-                if (samples()) return;
+                if (samples() || !options_.caching) return;
                 const auto entries = tables_[rank].entries(address, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
-                    caches_.push(1ull << (entry / line_bytes % lines_per_page),
-                                 static_cast<std::uint32_t>(entry / page_bytes), core,
-                                 AccessKind::read);
+                    runs_.push(1ull << (entry / line_bytes % lines_per_page),
+                               static_cast<std::uint32_t>(entry / page_bytes), core,
+                               AccessKind::read);
                 }
             };
             tlbs_[core].access(address.raw(), size, accesses, tlb_counters_, walk);
@@ -197,7 +200,7 @@ class NodeReplay {
                 if (frames > 1) return large_.push_back({first, frames, core_of(rank, op), used});
                 if (!simulated || !reaches_machine(used)) return;
                 if (part_ == Part::counted) stretch().cleared += lines;
-                caches_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
+                runs_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
                 cleared_.push_back(first);
             });
         if (!large_.empty()) clear_large();
@@ -231,7 +234,7 @@ class NodeReplay {
         const auto of_frame = static_cast<std::uint64_t>(std::popcount(options_.sets));
         for (const LargePage& page : large_) phase().cleared_large += of_frame * page.frames;
         const bool some = number < first_large || number % large_distance == 0;
-        if (all_of_phase() || (some && !drams_.empty())) {
+        if (all_of_phase() || (some && times_clearing_)) {
             flush();
             const Part part = std::exchange(part_, Part::counted);
             clearing_large_ = true;
@@ -239,10 +242,10 @@ class NodeReplay {
             for (std::uint32_t i = 0; i < std::min(large_.front().frames, most); ++i) {
                 for (const LargePage& page : large_)
                     if (reaches_machine(page.used))
-                        caches_.push(options_.sets, page.first + i, page.core,
-                                     AccessKind::stream_store);
+                        runs_.push(options_.sets, page.first + i, page.core,
+                                   AccessKind::stream_store);
                 phase().simulated_large += of_frame * large_.size();
-                if (caches_.pending() >= batch_lines) flush();
+                if (runs_.lines() >= batch_lines) flush();
             }
             flush();
             clearing_large_ = false;
@@ -261,7 +264,9 @@ class NodeReplay {
 
     // Whether clearing a frame changes anything but counts: DRAM's rows, or lines of the frame that
     // caches still have.
-    [[nodiscard]] bool reaches_machine(bool used) const { return used || !drams_.empty(); }
+    [[nodiscard]] bool reaches_machine(bool used) const {
+        return options_.caching && (used || times_clearing_);
+    }
 
     void unmap(const Op& op) {
         pages_.unmap(op.page, op.lines);
@@ -276,79 +281,36 @@ class NodeReplay {
 
     // What is pending goes through caches and DRAM, and is counted if it is to be.
     void flush() {
-        if (caches_.pending() != 0) {
-            for (auto& of_core : requests_) of_core.clear();
-            caches_.flush(traffic_, [this](std::uint32_t first_core, const auto& its) {
-                request(first_core, its);
-            });
-            if (part_ == Part::counted) to_dram();  // DRAM needs no warming up
+        for (NodeTwin& twin : twins_) {
+            twin.run(runs_, part_ == Part::counted);
+            if (part_ != Part::counted) continue;
+            for (NodeMemory& memory : twin.memories()) count(memory);
         }
-        Stock now = stock();
-        if (part_ == Part::counted) count(now);
-        before_ = std::move(now);
+        if (part_ == Part::counted && !clearing_large_) stretch().tlb += tlb_counters_;
         tlb_counters_ = {};
-        traffic_.clear();
+        runs_.clear();
         cleared_.clear();
     }
 
-    void request(std::uint32_t first_core, std::span<const MemoryAccess> traffic) {
-        if (drams_.empty()) return;
-        for (const MemoryAccess& access : traffic) {
-            requests_[first_core + access.core()].push_back(access.line() * line_bytes |
-                                                            (access.write() ? Dram::write_bit : 0));
-        }
-    }
-
-    void to_dram() {
-        if (drams_.empty()) return;
-        spans_.assign(requests_.begin(), requests_.end());
-        for (Dram& dram : drams_) dram.run(spans_);
-    }
-
-    struct Stock {
-        std::array<std::uint64_t, cache_counters> caches{};
-        std::vector<DramSums> drams;
-    };
-
-    [[nodiscard]] Stock stock() const {
-        Stock now;
-        now.caches = caches_.totals();
-        for (const Dram& dram : drams_) now.drams.push_back(DramSums::of(dram));
-        return now;
-    }
-
-    // Adds what happened since the last stock to what is counted.
-    void count(const Stock& now) {
-        if (clearing_large_) {
-            for (std::size_t i = 0; i < drams_.size(); ++i)
-                phase().large_drams[i].add(before_.drams[i], now.drams[i]);
-            return;
-        }
-        NodeStretch& sums = stretch();
-        for (std::size_t i = 0; i < cache_counters; ++i)
-            sums.caches[i] += now.caches[i] - before_.caches[i];
-        sums.tlb += tlb_counters_;
-        for (std::size_t i = 0; i < drams_.size(); ++i)
-            sums.drams[i].add(before_.drams[i], now.drams[i]);
-        for (const MemoryAccess& access : traffic_) {
-            const std::uint16_t object = owners_[access.line() / lines_per_page];
-            ++(access.write() ? phase().object_writes : phase().object_reads)[object];
-        }
+    void count(NodeMemory& memory) const {
+        if (clearing_large_) return memory.count_large(phase_);
+        memory.count(phase_, number_, owners_);
         for (const std::uint32_t frame : cleared_)  // its owner may be another by now
-            phase().object_writes[owners_[frame]] -=
-                static_cast<unsigned>(std::popcount(options_.sets));
+            memory.take_back(phase_, owners_[frame],
+                             static_cast<unsigned>(std::popcount(options_.sets)));
     }
 
     const Program& program_;
     const NodeReplayOptions options_;
     RankPages pages_;
-    CacheGroups caches_;
+    PendingRuns runs_;
+    std::vector<NodeTwin> twins_;
+    bool times_clearing_;             // DRAM is told of cleared pages
     std::vector<Tlb> tlbs_;           // [core]; empty without
     std::vector<PageTables> tables_;  // [rank]
-    std::vector<Dram> drams_;
     // [frame] the object that used it last, up to the highest frame that was handed out
     HugeVector<std::uint16_t> owners_;
-    NodeCounters counters_;
+    NodeCounters counters_;  // what all machines have in common
 
     struct LargePage {
         std::uint32_t first, frames, core;
@@ -361,11 +323,7 @@ class NodeReplay {
     std::vector<LargePage> large_;            // of the page that is mapped
     std::vector<std::uint64_t> large_pages_;  // [phase] that one rank was given
     Part part_ = Part::counted;
-    MemoryTraffic traffic_;
-    std::vector<std::uint32_t> cleared_;                // small frames, since the last flush
-    std::vector<std::vector<std::uint64_t>> requests_;  // [core]
-    std::vector<std::span<const std::uint64_t>> spans_;
-    Stock before_;
+    std::vector<std::uint32_t> cleared_;  // small frames, since the last flush
     TlbCounters tlb_counters_;
 };
 
@@ -373,13 +331,31 @@ class NodeReplay {
 
 NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
                          const NodeReplayOptions& options, const std::atomic<bool>& cancel) {
+    const NodeModel* const models[] = {&model};
+    return std::move(replay_twins(program, placement, models, options, cancel).front());
+}
+
+std::vector<NodeCounters> replay_twins(const Program& program, const Placement& placement,
+                                       std::span<const NodeModel* const> models,
+                                       const NodeReplayOptions& options,
+                                       const std::atomic<bool>& cancel) {
+    if (models.empty()) throw std::invalid_argument("models: at least one");
+    const NodeModel& first = *models.front();
+    for (const NodeModel* model : models) {
+        if (model->cores != first.cores || model->caches.cores() != first.caches.cores() ||
+            model->tlb.has_value() != first.tlb.has_value() ||
+            model->drams.empty() != first.drams.empty())
+            throw std::invalid_argument(
+                "models: may differ in what their caches and DRAMs are, not in cores, in how many "
+                "of them share caches, in TLBs, or in having DRAMs");
+    }
     const std::uint64_t cores = std::uint64_t{options.ranks} * program.threads();
-    if (options.ranks < 1 || cores > model.cores)
+    if (options.ranks < 1 || cores > first.cores)
         throw std::invalid_argument(
             "ranks: at least 1, and with their threads at most the node's " +
-            std::to_string(model.cores) + " cores");
+            std::to_string(first.cores) + " cores");
     if (!options.excerpts.empty()) check(program, options.excerpts);
-    return NodeReplay(program, placement, model, options).run(cancel);
+    return NodeReplay(program, placement, models, options).run(cancel);
 }
 
 }  // namespace pagelens

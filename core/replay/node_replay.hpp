@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/accesses/event.hpp"
@@ -42,7 +43,8 @@ struct NodeReplayOptions {
     // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
     LineSets sets = all_line_sets;
     bool translating =
-        true;  // else TLBs look nothing up; page tables have their frames all the same
+        true;             // else TLBs look nothing up; page tables have their frames all the same
+    bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count
 };
 
 // What was counted while one stretch of a phase went through the machine.
@@ -73,6 +75,8 @@ struct NodeCounters {
     std::vector<NodePhase> phases;
     std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
     std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none
+    // Of all that went through the caches, counted or not. 0: without the filter all is the same.
+    std::uint64_t sf_evictions = 0;
 };
 
 // Thread t of rank r runs on core r * program.threads() + t.
@@ -80,5 +84,15 @@ struct NodeCounters {
 // Cancelled soon after `cancel` became true.
 NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
                          const NodeReplayOptions& options, const std::atomic<bool>& cancel);
+
+// The same for machines that differ in their caches and DRAMs alone, each as in a replay of its
+// own: what is equal for all of them (ops, pages, TLBs) is done once. One after the other; after a
+// model whose caches have an l3_beside, the machine with that L3. Precondition: the models' TLBs
+// are equal. Throws std::invalid_argument, too, for models whose cores or groups of cores are not,
+// some of which have no DRAM, or for none.
+std::vector<NodeCounters> replay_twins(const Program& program, const Placement& placement,
+                                       std::span<const NodeModel* const> models,
+                                       const NodeReplayOptions& options,
+                                       const std::atomic<bool>& cancel);
 
 }  // namespace pagelens

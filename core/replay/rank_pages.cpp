@@ -80,6 +80,7 @@ void RankPages::find_blocks(const Program& program) {
 
 void RankPages::map_read(std::uint32_t page, std::uint32_t cached) {
     if (mapped(page)) return;
+    give_back();
     if (cached >= cache_.size()) cache_.resize(std::size_t{cached} + 1, none);
     if (cache_[cached] == none) {
         const auto given = source_->alloc({.page = page});
@@ -93,8 +94,19 @@ void RankPages::map_read(std::uint32_t page, std::uint32_t cached) {
 }
 
 void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
+    for (std::uint32_t page = first; page < first + count; ++page)
+        if (mapped(page)) states_[page] = State::leaving;
+    leaving_.push_back({first, count});
+}
+
+void RankPages::give_back_all() {
+    for (const auto& [first, count] : leaving_) give_back(first, count);
+    leaving_.clear();
+}
+
+void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page) {
-        if (states_[page] == State::unmapped) continue;
+        if (states_[page] != State::leaving) continue;
         states_[page] = State::unmapped;
         if (shared_[page]) {
             shared_[page] = false;
@@ -114,6 +126,7 @@ void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
 }
 
 Frame RankPages::take_frame(std::uint32_t rank) {
+    give_back();
     const auto given = source_->alloc({rank, small_order, MigrateType::unmovable});
     if (!given) out_of_memory();
     return *given;

@@ -40,7 +40,8 @@ class RankPages {
     // The first read of a page that shows page `cached` of the page cache: all ranks have its one
     // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
     void map_read(std::uint32_t page, std::uint32_t cached);
-    // The pages' frames go back; a large page goes when the last of its pages does.
+    // The pages' frames go back; a large page goes when the last of its pages does. They go when
+    // the next frame is asked for: most of what a program gives back, nobody asks for any more.
     void unmap(std::uint32_t first, std::uint64_t count);
 
     // Moves every small page that a rank has of its own to another frame of a source that shuffles
@@ -48,7 +49,7 @@ class RankPages {
     template <class Moved>
     void shuffle(Moved&& moved);
 
-    [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] != State::unmapped; }
+    [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > State::leaving; }
     // Whether its frames are the ranks' own, as a write needs them.
     [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
     // Returns the rank that stands for all that have the same frame as this one.
@@ -98,7 +99,8 @@ class RankPages {
     // page.
     static constexpr std::uint32_t least_share = 8;
 
-    enum class State : std::uint8_t { unmapped, unlisted, listed };  // listed: has a list in pool_
+    // leaving: unmapped, but its frames have not gone back; listed: has a list in pool_
+    enum class State : std::uint8_t { unmapped, leaving, unlisted, listed };
 
     struct Block {
         std::uint32_t first;       // into block_pages_
@@ -106,7 +108,18 @@ class RankPages {
         std::uint32_t mapped = 0;  // of these
     };
 
+    struct PageRange {
+        std::uint32_t first;
+        std::uint64_t count;
+    };
+
     void find_blocks(const Program& program);
+    // The frames of all pages that are leaving go back, in the order in which these were unmapped.
+    void give_back() {
+        if (!leaving_.empty()) give_back_all();
+    }
+    void give_back_all();
+    void give_back(std::uint32_t first, std::uint64_t count);
     template <class Cleared>
     void open_block(std::uint32_t block, Cleared&& cleared);
     void close_block(std::uint32_t block);
@@ -128,6 +141,7 @@ class RankPages {
     SlotPopulation population_;
     HugeVector<std::uint32_t> frames_;  // [page][rank]
     HugeVector<State> states_;          // [page]
+    std::vector<PageRange> leaving_;
     std::vector<bool> shared_;          // [page] its frame is the page cache's
     std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
     HugeVector<std::uint32_t>
@@ -151,6 +165,7 @@ template <class Cleared>
 void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
     if (writable(page)) return;
     if (mapped(page)) unmap(page, 1);
+    give_back();
     const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
     if (block != none && blocks_[block].mapped++ == 0) open_block(block, cleared);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -186,6 +201,7 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
 
 template <class Moved>
 void RankPages::shuffle(Moved&& moved) {
+    give_back();
     source_->shuffle();
     for (std::uint32_t page = 0; page < states_.size(); ++page) {
         if (!writable(page)) continue;

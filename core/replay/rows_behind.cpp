@@ -32,6 +32,7 @@ RowsBehind::RowsBehind(const RowModel& model, const RankPages& pages, std::uint3
       ranks_(ranks),
       threads_(threads),
       tenants_(page_count, ranks, sets, ways),
+      runs_(model.caches != nullptr ? model.caches->cores() : 1, ranks * threads),
       drams_(model.drams),
       counters_(counters),
       place_(stretches_.phases()),
@@ -109,8 +110,8 @@ void RowsBehind::run(const Op& op, bool counted) {
                                 : op.kind() == OpKind::write_back ? AccessKind::write_back
                                                                   : AccessKind::stream_store;
         for (std::uint32_t rank = 0; rank < ranks_; ++rank)
-            caches_->push(lines, pages_.frame(op.page, rank), rank * threads_ + op.thread, kind);
-        caches_->flush(traffic_, [&](std::uint32_t first_core, const auto& its) {
+            runs_.push(lines, pages_.frame(op.page, rank), rank * threads_ + op.thread, kind);
+        caches_->access(runs_, traffic_, [&](std::uint32_t first_core, const auto& its, auto&&) {
             for (const MemoryAccess& access : its) {
                 const std::uint32_t rank = (first_core + access.core()) / threads_;
                 // Of another page only where caches write what they made room for.
@@ -119,6 +120,7 @@ void RowsBehind::run(const Op& op, bool counted) {
                          access.write(), counted);
             }
         });
+        runs_.clear();
         traffic_.clear();
     }
     if (clears) return tenants_.cleared(op.page);

@@ -81,6 +81,7 @@ class RowsBehind {
     const RowStretches& stretches_;
     std::uint32_t page_count_, ranks_, threads_;
     SlotTenants tenants_;
+    PendingRuns runs_;  // through the caches, if there are any
     std::optional<CacheGroups> caches_;
     std::vector<Dram> drams_;
     std::vector<DramSums> before_;

@@ -18,7 +18,8 @@ class SharedCaches {
     // Precondition: cores >= 1. Gives `counters` those of caches.
     SharedCaches(const CacheHierarchy& of_group, std::uint32_t cores, const Sampling& sampling,
                  const FrameOwners& owners, MemorySide& memory, Counters& counters)
-        : groups_(of_group, cores),
+        : runs_(of_group.cores(), cores),
+          groups_(of_group, cores),
           sampling_(sampling),
           owners_(owners),
           memory_(memory),
@@ -27,33 +28,34 @@ class SharedCaches {
     }
 
     void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {
-        groups_.push(lines, frame, core, kind);
+        runs_.push(lines, frame, core, kind);
     }
 
     // Whether what waits should wait no longer: of several groups the lines of each op, or the
     // groups would take turns by batches.
-    [[nodiscard]] bool due() const {
-        return groups_.size() > 1 || groups_.pending() >= batch_lines;
-    }
+    [[nodiscard]] bool due() const { return runs_.groups() > 1 || runs_.lines() >= batch_lines; }
 
     // What waits goes through the caches, and what they ask for to memory.
     void flush(unsigned phase) {
-        groups_.flush(traffic_, [&](std::uint32_t, std::span<const MemoryAccess> traffic) {
-            for (std::size_t i = 0; i < traffic.size();) {
-                const auto frame = static_cast<std::uint32_t>(traffic[i].line() / lines_per_page);
-                const bool write = traffic[i].write();
-                std::uint64_t lines = 0;  // neighbours of one page are one access
-                for (; i < traffic.size() && traffic[i].line() / lines_per_page == frame &&
-                       traffic[i].write() == write;
-                     ++i) {
-                    const std::uint64_t line = 1ull << traffic[i].line() % lines_per_page;
-                    if ((lines & line) != 0) break;
-                    lines |= line;
+        groups_.access(
+            runs_, traffic_, [&](std::uint32_t, std::span<const MemoryAccess> traffic, auto&&) {
+                for (std::size_t i = 0; i < traffic.size();) {
+                    const auto frame =
+                        static_cast<std::uint32_t>(traffic[i].line() / lines_per_page);
+                    const bool write = traffic[i].write();
+                    std::uint64_t lines = 0;  // neighbours of one page are one access
+                    for (; i < traffic.size() && traffic[i].line() / lines_per_page == frame &&
+                           traffic[i].write() == write;
+                         ++i) {
+                        const std::uint64_t line = 1ull << traffic[i].line() % lines_per_page;
+                        if ((lines & line) != 0) break;
+                        lines |= line;
+                    }
+                    if (sampling_.covers(frame))
+                        memory_.access(phase, owners_.of(frame), frame, lines, write);
                 }
-                if (sampling_.covers(frame))
-                    memory_.access(phase, owners_.of(frame), frame, lines, write);
-            }
-        });
+            });
+        runs_.clear();
         traffic_.clear();
     }
 
@@ -69,6 +71,7 @@ class SharedCaches {
   private:
     static constexpr std::uint64_t batch_lines = 1u << 13;
 
+    PendingRuns runs_;
     CacheGroups groups_;
     const Sampling& sampling_;
     const FrameOwners& owners_;

@@ -66,8 +66,9 @@ class SlotTenants {
                              unsigned line, const std::uint64_t* reached, bool write) const;
 
   private:
-    // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one.
-    struct Use {
+    // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one. In one cache
+    // line of the host, which is asked for ahead.
+    struct alignas(32) Use {
         std::uint32_t used = 0, written = 0, cleared = 0;
         std::uint64_t lines = 0;  // used since it was cleared, whenever
     };

@@ -25,6 +25,9 @@ class Judge(Protocol):
     def unsettled(self, found: Ensemble) -> Collection[str]:
         """Return the policies that need more nodes."""
 
+    def alike(self, found: Ensemble) -> bool:
+        """Say whether one node under the baseline stands for all in what costs the time."""
+
 
 class GrowingEnsemble:
     """The pieces of an ensemble that exist, and those that are simulated next."""
@@ -55,22 +58,24 @@ class GrowingEnsemble:
         bounds = self._ensemble(dict.fromkeys(self._numbers, 0), Tables.of())
         if self._look is not None:
             self._look(bounds)
-        counts = dict.fromkeys(self._numbers, nodes)
-        if judge is not None:
-            counts = self._judged(nodes, judge, bounds)
-        return self._run(counts, min(self._attributed, counts[self._baseline]))
+        if judge is None:
+            return self._run(dict.fromkeys(self._numbers, nodes), min(self._attributed, nodes))
+        counts, found = self._judged(nodes, judge, bounds)
+        attributed = min(self._attributed, counts[self._baseline])
+        return self._run(counts, min(attributed, 1) if judge.alike(found) else attributed)
 
-    def _judged(self, nodes: int, judge: Judge, bounds: Ensemble) -> dict[str, int]:
-        """Return how many nodes each policy needs."""
+    def _judged(self, nodes: int, judge: Judge, bounds: Ensemble) -> tuple[dict[str, int], Ensemble]:
+        """Return how many nodes each policy needs, and these nodes."""
         counts = dict.fromkeys(self._numbers, 0)
         wanted: Collection[str] = self._numbers
         first = min(nodes, judge.first_nodes(bounds))
         for count in (first, *(count for count in ROUNDS if first < count < nodes), nodes):
             counts |= dict.fromkeys(wanted, count)
-            wanted = judge.unsettled(self._run(counts))
+            found = self._run(counts)
+            wanted = judge.unsettled(found)
             if not wanted:
                 break
-        return counts
+        return counts, found
 
     def _pieces(self, counts: Mapping[str, int], attributed: int = 0) -> list[Piece]:
         runs = [

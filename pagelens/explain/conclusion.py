@@ -257,6 +257,8 @@ def attributed_in_words(e: Explanation) -> str:
     Each costs replays if caches are simulated without something.
     """
     of_nodes = {a.of_nodes for a in e.attributions if a.policy == e.baseline}
+    if of_nodes == {1}:
+        return "one node"
     return "the nodes" if of_nodes <= {e.sample.nodes} else f"{min(of_nodes)} nodes"
 
 

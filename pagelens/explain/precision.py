@@ -22,6 +22,8 @@ from pagelens.statistics import CONFIDENCE
 NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
 
+_COLUMNS = ("time_s", "serial_time_s")  # both bounds of what a run takes
+
 Floats = NDArray[np.float64]
 
 
@@ -42,6 +44,11 @@ class ByPrecision:
         """Return what the function of that name returns, or nothing if the bounds say enough."""
         return [] if self._is_bounded(found) else unsettled(found, self._precision)
 
+    def alike(self, found: Ensemble) -> bool:
+        """Say whether no node under the baseline takes longer than another by the precision."""
+        times = (Intervals(found, column).times[found.baseline] for column in _COLUMNS)
+        return all(bool(of.max() <= (1 + self._precision) * of.min()) for of in times)
+
     def _is_bounded(self, found: Ensemble) -> bool:
         least, most = found.between()
         return most <= MATTERS * least and found.machine.cores.frequency_spread is None
@@ -52,7 +59,7 @@ def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
 
     If any other policy is one of them, so is the baseline, because gains are over it on the same nodes.
     """
-    of_columns = [Intervals(ensemble, column).times for column in ("time_s", "serial_time_s")]
+    of_columns = [Intervals(ensemble, column).times for column in _COLUMNS]
     open_ones = {policy for times in of_columns for policy in _unknown(times, precision)}
     for times in of_columns:
         open_ones &= _competing(times, ensemble.baseline)

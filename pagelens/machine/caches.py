@@ -119,12 +119,16 @@ class Levels:
     "snoop_filter" if it is unlimited. A fully associative cache keeps its replacement policy if the policy
     allows any number of ways, and has LRU otherwise. If the cache sees only a sample of the lines, it has
     only `ideal_share` of its own lines, a power of two.
+
+    With `ideal_l3_beside`, the fully associative L3 is simulated beside the other, since the private caches
+    ask the same of both (`can_stand_beside`).
     """
 
     simulate_l1: bool
     ideal: frozenset[str] = frozenset()
     writes_at_once: bool = False
     ideal_share: float = 1.0
+    ideal_l3_beside: bool = False
 
     def __post_init__(self) -> None:
         if unknown := self.ideal - _TWINS:
@@ -153,20 +157,24 @@ def build_caches(
     .write_back). `seed` is the seed of random replacement. Raises UsageError for impossible caches.
     """
 
-    def geometry(name: str, sets: int, ways: int, replacement: str = "lru") -> _core.CacheGeometry:
+    def geometry(
+        name: str, sets: int, ways: int, replacement: str = "lru", beside: bool = False
+    ) -> _core.CacheGeometry:
         policy = _core.Replacement[replacement]
-        if name in levels.ideal:
+        if beside or name in levels.ideal:
             ideal = policy if _core.serves_fully_associative(policy) else _core.Replacement["lru"]
             return _core.CacheGeometry(max(1, int(sets * levels.ideal_share)), ways, ideal, True)
         return _core.CacheGeometry(sets, ways, policy, False)
 
-    filter_ = shared = None
+    filter_ = shared = beside = None
     if l3 is not None:
         replacement = l3.replacement.value if l3.replacement is not None else "lru"
         shared = (
             geometry("l3", l3.sets, l3.ways.value, replacement),
             _core.Inclusion[l3.inclusion.value],
         )
+        if levels.ideal_l3_beside:
+            beside = geometry("l3", l3.sets, l3.ways.value, replacement, beside=True)
     if snoop_filter is not None:
         filter_ = geometry("snoop_filter", snoop_filter.sets.value, snoop_filter.ways.value)
     try:
@@ -180,9 +188,15 @@ def build_caches(
             _slice_hash(l3, snoop_filter),
             seed,
             levels.writes_at_once,
+            beside,
         )
     except ValueError as error:
         raise UsageError(f"caches: {error}; change it in the machine file") from None
+
+
+def can_stand_beside(l3: L3 | None) -> bool:
+    """Say whether nothing that such an L3 does changes what private caches hold, where L1 has run before."""
+    return l3 is not None and l3.inclusion.value == "victim"
 
 
 def _slice_hash(l3: L3 | None, snoop_filter: SnoopFilter | None) -> _core.AddressHash | None:

@@ -6,7 +6,7 @@ capacity: what memory moves beyond what it would move below infinite caches (com
 1989). Capacity cannot be removed while conflicts remain, so it is removed last, with all others.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,19 @@ from pagelens.accesses.workload import Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
+from pagelens.machine.caches import can_stand_beside
 from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.bounds import Bounds, bounds
 from pagelens.replay.core_model import core_model
-from pagelens.replay.mechanisms import CACHE_CAPACITY, FREQUENCY, ROW_CONFLICTS, subsets
+from pagelens.replay.mechanisms import (
+    CACHE_CAPACITY,
+    FREQUENCY,
+    L3_CONFLICTS,
+    PAGE_WALKS,
+    ROW_CONFLICTS,
+    SNOOP_FILTER,
+    subsets,
+)
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
 from pagelens.replay.whole_node import (
@@ -28,6 +37,7 @@ from pagelens.replay.whole_node import (
     mechanisms_by_replay,
     node_model,
     replay_node,
+    replay_twins,
 )
 
 Counts = Mapping[str, Floats]
@@ -95,15 +105,15 @@ class NodeEngine:
         return placed.run(found, counts, placed.times(of_time, FREQUENCY in without))
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
-        """Make a replay for each set of mechanisms that takes one. Each has DRAM with rows and without."""
+        """Replay a machine for each set of mechanisms that takes one. Each has DRAM with rows and without."""
         placed = _Placed(self, placement, cancel)
         both = (True, False) if self._has_banks else ()
         of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
         of_cores: list[Removed] = [(), (FREQUENCY,)] if FREQUENCY in self.mechanisms else [()]
-        as_it_is = placed.replay((), both)
+        replayed = placed.replays(self._by_replay, both)
+        as_it_is = replayed[()]
         seconds: dict[Removed, Floats] = {}
-        for removed in subsets(self._by_replay):
-            found = placed.replay(removed, both) if removed else as_it_is
+        for removed, found in replayed.items():
             for row, rows in enumerate(of_rows):
                 for spread in of_cores:
                     times = placed.times(found.whole.with_row(row), FREQUENCY in spread)
@@ -111,6 +121,11 @@ class NodeEngine:
         seconds[self.mechanisms] = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms).time_s
         counts = as_it_is.whole.with_row(0)
         return Attributed(placed.run(as_it_is, counts, placed.times(counts)), seconds, {})
+
+
+def _ordered(*sets: Collection[str]) -> Removed:
+    """Return the union of sets of mechanisms."""
+    return tuple(sorted({name for names in sets for name in names}))
 
 
 class _Placed:
@@ -135,6 +150,42 @@ class _Placed:
             ranks=engine._ranks,
             cancel=self._cancel,
         )
+
+    def replays(self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
+        """Replay the machine without each set of them. Machines with the same TLBs share one pass.
+
+        Where the snoop filter evicts nothing, the machine without it counts the same.
+        """
+        found: dict[Removed, NodeCounts] = {}
+        walks = tuple(name for name in mechanisms if name == PAGE_WALKS)
+        others = tuple(name for name in mechanisms if name not in (PAGE_WALKS, SNOOP_FILTER))
+        for of_tlb in subsets(walks):
+            filtered = [_ordered(of_tlb, of) for of in subsets(others)]
+            found |= self._twins(filtered, rows)
+            if SNOOP_FILTER not in mechanisms:
+                continue
+            evicting = [of for of in filtered if found[of].filter_evicts]
+            found |= {_ordered(of, [SNOOP_FILTER]): found[of] for of in filtered}
+            found |= self._twins([_ordered(of, [SNOOP_FILTER]) for of in evicting], rows)
+        return {removed: found[_ordered(removed)] for removed in subsets(mechanisms)}
+
+    def _twins(self, sets: Sequence[Removed], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
+        """Replay the machine without each of these sets, which agree in whether pages are walked for."""
+        if not sets:
+            return {}
+        engine, models, order = self._engine, list[_core.NodeModel](), list[Removed]()
+        beside = can_stand_beside(self.machine.l3)
+        for of in sets:
+            ideal = _ordered(of, [L3_CONFLICTS])
+            if beside and L3_CONFLICTS in of:
+                continue  # it stands beside the machine with its own L3
+            pair = beside and ideal in sets
+            models.append(node_model(self.machine, of, rows, engine._seed, self._parts.in_stretches, pair))
+            order += [of, ideal] if pair else [of]
+        counted = replay_twins(
+            self._parts, self._placement.frames, models, ranks=engine._ranks, cancel=self._cancel
+        )
+        return dict(zip(order, counted, strict=True))
 
     def times(
         self, counts: Counts, of_median_node: bool = False, phase: NDArray[np.int64] | None = None

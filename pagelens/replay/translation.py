@@ -70,6 +70,7 @@ class Translations:
             policies[POLICY_OF_PAGES[page_bits]].place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,
+            caching=False,  # no cache decides what a TLB misses
             cancel=cancel,
         )
         return {name: self._ranks * found.counts[name] for name in TRANSLATION_COUNTS}

@@ -5,7 +5,8 @@ This is for machines without a memory-side cache. docs/node-replay.md states the
 
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,12 +52,13 @@ def node_model(
     rows: Sequence[bool] = (True,),
     seed: int = 0,
     in_stretches: bool = False,
+    ideal_l3_beside: bool = False,
 ) -> _core.NodeModel:
     """Return the machine without some of `mechanisms`, with its DRAM, if stated, once for each of `rows`.
 
     An entry of `rows` says if the DRAM has row conflicts. `seed` is that of random replacement.
     `in_stretches` is for parts of a program, which write back what they have made dirty themselves
-    (`Levels.writes_at_once`).
+    (`Levels.writes_at_once`). `ideal_l3_beside` is that of `Levels`.
     """
     tlb = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
@@ -65,7 +67,7 @@ def node_model(
     if machine.dram is not None:
         outstanding = machine.cores.outstanding_lines.value
         drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
-    caches = caches_below_l1(machine, without, seed, in_stretches)
+    caches = caches_below_l1(machine, without, seed, in_stretches, ideal_l3_beside=ideal_l3_beside)
     return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
 
 
@@ -75,10 +77,11 @@ def caches_below_l1(
     seed: int = 0,
     writes_at_once: bool = False,
     ideal_share: float = 1.0,
+    ideal_l3_beside: bool = False,
 ) -> _core.CacheHierarchy:
     """Return the caches of the cores that share an L3, or of all cores, without some of `mechanisms`.
 
-    `writes_at_once` and `ideal_share` are those of `Levels`.
+    `writes_at_once`, `ideal_share` and `ideal_l3_beside` are those of `Levels`.
     """
     inclusion = machine.l2.inclusion.value if machine.l2.inclusion is not None else None
     sharing = machine.l3.shared_by if machine.l3 is not None else None
@@ -94,6 +97,7 @@ def caches_below_l1(
             ideal=frozenset(_TWINS[name] for name in without if name in _TWINS),
             writes_at_once=writes_at_once,
             ideal_share=ideal_share,
+            ideal_l3_beside=ideal_l3_beside,
         ),
         seed,
     )
@@ -217,6 +221,7 @@ class NodeCounts:
     simulated: float  # share of the run's lines
     huge_pages: int
     small_fallbacks: int
+    filter_evicts: bool  # the snoop filter, at any time: where not, a machine without it counts the same
 
     @property
     def counts(self) -> Counts:
@@ -237,15 +242,16 @@ def replay_node(
     ranks: int,
     sets: int = ALL_SETS,
     translating: bool = True,
+    caching: bool = True,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
     """Count what `ranks` copies of a program do. The GIL is released meanwhile. Raises _core.Cancelled.
 
     Through the caches go the lines in `sets` (bit i: those at place i of their pages). Where that is not all,
     TLBs look up what ops touch (nothing, unless `translating`), and the lines that walks ask for are left
-    out.
+    out. Without `caching` only TLBs count.
     """
-    try:
+    with _of_ranks(ranks):
         found = _core.replay_node(
             parts.program,
             placement,
@@ -254,10 +260,45 @@ def replay_node(
             excerpts=parts.excerpts,
             sets=sets,
             translating=translating,
+            caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
+    return _node_counts(found)
+
+
+def replay_twins(
+    parts: Parts,
+    placement: _core.Placement,
+    models: Sequence[_core.NodeModel],
+    *,
+    ranks: int,
+    cancel: _core.CancelFlag | None = None,
+) -> list[NodeCounts]:
+    """Count as `replay_node` does on each of several machines with the same TLBs, in one pass.
+
+    A machine with an ideal L3 beside its own is followed by what it counts with that one.
+    """
+    with _of_ranks(ranks):
+        found = _core.replay_twins(
+            parts.program,
+            placement,
+            models,
+            ranks=ranks,
+            excerpts=parts.excerpts,
+            cancel=cancel or _core.CancelFlag(),
+        )
+    return [_node_counts(each) for each in found]
+
+
+@contextmanager
+def _of_ranks(ranks: int) -> Iterator[None]:
+    try:
+        yield
     except _core.OutOfMemory as error:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
+
+
+def _node_counts(found: _core.NodeCounters) -> NodeCounts:
     lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
     counted = np.bincount(stretches[:, 0].astype(int), stretches[:, 1], len(lines))
@@ -273,4 +314,5 @@ def replay_node(
         simulated=float(counted.sum() / max(1.0, lines.sum())) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,
+        filter_evicts=found.sf_evictions > 0,
     )

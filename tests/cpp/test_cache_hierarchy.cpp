@@ -204,3 +204,52 @@ TEST_CASE("hierarchy that writes at once writes as often in the end, and reads a
         }
     }
 }
+
+TEST_CASE("hierarchy with an L3 beside counts for it what it would count with that one") {
+    for (std::uint32_t run = 0; run < 600; ++run) {
+        CAPTURE(run);
+        Random random(3, run, 0, Stream::history);
+        HierarchyModel m = some_model(random);
+        m.l1.reset();
+        if (m.l2_inclusion == Inclusion::exclusive) m.l2_inclusion = Inclusion::inclusive;
+        m.l3 = {some_cache(random, true, 8, 16), Inclusion::victim};
+        m.writes_at_once = random.below(2) == 0;
+        HierarchyModel other = m;
+        other.l3->geometry = some_cache(random, false, 8, 16);
+        CAPTURE(described(m));
+        CAPTURE(described(other));
+        CacheHierarchy alone(m), alike(other);
+        m.l3_beside = other.l3->geometry;
+        CacheHierarchy both(m);
+        const std::uint64_t lines = 16 + random.below(400);
+        for (int part = 0; part < 6; ++part) {
+            std::vector<LineAccess> batch;
+            for (int i = 0; i < 100; ++i) batch.push_back(some_access(random, m, lines));
+            MemoryTraffic expected, of_other, found;
+            alone.access(batch, expected);
+            alike.access(batch, of_other);
+            both.access(batch, found);
+            REQUIRE(same(found, expected));
+            REQUIRE(same(both.traffic_beside(), of_other));
+        }
+        for (std::size_t i = 0; i < cache_counters; ++i) {
+            const auto counter = static_cast<CacheCounter>(i);
+            REQUIRE(both.total(counter) == alone.total(counter));
+            REQUIRE(both.total_beside(counter) == alike.total(counter));
+        }
+    }
+}
+
+TEST_CASE("hierarchy has an L3 beside a victim L3 only, and without an L1") {
+    HierarchyModel m;
+    m.l3_beside = CacheGeometry{};
+    CHECK_THROWS_WITH_AS(CacheHierarchy{m}, doctest::Contains("l3_beside: only beside a victim l3"),
+                         std::invalid_argument);
+    m.l3 = {CacheGeometry{}, Inclusion::victim};
+    CHECK(CacheHierarchy(m).has_beside());
+    m.l3->inclusion = Inclusion::inclusive;
+    CHECK_THROWS_AS(CacheHierarchy{m}, std::invalid_argument);
+    m.l3->inclusion = Inclusion::victim;
+    m.l1 = HierarchyModel::Private{};
+    CHECK_THROWS_AS(CacheHierarchy{m}, std::invalid_argument);
+}

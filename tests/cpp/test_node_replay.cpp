@@ -21,14 +21,18 @@ constexpr std::uint32_t node_frames = 8192;  // 32 MiB
 
 NodeState bare() { return NodeState(bare_layout(node_frames), 1); }
 
-// 4 cores with an L2 each, an L3 and a snoop filter that are too small for them, in one slice.
-NodeModel small_node(std::uint32_t cores) {
+// Cores with an L2 each, an L3 and a snoop filter that are too small for 4 of them, in one slice.
+HierarchyModel small_caches(std::uint32_t cores) {
     HierarchyModel caches;
     caches.cores = cores;
     caches.l2.geometry = {64, 4};
     caches.l3 = HierarchyModel::Shared{{128, 8}, Inclusion::victim};
     caches.snoop_filter = CacheGeometry{64, 6};
-    return {cores, CacheHierarchy(caches), {}, {}};
+    return caches;
+}
+
+NodeModel small_node(std::uint32_t cores) {
+    return {cores, CacheHierarchy(small_caches(cores)), {}, {}};
 }
 
 Dram small_dram(RowPolicy policy) { return reference::small_dram(7, 3, 9, policy); }
@@ -336,6 +340,79 @@ TEST_CASE("a node's replay equals its components run line by line") {
     CHECK(conflicts > 0);
     CHECK(evictions > 0);
     CHECK(walks > 0);
+}
+
+TEST_CASE("machines replayed in one pass count as each does alone") {
+    const std::vector<Excerpt> excerpts{{3000, 700, 200, 100}, {}, {5000, 1000, 1, 0}};
+    for (const std::uint64_t seed : {1u, 2u, 3u}) {
+        const ListedProgram program = some_program(seed, 2, 3000);
+        const auto placement = place_by_kernel(bare(), seed == 3 ? huge_order : small_order);
+        std::vector<NodeModel> alone, twins;
+        for (const unsigned ideal : {0u, 1u, 2u, 3u}) {
+            HierarchyModel caches = small_caches(2);
+            caches.l2.geometry.fully_associative = (ideal & 1) != 0;
+            caches.snoop_filter->fully_associative = (ideal & 2) != 0;
+            const auto add = [&](std::vector<NodeModel>& models) {
+                const RowPolicy rows = ideal == 1 ? RowPolicy::ideal : RowPolicy::open;
+                models.push_back({4, CacheHierarchy(caches), small_tlb(), {small_dram(rows)}});
+            };
+            CacheGeometry other = caches.l3->geometry;
+            other.fully_associative = true;
+            add(alone);
+            if (ideal != 0) caches.l3_beside = other;
+            add(twins);
+            if (ideal == 0) continue;
+            caches.l3_beside.reset();
+            caches.l3->geometry = other;
+            add(alone);
+        }
+        std::vector<const NodeModel*> together;
+        for (const NodeModel& model : twins) together.push_back(&model);
+        const NodeReplayOptions options{2, seed == 2 ? std::vector<Excerpt>{} : excerpts};
+        const auto found = replay_twins(program, *placement, together, options, run_on);
+        REQUIRE(found.size() == alone.size());
+        for (std::size_t i = 0; i < alone.size(); ++i) {
+            CAPTURE(i);
+            const NodeCounters slow = replay_node(program, *placement, alone[i], options, run_on);
+            check_equal(found[i].phases, slow.phases);
+            CHECK(found[i].sf_evictions == slow.sf_evictions);
+            CHECK(found[i].huge_pages == slow.huge_pages);
+            CHECK((found[i].sf_evictions == 0) == (i >= 3));  // unlimited
+        }
+    }
+}
+
+TEST_CASE("machines whose cores differ are not replayed in one pass") {
+    const ListedProgram program = some_program(1, 1, 100);
+    const auto placement = place_by_kernel(bare(), small_order);
+    const NodeModel one = small_node(4), other{4, CacheHierarchy(small_caches(2)), {}, {}};
+    const NodeModel* const models[] = {&one, &other};
+    CHECK_THROWS_WITH_AS(replay_twins(program, *placement, models, {1, {}}, run_on),
+                         doctest::Contains("models: may differ in what their caches and DRAMs are"),
+                         std::invalid_argument);
+    CHECK_THROWS_AS(replay_twins(program, *placement, {}, {1, {}}, run_on), std::invalid_argument);
+}
+
+TEST_CASE("TLBs count the same where nothing goes through the caches") {
+    for (const std::uint64_t seed : {1u, 2u}) {
+        const ListedProgram program = some_program(seed, 2, 3000);
+        const auto placement = place_by_kernel(bare(), small_order);
+        NodeModel model = small_node(4);
+        model.tlb = small_tlb();
+        NodeReplayOptions options{2, {}};
+        if (seed == 2) options.excerpts = {{3000, 700, 200, 100}, {}, {5000, 1000, 1, 0}};
+        const NodeCounters all = replay_node(program, *placement, model, options, run_on);
+        options.caching = false;
+        const NodeCounters some = replay_node(program, *placement, model, options, run_on);
+        for (unsigned p = 0; p < program.phases(); ++p) {
+            const NodeStretch expected = counted(all.phases[p], 0),
+                              found = counted(some.phases[p], 0);
+            CHECK(found.tlb == expected.tlb);
+            CHECK(found.lines == expected.lines);
+            CHECK(some.phases[p].lines == all.phases[p].lines);
+            CHECK(found.caches == decltype(found.caches){});
+        }
+    }
 }
 
 TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches counts") {

@@ -18,7 +18,7 @@ from pagelens.ensemble import ROUNDS, Ensemble, Tables
 from pagelens.ensemble.result import PLACEMENTS
 from pagelens.explain import explain
 from pagelens.explain.intervals import FEW, Intervals
-from pagelens.explain.precision import half_width, unsettled
+from pagelens.explain.precision import ByPrecision, half_width, unsettled
 from pagelens.frames import policies as known_policies
 from pagelens.units import parse_share
 
@@ -137,6 +137,19 @@ def test_of_nodes_that_are_alike_four_are_enough(tmp_path: Path) -> None:
     assert nodes(precision=PRECISION) == ROUNDS[0]
     assert nodes(nodes=5) == 5
     assert nodes(nodes=3, precision=PRECISION) == 3
+
+
+def test_of_nodes_that_are_alike_one_stands_for_all_in_what_costs_the_time(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    judge = ByPrecision(PRECISION)
+    assert judge.alike(drawn({"aged": 0.001, "random": 0.1}, random, 8))
+    assert not judge.alike(drawn({"aged": 0.03, "random": 0.0}, random, 8))
+    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine("red-storm-xt4")
+    for options, nodes in (({"precision": PRECISION}, 1), ({"nodes": 4}, 2)):
+        found = pagelens.simulate(
+            program, machine, ["contiguous"], output=tmp_path, progress=False, **options
+        )
+        assert found.tables.counterfactuals["node"].n_unique() == nodes
 
 
 def test_few_nodes_do_not_show_the_slow_ones() -> None:

@@ -86,6 +86,7 @@ void HierarchyOf<plain>::write_back(Requester who, std::uint64_t line, std::uint
 template <bool plain>
 void HierarchyOf<plain>::stream_store(Requester who, std::uint64_t line, std::uint32_t slice) {
     bool dirty = invalidate(filter_ ? filter_->remove(line, slice) : 1, line, false);
+    ask_beside(who, line, slice, L3Request::Kind::overwrite, dirty);
     if (l3_) {
         if (const auto spot = l3_->find(line, slice)) dirty |= l3_->remove(spot);
     }

@@ -39,6 +39,7 @@ void HierarchyOf<plain>::access(std::span<const LineAccess> batch, MemoryTraffic
     for (const auto& [line, core, kind] : batch) {
         if (!is_possible(core, line, kind)) refuse(core, line, kind);
     }
+    traffic_beside_.clear();
     run(batch, traffic);
 }
 
@@ -48,6 +49,7 @@ void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& t
         const std::uint64_t last = std::uint64_t{its.frame} * lines_per_page + lines_per_page - 1;
         if (!is_possible(its.core, last, its.kind)) refuse(its.core, last, its.kind);
     }
+    traffic_beside_.clear();
     std::array<LineAccess, 512> chunk;
     std::size_t size = 0;
     for (const PageRun& its : batch) {
@@ -115,6 +117,9 @@ void HierarchyOf<plain>::run(std::span<const LineAccess> batch, MemoryTraffic& t
         for (std::uint32_t i = 0; const LineAccess& its : part(now - 2))
             access(its, known[i++], traffic);
     }
+    if (!beside_) return;
+    beside_->run(asked_, traffic_beside_);
+    asked_.clear();
 }
 
 template <bool plain>

@@ -10,6 +10,7 @@
 
 #include "core/address/units.hpp"
 #include "core/machine/cache_model.hpp"
+#include "core/machine/hierarchy/l3_beside.hpp"
 #include "core/machine/physical_cache.hpp"
 #include "core/machine/snoop_filter.hpp"
 
@@ -29,6 +30,9 @@ class HierarchyOf {
     [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
     [[nodiscard]] bool l3_holds(std::uint64_t line) const;
     [[nodiscard]] std::uint32_t fewest_sets() const { return fewest_sets_; }
+    [[nodiscard]] const std::optional<L3Beside>& beside() const { return beside_; }
+    // What memory behind it did for the last batch.
+    [[nodiscard]] const MemoryTraffic& traffic_beside() const { return traffic_beside_; }
 
   private:
     static constexpr std::size_t part_size = 32;  // accesses
@@ -86,6 +90,13 @@ class HierarchyOf {
                                              std::uint32_t slice);
     void l3_victim(const Requester& who, const Entry& victim);
     void memory(const Requester& who, std::uint64_t line, bool write);
+    void ask_beside(const Requester& who, std::uint64_t line, std::uint32_t slice,
+                    L3Request::Kind kind, bool flag = false, bool was_dirty = false) {
+        if (!beside_) [[likely]]
+            return;
+        asked_.push_back({line, static_cast<std::uint16_t>(who.core),
+                          static_cast<std::uint8_t>(slice), kind, flag, was_dirty});
+    }
     // A line becomes dirty that `was_dirty` nowhere, or leaves the caches dirty.
     void written(const Requester& who, std::uint64_t line, bool was_dirty) {
         if (writes_at_once_ && !was_dirty) memory(who, line, true);
@@ -121,6 +132,9 @@ class HierarchyOf {
     std::optional<Cache> l1_;  // of all cores
     Cache l2_;                 // of all tiles
     std::optional<Cache> l3_;
+    std::optional<L3Beside> beside_;
+    std::vector<L3Request> asked_;  // since it was given the last
+    MemoryTraffic traffic_beside_;
     // Without one there is a single tile, so nobody has to ask who holds what.
     std::optional<Filter> filter_;
     std::array<std::uint64_t, lately> asked_for_;  // lines, at line % lately

@@ -96,6 +96,11 @@ void check(const HierarchyModel& model) {
     if (model.snoop_filter) {
         check(*model.snoop_filter, slices, "snoop_filter");
     }
+    if (model.l3_beside) {
+        check(*model.l3_beside, slices, "l3_beside");
+        require(model.l3 && model.l3->inclusion == Inclusion::victim && !model.l1,
+                "l3_beside: only beside a victim l3, and not with an l1");
+    }
     require(!model.writes_at_once || !model.l1, "writes_at_once: not with an l1");
     require(tiles_of(model) <= most_holders,
             "cores: at most 64 L2 caches in one hierarchy, not " + std::to_string(tiles_of(model)));

@@ -25,6 +25,12 @@ bool HierarchyOf<plain>::request(const Requester& who, std::uint64_t line, std::
             }
         }
     }
+    using Kind = L3Request::Kind;
+    ask_beside(who, line, slice,
+               want == Want::share ? Kind::read
+               : want == Want::own ? Kind::own
+                                   : Kind::take_whole,
+               forwarded, dirty);
     bool found = false;
     if (l3_) {
         const Spot spot = l3_->find(line, slice);
@@ -61,6 +67,7 @@ void HierarchyOf<plain>::own(const Requester& who, std::uint64_t line, std::uint
         const Holders before = filter_->request(line, slice, who.tile, true, evicted);
         invalidate(before & ~(Holders{1} << who.tile), line, false);
     }
+    ask_beside(who, line, slice, L3Request::Kind::take_whole);
     if (l3_ && l3_inclusion_ != Inclusion::inclusive) {
         if (const auto spot = l3_->find(line, slice)) l3_->remove(spot);
     }
@@ -70,6 +77,7 @@ void HierarchyOf<plain>::own(const Requester& who, std::uint64_t line, std::uint
 template <bool plain>
 void HierarchyOf<plain>::cast_out(const Requester& who, std::uint64_t line, std::uint32_t slice,
                                   bool dirty, bool held) {
+    ask_beside(who, line, slice, L3Request::Kind::put, dirty);
     const bool taken = l3_ && (l3_inclusion_ == Inclusion::victim ||
                                (l3_inclusion_ == Inclusion::exclusive && !held));
     if (l3_ && (taken || dirty)) {

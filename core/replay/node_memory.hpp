@@ -1,0 +1,120 @@
+// What a node's caches ask of memory in a replay: it goes to DRAM, and is counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+#include "core/replay/cache_groups.hpp"
+#include "core/replay/dram_sums.hpp"
+#include "core/replay/node_replay.hpp"
+
+namespace pagelens {
+
+class NodeMemory {
+  public:
+    NodeMemory(const std::vector<Dram>& drams, const Program& program, std::uint32_t cores)
+        : drams_(drams),
+          requests_(drams.empty() ? 0 : cores),
+          now_(stock({})),
+          phases_(program.phases()) {
+        for (NodePhase& phase : phases_) {
+            phase.large_drams.resize(drams_.size());
+            phase.object_reads.resize(program.objects());
+            phase.object_writes.resize(program.objects());
+        }
+    }
+
+    // A batch: what each group of cores asks for, and then, by the caches' `totals` since the
+    // beginning, what happened. Only what is `counted` goes to DRAM, which needs no warming up.
+    void begin() {
+        traffic_.clear();
+        for (auto& of_core : requests_) of_core.clear();
+    }
+    void ask(std::uint32_t first_core, std::span<const MemoryAccess> traffic) {
+        traffic_.insert(traffic_.end(), traffic.begin(), traffic.end());
+        if (drams_.empty()) return;
+        for (const MemoryAccess& access : traffic) {
+            requests_[first_core + access.core()].push_back(access.line() * line_bytes |
+                                                            (access.write() ? Dram::write_bit : 0));
+        }
+    }
+    void end(const CacheGroups::Totals& totals, bool counted) {
+        if (counted && !drams_.empty()) {
+            spans_.assign(requests_.begin(), requests_.end());
+            for (Dram& dram : drams_) dram.run(spans_);
+        }
+        before_ = std::exchange(now_, stock(totals));
+    }
+
+    // The batch is counted by a stretch of a phase; `owners` says [frame] whose lines they are.
+    void count(std::uint32_t phase, std::uint64_t stretch, std::span<const std::uint16_t> owners) {
+        NodeStretch& sums = this->stretch(phase, stretch);
+        for (std::size_t i = 0; i < cache_counters; ++i)
+            sums.caches[i] += now_.caches[i] - before_.caches[i];
+        for (std::size_t i = 0; i < drams_.size(); ++i)
+            sums.drams[i].add(before_.drams[i], now_.drams[i]);
+        for (const MemoryAccess& access : traffic_) {
+            const std::uint16_t object = owners[access.line() / lines_per_page];
+            ++(access.write() ? phases_[phase].object_writes : phases_[phase].object_reads)[object];
+        }
+    }
+    // The batch is the clearing of large pages.
+    void count_large(std::uint32_t phase) {
+        for (std::size_t i = 0; i < drams_.size(); ++i)
+            phases_[phase].large_drams[i].add(before_.drams[i], now_.drams[i]);
+    }
+    // Lines that were counted as written for an object are none of its own.
+    void take_back(std::uint32_t phase, std::uint16_t object, std::uint64_t lines) {
+        phases_[phase].object_writes[object] -= lines;
+    }
+
+    // All that was counted, with what all machines of the replay have in common. Called once.
+    [[nodiscard]] NodeCounters counters(const NodeCounters& common) && {
+        for (std::size_t number = 0; number < phases_.size(); ++number) {
+            NodePhase& phase = phases_[number];
+            const NodePhase& of_all = common.phases[number];
+            phase.lines = of_all.lines;
+            phase.cleared = of_all.cleared;
+            phase.cleared_large = of_all.cleared_large;
+            phase.simulated_large = of_all.simulated_large;
+            for (std::size_t i = 0; i < of_all.stretches.size(); ++i) {
+                NodeStretch& sums = stretch(number, i);
+                sums.lines = of_all.stretches[i].lines;
+                sums.cleared = of_all.stretches[i].cleared;
+                sums.tlb = of_all.stretches[i].tlb;
+            }
+        }
+        return {std::move(phases_), common.huge_pages, common.small_fallbacks,
+                now_.caches[static_cast<std::size_t>(CacheCounter::sf_evictions)]};
+    }
+
+  private:
+    struct Stock {
+        CacheGroups::Totals caches{};
+        std::vector<DramSums> drams;
+    };
+
+    [[nodiscard]] Stock stock(const CacheGroups::Totals& caches) const {
+        Stock now{caches, {}};
+        for (const Dram& dram : drams_) now.drams.push_back(DramSums::of(dram));
+        return now;
+    }
+    NodeStretch& stretch(std::size_t phase, std::uint64_t number) {
+        auto& stretches = phases_[phase].stretches;
+        while (stretches.size() <= number) stretches.emplace_back().drams.resize(drams_.size());
+        return stretches[number];
+    }
+
+    std::vector<Dram> drams_;
+    MemoryTraffic traffic_;                             // of the batch
+    std::vector<std::vector<std::uint64_t>> requests_;  // [core] of the batch
+    std::vector<std::span<const std::uint64_t>> spans_;
+    Stock now_, before_;  // after the batch, and before it
+    std::vector<NodePhase> phases_;
+};
+
+}  // namespace pagelens
