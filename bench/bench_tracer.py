@@ -1,21 +1,30 @@
 """The tracer's speed and what a line costs in its file, beside the same programs under the emulator alone.
 
+Then both engines beside the program alone, in turn: processor time of all threads, and time by the clock.
+
 What is compared with the emulator alone is the CPU time of the program's own thread: the writer's thread runs
 beside it, and on a busy machine the clock counts other people's work. Of several runs the least counts:
 neighbours on the machine only ever add to it, at times by half.
 """
 
+import os
+import resource
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from figures import ROOT, compile_copy, figure
 
 from pagelens import _core
+from pagelens.accesses.dynamorio import has_dynamorio
 from pagelens.accesses.emulator import find_emulator
+from pagelens.accesses.tracer import TraceRequest, trace_program
 
 RUNS = 7
+RUNS_IN_TURN = 3
 
 
 def run(command: list[str]) -> tuple[float, float]:
@@ -44,6 +53,39 @@ def compile_plain_cg(folder: Path) -> Path:
     flags = ["-std=c++20", "-O3", "-fopenmp-simd", f"-I{ROOT / 'hooks'}"]
     subprocess.run(["g++", *flags, ROOT / "examples/cg.cpp", "-o", program], check=True)
     return program
+
+
+def cost(work: Callable[[], object]) -> tuple[float, float]:
+    """Processor seconds of the processes that `work` waits for, and seconds by the clock."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    work()
+    after, end = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, end - begin
+
+
+def compare_engines(title: str, program: list[str], folder: Path) -> None:
+    """Whole traces by both engines, in turn with the program alone; the least of each."""
+    costs: dict[str, list[tuple[float, float]]] = {"alone": [], "qemu": [], "dynamorio": []}
+    with open(os.devnull, "w") as nowhere:
+
+        def run_by(engine: str) -> None:
+            if engine == "alone":
+                subprocess.run(program, stdout=nowhere, check=True)
+            else:
+                output = str(folder / "engine.trace")
+                trace_program(
+                    TraceRequest(program, output, accesses=0, engine=engine, stdout=nowhere.fileno())
+                )
+
+        for _ in range(RUNS_IN_TURN):
+            for engine, made in costs.items():
+                made.append(cost(partial(run_by, engine)))
+    least = {engine: tuple(map(min, zip(*made, strict=True))) for engine, made in costs.items()}
+    alone = least["alone"][0]
+    for engine in ("qemu", "dynamorio"):
+        processor, clock = least[engine]
+        note = f"{processor:.2f} s, {clock:.2f} s by the clock; alone {alone:.2f} s"
+        figure(f"tracer: {title}, {engine}", processor / alone, "x alone, processor time", "", note)
 
 
 def main() -> None:
@@ -82,6 +124,8 @@ def main() -> None:
             figure(f"tracer: {title}, time", ratio, "x emulator alone", "" if "copy" in title else "<= 1.7")
             size = trace.stat().st_size / max(survey.line_events, 1)
             figure(f"tracer: {title}, file", size, "bytes a line", "<= 0.4")
+            if has_dynamorio():
+                compare_engines(title, program, folder)
 
 
 if __name__ == "__main__":

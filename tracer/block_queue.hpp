@@ -60,11 +60,15 @@ class BlockQueue {
         arrived_.notify_one();
     }
 
-    // The writer's side: the next block, or none once `close` was called and all are out.
-    Block* next() {
+    // The writer's side. Waits for a block. False: `close` was called and all blocks are out.
+    bool wait() {
         std::unique_lock lock(mutex_);
         arrived_.wait(lock, [this] { return !filled_.empty() || closed_; });
-        if (filled_.empty()) return nullptr;
+        return !filled_.empty();
+    }
+    // Takes the block that `wait` waited for.
+    Block* next() {
+        const std::lock_guard lock(mutex_);
         Block* block = filled_.front();
         filled_.pop_front();
         return block;

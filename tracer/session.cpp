@@ -9,20 +9,28 @@
 namespace pagelens {
 
 Session::Session(std::string path, const TraceHeader& header, const Engine& engine)
-    : path_(std::move(path)),
-      writer_(path_ + ".partial", header),
-      has_writer_(engine.start_thread != nullptr) {
-    const auto work = [](void* session) { static_cast<Session*>(session)->write_blocks(); };
-    if (has_writer_ && !engine.start_thread(work, this)) {
+    : path_(std::move(path)), writer_(path_ + ".partial", header) {
+    if (engine.start_thread != nullptr && !start_writer(engine.start_thread))
         throw std::system_error(EAGAIN, std::generic_category(), "the writer's thread");
-    }
+}
+
+bool Session::start_writer(bool (*start_thread)(void (*work)(void*), void* argument)) {
+    const auto work = [](void* session) { static_cast<Session*>(session)->write_blocks(); };
+    const std::lock_guard lock(write_mutex_);
+    has_writer_ = start_thread(work, this);
+    return has_writer_;
 }
 
 void Session::put(Block* block) {
-    if (has_writer_) return queue_.put(block);
-    const std::lock_guard lock(write_mutex_);
-    write(block);
+    if (!has_writer_) {
+        const std::lock_guard lock(write_mutex_);
+        if (!has_writer_) return write(block);
+    }
+    queue_.put(block);
 }
+
+void Session::hold_writer() { write_mutex_.lock(); }
+void Session::let_writer_go() { write_mutex_.unlock(); }
 
 std::uint32_t Session::begin_thread() {
     queue_.reserve_one_more();
@@ -47,7 +55,10 @@ Block* Session::take(std::uint32_t thread) {
 }
 
 void Session::write_blocks() {
-    while (Block* block = queue_.next()) write(block);
+    while (queue_.wait()) {
+        const std::lock_guard lock(write_mutex_);
+        write(queue_.next());
+    }
     const std::lock_guard lock(mutex_);
     written_ = true;
     written_changed_.notify_all();

@@ -19,7 +19,7 @@ namespace pagelens {
 
 class Session {
   public:
-    // Creates PATH.partial, and the writer's thread if the engine can have one. Throws
+    // Creates PATH.partial, and the writer's thread if the engine can have one yet. Throws
     // std::system_error.
     Session(std::string path, const TraceHeader& header, const Engine& engine);
     ~Session() = default;
@@ -32,6 +32,13 @@ class Session {
 
     Block* take(std::uint32_t thread);
     void put(Block* block);
+
+    // A writer's thread from here on, where the engine could not have one before; false: there is
+    // none.
+    bool start_writer(bool (*start_thread)(void (*work)(void*), void* argument));
+    // Around a fork: the writer's thread holds no lock, not even of malloc, that the child misses.
+    void hold_writer();
+    void let_writer_go();
 
     TraceWriter& writer() { return writer_; }
 
@@ -53,17 +60,18 @@ class Session {
     std::string path_;
     TraceWriter writer_;
     BlockQueue queue_{64};
-    std::map<std::uint32_t, Filter<ThreadEncoder>> filters_;  // the writer thread's own
-    std::mutex mutex_;                                        // of what follows
+    std::map<std::uint32_t, Filter<ThreadEncoder>> filters_;
+    std::mutex mutex_;  // of what follows
     std::uint32_t threads_ = 0;
     // Numbers free again. The lowest is taken first, not the one that ended last: that depends on
     // the host's scheduling.
     std::set<std::uint32_t> ended_;
     std::atomic<std::uint64_t> syncs_{1};
     std::condition_variable written_changed_;
-    bool written_ = false;    // the writer's thread is done
-    const bool has_writer_;   // else each thread filters its blocks itself, one at a time
-    std::mutex write_mutex_;  // of filters_, where there is no writer's thread
+    bool written_ = false;  // the writer's thread is done
+    // False: each thread filters its blocks itself, one at a time.
+    std::atomic<bool> has_writer_{false};
+    std::mutex write_mutex_;  // of filters_
 };
 
 }  // namespace pagelens

@@ -73,6 +73,13 @@ class Tracer {
     // The process ends with this status (as a shell states it).
     void finish(std::int32_t exit_status);
 
+    // These three do what those of the session do.
+    bool start_writer(bool (*start_thread)(void (*work)(void*), void* argument)) {
+        return session_->start_writer(start_thread);
+    }
+    void hold_writer() { session_->hold_writer(); }
+    void let_writer_go() { session_->let_writer_go(); }
+
     // Call this in a forked child. Nothing more is recorded, or everything goes into a file of its
     // own.
     void forked();

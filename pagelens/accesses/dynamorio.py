@@ -43,13 +43,20 @@ class DynamoRio:
         }
 
 
+_LIBRARIES = Path(_core.__file__).parent / "lib"
+
+
+def has_dynamorio() -> bool:
+    """Return whether this package was built with the engine."""
+    return (_LIBRARIES / "libdynamorio.so").is_file()
+
+
 def find_dynamorio() -> DynamoRio:
     """Return the engine of this package. Raises Failure."""
-    libraries = Path(_core.__file__).parent / "lib"
     engine = DynamoRio(
-        libraries / "libdynamorio.so",
-        libraries / "libpagelens_client.so",
-        libraries / "libpagelens_hooks.so",
+        _LIBRARIES / "libdynamorio.so",
+        _LIBRARIES / "libpagelens_client.so",
+        _LIBRARIES / "libpagelens_hooks.so",
     )
     for library in (engine.library, engine.client):
         if not library.is_file():

@@ -25,6 +25,11 @@ def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
 
 def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """Yield one line for each thing that the user should know of the run."""
+    if result.engine_missing:
+        yield (
+            "PAGELENS_ENGINE dynamorio: this installation has no DynamoRIO, so QEMU ran the program; "
+            "make engine in a clone of pagelens builds it"
+        )
     if result.exit_status == -signal.SIGILL and result.unsupported is not None:
         yield (
             f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "

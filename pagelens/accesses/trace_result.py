@@ -50,6 +50,7 @@ class TraceResult:
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
     cut_by: int = 0  # why the trace was cut (errno)
+    engine_missing: bool = False  # QEMU ran the program, as this installation has no DynamoRIO
     unfinished_lines: set[int] = field(default_factory=set)  # descriptors, 1 and 2, of the programs' output
 
     @property

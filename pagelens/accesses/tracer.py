@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, place_alike_each_time
+from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, has_dynamorio, place_alike_each_time
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
@@ -74,6 +74,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
         text = Path(status.name).read_text(errors="surrogateescape")
     result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
+    result.engine_missing = isinstance(engine, Emulator) and _engine_name(request) == "dynamorio"
     read_status(text, process.pid, result, began=not signals.ended_early)
     if request.follow_exec is None:
         keep_busiest(result)
@@ -90,12 +91,19 @@ def _check_region_of_interest(request: TraceRequest) -> None:
             raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
 
 
+def _engine_name(request: TraceRequest) -> str:
+    return request.engine or os.environ.get(_ENGINE_VARIABLE) or ENGINES[0]
+
+
 def _find_engine(request: TraceRequest) -> Emulator | DynamoRio:
-    name = request.engine or os.environ.get(_ENGINE_VARIABLE) or ENGINES[0]
+    """Return the engine asked for, or QEMU where it is missing and no option names it."""
+    name = _engine_name(request)
     if name not in ENGINES:
         option = "--engine" if request.engine else _ENGINE_VARIABLE
         raise UsageError(f"{option} {name}: there is no such engine; choose one of {', '.join(ENGINES)}")
-    return find_dynamorio() if name == "dynamorio" else find_emulator()
+    if name == "dynamorio" and (request.engine or has_dynamorio()):
+        return find_dynamorio()
+    return find_emulator()
 
 
 def _start_of(

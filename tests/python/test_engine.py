@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
+from pagelens.accesses import tracer
 from pagelens.accesses.trace import TraceWorkload, open_trace
 
 LIBRARIES = Path(_core.__file__).parent / "lib"
@@ -91,6 +92,70 @@ def test_the_engines_count_the_same(pagelens: Run, built: Callable[..., Path], t
     assert added["dynamorio"] == pytest.approx(added["qemu"], abs=8)
 
 
+def added_by_100_rounds(
+    run: Run, folder: Path, engine: str, program: Path, *arguments: str
+) -> tuple[int, int]:
+    """Accesses and instructions."""
+    kind, *rest = arguments
+    counts = []
+    for rounds in ("100", "200"):
+        done = run("trace", "-o", "a.trace", "--engine", engine, "--", program, kind, rounds, *rest)
+        if done.returncode == 77:
+            pytest.skip("the processor has no AVX2")
+        assert done.returncode == 0, done.stderr
+        summary = open_trace(folder / "a.trace").trace.summary
+        counts.append((summary.accesses, summary.instructions))
+    (a1, i1), (a2, i2) = counts
+    return a2 - a1, i2 - i1
+
+
+@needs_engine
+@pytest.mark.parametrize("kind", ["gather", "compare", "scan"])
+def test_the_engines_count_the_same_of_irregular_instructions(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
+    """Those whose accesses do not follow from registers."""
+    qemu, dynamorio = (
+        added_by_100_rounds(pagelens, tmp_path, engine, built("irregular"), kind)
+        for engine in ("qemu", "dynamorio")
+    )
+    assert dynamorio == pytest.approx(qemu, abs=8)
+
+
+@needs_engine
+def test_a_block_of_many_instructions(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    """Of 1200, and as many accesses, beside the loop. (QEMU counts one on two pages twice.)"""
+    counts = added_by_100_rounds(pagelens, tmp_path, "dynamorio", built("irregular"), "long_block")
+    assert all(120_000 < count <= 120_800 for count in counts)
+
+
+@needs_engine
+def test_masks_hide_elements(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
+    """A load and a store of two of four elements each. (QEMU counts those that are left out, too.)"""
+    some, none = (
+        added_by_100_rounds(pagelens, tmp_path, "dynamorio", built("irregular"), "masked", *nothing)
+        for nothing in ((), ("nothing",))
+    )
+    assert some[0] - none[0] == pytest.approx(400, abs=8)
+
+
+@needs_engine
+def test_registers_are_the_programs_own_after_a_fault(pagelens: Run, built: Callable[..., Path]) -> None:
+    done = pagelens("trace", "--engine", "dynamorio", "--", built("faults"))
+    assert (done.stdout, done.returncode) == ("done\n", 0)
+
+
+def test_qemu_runs_the_program_where_the_engine_is_missing(
+    in_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracer, "has_dynamorio", lambda: False)
+    monkeypatch.setenv("PAGELENS_ENGINE", "dynamorio")
+    done = in_process("trace", "-o", "a.trace", "--", "/bin/true")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert "no DynamoRIO, so QEMU ran the program; make engine" in done.stderr
+    assert "QEMU" in open_trace(tmp_path / "a.trace").trace.producer
+
+
 @needs_engine
 def test_the_environment_is_the_programs_own(pagelens: Run) -> None:
     done = pagelens("trace", "--engine", "dynamorio", "--", "/usr/bin/env")
@@ -136,6 +201,15 @@ def test_a_forked_child_does_not_write_into_its_parents_trace(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:
     assert first_writes(traced(pagelens, tmp_path, "dynamorio", built("processes"))) < MIB_PAGES
+
+
+@needs_engine
+def test_children_of_a_program_of_threads_run(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    """They lack the threads that may hold a lock of the tracer."""
+    done = pagelens("trace", "--engine", "dynamorio", "--accesses", "20000000", "--", built("forks"))
+    assert (done.stdout, done.returncode) == ("5\n", 0)
 
 
 @needs_engine

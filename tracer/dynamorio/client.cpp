@@ -5,6 +5,7 @@
 #include <drmgr.h>
 #include <drreg.h>
 #include <drutil.h>
+#include <sched.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,6 +40,10 @@ ProgramStart start;
 LastLine* last_line = nullptr;
 process_id_t process;             // whose threads are recorded
 std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or the signal's
+
+// The writer's thread begins once the program runs: before, DynamoRIO has no other threads.
+std::atomic<bool> wants_writer{true};
+std::atomic<void*> forking{nullptr};  // the thread that holds the writer while it forks
 
 std::mutex threads_mutex;                  // of what follows
 std::vector<ThreadRecording*> recordings;  // by the tracer's index; null: free
@@ -77,7 +82,67 @@ struct Registers : dr_mcontext_t {
     }
 };
 
+// The client's own libc was not told of the program's threads, and would leave out its locks.
+void tell_libc_of_threads() {
+    __libc_single_threaded = 0;
+    __asm__ volatile("movl $1, %%fs:0x18" ::
+                         : "memory");  // tcbhead_t.multiple_threads (glibc 2.2 on)
+}
+
+struct ThreadWork {
+    void (*work)(void*);
+    void* argument;
+};
+
+// It goes on while all threads of the program are stopped, and the program's signals are not for
+// it. DynamoRIO stops and ends threads by signals of its own.
+void run_in_thread(void* given) {
+    const ThreadWork work = *static_cast<ThreadWork*>(given);
+    delete static_cast<ThreadWork*>(given);
+    dr_client_thread_set_suspendable(false);
+    std::uint64_t blocked = ~std::uint64_t{0};
+    for (const int needed : {SIGILL, SIGSTKFLT, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP})
+        blocked &= ~(std::uint64_t{1} << (needed - 1));
+    ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
+    tell_libc_of_threads();
+    work.work(work.argument);
+    // DynamoRIO ends it with the program, and would wait for ever for one that is about to end.
+    for (;;) dr_sleep(1000);
+}
+
+bool start_thread(void (*work)(void*), void* argument) {
+    auto* const given = new ThreadWork{work, argument};
+    if (dr_create_client_thread(run_in_thread, given)) return true;
+    delete given;
+    return false;
+}
+
+void start_writer() {
+    if (wants_writer.load(std::memory_order_relaxed) && wants_writer.exchange(false))
+        tracer->start_writer(start_thread);
+}
+
+bool forks(const SystemCall& call) {
+    const std::uint64_t first = call.argument[0];
+    switch (call.number) {
+        case nr::fork:
+        case nr::vfork:
+            return true;
+        case nr::clone:
+            return (first & CLONE_VM) == 0;
+        case nr::clone3: {
+            std::uint64_t flags = CLONE_VM;
+            std::size_t size = 0;
+            dr_safe_read(reinterpret_cast<const void*>(first), sizeof flags, &flags, &size);
+            return (flags & CLONE_VM) == 0;
+        }
+        default:
+            return false;
+    }
+}
+
 void on_drain() {
+    start_writer();
     if (ThreadRecording* recording = recording_of(dr_get_current_drcontext())) recording->drain();
 }
 
@@ -169,13 +234,6 @@ void begin_recording(void* context) {
     recordings[index] = recording;
 }
 
-// The client's own libc was not told of the program's threads, and would leave out its locks.
-void tell_libc_of_threads() {
-    __libc_single_threaded = 0;
-    __asm__ volatile("movl $1, %%fs:0x18" ::
-                         : "memory");  // tcbhead_t.multiple_threads (glibc 2.2 on)
-}
-
 // A child of vfork has its parent's memory, and until it executes a program it is no thread of it.
 void on_thread_begin(void* context) {
     tell_libc_of_threads();
@@ -187,7 +245,8 @@ void on_thread_begin(void* context) {
 // It may be another thread that calls this for one that has ended.
 void on_thread_end(void* context) {
     ThreadRecording* recording = recording_of(context);
-    if (recording == nullptr) return;
+    // In a forked child its parent's other threads end before on_fork is called.
+    if (recording == nullptr || !is_of_process()) return;
     drmgr_set_tls_field(context, thread_field, nullptr);
     recording->drain();
     {
@@ -245,11 +304,18 @@ bool on_system_call(void* context, int number) {
     // This is as with QEMU: after an execve in a child of vfork, the parent would wait for ever.
     if (number == SYS_vfork) dr_syscall_set_sysnum(context, SYS_fork);
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
-    if (recording != nullptr) tracer->system_call(Tracer::vcpu(recording->index()), call);
+    if (recording == nullptr) return true;
+    tracer->system_call(Tracer::vcpu(recording->index()), call);
+    if (forks(call)) {
+        tracer->hold_writer();
+        forking = context;
+    }
     return true;
 }
 
 void on_system_call_return(void* context, int) {
+    void* holder = context;
+    if (forking.compare_exchange_strong(holder, nullptr)) tracer->let_writer_go();
     ThreadRecording* recording = recording_of(context);
     if (recording == nullptr) return;
     dr_syscall_result_info_t result{};
@@ -262,6 +328,7 @@ void on_system_call_return(void* context, int) {
 }
 
 void on_fork(void* context) {
+    forking = nullptr;  // the writer's thread is not here
     tracer->forked();
     process = static_cast<process_id_t>(::syscall(SYS_getpid));
     ThreadRecording* const own = recording_of(context);
@@ -270,6 +337,7 @@ void on_fork(void* context) {
     }
     if (options.follow_forks != 0) {
         if (own != nullptr) tracer->begin_in_child(own->index());
+        wants_writer = true;
     } else {
         report(options.status, "fork");
         stage = Stage::idle;
@@ -337,7 +405,7 @@ void begin() try {
         .producer = "pagelens tracer (DynamoRIO)",
         .guest_base = 0,
         .budget_used = [] { go_to(Stage::finishing); },
-        .start_thread = nullptr,  // each thread filters its own records
+        .start_thread = nullptr,
         .owns = owns,
     };
     last_line = new LastLine();

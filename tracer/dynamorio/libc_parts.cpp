@@ -6,7 +6,7 @@
 //   have other flags and do not set errno.
 // - Its memcpy, memmove and memset move byte by byte, and are most of some traces' time.
 // - The client's libc was never told of the program's threads. It believes to be alone, and its
-//   mutexes wake nobody.
+//   mutexes and conditions wake nobody.
 #include <dlfcn.h>
 #include <elf.h>
 #include <emmintrin.h>
@@ -18,6 +18,7 @@
 
 #include <cstdarg>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 // Hidden functions are bound when the client is linked, without asking the loader. The linker's
@@ -33,6 +34,9 @@ void* memmove(void* to, const void* from, std::size_t bytes) noexcept;
 void* memset(void* to, int value, std::size_t bytes) noexcept;
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept;
 int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept;
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex);
+int pthread_cond_signal(pthread_cond_t* condition) noexcept;
+int pthread_cond_broadcast(pthread_cond_t* condition) noexcept;
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 int _dl_find_object(void* address, struct dl_find_object* found) noexcept;
 }
@@ -121,6 +125,32 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
     if (__atomic_exchange_n(state, 0, __ATOMIC_RELEASE) == 2)
         ::syscall(SYS_futex, state, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     return 0;
+}
+
+// A condition counts its signals. Who waits goes on once there was one since it held the mutex; the
+// caller looks whether what it waits for is so.
+namespace {
+std::uint32_t* signals_of(pthread_cond_t* condition) {
+    return reinterpret_cast<std::uint32_t*>(condition);
+}
+int signal(pthread_cond_t* condition, int waiting) {
+    std::uint32_t* const signals = signals_of(condition);
+    __atomic_fetch_add(signals, 1, __ATOMIC_RELEASE);
+    ::syscall(SYS_futex, signals, FUTEX_WAKE_PRIVATE, waiting, nullptr, nullptr, 0);
+    return 0;
+}
+}  // namespace
+
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+    const std::uint32_t seen = __atomic_load_n(signals_of(condition), __ATOMIC_ACQUIRE);
+    pthread_mutex_unlock(mutex);
+    ::syscall(SYS_futex, signals_of(condition), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+    pthread_mutex_lock(mutex);
+    return 0;
+}
+int pthread_cond_signal(pthread_cond_t* condition) noexcept { return signal(condition, 1); }
+int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
+    return signal(condition, std::numeric_limits<int>::max());
 }
 
 int _dl_find_object(void* address, struct dl_find_object* found) noexcept {
