@@ -17,6 +17,7 @@ RULES: tuple[Rule, ...] = (
     memory_rules.swap,
     page_rules.large_pages,
     memory_rules.page_cache,
+    memory_rules.files,
     memory_rules.balancing,
     memory_rules.compaction,
     frame_rules.guest,

@@ -3,6 +3,7 @@
 A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
 
+import shlex
 from collections.abc import Iterator
 
 from pagelens.audit.model import Audit, Finding, Severity
@@ -11,6 +12,7 @@ from pagelens.units import format_binary_size, format_count, format_rate, format
 
 MANY_FAILS, FEWEST_STALLS = 0.5, 100  # of direct compactions
 MUCH_CACHE = 0.2  # of memory
+ONE_SIDED = 0.9  # of a file's cached pages, on one node: assumed
 
 
 def tiers(audit: Audit) -> Iterator[Finding]:
@@ -41,6 +43,32 @@ def tiers(audit: Audit) -> Iterator[Finding]:
                 f"{format_rate(near.bandwidth)}. If it is bound to its node, it fails instead.",
                 (f"numactl --membind={numbers} ./app",),
                 near.bandwidth / node.bandwidth,
+            )
+
+
+def files(audit: Audit) -> Iterator[Finding]:
+    """Report files that the page cache holds on one NUMA node, while other nodes have processors, too."""
+    with_processors = [node for node in audit.nodes if node.processors]
+    if len(with_processors) < 2:
+        return
+    for file in audit.files:
+        placed = sum(file.by_node.values())
+        if not placed:
+            continue
+        number, most = max(file.by_node.items(), key=lambda pair: pair[1])
+        if most > ONE_SIDED * placed:
+            name, share = shlex.quote(file.path), most / placed
+            yield Finding(
+                Severity.note,
+                "file-on-one-node",
+                f"{format_share(share)} of the cached pages of {file.path} lie on NUMA node {number}.",
+                "Threads on other nodes read them from there. Cached pages stay where their first reader "
+                "was until they leave the cache.",
+                (
+                    f"dd if={name} iflag=nocache count=0",
+                    f"numactl --interleave=all cat {name} >/dev/null",
+                ),
+                share,
             )
 
 
