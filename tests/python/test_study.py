@@ -320,6 +320,26 @@ def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_
     assert [each.share for each in effects_of(made_up(lambda ranks, age: 5))] == [0, 0]
 
 
+def test_equal_values_of_an_input_with_many_stay_in_one_quarter() -> None:
+    """An input that decides nothing has no share, whichever others change along with it."""
+    ranks, age = (9 * list(range(8)), [at for at in range(9) for _ in range(8)])
+    file = StudyFile.model_validate(
+        {"schema": 1, "title": "x", "inputs": {"age": list(range(9)), "ranks": list(range(8))}}
+    )
+    table = made_up(lambda ranks, age: 1).table
+    table = polars.concat([table] * 6).with_columns(
+        point=polars.Series(range(72), dtype=polars.UInt32),
+        ranks=polars.Series(ranks),
+        age=polars.Series(age),
+        median_s=polars.Series(ranks, dtype=polars.Float64),
+    )
+    values = [{"ranks": one, "age": other} for one, other in zip(ranks, age, strict=True)]
+    first, second = effects_of(StudyResult(file, values, table, 0, Path()))
+    assert (first.name, first.share) == ("ranks", pytest.approx(1))
+    assert (second.name, second.share) == ("age", pytest.approx(0))
+    assert second.levels == ["0 to 1", "2 to 3", "4 to 6", "7 to 8"]
+
+
 def test_a_flag_of_an_outer_block_is_set_too() -> None:
     outer, inner = Event(), Event()
     with ctrl_c_sets(outer), ctrl_c_sets(inner):
