@@ -95,6 +95,13 @@ def test_a_range_goes_from_end_to_end_in_order(low: int, more: int, steps: int, 
     assert all(isinstance(whole.at(share / 7), int) for share in range(8))
 
 
+def test_the_ends_of_a_range_are_as_stated_and_nothing_lies_beyond_them() -> None:
+    stated = {"from": "12345 MB", "to": "12347 MB", "steps": 3}
+    assert parse_input(stated).levels() == ("12345 MB", "12347 MB")
+    plain = Range.model_validate({"from": 1.23456, "to": 1.23478})
+    assert [plain.at(share) for share in (0, 0.5, 1)] == [1.23456, 1.23478, 1.23478]
+
+
 REFUSED = [
     ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
@@ -102,6 +109,7 @@ REFUSED = [
     ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
     ("size", "[]", "'inputs.size' (is []): the list is empty"),
     ("size", '["40MB", "40MB"]', "'inputs.size' (is ['40MB', '40MB']): '40MB' is listed twice"),
+    ("size", '["40MB", "0.04 GB"]', "'40MB' and '0.04 GB' are equal; leave one out"),
     ("cores.count", '"eight"', "'inputs.cores.count': 'eight' on cori-knl-cache: "),
     (
         '"fast_memory.size"',
