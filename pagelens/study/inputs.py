@@ -42,14 +42,23 @@ class Range(Table):
         if share in (0, 1):
             return self.high if share else self.low
         (low, unit), (high, _) = _split(self.low), _split(self.high)
-        if self.scale == "log":
-            number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
-        else:
-            number = low + share * (high - low)
+        number = self._between(low, high, share)
         if isinstance(self.low, int) and isinstance(self.high, int):
             return round(number)
         rounded = min(max(float(f"{number:.{DIGITS}g}"), low), high)
         return f"{rounded:.12g} {unit}" if unit else rounded
+
+    def drawn(self, share: float) -> Value:
+        """Return the value at a share of a sample. Of whole numbers the ends have as large a part as others."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            number = round(self._between(self.low - 0.5, self.high + 0.5, share))
+            return min(max(number, self.low), self.high)
+        return self.at(share)
+
+    def _between(self, low: float, high: float, share: float) -> float:
+        if self.scale == "log":
+            return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        return low + share * (high - low)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Input:
     def at(self, share: float) -> Value:
         """Return the value at a share from 0 to 1 of a sample; each listed value has an equal part."""
         if self.range is not None:
-            return self.range.at(share)
+            return self.range.drawn(share)
         return self.listed[min(int(share * len(self.listed)), len(self.listed) - 1)]
 
 

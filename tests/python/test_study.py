@@ -102,6 +102,15 @@ def test_the_ends_of_a_range_are_as_stated_and_nothing_lies_beyond_them() -> Non
     assert [plain.at(share) for share in (0, 0.5, 1)] == [1.23456, 1.23478, 1.23478]
 
 
+def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
+    text = HEAD + '[sample]\nmethod = "sobol"\npoints = 16\n' + INPUTS
+    found = points_of(text + "ranks = { from = 1, to = 4 }\n", tmp_path)
+    ranks = [each["ranks"] for each in found]
+    assert [ranks.count(each) for each in (1, 2, 3, 4)] == [4, 4, 4, 4]
+    halves = parse_input({"from": 1, "to": 2, "scale": "log"})
+    assert {halves.at(share) for share in (0.0, 0.999)} == {1, 2}
+
+
 REFUSED = [
     ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
