@@ -49,7 +49,7 @@ class Range(Table):
         return f"{rounded:.12g} {unit}" if unit else rounded
 
     def drawn(self, share: float) -> Value:
-        """Return the value at a share of a sample. Of whole numbers the ends have as large a part as others."""
+        """Return the value at a share of a sample. All whole numbers have equal parts, the ends too."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             number = round(self._between(self.low - 0.5, self.high + 0.5, share))
             return min(max(number, self.low), self.high)

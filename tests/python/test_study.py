@@ -20,11 +20,14 @@ import pagelens as pl
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study import effects_of
 from pagelens.study.inputs import Range, as_number, parse_input
+from pagelens.study.parts import command_of_part
 from pagelens.study.points import Points
 from pagelens.study.result import StudyResult
 from pagelens.study.rows import ROWS
 from pagelens.study.simulating import simulate
+from pagelens.study.store import PointStore
 from pagelens.study.study_file import StudyFile, read_study
+from pagelens.study.work import Work
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -295,6 +298,30 @@ def test_parts_can_run_side_by_side_and_the_status_says_what_is_left(
     assert len(shards(out)) == 3
     beyond = in_process("study", file, "-o", out, "--points", "4-5")
     assert "--points: 4-5: the study has 4 points; name some from 0 to 3" in beyond.stderr
+
+
+def test_a_damaged_point_that_another_process_removes_first_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = tmp_path / "points"
+    points.mkdir()
+    damaged = points / f"{'0' * 16}-{'1' * 16}.parquet"
+    damaged.write_bytes(b"?")
+    listed = list(os.scandir(points))
+    damaged.unlink()
+    monkeypatch.setattr("pagelens.study.store.os.scandir", lambda _: listed)
+    assert "0" * 16 not in PointStore(tmp_path)
+
+
+def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Path) -> None:
+    """What a study names lies beside the link."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "link.toml").symlink_to(file)
+    points = Points(read_study(folder / "link.toml"))
+    store = PointStore(tmp_path / "out")
+    words = command_of_part(Work(points, store, tmp_path / "out", lambda done, of: None))
+    assert str(folder / "link.toml") in words
 
 
 def test_the_report_has_the_figures_of_a_grid_of_two(file: Path, tmp_path: Path, in_process: Run) -> None:
