@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from traced_program import GOLDEN
 
 import pagelens as pl
+from pagelens import statistics
+from pagelens.ensemble.code_digest import code_digest
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study import effects_of
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
-from pagelens.study.points import Points
+from pagelens.study.points import OWN_CODE, Points
 from pagelens.study.result import StudyResult
 from pagelens.study.rows import ROWS
 from pagelens.study.simulating import simulate
@@ -324,6 +326,17 @@ def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Pa
     assert str(folder / "link.toml") in words
 
 
+def test_a_change_of_any_code_that_decides_a_point_makes_it_anew() -> None:
+    """How many nodes are simulated, and their intervals, are decided outside of the rooms of ensembles."""
+    before = code_digest()
+    for module in (sys.modules[simulate.__module__], statistics):
+        room = module.__name__.split(".")[1]
+        assert room in OWN_CODE
+        assert code_digest(room) != before
+    with pytest.raises(ValueError, match="there is none"):
+        code_digest("no such room")
+
+
 def test_the_report_has_the_figures_of_a_grid_of_two(file: Path, tmp_path: Path, in_process: Run) -> None:
     done = in_process("study", file, "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
@@ -379,8 +392,8 @@ def test_equal_values_of_an_input_with_many_stay_in_one_quarter() -> None:
     )
     values = [{"ranks": one, "age": other} for one, other in zip(ranks, age, strict=True)]
     first, second = effects_of(StudyResult(file, values, table, 0, Path()))
-    assert (first.name, first.share) == ("ranks", pytest.approx(1))
-    assert (second.name, second.share) == ("age", pytest.approx(0))
+    assert (first.name, second.name) == ("ranks", "age")
+    assert (first.share, second.share) == (pytest.approx(1), pytest.approx(0))
     assert second.levels == ["0 to 1", "2 to 3", "4 to 6", "7 to 8"]
 
 
