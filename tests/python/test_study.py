@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -20,15 +21,16 @@ import pagelens as pl
 from pagelens import statistics
 from pagelens.ensemble.code_digest import code_digest
 from pagelens.interrupts import ctrl_c_sets
-from pagelens.study import effects_of
+from pagelens.study import effects_of, sentences
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
 from pagelens.study.points import OWN_CODE, Points
+from pagelens.study.report import render_page
 from pagelens.study.result import StudyResult
 from pagelens.study.rows import ROWS
 from pagelens.study.simulating import simulate
 from pagelens.study.store import PointStore
-from pagelens.study.study_file import StudyFile, read_study
+from pagelens.study.study_file import Sample, StudyFile, read_study
 from pagelens.study.work import Work
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -375,6 +377,21 @@ def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_
     together = effects_of(made_up(lambda ranks, age: 10 + (ranks - 2) * (age - 1.5)))
     assert [each.share for each in together] == pytest.approx([0, 0])
     assert [each.share for each in effects_of(made_up(lambda ranks, age: 5))] == [0, 0]
+
+
+def test_a_grid_of_which_points_are_missing_says_what_that_does_to_its_inputs() -> None:
+    """The first row and one more point: the means of the first input differ, which changes nothing."""
+    whole = made_up(lambda ranks, age: 10 + age)
+    part = replace(whole, table=whole.table.head(5), missing=7)
+    assert next(each.share for each in effects_of(part) if each.name == "ranks") > 0.1
+    effects = effects_of(part)
+    (warning,) = set(sentences(part, effects)) - set(sentences(replace(part, missing=0), effects))
+    assert warning.startswith("Points of the grid are missing")
+    together = "is due to several inputs together"
+    assert together in render_page(whole, "")
+    assert together not in render_page(part, "")
+    drawn = whole.file.model_copy(update={"sample": Sample(method="sobol", points=16)})
+    assert together not in render_page(replace(whole, file=drawn), "")
 
 
 def test_equal_values_of_an_input_with_many_stay_in_one_quarter() -> None:
