@@ -24,9 +24,9 @@ def few_nodes_note(nodes: int) -> str:
     unseen: float = (1 - _RARE) ** nodes
     if unseen <= 1 - CONFIDENCE:
         return ""
-    miss = "1 node misses" if nodes == 1 else f"{nodes} nodes miss"
+    include = "the one node simulated is not" if nodes == 1 else f"none of the {nodes} nodes simulated is"
     return (
-        f"Slow nodes may be missing here: {miss} a kind of node that is one in twenty with a chance of "
+        f"Slow nodes may be missing here: if one node in twenty is slow, {include} slow with a chance of "
         f"{format_share(unseen)}."
     )
 

@@ -79,8 +79,8 @@ def test_a_conclusion_names_the_assumed_value_that_turns_it() -> None:
     assert 40 < float(of.holds_to.removesuffix(" GB/s")) < 120
     assert (of.below, of.above) == ("", "'2m' gains more than 2%")
     assert (
-        f"ddr.bandwidth = 40 GB/s is assumed: this holds from 13 GB/s to {of.holds_to}, and above that "
-        "'2m' gains more than 2%." in found.conclusion.sentences
+        f"ddr.bandwidth = 40 GB/s is assumed: this conclusion holds from 13 GB/s to {of.holds_to}, and above "
+        "that '2m' gains more than 2%." in found.conclusion.sentences
     )
 
 

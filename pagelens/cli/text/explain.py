@@ -9,7 +9,6 @@ from pagelens.explain import (
     Distribution,
     Explanation,
     attributed_in_words,
-    few_nodes_note,
     has_effect,
     interaction_in_words,
     job_cost_in_words,
@@ -83,7 +82,6 @@ def _distributions(e: Explanation) -> Iterator[str]:
         yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
     yield from textwrap.wrap(stopped_note(e.distributions, e.sample.nodes), terminal_width())
-    yield from textwrap.wrap(few_nodes_note(e.sample.nodes), terminal_width())
     for d in e.distributions:
         if note := large_page_note(d):
             yield from textwrap.wrap(note, terminal_width())
