@@ -79,6 +79,7 @@ def _distributions(e: Explanation) -> Iterator[str]:
         columns = " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"{shorten_middle(d.policy, name):<{name}} {columns}  {bars}"
     if _wide():
+        yield "p5, p95: the 5th and 95th percentile of the nodes, of which p95 is the slow end."
         yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
     yield from textwrap.wrap(stopped_note(e.distributions, e.sample.nodes), terminal_width())
@@ -250,8 +251,8 @@ def _footing(e: Explanation) -> Iterator[str]:
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
     slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
     text = (
-        f"Lines are {traced} and counted ({slots}lines {e.sample.sampled_lines}); frames and times are "
-        f"modelled, on {_nodes(e)} with seed {e.sample.seed}."
+        f"Lines are {traced} and counted (simulated: {slots}lines {e.sample.sampled_lines}); frames and "
+        f"times are modelled, on {_nodes(e)} with seed {e.sample.seed}."
     )
     if e.sample.scaled is not None:
         text += (
