@@ -62,7 +62,7 @@ def conclude(
                 *_unknown(remedies, base.nodes),
                 *_harm(remedies),
                 *([] if bounded else _rare(base.nodes)),
-                *_assumed(assumptions),
+                *_assumed(assumptions, remedies),
                 *beside(timed, program.share_seen),
             ],
         )
@@ -78,7 +78,7 @@ def conclude(
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*_unknown(remedies, base.nodes), *_harm(remedies), *_rare(base.nodes)]
-    sentences += [*_assumed(assumptions), *beside(timed, program.share_seen)]
+    sentences += [*_assumed(assumptions, remedies), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -115,11 +115,22 @@ def _differs(of: Distribution) -> bool:
     return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
+def _is_open(of: Distribution) -> bool:
+    """Return whether its median may be the baseline's, or differ from it by 2% or more."""
+    return not _differs(of) and not 1 / MATTERS <= of.gain_median_low <= of.gain_median_high <= MATTERS
+
+
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
     """Say that placement matters, how much slower the program is than it could be, and on how many nodes."""
     matters = f"Page placement matters for this program on {_a(where)} node"
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
-    if base.policy == "aged" and fresh is not None:
+    if base.policy == "aged" and fresh is not None and _is_open(fresh):
+        yield (
+            f"{matters}. The simulation is too small to tell how much slower it runs on a median node that "
+            f"has run other jobs before ('aged') than in contiguous physical memory: {_times(fresh.gain_median)} "
+            f"(95% interval {fresh.gain_median_low:.2f}-{fresh.gain_median_high:.2f})."
+        )
+    elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
         yield (
             f"{matters}: on a median node that has run other jobs before ('aged'), it runs {_slower(ratio)} "
@@ -326,7 +337,7 @@ def _unknown(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
     return sentences
 
 
-def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
+def _assumed(assumptions: Sequence[Assumption], remedies: Sequence[RemedyGain]) -> list[str]:
     """Name the assumed values of the machine that could change the conclusion."""
     sentences = []
     for of in assumptions:
@@ -336,17 +347,32 @@ def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
                 f"{of.name} = {of.value} is assumed: this conclusion holds from {of.holds_from} to "
                 f"{of.holds_to}, and {'; '.join(turns)}."
             )
-    if assumptions and not sentences:
+    stays = _stays(remedies)
+    if assumptions and stays and not sentences:
         names = ", ".join(of.name for of in assumptions)
         stated = [of.range_is_stated for of in assumptions]
         within = "from a third to three times its value"
         if any(stated):
             within = "within its stated range" + ("" if all(stated) else f", or {within} if none is stated")
         sentences.append(
-            f"This conclusion stays the same if any one value that the machine file assumes is varied "
-            f"{within} ({names})."
+            f"{stays} if any one value that the machine file assumes is varied {within} ({names})."
         )
     return sentences
+
+
+def _stays(remedies: Sequence[RemedyGain]) -> str:
+    """Say what no assumed value turns; nothing where no remedy was judged."""
+    advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
+    if advised is not None:
+        return f"'{advised}' gains more than 2% also"
+    judged = {r.verdict for r in remedies}
+    if "none" not in judged:
+        return ""
+    return (
+        "No remedy gains more than 2% either"
+        if judged == {"none"}
+        else "The other remedies gain no more than 2% either"
+    )
 
 
 def _coverage(program: ProgramRecord, simulated: float) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import _why_fresh_is_slower, advice, interaction_in_words, other_order
+from pagelens.explain.conclusion import _size, _why_fresh_is_slower, advice, interaction_in_words, other_order
 from pagelens.explain.model import Explanation
 
 
@@ -109,13 +109,25 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
     assert list(_why_fresh_is_slower(base, [base, equal], parts)) == []
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "said"), [(0.99, 1.01, "about as fast as in"), (0.4, 2.7, "too small to tell how much")]
+)
+def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
+    explanation: Explanation, low: float, high: float, said: str
+) -> None:
+    base = explanation.distribution("aged")
+    gains = {"gain_median": 1.0, "gain_median_low": low, "gain_median_high": high}
+    fresh = explanation.distribution("contiguous").model_copy(update=gains)
+    assert said in next(_size("Cori KNL", base, [base, fresh]))
+
+
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
     elsewhere, rare = found.sentences[1:]
     assert elsewhere == "To make it faster, look elsewhere."
-    assert rare.startswith("Slow nodes may be missing here: ")
+    assert rare.startswith("Rare slow nodes may be missing here: ")
 
 
 def test_a_machine_has_the_article_of_its_name() -> None:

@@ -221,6 +221,7 @@ def _assumptions(e: Explanation) -> Iterator[str]:
         f"{e.assumptions[0].gain_as_it_is:.2f}x as it is (* was simulated again; ~ has no stated range, and "
         "goes from a third to three times the value):"
     )
+    judged = any(r.verdict in ("gains", "none") for r in e.remedies)
     room = min(34, terminal_width() - 44)
     yield f"  {'value':<{room}} {'from':>10} {'gain':>6} {'to':>10} {'gain':>6}  holds"
     for of in sorted(e.assumptions, key=lambda each: -abs(each.gain_to - each.gain_from)):
@@ -228,7 +229,7 @@ def _assumptions(e: Explanation) -> Iterator[str]:
         name = shorten_middle(of.name, room - 2)
         yield (
             f"{mark:>2}{name:<{room + 1}}{of.tried_from:>10} {of.gain_from:>5.2f}x {of.tried_to:>10} "
-            f"{of.gain_to:>5.2f}x  {'no' if of.below or of.above else 'yes'}"
+            f"{of.gain_to:>5.2f}x  {'no' if of.below or of.above else 'yes' if judged else '?'}"
         )
 
 
