@@ -76,7 +76,11 @@ def audit(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Skip the flags of every frame (0.04 s/GiB).", rich_help_panel=_RARE),
+        typer.Option(
+            "--quick",
+            help="Do not read the flags of every frame, which takes 0.04 s/GiB.",
+            rich_help_panel=_RARE,
+        ),
     ] = False,
     root: Annotated[
         Path,
