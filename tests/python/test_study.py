@@ -296,6 +296,7 @@ def test_parts_can_run_side_by_side_and_the_status_says_what_is_left(
     said = in_process("study", file, "-o", out, "--status").stdout
     assert said.startswith("3 of 4 points are complete. The rest takes about")
     assert json.loads(in_process("study", file, "-o", out, "--status", "--json").stdout)["complete"] == 3
+    assert not (out / "study.parquet").exists()  # which a study that runs may be writing
     reported = in_process("study", file, "-o", out, "--report")
     assert "4 points, of which 3 are complete" in reported.stdout
     assert "1 of 4 points have not been simulated yet" in (out / "study.html").read_text()
