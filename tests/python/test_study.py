@@ -103,10 +103,10 @@ def test_a_range_goes_from_end_to_end_in_order(low: int, more: int, steps: int, 
 
 
 def test_the_ends_of_a_range_are_as_stated_and_nothing_lies_beyond_them() -> None:
-    stated = {"from": "12345 MB", "to": "12347 MB", "steps": 3}
-    assert parse_input(stated).levels() == ("12345 MB", "12347 MB")
+    stated = {"from": "12345.0 MB", "to": "12347 MB", "steps": 4}
+    assert parse_input(stated).levels() == ("12345.0 MB", "12347 MB")
     plain = Range.model_validate({"from": 1.23456, "to": 1.23478})
-    assert [plain.at(share) for share in (0, 0.5, 1)] == [1.23456, 1.23478, 1.23478]
+    assert [plain.at(share) for share in (0, 0.4, 0.6, 1)] == [1.23456, 1.23456, 1.23478, 1.23478]
 
 
 def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
