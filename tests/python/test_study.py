@@ -318,6 +318,25 @@ def test_a_damaged_point_that_another_process_removes_first_is_missing(
     assert "0" * 16 not in PointStore(tmp_path)
 
 
+def test_a_point_is_kept_though_a_study_sweeps_the_folder_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where one study of a folder is complete, and a larger one is not."""
+    store, rows = PointStore(tmp_path), ROWS.to_frame()
+    swept = []
+
+    def sweep_first(partial: Path, final: Path) -> None:
+        if not swept:
+            swept.append(partial)
+            store.sweep()
+        Path(partial).rename(final)
+
+    monkeypatch.setattr("pagelens.study.store.os.replace", sweep_first)
+    store.write("0" * 16, rows)
+    assert "0" * 16 in PointStore(tmp_path)
+    assert not list(tmp_path.glob("**/*.partial"))
+
+
 def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Path) -> None:
     """What a study names lies beside the link."""
     folder = tmp_path / "elsewhere"
