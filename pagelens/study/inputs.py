@@ -112,6 +112,8 @@ def parse_input(stated: Any) -> Input:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"{value!r:.80}: a value is a text or a number; so are those of a list")
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{value!r:.80}: no name has a character 0")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value}: write a finite number")
     by_quantity: dict[Value, Value] = {}

@@ -120,6 +120,7 @@ def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
 
 REFUSED = [
     ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
+    ("machine", r'"a\u0000.toml"', "'a\\x00.toml': no name has a character 0"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
     ("size", '["40MB", "80"]', "'inputs.size': '80' has no unit"),
     ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
@@ -152,6 +153,7 @@ REFUSED = [
     ("history", '"boot; rn"', "'inputs.history': history, column 7: step 'rn' is unknown"),
     ("trace", '"no.trace"', "'inputs.trace': state one of workload and trace"),
     ("policies", '["radnom"]', "'policies': "),
+    ("policies", '["random", "random"]', "'random' is listed twice"),
     ("nodes", "0", "'nodes' (is 0)"),
     ("nods", "3", "unknown key 'nods'; did you mean nodes"),
     ("phase", '"nope"', "'phase': 'nope' is unknown"),
