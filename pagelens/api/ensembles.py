@@ -96,7 +96,7 @@ def simulate(
 ) -> Ensemble:
     """Run copies of the workload on simulated nodes, under each policy from the same state of the node.
 
-    `policies` are names (docs/remedies.md) or Policy objects of your own; without them, those that can make a
+    `policies` are names (docs/frames.md) or Policy objects of your own; without them, those that can make a
     difference on the machine are compared. `ranks` copies run on each node; without it as many as its cores
     run, and one copy of declared loops. A `Scaled` machine states its own number. `history` says what the
     nodes went through before, as a text ("boot; age(jobs=30); run", docs/frames.md) or as steps. `seed`
@@ -106,7 +106,7 @@ def simulate(
     Nodes come in rounds. No more follow once the choice of nodes leaves less than `precision` (by default
     0.02: 2%) of each median to chance, or after 64 nodes; policies whose median is known stop before the
     others. With `nodes` exactly so many are simulated, or at most so many if a `precision` is given, too. Few
-    nodes say little about the slow ones: 8 miss a kind of node that is one in twenty with a chance of 66%.
+    nodes say little about rare slow ones: with a chance of 66%, none of 8 is of a kind that is one in twenty.
 
     Results are kept in `output`, or for as long as this process lives. After Ctrl-C the same call goes on
     with what is missing, and the exception's `partial` is the Ensemble of what is done (None where there is

@@ -85,6 +85,7 @@ app = typer.Typer(
     name="pagelens",
     cls=_Commands,
     help="Find out how the physical frames under a program's pages decide its speed.",
+    epilog="Begin with: pagelens explain -- ./app args",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

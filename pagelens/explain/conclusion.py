@@ -17,7 +17,7 @@ from pagelens.explain.model import (
 )
 from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
-from pagelens.explain.words import RESOURCES_IN_WORDS
+from pagelens.explain.words import RESOURCES_IN_WORDS, few_nodes_note
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
 from pagelens.units import format_share, format_time
 
@@ -56,13 +56,14 @@ def conclude(
                 *_coverage(program, simulated),
                 f"Page placement does not matter for this program on {_a(where)} node: the node's history "
                 f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
-                *_bounded(bounds),
-                *_where_it_lies(machine),
-                *_unknown(remedies),
-                *_harm(remedies),
-                *_assumed(assumptions),
-                *beside(timed, program.share_seen),
+                *(bounded := _bounded(bounds)),
                 "To make it faster, look elsewhere.",
+                *_where_it_lies(machine),
+                *_unknown(remedies, base.nodes),
+                *_harm(remedies),
+                *([] if bounded else _rare(base.nodes)),
+                *_assumed(assumptions, remedies),
+                *beside(timed, program.share_seen),
             ],
         )
     sentences = [*far_off(timed, program.share_seen), *_coverage(program, simulated)]
@@ -76,8 +77,8 @@ def conclude(
         sentences += _causes(machine, cause, [c for c in collisions if c.policy == baseline])
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
-    sentences += [*_unknown(remedies), *_harm(remedies)]
-    sentences += [*_assumed(assumptions), *beside(timed, program.share_seen)]
+    sentences += [*_unknown(remedies, base.nodes), *_harm(remedies), *_rare(base.nodes)]
+    sentences += [*_assumed(assumptions, remedies), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -114,27 +115,36 @@ def _differs(of: Distribution) -> bool:
     return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
+def _is_open(of: Distribution) -> bool:
+    """Return whether its median may be the baseline's, or differ from it by 2% or more."""
+    return not _differs(of) and not 1 / MATTERS <= of.gain_median_low <= of.gain_median_high <= MATTERS
+
+
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
-    """Say how much slower the program is than it could be, and how many nodes are much slower."""
+    """Say that placement matters, how much slower the program is than it could be, and on how many nodes."""
+    matters = f"Page placement matters for this program on {_a(where)} node"
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
-    if base.policy == "aged" and fresh is not None:
+    if base.policy == "aged" and fresh is not None and _is_open(fresh):
+        yield (
+            f"{matters}. The simulation is too small to tell how much slower it runs on a median node that "
+            "has run other jobs before ('aged') than in contiguous physical memory: "
+            f"{_times(fresh.gain_median)} (95% interval {fresh.gain_median_low:.2f}-{fresh.gain_median_high:.2f})."
+        )
+    elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
         yield (
-            f"On an aged {where} node, which has run other jobs before, this program runs {_slower(ratio)} "
-            "on contiguous frames."
+            f"{matters}: on a median node that has run other jobs before ('aged'), it runs {_slower(ratio)} "
+            "in contiguous physical memory."
         )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
         if len(distributions) == 1:
-            yield f"This program was simulated on {where} nodes under '{base.policy}' only."
+            yield f"{matters}. It was simulated under '{base.policy}' only."
         elif fastest is base:
-            yield f"On a {where} node this program runs fastest under '{base.policy}'."
+            yield f"{matters}. It runs fastest under '{base.policy}'."
         else:
             slower = _slower(fastest.gain_median if _differs(fastest) else 1.0)
-            yield (
-                f"Under '{base.policy}' on {_a(where)} node this program runs {slower} under "
-                f"'{fastest.policy}'."
-            )
+            yield f"{matters}: under '{base.policy}' it runs {slower} under '{fastest.policy}'."
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = _percent(base.slower_20_percent)
@@ -200,7 +210,8 @@ def _causes(
     causes = [f"{_percent(first[0])} is due to {first[1]}"]
     causes += [f"{_percent(share)} to {name}" for share, name in others]
     said = [
-        f"Beyond compulsory misses, the program loses {_percent(loss / cause.time_s)} of its time.",
+        f"The program loses {_percent(loss / cause.time_s)} of its time to more than compulsory misses (the "
+        "first fetch of each line).",
         f"Of the lost time, {', '.join(causes)}.",
     ]
     said += [
@@ -226,7 +237,7 @@ def advice(remedies: Sequence[RemedyGain]) -> str:
     own = next((r for r in useful if not r.root), None)
     if first.root and own is not None:
         text += f" The best remedy without root is '{own.policy}' ({own.title}). {_gain(own)}"
-    return text
+    return f"{text} docs/remedies.md has the commands."
 
 
 def other_order(remedies: Sequence[RemedyGain]) -> str:
@@ -289,6 +300,11 @@ def _where_it_lies(machine: MachineRecord) -> list[str]:
             return []
 
 
+def _rare(nodes: int) -> list[str]:
+    """Say how likely slow nodes are missing, if nodes are few."""
+    return [note] if (note := few_nodes_note(nodes)) else []
+
+
 def _harm(remedies: Sequence[RemedyGain]) -> list[str]:
     """Name the policies that make the program slower."""
     slower = [r for r in remedies if r.verdict == "costs"]
@@ -298,7 +314,7 @@ def _harm(remedies: Sequence[RemedyGain]) -> list[str]:
     return [f"These remedies would make the program slower: {which}."]
 
 
-def _unknown(remedies: Sequence[RemedyGain]) -> list[str]:
+def _unknown(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
     """Name the policies of which the model cannot tell whether they help."""
     sentences = []
     if unsure := [r for r in remedies if r.verdict == "unsure"]:
@@ -306,7 +322,12 @@ def _unknown(remedies: Sequence[RemedyGain]) -> list[str]:
             f"'{r.policy}' {_times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
             for r in unsure
         )
-        sentences.append(f"The simulation is too small to tell whether these remedies help: {which}.")
+        sentences.append(
+            f"The simulation is too small to tell whether these remedies help: {which}; 95% intervals are in "
+            "parentheses."
+        )
+        if few_nodes_note(nodes):
+            sentences.append("Simulating more nodes (--nodes) may tell.")
     sentences += [
         f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
         f"same time, and {_faster(r.gain_serial)} if they take turns."
@@ -316,24 +337,42 @@ def _unknown(remedies: Sequence[RemedyGain]) -> list[str]:
     return sentences
 
 
-def _assumed(assumptions: Sequence[Assumption]) -> list[str]:
+def _assumed(assumptions: Sequence[Assumption], remedies: Sequence[RemedyGain]) -> list[str]:
     """Name the assumed values of the machine that could change the conclusion."""
     sentences = []
     for of in assumptions:
         turns = [f"{side} that {what}" for side, what in (("below", of.below), ("above", of.above)) if what]
         if turns:
             sentences.append(
-                f"{of.name} = {of.value} is assumed: this holds from {of.holds_from} to {of.holds_to}, and "
-                f"{'; '.join(turns)}."
+                f"{of.name} = {of.value} is assumed: this conclusion holds from {of.holds_from} to "
+                f"{of.holds_to}, and {'; '.join(turns)}."
             )
-    if assumptions and not sentences:
+    stays = _stays(remedies)
+    if assumptions and stays and not sentences:
         names = ", ".join(of.name for of in assumptions)
         stated = [of.range_is_stated for of in assumptions]
-        within = "from a third to three times as much"
+        within = "from a third to three times its value"
         if any(stated):
             within = "within its stated range" + ("" if all(stated) else f", or {within} if none is stated")
-        sentences.append(f"No assumed value turns this, {within} ({names}).")
+        sentences.append(
+            f"{stays} if any one value that the machine file assumes is varied {within} ({names})."
+        )
     return sentences
+
+
+def _stays(remedies: Sequence[RemedyGain]) -> str:
+    """Say what no assumed value turns; nothing where no remedy was judged."""
+    advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
+    if advised is not None:
+        return f"'{advised}' gains more than 2% also"
+    judged = {r.verdict for r in remedies}
+    if "none" not in judged:
+        return ""
+    return (
+        "No remedy gains more than 2% either"
+        if judged == {"none"}
+        else "The other remedies gain no more than 2% either"
+    )
 
 
 def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
@@ -378,6 +417,8 @@ def has_effect(remedy: RemedyGain) -> bool:
 def _gain(remedy: RemedyGain) -> str:
     """Say what a remedy gains at the median, and on the slow nodes if that differs."""
     text = f"With it the program runs {_times(remedy.gain_median)} as fast"
+    if f"{remedy.gain_median_low:.2f}" != f"{remedy.gain_median_high:.2f}":
+        text += f" (95% interval {remedy.gain_median_low:.2f}-{remedy.gain_median_high:.2f})"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
         text += f", and {_times(remedy.gain_p95)} as fast on the slow nodes"
     elif MATTERS * remedy.gain_p95 < remedy.gain_median:

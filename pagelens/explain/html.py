@@ -8,7 +8,7 @@ from pagelens.explain.conclusion import attributed_in_words, interaction_in_word
 from pagelens.explain.figures import draw_all
 from pagelens.explain.job_cost import job_cost_in_words
 from pagelens.explain.model import Explanation
-from pagelens.explain.words import RESOURCES_IN_WORDS, few_nodes_note, large_page_note, stopped_note
+from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note, stopped_note
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -56,9 +56,7 @@ def render_html(e: Explanation) -> str:
             if any(d.resource(name).busy_s for d in e.distributions)
         },
         job_cost_in_words=job_cost_in_words,
-        few_nodes=" ".join(
-            (stopped_note(e.distributions, e.sample.nodes), few_nodes_note(e.sample.nodes))
-        ).strip(),
+        stopped=stopped_note(e.distributions, e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(
             f"Under '{a.policy}': {words}"

@@ -24,10 +24,10 @@ def few_nodes_note(nodes: int) -> str:
     unseen: float = (1 - _RARE) ** nodes
     if unseen <= 1 - CONFIDENCE:
         return ""
-    miss = "1 node misses" if nodes == 1 else f"{nodes} nodes miss"
+    missed = "the one node simulated is not" if nodes == 1 else f"none of the {nodes} nodes simulated is"
     return (
-        f"Slow nodes may be missing here: {miss} a kind of node that is one in twenty with a chance of "
-        f"{format_share(unseen)}."
+        f"Rare slow nodes may be missing here: with a chance of {format_share(unseen)}, {missed} of a kind "
+        "that is one in twenty."
     )
 
 

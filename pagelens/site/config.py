@@ -98,7 +98,9 @@ class DecisionSection(Table):
 
     k: float = Field(default=2.0, gt=0, description="allowance of the sum, in standard deviations")
     h: float = Field(default=10.0, gt=0, description="the sum from which a node is slow")
-    clip: float = Field(default=6.0, gt=0, description="most that one check adds")
+    clip: float = Field(
+        default=6.0, gt=0, description="the most standard deviations that one check counts for"
+    )
     least_jobs: int = Field(default=3, ge=1, description="checks after different jobs that a verdict needs")
     least_peers: int = Field(default=8, ge=2, description="nodes of a kind that a comparison needs")
 

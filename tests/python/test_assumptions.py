@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import synthetic
 
 import pagelens as pl
 from pagelens.accesses.declared import declared
 from pagelens.ensemble import Scaled
 from pagelens.ensemble.scale import shrink
 from pagelens.explain.assumptions import _around
+from pagelens.explain.conclusion import _assumed
+from pagelens.explain.model import Assumption
+from pagelens.explain.verdict import Verdict
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import Simulation
@@ -81,8 +85,8 @@ def test_a_conclusion_names_the_assumed_value_that_turns_it() -> None:
     assert 40 < float(of.holds_to.removesuffix(" GB/s")) < 120
     assert (of.below, of.above) == ("", "'2m' gains more than 2%")
     assert (
-        f"ddr.bandwidth = 40 GB/s is assumed: this holds from 13 GB/s to {of.holds_to}, and above that "
-        "'2m' gains more than 2%." in found.conclusion.sentences
+        f"ddr.bandwidth = 40 GB/s is assumed: this conclusion holds from 13 GB/s to {of.holds_to}, and above "
+        "that '2m' gains more than 2%." in found.conclusion.sentences
     )
 
 
@@ -188,3 +192,35 @@ def test_the_command_has_a_table_and_a_figure_of_what_is_assumed(tmp_path: Path,
     assert row.split()[1] == "1"
     assert row.split()[3] == "2"
     assert '<figure id="assumptions">' in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (("gains", "unsure"), "'first' gains more than 2% also if "),
+        (("none", "none"), "No remedy gains more than 2% either if "),
+        (("unsure", "none"), "The other remedies gain no more than 2% either if "),
+        (("unsure", "unsure"), ""),
+        ((), ""),
+    ],
+)
+def test_nothing_is_said_to_survive_that_was_not_judged(verdicts: tuple[Verdict, ...], said: str) -> None:
+    found = pl.explain(synthetic.ensemble(nodes=4))
+    remedies = [
+        found.remedies[0].model_copy(update={"policy": policy, "verdict": verdict})
+        for policy, verdict in zip(("first", "second"), verdicts, strict=False)
+    ]
+    stays = Assumption(
+        name="ddr.bandwidth",
+        value="40 GB/s",
+        note="a guess",
+        tried_from="13 GB/s",
+        tried_to="120 GB/s",
+        holds_from="13 GB/s",
+        holds_to="120 GB/s",
+        below="",
+        above="",
+    )
+    sentences = _assumed([stays], remedies)
+    assert len(sentences) == bool(said)
+    assert all(sentence.startswith(said) for sentence in sentences)

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import _why_fresh_is_slower, advice, interaction_in_words, other_order
+from pagelens.explain.conclusion import _size, _why_fresh_is_slower, advice, interaction_in_words, other_order
 from pagelens.explain.model import Explanation
 
 
@@ -77,8 +77,8 @@ def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation)
     text = " ".join(explanation.conclusion.sentences)
     assert explanation.conclusion.placement_matters
     assert text.startswith(
-        "On an aged Cori KNL node, which has run other jobs before, this program runs 1.98x slower than on "
-        "contiguous frames."
+        "Page placement matters for this program on a Cori KNL node: on a median node that has run other "
+        "jobs before ('aged'), it runs 1.98x slower than in contiguous physical memory."
     )
     for part in (
         "conflicts in the memory-side cache",
@@ -109,11 +109,25 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
     assert list(_why_fresh_is_slower(base, [base, equal], parts)) == []
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "said"), [(0.99, 1.01, "about as fast as in"), (0.4, 2.7, "too small to tell how much")]
+)
+def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
+    explanation: Explanation, low: float, high: float, said: str
+) -> None:
+    base = explanation.distribution("aged")
+    gains = {"gain_median": 1.0, "gain_median_low": low, "gain_median_high": high}
+    fresh = explanation.distribution("contiguous").model_copy(update=gains)
+    assert said in next(_size("Cori KNL", base, [base, fresh]))
+
+
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
-    assert found.sentences[1:] == ["To make it faster, look elsewhere."]
+    elsewhere, rare = found.sentences[1:]
+    assert elsewhere == "To make it faster, look elsewhere."
+    assert rare.startswith("Rare slow nodes may be missing here: ")
 
 
 def test_a_machine_has_the_article_of_its_name() -> None:
@@ -206,11 +220,13 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
 
 
 def test_a_gain_that_slow_nodes_do_not_have_is_said_so(explanation: Explanation) -> None:
-    first = explanation.remedies[0].model_copy(update={"gain_median": 1.3})
+    first = explanation.remedies[0].model_copy(
+        update={"gain_median": 1.3, "gain_median_low": 1.2, "gain_median_high": 1.4}
+    )
     for slow, said in (
-        (1.05, "1.30x as fast, but only 1.05x as fast on the slow"),
-        (1.5, "1.30x as fast, and 1.50x as fast on the slow"),
-        (1.3, "runs 1.30x as fast."),
+        (1.05, "1.30x as fast (95% interval 1.20-1.40), but only 1.05x as fast on the slow"),
+        (1.5, "1.30x as fast (95% interval 1.20-1.40), and 1.50x as fast on the slow"),
+        (1.3, "runs 1.30x as fast (95% interval 1.20-1.40)."),
     ):
         assert said in advice([first.model_copy(update={"gain_p95": slow})])
     assert "slow nodes" not in advice([first.model_copy(update={"gain_p95": 1.3})])

@@ -46,7 +46,7 @@ def test_a_declared_workload_is_explained_end_to_end(explain: Run, tmp_path: Pat
     done = explain(*DECLARED)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no bar where there is no terminal
-    assert done.stdout.startswith("On an aged Small node, which has run other jobs before, this program")
+    assert done.stdout.startswith("Page placement matters for this program on a Small node")
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
     results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
     assert done.stdout.endswith(f"Report: pagelens-out/{results.name}/report.html\n")

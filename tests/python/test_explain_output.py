@@ -46,11 +46,31 @@ def renamed(e: Explanation, name: str) -> Explanation:
 def test_the_terminal_has_80_columns_and_the_conclusion_first(explanation: Explanation) -> None:
     text = render_terminal(renamed(explanation, LONG_NAME))
     assert max(map(len, text.splitlines())) <= 80
-    assert text.startswith("On an aged Cori KNL node, which has run other jobs before, this program runs")
+    assert text.startswith("Page placement matters for this program on a Cori KNL node: on a median node")
     for d in explanation.distributions:
         assert re.search(rf"^{re.escape(d.policy)} +{d.median_slowdown:.2f} ", text, re.M)
     for word in ("counted", "modelled", "seed 7", "slots 1 in 64", "lines 2 of 64", "Remedies"):
         assert word in text
+
+
+def test_the_first_twelve_lines_answer_alone(explanation: Explanation) -> None:
+    said = " ".join(render_terminal(explanation).splitlines()[:12])
+    first = explanation.remedies[0]
+    for answer in (
+        "Page placement matters for this program",
+        "1.98x slower",
+        "is due to conflicts in the memory-side cache",
+        f"The best remedy is '{first.policy}'",
+        f"(95% interval {first.gain_median_low:.2f}-{first.gain_median_high:.2f})",
+    ):
+        assert answer in said
+
+
+def test_the_conclusion_says_what_few_nodes_leave_open(explanation: Explanation) -> None:
+    sentences = explanation.conclusion.sentences
+    assert any("with a chance of 29%, none of the 24 nodes simulated is" in said for said in sentences)
+    many = explain(synthetic.ensemble(nodes=64)).conclusion.sentences
+    assert not any("Rare slow nodes" in said for said in many)
 
 
 @pytest.mark.parametrize("width", [50, 77, 200])

@@ -1,6 +1,8 @@
 """Placement policies: their remedies, policies that a user registers, and rules written in Python."""
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from pagelens.machine import load_machine
 
 Frames = NDArray[np.uint32]
 
+ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
 KNL = load_machine("cori-knl-cache")
 JOB = Job(3 * GIB, KNL)
@@ -131,3 +134,9 @@ def test_the_commands_of_a_remedy_fit_the_host_and_the_job() -> None:
         "echo 0 > /sys/kernel/zone_sort_free_pages/nodeid",
         "echo 2 > /sys/kernel/zone_sort_free_pages/nodeid",
     )
+
+
+def test_the_page_of_remedies_has_a_row_for_each() -> None:
+    table = (ROOT / "docs/remedies.md").read_text().partition("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \|", table, re.M)
+    assert {name for name, policy in policies.items() if policy.remedy is not None} <= set(rows)

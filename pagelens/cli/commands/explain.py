@@ -83,7 +83,7 @@ Phase = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help=f"Explain only this phase; '{WHOLE_RUN}' is the whole run.",
+        help=f"Explain only this phase; by default the whole run ('{WHOLE_RUN}'), or --workload's loops.",
         rich_help_panel=RARE,
     ),
 ]
@@ -91,7 +91,7 @@ Precision = Annotated[
     str | None,
     Option(
         metavar="SHARE",
-        help="How much of a median the choice of nodes may leave to chance (default: 2%).",
+        help="Simulate nodes until chance moves no median by more than SHARE (default: 2%).",
         show_default=False,
         rich_help_panel=RARE,
     ),
@@ -116,7 +116,7 @@ Sensitivity = Annotated[
     bool,
     Option(
         "--sensitivity",
-        help="Say whether the conclusion survives other values of what the machine file assumes.",
+        help="List what the machine file assumes, and whether the conclusion survives other values.",
     ),
 ]
 

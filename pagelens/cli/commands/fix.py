@@ -9,16 +9,16 @@ from pagelens.units import format_binary_size, parse_size
 
 EXAMPLES = """Examples:
 
-  pagelens fix hugepages --cache 16GiB
+  sudo pagelens fix hugepages --cache 16GiB
 
-  pagelens fix offline --cache 16GiB --node 1
+  sudo pagelens fix offline --cache 16GiB --node 1
 """
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     epilog=EXAMPLES,
-    help="Put free frames in a better order, without a kernel module.",
+    help="Put free frames in a better order, without a kernel module.\n\nThe commands need root.",
 )
 
 _Cache = Annotated[
@@ -30,7 +30,7 @@ _Virtual = Annotated[
 ]
 
 
-@app.command(epilog="  pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
+@app.command(epilog="  sudo pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
 def hugepages(
     cache: _Cache,
     page: Annotated[str, typer.Option(help="The page size of the pool: 2MiB or 1GiB.")] = "2MiB",
@@ -49,7 +49,7 @@ def hugepages(
     )
 
 
-@app.command(epilog="  pagelens fix offline --cache 16GiB --node 0")
+@app.command(epilog="  sudo pagelens fix offline --cache 16GiB --node 0")
 def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
     """Order free memory by taking blocks of it offline and bringing them back.
 

@@ -30,7 +30,9 @@ Names = Annotated[
 Blind = Annotated[
     Path | None,
     Option(
-        "--blind", metavar="FILE", help="Obtain the claims of this file instead (docs/reproduce.md says how)."
+        "--blind",
+        metavar="FILE",
+        help="Obtain figures for this file's claims before the published ones are seen (docs/reproduce.md).",
     ),
 ]
 Quick = Annotated[bool, Option("--quick", help="Check the same claims on fewer nodes and points.")]

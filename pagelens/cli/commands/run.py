@@ -31,7 +31,7 @@ EXAMPLES = """Examples:
 
   pagelens run --plan plan.toml --report -- ./app args
 """
-RARE = "Rare options"
+RARE = "Rarely needed"
 
 app = Typer(add_completion=False)
 
@@ -50,7 +50,7 @@ def run(
         Option(help="Put large blocks on pages of 2 MiB or 1 GiB, or on transparent ones."),
     ] = None,
     stagger: Annotated[
-        bool, Option("--stagger", help="Shift large blocks so that they do not conflict.")
+        bool, Option("--stagger", help="Shift large blocks so that they do not conflict (docs/run.md).")
     ] = False,
     frames: Annotated[
         Frames | None,
@@ -71,11 +71,19 @@ def run(
     ] = format_binary_size(LARGE).replace(" ", ""),
     machine: Annotated[
         str | None,
-        Option(metavar="NAME", help="Use this machine's period and cache.", rich_help_panel=RARE),
+        Option(
+            metavar="NAME",
+            help="Use this machine's period (--stagger) and cache (--frames).",
+            rich_help_panel=RARE,
+        ),
     ] = None,
     period: Annotated[
         str | None,
-        Option(metavar="SIZE", help="Use this period with --stagger, as 128KiB.", rich_help_panel=RARE),
+        Option(
+            metavar="SIZE",
+            help="Shift blocks within this distance (--stagger), as 128KiB.",
+            rich_help_panel=RARE,
+        ),
     ] = None,
     cache: Annotated[
         str | None,
@@ -93,7 +101,7 @@ def run(
     """Run a program with its large blocks on better pages.
 
     The program's output, exit status and signals stay its own. If something is
-    not available here, one line on stderr says so and the program runs without.
+    not available here, one line on stderr says so and the program runs without it.
     """
     if pages is None and not stagger and frames is None and plan is None:
         raise UsageError("nothing to do: give --pages 2m, 1g or thp, --stagger, --frames best or --plan FILE")

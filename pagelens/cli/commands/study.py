@@ -46,7 +46,7 @@ Chunk = Annotated[
     Option(
         min=1,
         metavar="N",
-        help="How many points a task of a cluster simulates; by default a hundredth of them.",
+        help="How many points a task of a cluster simulates; by default a hundredth of all.",
         show_default=False,
         rich_help_panel=RARE,
     ),

@@ -9,7 +9,6 @@ from pagelens.explain import (
     Distribution,
     Explanation,
     attributed_in_words,
-    few_nodes_note,
     has_effect,
     interaction_in_words,
     job_cost_in_words,
@@ -80,10 +79,10 @@ def _distributions(e: Explanation) -> Iterator[str]:
         columns = " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"{shorten_middle(d.policy, name):<{name}} {columns}  {bars}"
     if _wide():
+        yield "p5, p95: the 5th and 95th percentile of the nodes, of which p95 is the slow end."
         yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
     yield from textwrap.wrap(stopped_note(e.distributions, e.sample.nodes), terminal_width())
-    yield from textwrap.wrap(few_nodes_note(e.sample.nodes), terminal_width())
     for d in e.distributions:
         if note := large_page_note(d):
             yield from textwrap.wrap(note, terminal_width())
@@ -222,6 +221,7 @@ def _assumptions(e: Explanation) -> Iterator[str]:
         f"{e.assumptions[0].gain_as_it_is:.2f}x as it is (* was simulated again; ~ has no stated range, and "
         "goes from a third to three times the value):"
     )
+    judged = any(r.verdict in ("gains", "none") for r in e.remedies)
     room = min(34, terminal_width() - 44)
     yield f"  {'value':<{room}} {'from':>10} {'gain':>6} {'to':>10} {'gain':>6}  holds"
     for of in sorted(e.assumptions, key=lambda each: -abs(each.gain_to - each.gain_from)):
@@ -229,7 +229,7 @@ def _assumptions(e: Explanation) -> Iterator[str]:
         name = shorten_middle(of.name, room - 2)
         yield (
             f"{mark:>2}{name:<{room + 1}}{of.tried_from:>10} {of.gain_from:>5.2f}x {of.tried_to:>10} "
-            f"{of.gain_to:>5.2f}x  {'no' if of.below or of.above else 'yes'}"
+            f"{of.gain_to:>5.2f}x  {'no' if of.below or of.above else 'yes' if judged else '?'}"
         )
 
 
@@ -252,8 +252,8 @@ def _footing(e: Explanation) -> Iterator[str]:
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
     slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
     text = (
-        f"Lines are {traced} and counted ({slots}lines {e.sample.sampled_lines}); frames and times are "
-        f"modelled, on {_nodes(e)} with seed {e.sample.seed}."
+        f"Lines are {traced} and counted (simulated: {slots}lines {e.sample.sampled_lines}); frames and "
+        f"times are modelled, on {_nodes(e)} with seed {e.sample.seed}."
     )
     if e.sample.scaled is not None:
         text += (

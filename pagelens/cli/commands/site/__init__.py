@@ -8,7 +8,9 @@ EXAMPLES = """Examples:
 
   pagelens site check
 
-  pagelens site act
+  pagelens site status
+
+  pagelens site act --dry-run
 """
 
 app = typer.Typer(

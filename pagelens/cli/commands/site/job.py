@@ -99,7 +99,7 @@ def act(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Mend slow nodes: clean them, then reboot them, then drain them for people.
+    """Clean, then reboot, then drain slow nodes; by default only say what would be done.
 
     A systemd timer runs it on the controller. Each step needs new evidence from several jobs.
     It touches no node that is out for a reason that somebody else gave.
