@@ -2,11 +2,12 @@
 
 import hashlib
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from pagelens import _core
 
+# importlib.resources has no folder of an editable installation, whose files lie in two.
+PACKAGE = Path(__file__).parents[1]
 # Rooms whose code decides an ensemble's rows. What explains and shows them may change without a rerun.
 ROOMS = ("address", "accesses", "frames", "machine", "replay", "ensemble", "values")
 
@@ -18,10 +19,9 @@ def code_digest(*more: str) -> str:
     A room may be a single module. Raises ValueError where there is no such room.
     """
     digest = hashlib.sha256(Path(_core.__file__).read_bytes())
-    package = Path(str(files("pagelens")))
-    for path in sorted(file for room in (*ROOMS, *more) for file in _files(package, room)):
+    for path in sorted(file for room in (*ROOMS, *more) for file in _files(PACKAGE, room)):
         if path.suffix in (".py", ".toml"):
-            digest.update(f"{path.relative_to(package)}\0".encode())
+            digest.update(f"{path.relative_to(PACKAGE)}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

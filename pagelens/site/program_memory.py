@@ -23,14 +23,15 @@ _FILE = "last-job.json"  # in the node's state folder
 _DAYS = 90  # how far back other jobs are looked for
 _FEWEST = 3  # jobs; fewer say nothing
 
-# A job has a check on each of its nodes; it counts once, with the mean of its nodes.
+# A job has a check on each of its nodes; it counts once, with the mean of its nodes. One pass takes all
+# programs, because the details of many checks are read.
 _OTHERS = """
-SELECT avg(json_extract(program.value, '$.conflict_share'))
+SELECT json_extract(program.value, '$.name') AS name, avg(json_extract(program.value, '$.conflict_share'))
 FROM checks, json_each(details, '$.programs') AS program
 WHERE instr(details, '"programs"') AND checks.kind = ? AND checks.at > ? AND checks.job <> ?
-    AND json_extract(program.value, '$.name') = ?
+    AND name IN (SELECT value FROM json_each(?))
     AND json_extract(program.value, '$.conflict_share') IS NOT NULL
-GROUP BY checks.job
+GROUP BY name, checks.job
 """
 
 
@@ -82,13 +83,14 @@ def beside_others(
     ).fetchone()
     if kind is None:
         return []
+    names = json.dumps([own.name for own in programs if own.conflict_share is not None])
+    by_name: dict[str, list[float]] = {}
+    for name, share in connection.execute(_OTHERS, (kind[0], now - _DAYS * 86_400, job, names)):
+        by_name.setdefault(str(name), []).append(float(share))
     lines = []
     for own in programs:
-        if own.conflict_share is None:
-            continue
-        rows = connection.execute(_OTHERS, (kind[0], now - _DAYS * 86_400, job, own.name)).fetchall()
-        shares = sorted(float(share) for (share,) in rows)
-        if len(shares) < _FEWEST:
+        shares = sorted(by_name.get(own.name, []))
+        if own.conflict_share is None or len(shares) < _FEWEST:
             continue
         median = format_share(statistics.median(shares))
         lines.append(

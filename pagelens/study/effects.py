@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pagelens.study.result import POINT, StudyResult
 
-MOST_LEVELS = 8  # an input with more values is cut into QUARTERS
+MOST_LEVELS = 8  # an input with more numbers is cut into QUARTERS
 QUARTERS = 4
 
 Floats = NDArray[np.float64]
@@ -55,8 +55,8 @@ def effects_of(found: StudyResult) -> list[Effect]:
 
     The share is that of the variance of the conditional means (Saltelli et al., Global Sensitivity Analysis,
     2008, section 1.2.4: the first-order index); what all shares leave of 1 is due to inputs together. An
-    input with more than MOST_LEVELS values is cut into quarters of the points. Shares of a sample of n points
-    are too large by chance, by about (levels - 1) / n.
+    input with more than MOST_LEVELS numbers is cut into quarters of the points. Shares of a sample of n
+    points are too large by chance, by about (levels - 1) / n.
     """
     by_point = answers(found)
     if by_point.height < 2:

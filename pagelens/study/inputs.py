@@ -39,13 +39,13 @@ class Range(Table):
 
         Both ends are as stated, and others are rounded to DIGITS within them.
         """
-        if share in (0, 1):
-            return self.high if share else self.low
         (low, unit), (high, _) = _split(self.low), _split(self.high)
-        number = self._between(low, high, share)
+        number = low if share == 0 else high if share == 1 else self._between(low, high, share)
         if isinstance(self.low, int) and isinstance(self.high, int):
             return round(number)
-        rounded = min(max(float(f"{number:.{DIGITS}g}"), low), high)
+        rounded = float(f"{number:.{DIGITS}g}")
+        if number in (low, high) or not low < rounded < high:
+            return self.low if number - low < high - number else self.high
         return f"{rounded:.12g} {unit}" if unit else rounded
 
     def drawn(self, share: float) -> Value:
@@ -112,6 +112,8 @@ def parse_input(stated: Any) -> Input:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"{value!r:.80}: a value is a text or a number; so are those of a list")
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{value!r:.80}: no name has a character 0")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value}: write a finite number")
     by_quantity: dict[Value, Value] = {}

@@ -86,8 +86,8 @@ class StudyResult:
         return f"<StudyResult: {self.file.title}: {done} of {len(self.values)} points>"
 
 
-def result_of(points: Points, store: PointStore, directory: Path) -> StudyResult:
-    """Return the result of the points that are done, and write its table beside them. Raises Failure."""
+def result_of(points: Points, store: PointStore, directory: Path, write: bool = True) -> StudyResult:
+    """Return the result of the points that are done, and `write` its table beside them. Raises Failure."""
     file, values = points.stated.file, [point.values for point in points.all]
     done = [point for point in points.all if point.key in store]
     inputs = _inputs(file.varied, values)
@@ -96,7 +96,8 @@ def result_of(points: Points, store: PointStore, directory: Path) -> StudyResult
     ]
     found = pl.concat(rows) if rows else ROWS.to_frame().with_columns(pl.lit(0, pl.UInt32).alias(POINT))
     table = inputs.join(found, on=POINT, how="inner", maintain_order="left")
-    write_table(directory / TABLE, table)
+    if write:
+        write_table(directory / TABLE, table)
     return StudyResult(file, values, table, len(values) - len(done), directory)
 
 

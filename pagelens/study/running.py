@@ -99,13 +99,16 @@ def study_part(path: Path, directory: Path, part: range, *, progress: bool = Tru
         simulate_in_threads(Work(points, PointStore(directory), directory, bar))
 
 
-def study_so_far(study: Given, directory: Path) -> tuple[StudyResult, Status]:
-    """Return what is done of a study, and what that has cost, without simulating anything."""
+def study_so_far(study: Given, directory: Path, write: bool = True) -> tuple[StudyResult, Status]:
+    """Return what is done of a study, and what that has cost, without simulating anything.
+
+    `write` says whether the table of what is done is kept, as `study` does at its end.
+    """
     stated = read_study(study)
     points = Points(stated)
     if not directory.is_dir():
         raise UsageError(f"--output: there is no folder {directory}; run the study first, or name its folder")
-    found = result_of(points, PointStore(directory), directory)
+    found = result_of(points, PointStore(directory), directory, write)
     keys = {point.key for point in points.all}
     costs = [seconds for key, seconds in read_costs(directory).items() if key in keys]
     mean = sum(costs) / len(costs) if costs else None

@@ -61,13 +61,16 @@ class PointStore:
         final = self.directory / f"{key}-{_checksum(data)}.parquet"
         partial = final.with_name(f".{final.name}.{os.uname().nodename}-{os.getpid()}.partial")
         try:
-            partial.write_bytes(data)
-            os.replace(partial, final)
+            try:
+                _put(partial, data, final)
+            except FileNotFoundError:  # a study that is complete has swept the folder meanwhile
+                _put(partial, data, final)
         except OSError as error:
-            if not final.exists():  # another process has written it, and swept up
+            if not final.exists():  # another process has written it
                 raise _cannot_write(final, error) from error
         finally:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
         self._found[key] = final
 
     def read(self, key: str) -> pl.DataFrame:
@@ -78,6 +81,11 @@ class PointStore:
         """Remove what writers that were killed have left; nobody may be writing."""
         for left_over in self.directory.glob(".*.partial"):
             left_over.unlink(missing_ok=True)
+
+
+def _put(partial: Path, data: bytes, final: Path) -> None:
+    partial.write_bytes(data)
+    os.replace(partial, final)
 
 
 def _checksum(data: bytes) -> str:

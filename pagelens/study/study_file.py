@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pagelens.errors import UsageError
 from pagelens.study.inputs import Input, parse_input
@@ -61,6 +61,14 @@ class StudyFile(Table):
     answer: Answer | None = None  # without it the gain, or the time if there is one policy
     sample: Sample | None = None
     inputs: Annotated[dict[str, Annotated[Input, BeforeValidator(_input)]], BeforeValidator(_flat)]
+
+    @field_validator("policies")
+    @classmethod
+    def _policies_differ(cls, policies: list[str]) -> list[str]:
+        twice = [name for name in policies if policies.count(name) > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} is listed twice; leave one out")
+        return policies
 
     @property
     def varied(self) -> list[str]:

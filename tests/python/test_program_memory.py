@@ -40,6 +40,18 @@ def test_a_program_is_compared_with_other_jobs_of_its_own_in_the_history(tmp_pat
         assert beside_others(history, "nobody", "9", [own("app", 0.6)], NOW) == []
 
 
+def test_the_history_is_read_once_for_all_programs_of_a_job(tmp_path: Path) -> None:
+    """It may hold a million checks, and the node waits for the Epilog."""
+    with open_history(tmp_path / "h", write=True) as history:
+        collect(history, [after(job, app=0.1, b=job / 10) for job in (1, 2, 3, 4)], Rule(), NOW)
+        asked: list[str] = []
+        history.set_trace_callback(asked.append)
+        lines = beside_others(history, "n1", "9", [own("b", 0.6), own("app", 0.6), own("c", 0.6)], NOW)
+    assert sum("$.programs" in each for each in asked) == 1
+    assert [line.split(" on ")[0] for line in lines] == ["In 4 other jobs of b", "In 4 other jobs of app"]
+    assert "10% to 40%" in lines[0]
+
+
 def test_a_job_on_several_nodes_counts_once_with_their_mean(tmp_path: Path) -> None:
     with open_history(tmp_path / "h", write=True) as history:
         collect(history, [after(1, node, app=share) for node, share in NODES.items()], Rule(), NOW)

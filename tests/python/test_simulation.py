@@ -92,9 +92,10 @@ def test_results_of_other_code_are_not_reread(monkeypatch: pytest.MonkeyPatch, t
     digests.code_digest.cache_clear()
     before = digests.code_digest()
     for room in digests.ROOMS:
+        assert any((digests.PACKAGE / room).glob("*.py")), "the digest is of no code"
         (tmp_path / room).mkdir()
     (tmp_path / "replay" / "simulation.py").write_text("an edit of the model")
-    monkeypatch.setattr(digests, "files", lambda _: tmp_path)
+    monkeypatch.setattr(digests, "PACKAGE", tmp_path)
     digests.code_digest.cache_clear()
     assert digests.code_digest() != before
     digests.code_digest.cache_clear()

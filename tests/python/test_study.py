@@ -103,10 +103,10 @@ def test_a_range_goes_from_end_to_end_in_order(low: int, more: int, steps: int, 
 
 
 def test_the_ends_of_a_range_are_as_stated_and_nothing_lies_beyond_them() -> None:
-    stated = {"from": "12345 MB", "to": "12347 MB", "steps": 3}
-    assert parse_input(stated).levels() == ("12345 MB", "12347 MB")
+    stated = {"from": "12345.0 MB", "to": "12347 MB", "steps": 4}
+    assert parse_input(stated).levels() == ("12345.0 MB", "12347 MB")
     plain = Range.model_validate({"from": 1.23456, "to": 1.23478})
-    assert [plain.at(share) for share in (0, 0.5, 1)] == [1.23456, 1.23478, 1.23478]
+    assert [plain.at(share) for share in (0, 0.4, 0.6, 1)] == [1.23456, 1.23456, 1.23478, 1.23478]
 
 
 def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
@@ -120,6 +120,7 @@ def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
 
 REFUSED = [
     ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
+    ("machine", r'"a\u0000.toml"', "'a\\x00.toml': no name has a character 0"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
     ("size", '["40MB", "80"]', "'inputs.size': '80' has no unit"),
     ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
@@ -152,6 +153,7 @@ REFUSED = [
     ("history", '"boot; rn"', "'inputs.history': history, column 7: step 'rn' is unknown"),
     ("trace", '"no.trace"', "'inputs.trace': state one of workload and trace"),
     ("policies", '["radnom"]', "'policies': "),
+    ("policies", '["random", "random"]', "'random' is listed twice"),
     ("nodes", "0", "'nodes' (is 0)"),
     ("nods", "3", "unknown key 'nods'; did you mean nodes"),
     ("phase", '"nope"', "'phase': 'nope' is unknown"),
@@ -296,6 +298,7 @@ def test_parts_can_run_side_by_side_and_the_status_says_what_is_left(
     said = in_process("study", file, "-o", out, "--status").stdout
     assert said.startswith("3 of 4 points are complete. The rest takes about")
     assert json.loads(in_process("study", file, "-o", out, "--status", "--json").stdout)["complete"] == 3
+    assert not (out / "study.parquet").exists()  # which a study that runs may be writing
     reported = in_process("study", file, "-o", out, "--report")
     assert "4 points, of which 3 are complete" in reported.stdout
     assert "1 of 4 points have not been simulated yet" in (out / "study.html").read_text()
@@ -315,6 +318,25 @@ def test_a_damaged_point_that_another_process_removes_first_is_missing(
     damaged.unlink()
     monkeypatch.setattr("pagelens.study.store.os.scandir", lambda _: listed)
     assert "0" * 16 not in PointStore(tmp_path)
+
+
+def test_a_point_is_kept_though_a_study_sweeps_the_folder_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where one study of a folder is complete, and a larger one is not."""
+    store, rows = PointStore(tmp_path), ROWS.to_frame()
+    swept = []
+
+    def sweep_first(partial: Path, final: Path) -> None:
+        if not swept:
+            swept.append(partial)
+            store.sweep()
+        Path(partial).rename(final)
+
+    monkeypatch.setattr("pagelens.study.store.os.replace", sweep_first)
+    store.write("0" * 16, rows)
+    assert "0" * 16 in PointStore(tmp_path)
+    assert not list(tmp_path.glob("**/*.partial"))
 
 
 def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Path) -> None:

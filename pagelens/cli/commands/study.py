@@ -90,7 +90,7 @@ def study_command(
         study_part(file, directory, _range(points), progress=not quiet)
         return
     if status:
-        _, so_far = study_so_far(file, directory)
+        _, so_far = study_so_far(file, directory, write=False)  # the study may be running
         print(json.dumps(vars(so_far)) if as_json else render_status(so_far))
         return
     stopped = None
