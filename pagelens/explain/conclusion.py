@@ -127,8 +127,9 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     if base.policy == "aged" and fresh is not None and _is_open(fresh):
         yield (
             f"{matters}. The simulation is too small to tell how much slower it runs on a median node that "
-            f"has run other jobs before ('aged') than in contiguous physical memory: "
-            f"{_times(fresh.gain_median)} (95% interval {fresh.gain_median_low:.2f}-{fresh.gain_median_high:.2f})."
+            "has run other jobs before ('aged') than in contiguous physical memory: "
+            f"{_times(fresh.gain_median)} (95% interval {fresh.gain_median_low:.2f}-"
+            f"{fresh.gain_median_high:.2f})."
         )
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
