@@ -27,6 +27,7 @@ _MOST = 0.9
 _NAMED = 0.15
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
 _FEW_LINES = 0.05
+_COMPULSORY = "compulsory misses (the first fetch of each line)"
 
 
 def conclude(
@@ -128,8 +129,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         yield (
             f"{matters}. The simulation is too small to tell how much slower it runs on a median node that "
             "has run other jobs before ('aged') than in contiguous physical memory: "
-            f"{_times(fresh.gain_median)} "
-            f"(95% interval {fresh.gain_median_low:.2f}-{fresh.gain_median_high:.2f})."
+            f"{_times(fresh.gain_median)} (95% interval {fresh.gain_median_low:.2f}-"
+            f"{fresh.gain_median_high:.2f})."
         )
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
@@ -193,13 +194,13 @@ def _causes(
     cached = machine.served_by == "memory-side cache"
     if loss <= (MATTERS - 1) * cause.time_s:
         if cached and cause.has_shared_caches:
-            return ["Beyond compulsory misses, caches and TLB cost the program less than 2% of its time."]
+            return [f"Beyond {_COMPULSORY}, caches and TLB cost the program less than 2% of its time."]
         if cached:
             return [
                 "The memory-side cache costs the program less than 2% of its time. Other parts of the "
                 "machine, such as the TLB, make the difference."
             ]
-        return ["Beyond compulsory misses, caches, TLB and memory cost the program less than 2% of its time."]
+        return [f"Beyond {_COMPULSORY}, caches, TLB and memory cost the program less than 2% of its time."]
     # Parts that give time back make the others add up to more than the loss. Shares are therefore of all
     # costs.
     burden = sum(max(0.0, part.seconds) for part in cause.parts)
@@ -211,8 +212,7 @@ def _causes(
     causes = [f"{_percent(first[0])} is due to {first[1]}"]
     causes += [f"{_percent(share)} to {name}" for share, name in others]
     said = [
-        f"The program loses {_percent(loss / cause.time_s)} of its time to more than compulsory misses (the "
-        "first fetch of each line).",
+        f"The program loses {_percent(loss / cause.time_s)} of its time to more than {_COMPULSORY}.",
         f"Of the lost time, {', '.join(causes)}.",
     ]
     said += [

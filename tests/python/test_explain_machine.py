@@ -86,7 +86,9 @@ def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
         main()
     said = capfd.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
-    assert "was simulated on Xeon Max 9480 nodes under 'aged+intel-zonesort' only." in " ".join(said.split())
+    assert "on a Xeon Max 9480 node. It was simulated under 'aged+intel-zonesort' only." in " ".join(
+        said.split()
+    )
     report, data = tmp_path / "out" / "report.html", tmp_path / "out" / "explanation.json"
     mean, slowest = json.loads(data.read_text())["attributions"]
     parts = {part["mechanism"]: part["seconds"] for part in mean["parts"]}

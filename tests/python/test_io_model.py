@@ -1,5 +1,6 @@
 """The model of operations on files: paths, costs and other ways, against slow and obvious references."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagelens.cli.text.io_explain import conclusion, error_line, render_explanation
+from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_explanation
 from pagelens.io import explain_recording, render_page
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
@@ -167,7 +168,15 @@ def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
     assert "merge" not in ways([transfer("write", n << 24, 1 << 24) for n in range(4)])
 
 
-def test_the_answer_fits_80_columns_and_begins_with_the_error(tmp_path: Path) -> None:
+def test_the_conclusion_comes_first_unless_the_model_is_far_off() -> None:
+    far = explain_recording(recording_of([transfer("write", PAGE * n) for n in range(100)]), MACHINE)
+    near = dataclasses.replace(far, error=0.01)
+    assert answer(near) == [*conclusion(near), error_line(near)]
+    assert answer(far) == [error_line(far), *conclusion(far)]
+    assert next(render_explanation(near)).startswith("Operations on files took")
+
+
+def test_the_answer_fits_80_columns_and_begins_with_a_large_error(tmp_path: Path) -> None:
     recording = recording_of([transfer("write", PAGE * n) for n in range(100)])
     found = explain_recording(recording, MACHINE)
     lines = list(render_explanation(found))

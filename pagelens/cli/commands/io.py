@@ -111,7 +111,7 @@ def explain_command(
     """
     import json
 
-    from pagelens.cli.text.io_explain import conclusion, error_line, outputs_line, render_explanation
+    from pagelens.cli.text.io_explain import answer, outputs_line, render_explanation
     from pagelens.files import write_whole
     from pagelens.io import explain_recording, render_page
     from pagelens.output_directory import claim_directory
@@ -126,7 +126,7 @@ def explain_command(
             typer.echo(text)
         elif not quiet:
             typer.echo("\n".join(render_explanation(found)))
-        page = render_page(found, recording, [error_line(found), *conclusion(found)])
+        page = render_page(found, recording, answer(found))
         write_whole(directory / "report.html", lambda path: path.write_text(page))
         write_whole(directory / "explanation.json", lambda path: path.write_text(text + "\n"))
         recording.write(directory / "recording.plio")

@@ -14,10 +14,8 @@ _WAY_WIDTHS = (33, -9, -9, -9, -6, 9)
 
 
 def render_explanation(e: Explanation) -> Iterator[str]:
-    """Yield the model's error, the conclusion, then the tables."""
-    yield from wrap(error_line(e))
-    yield ""
-    for sentence in conclusion(e):
+    """Yield the answer, then the tables."""
+    for sentence in answer(e):
         yield from wrap(sentence)
     yield ""
     yield from table(
@@ -36,8 +34,14 @@ def render_explanation(e: Explanation) -> Iterator[str]:
         yield from wrap(note)
 
 
+def answer(e: Explanation) -> list[str]:
+    """Return the conclusion and how near the model is, which comes first if it is far off."""
+    far = e.error is not None and abs(e.error) > GOOD
+    return [error_line(e), *conclusion(e)] if far else [*conclusion(e), error_line(e)]
+
+
 def error_line(e: Explanation) -> str:
-    """Return how near the model is, which comes first."""
+    """Return how near the model is."""
     if e.error is None:
         return "The model cannot be checked: the recording has no processor times of these operations."
     off = f"{abs(e.error):.0%} {'more' if e.error > 0 else 'less'} than"
@@ -72,7 +76,8 @@ def conclusion(e: Explanation) -> Iterator[str]:
         yield "No other way of doing them is worth it: none gains 2% of the program's time."
         return
     yield (
-        f"Most would gain: {best.title}, by the model {format_share(best.gain or 0)} of the program's time. "
+        f"The best other way is {best.title}: by the model it saves {format_share(best.gain or 0)} of the "
+        "program's time. "
         f"It takes {best.effort}."
     )
 

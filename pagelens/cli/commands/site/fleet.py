@@ -153,7 +153,7 @@ def calibrate(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what rules would have done to this site's nodes: good ones drained, bad ones left in service."""
+    """Say how many good nodes each rule would have drained here, and how many bad ones it would have kept."""
     import json as writer
 
     from pagelens.cli.text.site import render_calibration
@@ -168,9 +168,18 @@ def calibrate(
 
 
 def simulate(
-    nodes: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="The site's nodes.")] = 9688,
-    jobs: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Jobs on each node.")] = 100,
-    draws: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Draws, for intervals.")] = 10,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="How many nodes the site has.")
+    ] = 9688,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="How many jobs run on each node.")
+    ] = 100,
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=2, max=10_000, metavar="N", help="How many times jobs are drawn, for the intervals."
+        ),
+    ] = 10,
     job_hours: Annotated[
         float, typer.Option(min=0.01, metavar="H", help="Hours that a job takes at full speed.")
     ] = 2.0,
