@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from pagelens.audit import frame_rules, memory_rules, page_rules
+from pagelens.audit import frame_rules, memory_rules, numa_rules, page_rules
 from pagelens.audit.model import Audit, Finding, Probe, Severity
 from pagelens.audit.probe_findings import of_probe
 
@@ -11,13 +11,17 @@ Rule = Callable[[Audit], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (
     frame_rules.lists,
     page_rules.fragmentation,
-    memory_rules.tiers,
+    numa_rules.tiers,
     frame_rules.snoop_filter,
     frame_rules.numa_fake,
     memory_rules.swap,
     page_rules.large_pages,
     memory_rules.page_cache,
-    memory_rules.balancing,
+    numa_rules.uneven_free,
+    numa_rules.pools,
+    numa_rules.files,
+    numa_rules.balancing,
+    numa_rules.demotion,
     memory_rules.compaction,
     frame_rules.guest,
     frame_rules.rights,

@@ -1,4 +1,4 @@
-"""Rules on memory tiers, and on what else uses memory or moves pages.
+"""Rules on what else uses memory.
 
 A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
@@ -7,55 +7,10 @@ from collections.abc import Iterator
 
 from pagelens.audit.model import Audit, Finding, Severity
 from pagelens.frames.policies.commands import PREPARE
-from pagelens.units import format_binary_size, format_count, format_rate, format_share
+from pagelens.units import format_binary_size, format_count, format_share
 
 MANY_FAILS, FEWEST_STALLS = 0.5, 100  # of direct compactions
 MUCH_CACHE = 0.2  # of memory
-
-
-def tiers(audit: Audit) -> Iterator[Finding]:
-    """Report memory without processors."""
-    local = [node for node in audit.nodes if node.processors]
-    for node in audit.nodes:
-        if node.processors != 0 or node.size is None or not local:
-            continue
-        near = max(local, key=lambda other: other.bandwidth or 0)
-        seen = (
-            f"NUMA node {node.number} has {format_binary_size(node.size)} and no processors. Its memory is "
-        )
-        if node.faster:
-            yield Finding(
-                Severity.note,
-                "fast-tier",
-                f"{seen}the faster one.",
-                "Programs get it only where they, or numactl, ask for it.",
-                (f"numactl --preferred={node.number} ./app",),
-            )
-        elif node.bandwidth and near.bandwidth and node.bandwidth < near.bandwidth:
-            numbers = ",".join(str(other.number) for other in local)
-            yield Finding(
-                Severity.warning,
-                "slow-tier",
-                f"{seen}{near.bandwidth / node.bandwidth:.1f} times slower than that of node {near.number}.",
-                f"A job that outgrows its own node goes on there at {format_rate(node.bandwidth)} instead of "
-                f"{format_rate(near.bandwidth)}. If it is bound to its node, it fails instead.",
-                (f"numactl --membind={numbers} ./app",),
-                near.bandwidth / node.bandwidth,
-            )
-
-
-def balancing(audit: Audit) -> Iterator[Finding]:
-    """Report NUMA balancing, which moves pages to the processors that use them."""
-    kernel = audit.kernel
-    if kernel.numa_balancing and len(audit.nodes) > 1:
-        moved = f"; {format_count(kernel.numa_migrated)} pages since boot" if kernel.numa_migrated else ""
-        yield Finding(
-            Severity.warning if audit.cache is not None else Severity.note,
-            "numa-balancing",
-            f"NUMA balancing moves pages while jobs run{moved}.",
-            "It causes page faults to find out who uses a page, and undoes a choice of frames.",
-            ("echo 0 > /proc/sys/kernel/numa_balancing",),
-        )
 
 
 def page_cache(audit: Audit) -> Iterator[Finding]:

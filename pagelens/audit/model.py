@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pagelens.address.units import FRAME_BYTES, GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
+from pagelens.host.file_pages import CachedFile
 from pagelens.host.kernel_settings import Kernel, Rights, Usage
 
 SMALL, LARGE, GIGANTIC = FRAME_BYTES, HUGE_PAGE_BYTES, GIGANTIC_PAGE_BYTES
@@ -124,6 +125,7 @@ class Audit:
     rights: Rights
     snoop_filter_share: float | None  # of what the L2s hold, beyond its ways; mean over contiguous buffers
     snoop_filter_notes: tuple[str, ...]  # what of it is assumed
+    files: tuple[CachedFile, ...] = ()  # that were asked for, and where the page cache holds them
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Audits one node: reads the machine, probes its memory on request, and draws findings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pagelens.audit.probe import Ground, Job, judge, take
 from pagelens.audit.probe_limits import require_room
 from pagelens.audit.read import read_audit
 from pagelens.errors import UsageError
+from pagelens.host.file_pages import CachedFile, read_cached
 from pagelens.host.frame_map import FrameMap, read_frame_map
 from pagelens.host.own_pages import PAGE_SIZES
 from pagelens.host.system import System
@@ -56,6 +57,7 @@ def audit(
     probe: int | str | None = None,
     page_size: str = "4k",
     frame_flags: bool = True,
+    files: Sequence[str | Path] = (),
     progress: Progress = _silent,
 ) -> AuditReport:
     """Judge how fit a node's memory is for the placement of the next job.
@@ -66,10 +68,12 @@ def audit(
         probe: bytes, or a size such as "8GiB", to allocate for a moment so that its frames can be judged.
         page_size: pages of the probe: "4k", "thp" (transparent), or "2m" and "1g" from the pools.
         frame_flags: whether to read the flags of every frame, which takes root about 0.04 s per GiB.
+        files: files, or folders with files, whose pages in the page cache are counted by NUMA node.
         progress: shows the progress of each step.
 
     Raises:
-        UsageError: if `root` is no such tree, the machine cannot be audited, or the probe does not fit.
+        UsageError: if `root` is no such tree, the machine cannot be audited, the probe does not fit, or a
+            file cannot be read.
         Failure: if the kernel cannot give the probe its memory.
     """
     folder = Path(root)
@@ -78,6 +82,8 @@ def audit(
     if page_size not in PAGE_SIZES:
         raise UsageError(f"--page-size {page_size}: one of {', '.join(PAGE_SIZES)}")
     system = System(folder)
+    if files and system.captured:
+        raise UsageError(f"--files {files[0]}: the page cache is this machine's; leave out --root")
     size = parse_size(probe, "--probe") if isinstance(probe, str) else probe
     if size is not None and system.captured:
         raise UsageError(f"--probe {probe}: a probe takes memory of this machine; leave out --root")
@@ -87,9 +93,17 @@ def audit(
     model.require_linux_pages("audit")
     with progress("reading frame flags") as report:
         frames = read_frame_map(system, report) if frame_flags else None
-    found = read_audit(system, model, frames)
+    found = replace(read_audit(system, model, frames), files=_files(files, progress))
     probed = None if size is None else _probe(Job(size, page_size), found, model, system, frames, progress)
     return AuditReport(found, find(found, probed), probed)
+
+
+def _files(files: Sequence[str | Path], progress: Progress) -> tuple[CachedFile, ...]:
+    found = []
+    for each in files:
+        with progress(f"looking at the pages of {Path(each).name}") as report:
+            found.append(read_cached(Path(each), report))
+    return tuple(found)
 
 
 def may_be(machine: Machine, system: System) -> bool:

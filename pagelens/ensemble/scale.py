@@ -8,7 +8,7 @@ real ones do.
 from dataclasses import dataclass
 
 from pagelens.errors import UsageError
-from pagelens.machine import Machine
+from pagelens.machine import Machine, Sourced
 from pagelens.units import format_size
 
 # Below this many slots the spread between nodes says more about the number of slots than about the machine.
@@ -56,10 +56,17 @@ def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_
 
 
 def shrink(machine: Machine, factor: float) -> Machine:
-    """Return the machine with its memories shrunk. Its other values and their sources stay."""
+    """Return the machine with its memories shrunk. Its other values and their sources stay.
+
+    In hybrid mode the part of the fast memory that is a cache shrinks, too.
+    """
     memories = {}
-    for name in ("fast_memory", "ddr"):
+    for name in ("fast_memory", "ddr", "memory_side_cache"):
         memory = getattr(machine, name)
-        size = memory.size.model_copy(update={"value": int(memory.size.value * factor)})
-        memories[name] = memory.model_copy(update={"size": size})
+        if memory is None or memory.size is None:
+            continue
+        size: Sourced[int] = memory.size
+        ends = [int(end * factor) for end in size.range] if size.range is not None else None
+        shrunk = size.model_copy(update={"value": int(size.value * factor), "range": ends})
+        memories[name] = memory.model_copy(update={"size": shrunk})
     return machine.model_copy(update=memories)

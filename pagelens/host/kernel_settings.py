@@ -12,7 +12,7 @@ from pagelens.host.system import System
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _SORT = "/sys/kernel/zone_sort_free_pages"
 _MODULE = "/sys/module/zonesort_module/parameters"
-_FLAGS = {"Y": True, "1": True, "N": False, "0": False}
+_FLAGS = {"Y": True, "1": True, "true": True, "N": False, "0": False, "false": False}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Kernel:
     numa_fake: str | None  # as on the kernel's command line; empty: not there
     numa_balancing: int | None
     numa_migrated: int | None  # pages, since boot
+    demotion: bool | None  # whether pages that are hardly used move to slower nodes
     overcommit: int | None
     commit_limit: int | None
     committed: int | None
@@ -127,6 +128,7 @@ def read_kernel(system: System) -> Kernel:
         numa_fake=fake[1] if fake else "" if command_line else None,
         numa_balancing=system.number("/proc/sys/kernel/numa_balancing"),
         numa_migrated=counts.get("numa_pages_migrated"),
+        demotion=_FLAGS.get(system.text("/sys/kernel/mm/numa/demotion_enabled")),
         overcommit=system.number("/proc/sys/vm/overcommit_memory"),
         commit_limit=known.get("CommitLimit"),
         committed=known.get("Committed_AS"),

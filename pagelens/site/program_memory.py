@@ -23,11 +23,14 @@ _FILE = "last-job.json"  # in the node's state folder
 _DAYS = 90  # how far back other jobs are looked for
 _FEWEST = 3  # jobs; fewer say nothing
 
+# A job has a check on each of its nodes; it counts once, with the mean of its nodes.
 _OTHERS = """
-SELECT json_extract(program.value, '$.conflict_share') AS share
+SELECT avg(json_extract(program.value, '$.conflict_share'))
 FROM checks, json_each(details, '$.programs') AS program
 WHERE instr(details, '"programs"') AND checks.kind = ? AND checks.at > ? AND checks.job <> ?
-    AND json_extract(program.value, '$.name') = ? AND share IS NOT NULL
+    AND json_extract(program.value, '$.name') = ?
+    AND json_extract(program.value, '$.conflict_share') IS NOT NULL
+GROUP BY checks.job
 """
 
 

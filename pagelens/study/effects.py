@@ -75,12 +75,23 @@ def _effect(name: str, labels: list[str], column: pl.Series, answer: Floats) -> 
     groups = np.array([order.index(label) for label in labels])
     if len(order) > MOST_LEVELS and column.dtype.is_numeric():
         values = column.to_numpy()
-        groups = np.minimum(np.argsort(np.argsort(values, kind="stable")) * QUARTERS // len(values), 3)
-        ends = [np.flatnonzero(groups == group) for group in range(QUARTERS)]
+        groups = _quarters(values)
+        ends = [np.flatnonzero(groups == group) for group in np.unique(groups)]
         order = [f"{labels[at[np.argmin(values[at])]]} to {labels[at[np.argmax(values[at])]]}" for at in ends]
+        groups = np.unique(groups, return_inverse=True)[1]
     present = [group for group in range(len(order)) if (groups == group).any()]
     means = [float(answer[groups == group].mean()) for group in present]
     sizes = np.array([(groups == group).sum() for group in present])
     total = float(answer.var())
     between = float((sizes * (np.array(means) - answer.mean()) ** 2).sum() / len(answer))
     return Effect(name, [order[group] for group in present], means, between / total if total > 0 else 0.0)
+
+
+def _quarters(values: Floats) -> NDArray[np.int64]:
+    """Return the quarter of the points in which each value lies. Equal values stay together.
+
+    Else points of one value would be parted by their order, in which the other inputs change.
+    """
+    _, level, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - counts / 2
+    return (middle * QUARTERS / len(values)).astype(np.int64)[level]

@@ -35,16 +35,30 @@ class Range(Table):
         return self
 
     def at(self, share: float) -> Value:
-        """Return the value at a share of the way, from 0 to 1; whole between whole numbers without a unit."""
+        """Return the value at a share of the way, from 0 to 1; whole between whole numbers without a unit.
+
+        Both ends are as stated, and others are rounded to DIGITS within them.
+        """
+        if share in (0, 1):
+            return self.high if share else self.low
         (low, unit), (high, _) = _split(self.low), _split(self.high)
-        if self.scale == "log":
-            number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
-        else:
-            number = low + share * (high - low)
+        number = self._between(low, high, share)
         if isinstance(self.low, int) and isinstance(self.high, int):
             return round(number)
-        rounded = float(f"{number:.{DIGITS}g}")
+        rounded = min(max(float(f"{number:.{DIGITS}g}"), low), high)
         return f"{rounded:.12g} {unit}" if unit else rounded
+
+    def drawn(self, share: float) -> Value:
+        """Return the value at a share of a sample. All whole numbers have equal parts, the ends too."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            number = round(self._between(self.low - 0.5, self.high + 0.5, share))
+            return min(max(number, self.low), self.high)
+        return self.at(share)
+
+    def _between(self, low: float, high: float, share: float) -> float:
+        if self.scale == "log":
+            return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        return low + share * (high - low)
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class Input:
     def at(self, share: float) -> Value:
         """Return the value at a share from 0 to 1 of a sample; each listed value has an equal part."""
         if self.range is not None:
-            return self.range.at(share)
+            return self.range.drawn(share)
         return self.listed[min(int(share * len(self.listed)), len(self.listed) - 1)]
 
 
@@ -100,9 +114,15 @@ def parse_input(stated: Any) -> Input:
             raise ValueError(f"{value!r:.80}: a value is a text or a number; so are those of a list")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value}: write a finite number")
-    if len(set(values)) < len(values):
-        twice = next(value for value in values if values.count(value) > 1)
-        raise ValueError(f"{twice!r} is listed twice; leave one out")
+    by_quantity: dict[Value, Value] = {}
+    for value in values:
+        number = as_number(value)
+        quantity = value if number is None else number
+        if quantity in by_quantity:
+            same = by_quantity[quantity]
+            told = f"{value!r} is listed twice" if same == value else f"{same!r} and {value!r} are equal"
+            raise ValueError(f"{told}; leave one out")
+        by_quantity[quantity] = value
     return Input(listed=tuple(values))
 
 

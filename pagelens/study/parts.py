@@ -22,10 +22,11 @@ def missing_parts(work: Work) -> list[int]:
 def command_of_part(work: Work) -> list[str]:
     """Return the command that simulates a part wherever it runs; a range such as 0-9 is to follow.
 
-    Raises UsageError for a study that is no file, because another process could not read it.
+    The file keeps its name, even if that is a link, because what it names is looked up beside it. Raises
+    UsageError for a study that is no file, because another process could not read it.
     """
     path = work.points.stated.path
     if path is None:
         raise UsageError("on: a study for a cluster is a file; write this one as TOML")
-    words = [sys.executable, "-m", "pagelens", "study", str(path.resolve()), "--quiet"]
+    words = [sys.executable, "-m", "pagelens", "study", str(path.absolute()), "--quiet"]
     return [*words, "--output", str(work.directory.resolve()), "--points"]

@@ -19,7 +19,8 @@ from pagelens.study.inputs import Value
 from pagelens.study.rows import ROWS
 from pagelens.study.study_file import OF_A_POINT, Stated
 
-OWN_CODE = ("explain", "study")  # rooms whose code decides a point's rows, besides those of its ensemble
+# Rooms whose code decides a point's rows, besides those of its ensemble.
+OWN_CODE = ("api", "explain", "statistics", "study", "units")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -38,11 +39,16 @@ class PointStore:
             if name is None or entry.name in known:
                 continue
             path = Path(entry.path)
-            if _checksum(path.read_bytes()) == name["checksum"]:
+            try:
+                content = path.read_bytes()
+            except OSError:  # another process has removed it, or it cannot be read: its point is missing
+                continue
+            if _checksum(content) == name["checksum"]:
                 self._found.setdefault(name["key"], path)
             else:
                 self.damaged.append(path.name)
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # a folder that is somebody else's can be looked at, too
+                    path.unlink()
 
     def __contains__(self, key: str) -> bool:
         return key in self._found

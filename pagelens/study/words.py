@@ -57,6 +57,11 @@ def _decides(found: StudyResult, effects: Sequence[Effect]) -> list[str]:
         said.append(
             f"On average, {_listed(still)} {'changes' if len(still) == 1 else 'change'} it by less than 2%."
         )
+    if effects and found.missing and found.file.sample is None:
+        said.append(
+            "Points of the grid are missing, so an input can stand here for what others change; this may "
+            "differ when all are done."
+        )
     left = 1 - sum(each.share for each in effects)
     if moving and left > 0.1 and found.file.sample is None and not found.missing:
         said.append(f"{format_share(left)} of the variance is due to several inputs together.")

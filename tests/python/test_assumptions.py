@@ -10,6 +10,8 @@ import synthetic
 
 import pagelens as pl
 from pagelens.accesses.declared import declared
+from pagelens.ensemble import Scaled
+from pagelens.ensemble.scale import shrink
 from pagelens.explain.assumptions import _around
 from pagelens.explain.conclusion import _assumed
 from pagelens.explain.model import Assumption
@@ -141,6 +143,17 @@ def test_a_range_that_makes_no_sense_is_refused_with_its_place(line: str, says: 
     path.write_text(f'schema = 1\nbase = "westmere-ep"\nname = "x"\ntitle = "x"\n[ddr]\nbandwidth = {line}\n')
     with pytest.raises(pl.UsageError, match=rf"mine.toml:6: 'ddr.bandwidth.*{says}"):
         load_machine(path)
+
+
+def test_a_machine_that_is_scaled_down_keeps_its_shares_and_ranges() -> None:
+    """The cache of a machine in hybrid mode is a part of the fast memory, whose range shrinks with it."""
+    whole = load_machine("cori-knl-hybrid")
+    machine = shrink(whole, 1 / 32)
+    assert machine.frames // machine.slots == whole.frames // whole.slots
+    w = pl.workload("stream-triad", size="300MB")
+    ensemble = pl.simulate(w, Scaled(machine, 1, 1 / 32), ["random", "2m"], nodes=1, history="boot; run")
+    tried = pl.try_assumed(ensemble, progress=False)
+    assert list(tried["memory_side_cache.size"]) == [0.5]
 
 
 @pytest.mark.parametrize(("key", "value", "other"), [("ways", 2, 1), ("size", "128 MiB", "64 MiB")])

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from pagelens.audit.fragmentation import fragmentation_index, unusable_index
 from pagelens.audit.read import read_audit
 from pagelens.cli.commands.audit import FailOn, status
 from pagelens.cli.text.audit import render
+from pagelens.host.file_pages import CachedFile
 from pagelens.host.frame_map import FrameMap, Use, read_frame_map, uses
 from pagelens.machine import load_machine
 from pagelens.machine.detect import System
@@ -86,6 +87,36 @@ def test_the_free_lists_before_a_cache(
     found = [pair for pair in codes(audit_of("knl-cache", tmp_path, **changes)) if pair[1] in
              ("free-lists", "zonesort", "numa-fake")]  # fmt: skip
     assert found == [expected]
+
+
+def test_what_lies_on_the_wrong_node(tmp_path: Path) -> None:
+    node, pool = "sys__devices__system__node__node", "hugepages__hugepages-2048kB__nr_hugepages"
+    memory = "Node {0} MemTotal: 99000000 kB\nNode {0} MemFree: {1} kB\n"
+    nodes = {f"{node}{n}__meminfo": memory.format(n, free) for n, free in ((0, 9_000_000), (1, 90_000_000))}
+    pools = {f"{node}{n}__{pool}": pages for n, pages in ((0, "2"), (1, "4094"))}
+    audit = audit_of("two-socket-8160", tmp_path / "uneven", **nodes, **pools)
+    found = {finding.code: finding for finding in find(audit)}
+    assert found["uneven-free"].seen == "NUMA node 0 has 9% of its memory free, and node 1 91%."
+    assert found["pool-on-one-node"].seen == "100% of the pool of 2 MiB pages lie on NUMA node 1."
+    assert len(found["pool-on-one-node"].remedy) == 2
+    assert "echo 2048 >" in found["pool-on-one-node"].remedy[0]
+    cached = [
+        CachedFile("my file", 1 << 30, 1 << 30, {0: 1 << 29, 1: 1 << 29}),
+        CachedFile("x", 9, 8, {1: 8}),
+    ]
+    (file,) = (each for each in find(replace(audit, files=tuple(cached))) if each.code == "file-on-one-node")
+    assert file.seen == "100% of the cached pages of x lie on NUMA node 1."
+    even = {f"{node}{n}__{pool}": "2048" for n in (0, 1)}
+    nodes = {f"{node}{n}__meminfo": memory.format(n, 50_000_000) for n in (0, 1)}
+    calm = codes(audit_of("two-socket-8160", tmp_path / "even", **nodes, **even))
+    assert not {"uneven-free", "pool-on-one-node", "file-on-one-node"} & {code for _, code in calm}
+
+
+def test_slower_memory_that_nothing_is_moved_to(tmp_path: Path) -> None:
+    enabled = "sys__kernel__mm__numa__demotion_enabled"
+    for number, (said, expected) in enumerate((("false", True), ("true", False), (None, False))):
+        found = codes(audit_of("genoa-cxl", tmp_path / str(number), **{enabled: said}))
+        assert (("note", "no-demotion") in found) is expected
 
 
 def test_our_module_and_intels(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from pagelens.site.decision import Rule
 from pagelens.site.history import open_history
 from pagelens.site.program_memory import beside_others, leave, left_by, programs_of
 
+NODES = {"n1": 0.2, "n2": 0.4, "n3": 0.6}
 
-def after(job: int, **programs: float) -> Check:
+
+def after(job: int, node: str = "n1", **programs: float) -> Check:
     """A check after a job whose programs had these conflict shares."""
     found = [ProgramMemory(name=name, resident=1 << 30, conflict_share=s) for name, s in programs.items()]
-    return check(uptime=1000.0 * job, job=f"{job}").model_copy(update={"programs": found})
+    return check(node, uptime=1000.0 * job, job=f"{job}").model_copy(update={"programs": found})
 
 
 def own(name: str, share: float | None) -> ProgramMemory:
@@ -36,6 +38,16 @@ def test_a_program_is_compared_with_other_jobs_of_its_own_in_the_history(tmp_pat
         assert beside_others(history, "n1", "2", [own("app", 0.6)], NOW) == []  # two others are too few
         assert beside_others(history, "n1", "9", [own("app", 0.6)], NOW + 100 * 86_400) == []
         assert beside_others(history, "nobody", "9", [own("app", 0.6)], NOW) == []
+
+
+def test_a_job_on_several_nodes_counts_once_with_their_mean(tmp_path: Path) -> None:
+    with open_history(tmp_path / "h", write=True) as history:
+        collect(history, [after(1, node, app=share) for node, share in NODES.items()], Rule(), NOW)
+        assert beside_others(history, "n1", "9", [own("app", 0.6)], NOW) == []  # one job, however many nodes
+        collect(history, [after(2, app=0.1), after(3, app=0.9)], Rule(), NOW)
+        (line,) = beside_others(history, "n1", "9", [own("app", 0.6)], NOW)
+    assert "In 3 other jobs of app on nodes of this kind, 10% to 90%" in line
+    assert "and 40% in the median" in line
 
 
 def test_a_check_takes_what_the_epilog_of_its_job_left(tmp_path: Path) -> None:

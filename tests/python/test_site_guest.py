@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from zonesort_guest import ROOT, guest_program, shell
+from shared_guest import on_node, shared_guest
+from zonesort_guest import ROOT, guest_program
 
-from pagelens.lab.guest import Guest
 from pagelens.lab.kernels import find_kernel
 from pagelens.lab.modules import build_module
 
@@ -16,27 +16,6 @@ MIB = 1 << 20
 CACHE, REGION = 256 * MIB, 192 * MIB
 PAGELENS = Path(sys.executable).parent / "pagelens"
 
-# What a guest needs to see this machine's files under files of its own; each after what it needs.
-MODULES = (
-    *(f"drivers/virtio/virtio{part}" for part in ("_ring", "", "_pci_modern_dev", "_pci_legacy_dev", "_pci")),
-    *("net/9p/9pnet", "net/9p/9pnet_virtio", "fs/netfs/netfs", "fs/fscache/fscache", "fs/9p/9p"),
-    "fs/overlayfs/overlay",
-)
-ROOT_OF_ITS_OWN = """
-set -e
-for module in /lab/modules/*; do insmod $module; done
-mkdir /share /over /node
-mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose share /share
-mount -t tmpfs none /over
-mkdir /over/upper /over/work
-mount -t overlay -o lowerdir=/share,upperdir=/over/upper,workdir=/over/work none /node
-for folder in proc sys dev lab; do mkdir -p /node/$folder; mount --bind /$folder /node/$folder; done
-mount -t cgroup2 none /node/sys/fs/cgroup
-mkdir /node/sys/fs/cgroup/system.slice
-ifconfig lo 127.0.0.1 up
-ifconfig lo:1 10.0.0.1 netmask 255.255.255.255  # names are resolved only where there is more than loopback
-hostname node
-"""
 # One node, which is the controller, too; the paths are those that Debian's packages and ./install choose.
 SLURM_CONF = """
 ClusterName=guest
@@ -80,26 +59,13 @@ exit 1
 """
 
 
-def on_node(guest: Guest, script: str) -> str:
-    """Runs a script on the node, whose root has all that this machine has. Daemons may outlive it."""
-    guest.put("/lab/script", script.encode())
-    to_end = "chroot /node sh -e /lab/script </dev/null >/lab/said 2>&1"
-    done = guest.shell(
-        f"PATH=$PATH:/usr/sbin:/usr/bin timeout 300 {to_end}; status=$?; cat /lab/said; exit $status"
-    )
-    return done.checked().strip()
-
-
 @pytest.mark.long
 def test_a_prolog_sorts_a_real_kernels_memory(tmp_path: Path) -> None:
     subprocess.run(["make", "-s", "-C", ROOT / "spank", f"OUT={tmp_path}", "package"], check=True)
     kernel = find_kernel("6.1")
-    assert kernel.modules is not None
-    files = {f"/lab/modules/{at:02}.ko": kernel.modules / f"kernel/{m}.ko" for at, m in enumerate(MODULES)}
-    files |= {"/lab/guest": guest_program(tmp_path)}
-    files |= {"/lab/zonesort_module.ko": build_module(ROOT / "zonesort", kernel)}
-    with Guest(kernel, "2GiB", files, described_cache=CACHE, share=Path("/")) as guest:
-        shell(guest, ROOT_OF_ITS_OWN)
+    module = build_module(ROOT / "zonesort", kernel)
+    files = {"/lab/guest": guest_program(tmp_path), "/lab/zonesort_module.ko": module}
+    with shared_guest(kernel, "2GiB", files, described_cache=CACHE) as guest:
         on_node(guest, f"cd {tmp_path}/pagelens-spank && ./install {PAGELENS}")
         guest.put("/node/etc/slurm/slurm.conf", SLURM_CONF.encode())
         guest.put("/node/etc/slurm/cgroup.conf", b"IgnoreSystemd=yes\n")

@@ -93,7 +93,7 @@ def test_the_server_shows_what_is_collected_later_without_keeping_a_visit_waitin
         assert fleet_of._text is not first
 
 
-def test_distributions_of_a_long_history_are_of_every_nth_check(site, monkeypatch):
+def test_distributions_of_a_long_history_are_of_one_in_n_checks(site, monkeypatch):
     folder, _ = site
     with open_history(folder / "h") as history:
         every = fleet_data(history, Rule(), "x", NOW)[1]["distributions"]
@@ -105,6 +105,23 @@ def test_distributions_of_a_long_history_are_of_every_nth_check(site, monkeypatc
         assert abs(sum(other["by_share"]) - count) <= 0.1 * count + 4
         for q5, drawn_q5 in zip(one["days"]["q0.5"], other["days"]["q0.5"], strict=False):
             assert drawn_q5 == pytest.approx(q5, rel=0.05)
+
+
+def test_nodes_that_are_collected_by_turns_are_all_drawn(tmp_path, monkeypatch):
+    """Kinds that alternate in the history would fall on even and odd numbers."""
+    modes, hours = ("cache", "flat"), range(30)
+    checks = [
+        check(f"{mode}{node}", uptime=3600.0 * hour, job=f"{hour}", mode=mode)
+        for hour in hours for node in range(20) for mode in modes
+    ]  # fmt: skip
+    with open_history(tmp_path / "h", write=True) as history:
+        collect(history, checks, Rule(), NOW)
+        monkeypatch.setattr("pagelens.site.page.data.MOST_CHECKS", len(checks) - 1)
+        drawn = fleet_data(history, Rule(), "x", NOW)[1]["distributions"]
+        (stated,) = history.execute("SELECT count(*) FROM checks WHERE counted = 1").fetchone()
+    counts = [sum(one["by_share"]) for one in drawn]
+    assert sum(counts) == pytest.approx(stated, rel=0.1)
+    assert counts[0] == pytest.approx(counts[1], rel=0.2)
 
 
 def test_a_reason_cannot_end_the_script_that_it_is_in():

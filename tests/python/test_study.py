@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -17,14 +18,20 @@ from hypothesis import strategies as st
 from traced_program import GOLDEN
 
 import pagelens as pl
+from pagelens import statistics
+from pagelens.ensemble.code_digest import code_digest
 from pagelens.interrupts import ctrl_c_sets
-from pagelens.study import effects_of
+from pagelens.study import effects_of, sentences
 from pagelens.study.inputs import Range, as_number, parse_input
-from pagelens.study.points import Points
+from pagelens.study.parts import command_of_part
+from pagelens.study.points import OWN_CODE, Points
+from pagelens.study.report import render_page
 from pagelens.study.result import StudyResult
 from pagelens.study.rows import ROWS
 from pagelens.study.simulating import simulate
-from pagelens.study.study_file import StudyFile, read_study
+from pagelens.study.store import PointStore
+from pagelens.study.study_file import Sample, StudyFile, read_study
+from pagelens.study.work import Work
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -95,6 +102,22 @@ def test_a_range_goes_from_end_to_end_in_order(low: int, more: int, steps: int, 
     assert all(isinstance(whole.at(share / 7), int) for share in range(8))
 
 
+def test_the_ends_of_a_range_are_as_stated_and_nothing_lies_beyond_them() -> None:
+    stated = {"from": "12345 MB", "to": "12347 MB", "steps": 3}
+    assert parse_input(stated).levels() == ("12345 MB", "12347 MB")
+    plain = Range.model_validate({"from": 1.23456, "to": 1.23478})
+    assert [plain.at(share) for share in (0, 0.5, 1)] == [1.23456, 1.23478, 1.23478]
+
+
+def test_whole_numbers_of_a_sample_have_equal_parts(tmp_path: Path) -> None:
+    text = HEAD + '[sample]\nmethod = "sobol"\npoints = 16\n' + INPUTS
+    found = points_of(text + "ranks = { from = 1, to = 4 }\n", tmp_path)
+    ranks = [each["ranks"] for each in found]
+    assert [ranks.count(each) for each in (1, 2, 3, 4)] == [4, 4, 4, 4]
+    halves = parse_input({"from": 1, "to": 2, "scale": "log"})
+    assert {halves.at(share) for share in (0.0, 0.999)} == {1, 2}
+
+
 REFUSED = [
     ("machine", '"cori-kln-cache"', "'inputs.machine': 'cori-kln-cache' is unknown; did you mean"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
@@ -102,6 +125,7 @@ REFUSED = [
     ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
     ("size", "[]", "'inputs.size' (is []): the list is empty"),
     ("size", '["40MB", "40MB"]', "'inputs.size' (is ['40MB', '40MB']): '40MB' is listed twice"),
+    ("size", '["40MB", "0.04 GB"]', "'40MB' and '0.04 GB' are equal; leave one out"),
     ("cores.count", '"eight"', "'inputs.cores.count': 'eight' on cori-knl-cache: "),
     (
         '"fast_memory.size"',
@@ -280,6 +304,41 @@ def test_parts_can_run_side_by_side_and_the_status_says_what_is_left(
     assert "--points: 4-5: the study has 4 points; name some from 0 to 3" in beyond.stderr
 
 
+def test_a_damaged_point_that_another_process_removes_first_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = tmp_path / "points"
+    points.mkdir()
+    damaged = points / f"{'0' * 16}-{'1' * 16}.parquet"
+    damaged.write_bytes(b"?")
+    listed = list(os.scandir(points))
+    damaged.unlink()
+    monkeypatch.setattr("pagelens.study.store.os.scandir", lambda _: listed)
+    assert "0" * 16 not in PointStore(tmp_path)
+
+
+def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Path) -> None:
+    """What a study names lies beside the link."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "link.toml").symlink_to(file)
+    points = Points(read_study(folder / "link.toml"))
+    store = PointStore(tmp_path / "out")
+    words = command_of_part(Work(points, store, tmp_path / "out", lambda done, of: None))
+    assert str(folder / "link.toml") in words
+
+
+def test_a_change_of_any_code_that_decides_a_point_makes_it_anew() -> None:
+    """How many nodes are simulated, and their intervals, are decided outside of the rooms of ensembles."""
+    before = code_digest()
+    for module in (sys.modules[simulate.__module__], statistics):
+        room = module.__name__.split(".")[1]
+        assert room in OWN_CODE
+        assert code_digest(room) != before
+    with pytest.raises(ValueError, match="there is none"):
+        code_digest("no such room")
+
+
 def test_the_report_has_the_figures_of_a_grid_of_two(file: Path, tmp_path: Path, in_process: Run) -> None:
     done = in_process("study", file, "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
@@ -318,6 +377,41 @@ def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_
     together = effects_of(made_up(lambda ranks, age: 10 + (ranks - 2) * (age - 1.5)))
     assert [each.share for each in together] == pytest.approx([0, 0])
     assert [each.share for each in effects_of(made_up(lambda ranks, age: 5))] == [0, 0]
+
+
+def test_a_grid_of_which_points_are_missing_says_what_that_does_to_its_inputs() -> None:
+    """The first row and one more point: the means of the first input differ, which changes nothing."""
+    whole = made_up(lambda ranks, age: 10 + age)
+    part = replace(whole, table=whole.table.head(5), missing=7)
+    assert next(each.share for each in effects_of(part) if each.name == "ranks") > 0.1
+    effects = effects_of(part)
+    (warning,) = set(sentences(part, effects)) - set(sentences(replace(part, missing=0), effects))
+    assert warning.startswith("Points of the grid are missing")
+    together = "is due to several inputs together"
+    assert together in render_page(whole, "")
+    assert together not in render_page(part, "")
+    drawn = whole.file.model_copy(update={"sample": Sample(method="sobol", points=16)})
+    assert together not in render_page(replace(whole, file=drawn), "")
+
+
+def test_equal_values_of_an_input_with_many_stay_in_one_quarter() -> None:
+    """An input that decides nothing has no share, whichever others change along with it."""
+    ranks, age = (9 * list(range(8)), [at for at in range(9) for _ in range(8)])
+    file = StudyFile.model_validate(
+        {"schema": 1, "title": "x", "inputs": {"age": list(range(9)), "ranks": list(range(8))}}
+    )
+    table = made_up(lambda ranks, age: 1).table
+    table = polars.concat([table] * 6).with_columns(
+        point=polars.Series(range(72), dtype=polars.UInt32),
+        ranks=polars.Series(ranks),
+        age=polars.Series(age),
+        median_s=polars.Series(ranks, dtype=polars.Float64),
+    )
+    values = [{"ranks": one, "age": other} for one, other in zip(ranks, age, strict=True)]
+    first, second = effects_of(StudyResult(file, values, table, 0, Path()))
+    assert (first.name, second.name) == ("ranks", "age")
+    assert (first.share, second.share) == (pytest.approx(1), pytest.approx(0))
+    assert second.levels == ["0 to 1", "2 to 3", "4 to 6", "7 to 8"]
 
 
 def test_a_flag_of_an_outer_block_is_set_too() -> None:

@@ -24,6 +24,8 @@ EXAMPLES = """Examples:
 
   sudo pagelens audit --probe 8GiB
 
+  pagelens audit --files /data/model.gguf
+
   pagelens audit --json --fail-on warning || echo node needs care
 
 The exit status is 3 if a finding is as bad as --fail-on says, and 0 otherwise. See docs/audit.md.
@@ -54,6 +56,10 @@ def audit(
     probe: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Allocate this much memory, e.g. 8GiB, and judge its frames."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Say on which NUMA nodes a file's cached pages lie; repeatable."),
     ] = None,
     page_size: Annotated[PageSize, typer.Option("--page-size", help="Page size of the probe.")] = (
         PageSize.small
@@ -88,7 +94,13 @@ def audit(
     """
     try:
         found = audit_node(
-            root, machine, probe=probe, page_size=page_size, frame_flags=not quick, progress=_progress
+            root,
+            machine,
+            probe=probe,
+            page_size=page_size,
+            frame_flags=not quick,
+            files=files or (),
+            progress=_progress,
         )
     except KeyboardInterrupt:
         raise Interrupted("audit: interrupted; memory that it took is given back") from None

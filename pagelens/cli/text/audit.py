@@ -14,7 +14,14 @@ _LABEL = 17
 
 def render(audit: Audit, findings: Sequence[Finding], probe: Probe | None = None) -> str:
     """Return the audit as plain text."""
-    sections = [_title(audit), _memory(audit), _free(audit), _huge_pages(audit), _kernel(audit)]
+    sections = [
+        _title(audit),
+        _memory(audit),
+        _free(audit),
+        _huge_pages(audit),
+        _kernel(audit),
+        _files(audit),
+    ]
     if probe is not None:
         sections.append(probe_lines(probe))
     text = "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
@@ -60,6 +67,18 @@ def _memory(a: Audit) -> Iterator[str]:
         f"page cache {_size(usage.page_cache)}; drop_caches would free {_size(usage.droppable)}; "
         f"dirty {_size(usage.dirty)}; swap {swap}",
     )
+
+
+def _files(a: Audit) -> Iterator[str]:
+    if not a.files:
+        return
+    yield "Files in the page cache, by NUMA node"
+    for file in a.files:
+        placed = sum(file.by_node.values())
+        nodes = ", ".join(f"{node}: {format_share(size / placed)}" for node, size in file.by_node.items())
+        hidden = f"; {file.hidden} files are shown only to their owner or root" if file.hidden else ""
+        text = f"{_size(file.cached)} of {_size(file.size)} cached{'; ' if nodes else ''}{nodes}{hidden}"
+        yield from textwrap.wrap(f"  {file.path}: {text}", terminal_width(), subsequent_indent="    ")
 
 
 def _free(a: Audit) -> Iterator[str]:

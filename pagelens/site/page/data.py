@@ -26,6 +26,9 @@ SHARE_EDGES = np.linspace(0.2, 1.1, 46)  # of what peers reach
 QUANTILES = (0.01, 0.05, 0.5, 0.95)
 MOST_DAYS = 90
 MOST_CHECKS = 400_000  # in a distribution
+# Decides which checks are drawn. Nodes are collected in patterns, and every n-th check could always be of the
+# same nodes. This multiplicative hash breaks them up (Knuth, The Art of Computer Programming, section 6.4).
+_HASH = "(number * 2654435761 & 4294967295) >> 12"
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +79,7 @@ def _distributions(
     """Return the distributions of checks for each kind.
 
     They are by age and share of the peers' median, by share alone, and by day. If the history has more than
-    400,000 checks, every n-th of them stands for n, so that millions are shown as soon.
+    400,000 checks, one in n of them is drawn and stands for n, so that millions are shown as soon.
     """
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM checks").fetchone()
     step = 1 + last // MOST_CHECKS
@@ -84,7 +87,7 @@ def _distributions(
         connection,
         "SELECT hardware, mode, checks.at, uptime, figure / median FROM checks JOIN kinds USING (kind)"
         " JOIN peers ON peers.kind = checks.kind AND peers.day = CAST(checks.at / 86400 AS INTEGER)"
-        " WHERE counted = 1 AND checks.at > ? AND number % ? = 0",
+        f" WHERE counted = 1 AND checks.at > ? AND ({_HASH}) % ? = 0",
         {
             "hardware": pl.String,
             "mode": pl.String,
