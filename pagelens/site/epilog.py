@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pagelens.site.check import ProgramMemory
 
 
+_STEPS_BETWEEN_LOOKS = 1000  # of SQLite's machine, at the clock: some microseconds
+
+
 def run_epilog(config: SiteConfig, environment: Mapping[str, str]) -> Record:
     """Put the node back to how it was before the job that Slurm names in the environment."""
     budget = Budget(config.epilog.budget_s)
@@ -64,7 +67,7 @@ def _write_page(
     samples = kept_samples(config.node.state / FOLDER / options.job)
     programs = programs_of(samples)
     leave(config.node.state, options.job, programs)
-    said = _beside_fleet(config, node, options.job, programs)
+    said = _beside_fleet(config, node, options.job, programs, budget)
     if in_virtual_machine() and any(sample.get("conflict_share") is not None for sample in samples):
         said = (
             f"{said} Node {node} is a virtual machine: which slots and banks its pages share is up to its "
@@ -74,8 +77,13 @@ def _write_page(
     record.did("the job's page", budget.attempt(as_user(options.uid, write)))
 
 
-def _beside_fleet(config: SiteConfig, node: str, job: str, programs: Sequence[ProgramMemory]) -> str:
-    """Return how this node and this job compare with others, if the history can be read from here."""
+def _beside_fleet(
+    config: SiteConfig, node: str, job: str, programs: Sequence[ProgramMemory], budget: Budget
+) -> str:
+    """Return how this node and this job compare with others, if the history can be read from here.
+
+    Half of the time that is left may go into it; a history that takes longer is left out.
+    """
     if not config.history.database.is_file():
         return ""
     from pagelens.site.decision import rule_of
@@ -86,6 +94,8 @@ def _beside_fleet(config: SiteConfig, node: str, job: str, programs: Sequence[Pr
 
     try:
         with open_history(config.history.database) as history:
+            limit = time.monotonic() + budget.left_s / 2
+            history.set_progress_handler(lambda: time.monotonic() > limit, _STEPS_BETWEEN_LOOKS)
             found = [one for one in standings(history, rule_of(config.decision)) if one.node == node]
             said = beside_others(history, node, job, programs, time.time())
     except PagelensError:

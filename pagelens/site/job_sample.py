@@ -157,9 +157,11 @@ def watch_step(
 ) -> None:
     """Look at a step until its slurmstepd has gone. The file in `folder` has the fullest look so far."""
     pause, most = _FIRST_S, 0
+    started = _started(system, stepd)
     while True:
         time.sleep(pause)
-        if not system.text(f"/proc/{stepd}/cmdline"):
+        # A process that started later has only the number of this slurmstepd.
+        if not system.text(f"/proc/{stepd}/cmdline") or _started(system, stepd) != started:
             return
         began = time.monotonic()
         samples = sample_step(system, step, stepd, cache_bytes, banks)
@@ -169,6 +171,11 @@ def watch_step(
             _keep(folder, step, samples)
         took = time.monotonic() - began
         pause = max(min(2 * pause, _MOST_S), took / _MOST_OF_TIME)
+
+
+def _started(system: System, process: int) -> list[str]:
+    """Return when a process started, as the kernel states it (proc(5): field 22 of stat)."""
+    return system.text(f"/proc/{process}/stat").rpartition(")")[2].split()[19:20]
 
 
 def _keep(folder: Path, step: str, samples: list[Sample]) -> None:

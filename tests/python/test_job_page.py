@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagelens.host.system import System
 from pagelens.site.job_page import read_parts, summary, write_job_page
-from pagelens.site.job_sample import banks_of, conflict_shares, lines_by_bank, sample_step
+from pagelens.site.job_sample import banks_of, conflict_shares, lines_by_bank, sample_step, watch_step
 
 MIB = 1 << 20
 
@@ -131,3 +132,20 @@ def test_a_step_is_seen_in_a_captured_tree(tmp_path: Path) -> None:
     (found,) = sample_step(System(tmp_path), "0", 10, None)
     assert (found.process, found.rank, found.resident) == (11, 3, 12 * MIB)
     assert (found.on_large_pages, found.by_numa_node) == (6 * MIB, {"0": 8 * MIB, "1": 4 * MIB})
+
+
+def test_a_look_ends_with_its_step_also_where_its_number_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "proc/10"
+    folder.mkdir(parents=True)
+    (folder / "cmdline").write_text("slurmstepd")
+    times = iter(("100", "100", "200"))
+
+    def sleep(_: float) -> None:
+        (folder / "stat").write_text(f"10 (slurmstepd) S {'0 ' * 18}{next(times)} 0")
+
+    sleep(0)
+    monkeypatch.setattr("pagelens.site.job_sample.time.sleep", sleep)
+    watch_step(System(tmp_path), tmp_path / "jobs", "0", 10, None)  # a fourth look would have no time
+    assert list(times) == []

@@ -6,9 +6,12 @@ from typing import Any
 from fleet_history import NOW, check, fleet
 from test_job_page import sample
 
+from pagelens.site.budget import Budget
 from pagelens.site.check import Check, ProgramMemory
 from pagelens.site.collect import collect
+from pagelens.site.config import HistorySection, SiteConfig
 from pagelens.site.decision import Rule
+from pagelens.site.epilog import _beside_fleet
 from pagelens.site.history import open_history
 from pagelens.site.program_memory import beside_others, leave, left_by, programs_of
 
@@ -80,3 +83,13 @@ def test_a_check_takes_what_the_epilog_of_its_job_left(tmp_path: Path) -> None:
     assert left_by(tmp_path, "7") == []
     whole = after(1, app=0.25)
     assert Check.model_validate_json(whole.to_json()).programs == whole.programs
+
+
+def test_a_history_that_takes_longer_than_the_epilog_may_is_left_out(tmp_path: Path) -> None:
+    database = tmp_path / "h"
+    with open_history(database, write=True) as history:
+        collect(history, fleet(60, 4), Rule(), NOW)
+    config = SiteConfig(history=HistorySection(database=str(database)))
+    with_time, without = (_beside_fleet(config, "nid00001", "9", [], Budget(s)) for s in (1000.0, 0.0))
+    assert with_time.startswith("Node nid00001 last reached")
+    assert without == ""
