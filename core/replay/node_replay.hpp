@@ -6,34 +6,19 @@
 // time (excerpt.hpp). docs/node-replay.md states the model.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/accesses/event.hpp"
 #include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
-#include "core/machine/cache_hierarchy.hpp"
-#include "core/machine/dram.hpp"
-#include "core/machine/tlb.hpp"
-#include "core/replay/dram_sums.hpp"
 #include "core/replay/excerpt.hpp"
+#include "core/replay/node_counts.hpp"
+#include "core/replay/node_model.hpp"
 
 namespace pagelens {
-
-// The parts as they are in the beginning: every replay has copies of its own.
-struct NodeModel {
-    std::uint32_t cores = 1;
-    // Of caches.cores() neighbouring cores, as often as the node needs; without L1, which has run
-    // with the program's compilation.
-    CacheHierarchy caches;
-    std::optional<Tlb> tlb;  // every core's; walks go through the caches
-    // Each is fed all of memory's traffic: the machine's own, and twins of it.
-    std::vector<Dram> drams;
-};
 
 struct NodeReplayOptions {
     std::uint32_t ranks = 1;
@@ -45,38 +30,6 @@ struct NodeReplayOptions {
     bool translating =
         true;             // else TLBs look nothing up; page tables have their frames all the same
     bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count
-};
-
-// What was counted while one stretch of a phase went through the machine.
-struct NodeStretch {
-    std::uint64_t lines = 0;  // moved by all ranks, without cleared ones
-    std::uint64_t cleared =
-        0;  // pages of 4 KiB, by the kernel, where that changes more than counts
-    std::array<std::uint64_t, cache_counters> caches{};  // of all cores
-    TlbCounters tlb;
-    std::vector<DramSums> drams;
-};
-
-// Page clearing is rare and comes in bursts, which stretches meet or miss by chance. So its lines
-// are counted in the whole phase; each is a line written to memory. What DRAM takes for them is
-// counted with a stretch's other lines, but for large pages: some of these are simulated apart.
-struct NodePhase {
-    std::uint64_t lines = 0;            // moved by all ranks, without cleared ones
-    std::uint64_t cleared = 0;          // by the kernel; of sampled sets where sets are sampled
-    std::uint64_t cleared_large = 0;    // of these, in large pages
-    std::uint64_t simulated_large = 0;  // of these, through DRAM: `large_drams`
-    std::vector<DramSums> large_drams;
-    std::vector<NodeStretch> stretches;  // one where all of the phase is simulated
-    // [object] lines of memory while stretches were counted, without cleared ones
-    std::vector<std::uint64_t> object_reads, object_writes;
-};
-
-struct NodeCounters {
-    std::vector<NodePhase> phases;
-    std::uint64_t huge_pages = 0;       // 2 MiB or 1 GiB pages handed out
-    std::uint64_t small_fallbacks = 0;  // times when one was wanted and there was none
-    // Of all that went through the caches, counted or not. 0: without the filter all is the same.
-    std::uint64_t sf_evictions = 0;
 };
 
 // Thread t of rank r runs on core r * program.threads() + t.

@@ -10,7 +10,7 @@
 #include "core/accesses/program.hpp"
 #include "core/replay/cache_groups.hpp"
 #include "core/replay/node_memory.hpp"
-#include "core/replay/node_replay.hpp"
+#include "core/replay/node_model.hpp"
 
 namespace pagelens {
 
