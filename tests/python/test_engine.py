@@ -208,7 +208,8 @@ def test_children_of_a_program_of_threads_run(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:
     """They lack the threads that may hold a lock of the tracer."""
-    done = pagelens("trace", "--engine", "dynamorio", "--accesses", "20000000", "--", built("forks_beside_threads"))
+    program = built("forks_beside_threads")
+    done = pagelens("trace", "--engine", "dynamorio", "--accesses", "20000000", "--", program)
     assert (done.stdout, done.returncode) == ("5\n", 0)
 
 
