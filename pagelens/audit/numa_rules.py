@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pagelens.audit.model import Audit, Finding, MemoryNode, Severity
 from pagelens.frames.policies.commands import PREPARE
+from pagelens.host.huge_page_pools import pool_folder
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
 ONE_SIDED = 0.9  # of a file's cached pages, or of a pool, on one node: assumed
@@ -133,13 +134,13 @@ def pools(audit: Audit) -> Iterator[Finding]:
         most = max(of_nodes, key=lambda node: node.total)
         if most.total > ONE_SIDED * total:
             each = total // len(of_nodes)
-            folder = f"hugepages/hugepages-{pool.page_size >> 10}kB/nr_hugepages"
+            folders = [pool_folder(pool.page_size, node.node) for node in of_nodes]
             yield Finding(
                 Severity.warning,
                 "pool-on-one-node",
                 f"{format_share(most.total / total)} of the pool of {format_binary_size(pool.page_size)} "
                 f"pages lie on NUMA node {most.node}.",
                 "A job on another node gets its huge pages from there.",
-                tuple(f"echo {each} > /sys/devices/system/node/node{n.node}/{folder}" for n in of_nodes),
+                tuple(f"echo {each} > {folder}/nr_hugepages" for folder in folders),
                 most.total / total,
             )

@@ -40,9 +40,8 @@ def read_cached(path: Path, report: Callable[[int, int], None] = lambda done, to
     `report` gets the bytes that were looked at, and their total. Raises UsageError if it cannot be read.
     """
     try:
+        path.stat()  # raises where there is nothing of that name
         found = [path] if path.is_file() else sorted(each for each in path.rglob("*") if _regular(each))
-        if not path.exists():
-            raise FileNotFoundError(2, os.strerror(2))
         sizes = [each.stat().st_size for each in found]
     except OSError as error:
         raise UsageError(

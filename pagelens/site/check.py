@@ -23,7 +23,6 @@ _DETAILS = (
     "huge_1g",
     "turnover",
     "snoop_filter",
-    "programs",
     "notes",
 )
 
@@ -68,21 +67,19 @@ class Check(BaseModel):
     free_blocks: list[Whole] = Field(
         default_factory=list, max_length=32, description="the free blocks of all zones, by order"
     )
-    unusable: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="the share of the free memory in blocks below 2 MiB"
-    )
+    unusable: Share | None = Field(None, description="the share of the free memory in blocks below 2 MiB")
     huge_2m: Whole | None = Field(None, description="pages of 2 MiB that could be had now")
     huge_1g: Whole | None = Field(None, description="pages of 1 GiB that could be had now")
     turnover: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         None, description="how many times over memory has been handed out since the boot"
     )
-    snoop_filter: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    snoop_filter: Share | None = Field(
         None, description="share of what the L2s hold, beyond the snoop filter's ways"
     )
     programs: list[ProgramMemory] = Field(
         default_factory=list,
         max_length=MOST_PROGRAMS,
-        description="the conflict share of the job before, if it had a report",
+        description="the programs of the job before, if it had a report",
     )
     notes: list[Text] = Field(default_factory=list, max_length=8)
 

@@ -100,11 +100,11 @@ def _beside_fleet(
             said = beside_others(history, node, job, programs, time.time())
     except PagelensError:
         return ""
-    if found and found[0].figure is not None and found[0].peers is not None:
-        one = found[0]
+    one = found[0] if found else None
+    if one is not None and one.figure is not None and one.peers is not None:
         said.insert(
             0,
-            f"Node {node} last reached {format_rate(found[0].figure)}, and nodes of its kind "
-            f"{format_rate(found[0].peers)}; it is {one.state} ({one.reason}).",
+            f"Node {node} last reached {format_rate(one.figure)}, and nodes of its kind "
+            f"{format_rate(one.peers)}; it is {one.state} ({one.reason}).",
         )
     return " ".join(said)

@@ -44,6 +44,11 @@ class Row:
     blocks: int | None  # bytes in large blocks at the peak, by the library
     said: tuple[str, ...]  # what the library could not do
 
+    @property
+    def who(self) -> str:
+        """The process in words, by its rank or else its program, and its node."""
+        return f"{self.program if self.rank is None else f'rank {self.rank}'} on {self.node}"
+
 
 def as_user(uid: int, work: Callable[[], object]) -> Callable[[], None]:
     """Return work that is done with the rights of that user alone.
@@ -193,20 +198,18 @@ def summary(rows: Sequence[Row]) -> list[str]:
     shares = [(row.conflict_share, row) for row in seen if row.conflict_share is not None]
     if shares:
         worst, row = max(shares, key=lambda pair: pair[0])
-        who = f"rank {row.rank}" if row.rank is not None else row.program
         mean = sum(share for share, _ in shares) / len(shares)
         lines.append(
             f"On average, {format_share(mean)} of a process's pages share a slot of the memory-side cache; "
-            f"at most {format_share(worst)} ({who} on {row.node})."
+            f"at most {format_share(worst)} ({row.who})."
         )
     elif seen:
         lines.append("The nodes have no direct-mapped memory-side cache that is known of.")
     if full := [(row.fullest_bank, row) for row in seen if row.fullest_bank is not None]:
         most, row = max(full, key=lambda pair: pair[0])
-        who = f"rank {row.rank}" if row.rank is not None else row.program
         lines.append(
             f"The fullest bank of DRAM holds {most:.2f} times as many lines of a process as the mean of all "
-            f"banks ({who} on {row.node}); 1.00 is even."
+            f"banks ({row.who}); 1.00 is even."
         )
     said = sorted({line for row in rows for line in row.said})
     return [*lines, *said[:5]]

@@ -1,4 +1,4 @@
-"""Which points of the space of inputs a study simulates: all of a grid, or a sample."""
+"""Chooses the points of the space of inputs that a study simulates: all of a grid, or a sample."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Which input decides the answer: what each changes on average, and its share of the variance."""
+"""Finds which input decides the answer: what each changes on average, and its share of the variance."""
 
 from dataclasses import dataclass
 

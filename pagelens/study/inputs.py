@@ -16,7 +16,7 @@ MOST_STEPS = 10_000
 
 
 class Range(Table):
-    """From one value to another: numbers, or texts with one unit such as "60 GB/s"."""
+    """A range goes from one value to another: numbers, or texts with one unit such as "60 GB/s"."""
 
     low: Value = Field(alias="from")
     high: Value = Field(alias="to")

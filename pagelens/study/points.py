@@ -1,4 +1,4 @@
-"""The points of a study, ready to be simulated; what cannot be is refused before anything runs."""
+"""Makes the points of a study ready to be simulated, and refuses what cannot be before anything runs."""
 
 import re
 from collections.abc import Iterator, Mapping

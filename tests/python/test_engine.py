@@ -124,7 +124,7 @@ def test_the_engines_count_the_same_of_irregular_instructions(
 
 @needs_engine
 def test_a_block_of_many_instructions(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
-    """Of 1200, and as many accesses, beside the loop. (QEMU counts one on two pages twice.)"""
+    """The block has 1200, and as many accesses, beside the loop. (QEMU counts one on two pages twice.)"""
     counts = added_by_100_rounds(pagelens, tmp_path, "dynamorio", built("irregular"), "long_block")
     assert all(120_000 < count <= 120_800 for count in counts)
 

@@ -323,7 +323,7 @@ def test_a_damaged_point_that_another_process_removes_first_is_missing(
 def test_a_point_is_kept_though_a_study_sweeps_the_folder_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where one study of a folder is complete, and a larger one is not."""
+    """One study of a folder is complete then, and a larger one is not."""
     store, rows = PointStore(tmp_path), ROWS.to_frame()
     swept = []
 

@@ -38,7 +38,7 @@ Where = Annotated[
     Option(
         "--on",
         metavar="WHERE",
-        help="Where: threads, slurm (a job array), or dask:SCHEDULER (its address or file).",
+        help="Simulate on threads, slurm (a job array), or dask:SCHEDULER (its address or file).",
     ),
 ]
 Chunk = Annotated[
