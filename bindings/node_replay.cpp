@@ -36,16 +36,19 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
 }
 
 struct Stretch {
-    std::uint64_t phase;
+    std::uint64_t phase, number;
     const NodeStretch* counts;
 };
 
 // Returns the stretches in which something was counted.
 std::vector<Stretch> stretches_of(const NodeCounters& counters) {
     std::vector<Stretch> found;
-    for (std::uint64_t phase = 0; phase < counters.phases.size(); ++phase)
-        for (const NodeStretch& stretch : counters.phases[phase].stretches)
-            if (stretch.lines != 0 || stretch.cleared != 0) found.push_back({phase, &stretch});
+    for (std::uint64_t phase = 0; phase < counters.phases.size(); ++phase) {
+        const auto& stretches = counters.phases[phase].stretches;
+        for (std::uint64_t number = 0; number < stretches.size(); ++number)
+            if (stretches[number].lines != 0 || stretches[number].cleared != 0)
+                found.push_back({phase, number, &stretches[number]});
+    }
     return found;
 }
 
@@ -56,10 +59,10 @@ nb::object drams_table(const std::vector<std::vector<DramSums>>& rows, std::size
     return table.attr("reshape")(rows.size(), drams, dram_sum_names.size());
 }
 
-std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 4>>& values) {
+std::vector<Excerpt> excerpts_of(const std::vector<std::array<std::uint64_t, 5>>& values) {
     std::vector<Excerpt> excerpts;
-    for (const auto& [period, stretch, warm_up, begin] : values)
-        excerpts.push_back({period, stretch, warm_up, begin});
+    for (const auto& [period, stretch, warm_up, begin, recalled] : values)
+        excerpts.push_back({period, stretch, warm_up, begin, recalled});
     return excerpts;
 }
 
@@ -90,12 +93,13 @@ void register_node_replay(nb::module_& m) {
         .def_prop_ro(
             "stretches",
             [](const NodeCounters& c) {
-                return table_of(stretches_of(c), 3, [](const Stretch& s) {
-                    return std::array{s.phase, s.counts->lines, s.counts->cleared};
+                return table_of(stretches_of(c), 4, [](const Stretch& s) {
+                    return std::array{s.phase, s.number, s.counts->lines, s.counts->cleared};
                 });
             },
-            "uint64[stretch, 3]: its phase; lines moved while it was counted, without cleared "
-            "ones; lines cleared through caches and DRAM among what is counted here.")
+            "uint64[stretch, 4]: its phase; its number there; lines moved while it was counted, "
+            "without cleared ones; lines cleared through caches and DRAM among what is counted "
+            "here.")
         .def_prop_ro(
             "caches",
             [](const NodeCounters& c) {
@@ -179,7 +183,7 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 4>>& excerpts) {
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts) {
             nb::gil_scoped_release release;
             return excerpted(program, ranks, excerpts_of(excerpts));
         },
@@ -187,15 +191,34 @@ void register_node_replay(nb::module_& m) {
         "The program without the lines that its replay with these excerpts skips.");
     m.def(
         "compulsory_by_phase",
-        [](const Program& program, std::uint32_t ranks) {
-            nb::gil_scoped_release release;
-            std::vector<std::pair<std::uint64_t, std::uint64_t>> phases;
-            for (const Compulsory& of : compulsory_by_phase(program, ranks))
-                phases.emplace_back(of.reads, of.writes);
-            return phases;
+        [](const Program& program, std::uint32_t ranks,
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts) {
+            std::vector<Compulsory> phases;
+            {
+                nb::gil_scoped_release release;
+                phases = compulsory_by_phase(program, ranks, excerpts_of(excerpts));
+            }
+            std::vector<std::array<std::uint64_t, 3>> stretches;
+            for (std::uint64_t phase = 0; phase < phases.size(); ++phase) {
+                const auto& reads = phases[phase].stretch_reads;
+                for (std::uint64_t number = 0; number < reads.size(); ++number)
+                    if (reads[number] != 0) stretches.push_back({phase, number, reads[number]});
+            }
+            const auto objects = [&](const auto& values_of) {
+                return table_of(phases, program.objects(), values_of);
+            };
+            return std::tuple(
+                table_of(phases, 2,
+                         [](const Compulsory& c) { return std::array{c.reads, c.writes}; }),
+                table_of(stretches, 3, [](const auto& row) { return row; }),
+                objects([](const Compulsory& c) { return c.object_reads; }),
+                objects([](const Compulsory& c) { return c.object_reads_in_stretches; }));
         },
-        "program"_a, "ranks"_a,
-        "[phase] lines that memory reads and writes for all copies below infinite caches.");
+        "program"_a, "ranks"_a, "excerpts"_a = std::vector<std::array<std::uint64_t, 5>>(),
+        "What memory does for all copies below infinite caches. uint64[phase, 2]: lines that it "
+        "reads and writes; uint64[stretch, 3]: a phase, the number of a stretch, and the reads "
+        "that a replay with these excerpts counts there; uint64[phase, object]: all reads; the "
+        "same: those that it counts.");
     m.def(
         "lines_by_object",
         [](const Program& program, bool touched) {
@@ -215,7 +238,7 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
-           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 4>>& excerpts,
+           std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
            std::uint64_t sets, bool translating, bool caching, const CancelFlag& cancel) {
             const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating,
                                             caching};
@@ -232,7 +255,7 @@ void register_node_replay(nb::module_& m) {
         "replay_twins",
         [](const Program& program, const Placement& placement,
            const std::vector<const NodeModel*>& models, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 4>>& excerpts, const CancelFlag& cancel) {
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts, const CancelFlag& cancel) {
             NodeReplayOptions options;
             options.ranks = ranks;
             options.excerpts = excerpts_of(excerpts);

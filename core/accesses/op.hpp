@@ -18,9 +18,11 @@ enum class OpKind : std::uint8_t {
     map_read,      // first read of a page: `lines` is 1 + the index of the page-cache page that all
                    // copies of the program share; 0: anonymous memory, the kernel's one zero page
     map_write,     // first write of a page: it needs a frame, which the kernel clears
-    unmap,  // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
-    phase,  // `page` is the index of the phase that begins
-    skip,   // lines that are left out (core/replay/excerpt.hpp): `lines` is a count, of all ranks
+    unmap,   // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
+    phase,   // `page` is the index of the phase that begins
+    skip,    // lines that are left out (core/replay/excerpt.hpp): `lines` is a count, of all ranks
+    recall,  // lines that caches hold from what was left out, by the thread that used them last
+    recall_dirty,  // the same, of lines that were written
 };
 
 struct Op {

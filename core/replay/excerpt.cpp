@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/replay/page_copies.hpp"
+#include "core/replay/recent_lines.hpp"
 
 namespace pagelens {
 namespace {
@@ -44,21 +45,38 @@ class ExcerptedProgram final : public Program {
         unsigned phase = 0;
         Excerpt::Part part = Excerpt::Part::counted;
         std::uint64_t skipped = 0;  // since the last op that was kept
+        std::uint64_t most = 0;
+        for (const Excerpt& excerpt : excerpts) most = std::max(most, excerpt.recalled);
+        RecentLines recent(pages_.size(), most / ranks);
+        bool recalls = false;  // lines that were skipped, as soon as a stretch begins
         const auto skips = [&](std::span<const Op> ops) {
-            return skips_batch(ops, excerpts, moved, phase, ranks);
+            return most == 0 && skips_batch(ops, excerpts, moved, phase, ranks);
         };
         for_some_ops(whole, skips, [&](const Op& op) {
-            copies.step(op);
+            const bool anew = copies.step(op);
             const std::uint64_t lines = lines_of(op, copies);
             if (lines != 0) part = excerpts[phase].part(moved[phase]);
             moved[phase] += lines;
+            const bool recalled = most != 0 && lines != 0 && part != Excerpt::Part::skipped &&
+                                  recalls && excerpts[phase].recalled != 0;
             if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
                 op.kind() != OpKind::phase) {
                 skipped += lines;
+                recalls |= lines != 0;
+                if (most != 0) remember(op, anew, lines, recent);
                 return;
             }
             if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
             skipped = 0;
+            if (recalled) {
+                recent.for_each([&](Op used) {
+                    const bool dirty = used.kind() == OpKind::write_back;
+                    const OpKind kind = dirty ? OpKind::recall_dirty : OpKind::recall;
+                    ops_.push_back(make_op(kind, used.page, used.lines, used.object, used.thread));
+                });
+                recalls = false;
+            }
+            if (most != 0) remember(op, anew, lines, recent);
             ops_.push_back(op);
             if (op.kind() == OpKind::phase) {
                 phase = op.page;
@@ -94,6 +112,12 @@ class ExcerptedProgram final : public Program {
     static bool gives_or_takes_pages(const Op& op) {
         return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap || shows_file(op);
     }
+    static void remember(const Op& op, bool anew, std::uint64_t lines, RecentLines& recent) {
+        if (op.kind() == OpKind::unmap) return recent.forget_pages(op.page, op.lines);
+        if (anew) return recent.forget_pages(op.page, 1);
+        if (lines == 0) return;
+        op.kind() == OpKind::stream_store ? recent.forget(op) : recent.use(op);
+    }
     static bool shows_file(const Op& op) { return op.kind() == OpKind::map_read && op.lines != 0; }
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
@@ -110,9 +134,11 @@ void check(const Program& program, const std::vector<Excerpt>& excerpts) {
     for (const Excerpt& excerpt : excerpts) {
         if (excerpt.period != 0 &&
             (excerpt.stretch > excerpt.period || excerpt.warm_up >= excerpt.stretch ||
-             excerpt.begin > excerpt.period - excerpt.stretch))
+             excerpt.begin > excerpt.period - excerpt.stretch ||
+             (excerpt.recalled != 0 && excerpt.warm_up == 0)))
             throw std::invalid_argument(
-                "excerpts: need warm_up < stretch <= period and begin <= period - stretch");
+                "excerpts: need warm_up < stretch <= period, begin <= period - stretch, and a "
+                "warm_up where lines are recalled");
     }
 }
 

@@ -1,10 +1,11 @@
 // Which lines of a long run are simulated: systematic sampling in time. The lines that a phase
 // moves are counted (but not those of pages that the kernel clears: they differ between placements,
 // and every placement is to have the same stretches), and at equal distances a stretch of them goes
-// through the machine, its first part to warm the caches up. (As in Wunderlich, Wenisch, Falsafi,
-// Hoe: SMARTS, ISCA 2003, but without the functional warming between: a stretch that begins by
-// fewer lines than the caches hold finds there what the one before left. So the stretches of phases
-// that move the same lines must not begin at the same of them.)
+// through the machine, its first part to warm the caches up (as in Wunderlich, Wenisch, Falsafi,
+// Hoe: SMARTS, ISCA 2003). Instead of all lines between, only those that were used last are
+// recalled before a stretch, in the order of their last use: caches with LRU hold these. Without
+// that, a stretch finds in the caches what the one before left. So the stretches of phases that
+// move the same lines must not begin at the same of them.
 #pragma once
 
 #include <bit>
@@ -21,10 +22,11 @@ namespace pagelens {
 // Lines of all ranks, those of pages that the ranks share once: a stretch has so many different
 // lines, whoever moves them. Everything: `period` 0.
 struct Excerpt {
-    std::uint64_t period = 0;   // from the beginning of a stretch to that of the next
-    std::uint64_t stretch = 0;  // at most period
-    std::uint64_t warm_up = 0;  // of the stretch, not counted; less than it
-    std::uint64_t begin = 0;    // of the first stretch; at most period - stretch
+    std::uint64_t period = 0;    // from the beginning of a stretch to that of the next
+    std::uint64_t stretch = 0;   // at most period
+    std::uint64_t warm_up = 0;   // of the stretch, not counted; less than it
+    std::uint64_t begin = 0;     // of the first stretch; at most period - stretch
+    std::uint64_t recalled = 0;  // before each stretch at most, and not counted
 
     enum class Part : std::uint8_t { skipped, warm_up, counted };
     // Returns where the line lies that a phase moves after `lines` others.
@@ -67,6 +69,8 @@ inline std::uint64_t most_lines(const Op& op) {
         case OpKind::touch:
         case OpKind::map_read:
         case OpKind::unmap:
+        case OpKind::recall:
+        case OpKind::recall_dirty:
             return 0;
     }
     return 0;

@@ -113,6 +113,10 @@ class NodeReplay {
             case OpKind::skip:
                 enter(op.lines);
                 return;
+            case OpKind::recall:
+                return to_caches(op, AccessKind::read);
+            case OpKind::recall_dirty:
+                return to_caches(op, AccessKind::write_back);
             case OpKind::map_read:
                 return read_file(op);
         }
@@ -152,8 +156,14 @@ class NodeReplay {
         const auto lines = static_cast<unsigned>(std::popcount(op.lines));
         const std::uint32_t copies = pages_.writable(op.page) ? options_.ranks : 1;
         if (!enter(std::uint64_t{lines} * copies)) return;
+        to_caches(op, kind);
+    }
+
+    void to_caches(const Op& op, AccessKind kind) {
+        if (!pages_.mapped(op.page)) return;  // the zero page
         // A line that leaves L1 was translated when it was fetched.
-        if (kind != AccessKind::write_back && !samples()) translate(op, lines);
+        if (op.kind() != OpKind::write_back && !samples())
+            translate(op, static_cast<unsigned>(std::popcount(op.lines)));
         if (!options_.caching) return;
         const std::uint64_t simulated = op.lines & options_.sets;
         if (simulated == 0) return;

@@ -71,6 +71,8 @@ ObjectLines lines_by_object(const Program& program, bool touched) {
             case OpKind::write_back:
             case OpKind::map_read:
             case OpKind::skip:
+            case OpKind::recall:
+            case OpKind::recall_dirty:
                 break;
         }
     });

@@ -53,8 +53,10 @@ void PhysicalLines::step(const Op& op) {
         case OpKind::map_read:
             if (op.lines != 0) pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
             return;
-        case OpKind::touch:  // no data moves
-        case OpKind::skip:   // not in whole programs
+        case OpKind::touch:   // no data moves
+        case OpKind::skip:    // not in whole programs
+        case OpKind::recall:  // nor are these
+        case OpKind::recall_dirty:
         case OpKind::phase:
             return;
     }

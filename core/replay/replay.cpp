@@ -139,8 +139,10 @@ class Replay {
                 return;
             case OpKind::map_read:
                 return read_file(op);
-            case OpKind::touch:  // no data moves
-            case OpKind::skip:   // not in whole programs
+            case OpKind::touch:   // no data moves
+            case OpKind::skip:    // not in whole programs
+            case OpKind::recall:  // nor are these
+            case OpKind::recall_dirty:
                 return;
         }
     }

@@ -177,7 +177,7 @@ def _replayed(
     return replay_node(
         parts,
         _core.place_contiguously(machine.frames),
-        node_model(machine, rows=(), in_stretches=parts.in_stretches),
+        node_model(machine, rows=(), writes_at_once=parts.writes_at_once),
         ranks=ranks,
         sets=sets,
         translating=translating,

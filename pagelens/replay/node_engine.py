@@ -146,7 +146,7 @@ class _Placed:
         return replay_node(
             self._parts,
             self._placement.frames,
-            node_model(self.machine, without, rows, engine._seed, self._parts.in_stretches),
+            node_model(self.machine, without, rows, engine._seed, self._parts.writes_at_once),
             ranks=engine._ranks,
             cancel=self._cancel,
         )
@@ -180,7 +180,7 @@ class _Placed:
             if beside and L3_CONFLICTS in of:
                 continue  # it stands beside the machine with its own L3
             pair = beside and ideal in sets
-            models.append(node_model(self.machine, of, rows, engine._seed, self._parts.in_stretches, pair))
+            models.append(node_model(self.machine, of, rows, engine._seed, self._parts.writes_at_once, pair))
             order += [of, ideal] if pair else [of]
         counted = replay_twins(
             self._parts, self._placement.frames, models, ranks=engine._ranks, cancel=self._cancel

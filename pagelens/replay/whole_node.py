@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,18 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
-from pagelens.replay.stretches import Counts, Estimates, estimates
+from pagelens.replay.stretches import Counts, Estimates, FirstFetches, estimates, first_fetches, scales
 
-Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all ranks (excerpt.hpp)
+# A phase each, in lines of all ranks: period, stretch, warm-up, begin and recalled lines (excerpt.hpp).
+Excerpts = Sequence[tuple[int, int, int, int, int]]
 
-# A long phase is simulated in stretches. Each stretch first replaces all that the caches hold, because lines
-# of an earlier stretch would otherwise hit, though the run has long evicted them. A fifth of a stretch is
-# counted. The run has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines.
+# A long phase is simulated in stretches. Before each, the lines that the run used last are recalled, as many
+# as the caches hold and a quarter more. So the caches have what they would have if all of the run had gone
+# through them, and nothing of the stretch before. A short warm-up follows, for the order of ranks and
+# threads. The run has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines.
 # A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
 STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
-FILLS, FEWEST_WARM_UP, MOST_WARM_UP = 1.25, 1 << 16, 1 << 21
+FILLS, WARM_UP, FEWEST_RECALLED, MOST_RECALLED = 1.25, 1 << 16, 1 << 16, 1 << 21
 FEWEST_OF_PHASE, STRETCHES_OF_SMALL, MOST_WARM_UP_OF_SMALL = 2, 4, 1 << 17
 SMALL_SHARE = 0.05
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
@@ -51,14 +53,13 @@ def node_model(
     without: Collection[str] = (),
     rows: Sequence[bool] = (True,),
     seed: int = 0,
-    in_stretches: bool = False,
+    writes_at_once: bool = False,
     ideal_l3_beside: bool = False,
 ) -> _core.NodeModel:
     """Return the machine without some of `mechanisms`, with its DRAM, if stated, once for each of `rows`.
 
     An entry of `rows` says if the DRAM has row conflicts. `seed` is that of random replacement.
-    `in_stretches` is for parts of a program, which write back what they have made dirty themselves
-    (`Levels.writes_at_once`). `ideal_l3_beside` is that of `Levels`.
+    `writes_at_once` and `ideal_l3_beside` are those of `Levels`.
     """
     tlb = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
@@ -67,7 +68,7 @@ def node_model(
     if machine.dram is not None:
         outstanding = machine.cores.outstanding_lines.value
         drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
-    caches = caches_below_l1(machine, without, seed, in_stretches, ideal_l3_beside=ideal_l3_beside)
+    caches = caches_below_l1(machine, without, seed, writes_at_once, ideal_l3_beside=ideal_l3_beside)
     return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
 
 
@@ -126,18 +127,20 @@ def excerpts(
     that move the same lines lie at different lines.
     """
     second, third = cached_lines(machine, cores)
-    short = min(max(second // 4, FEWEST_WARM_UP), MOST_WARM_UP_OF_SMALL)
-    long = min(max(int(FILLS * (second + third)), FEWEST_WARM_UP), MOST_WARM_UP)
-    in_all = min(max(MOST_SIMULATED // long, FEWEST_STRETCHES), STRETCHES)
+    short = min(max(second // 4, FEWEST_RECALLED), MOST_WARM_UP_OF_SMALL)
+    recalled = min(max(int(FILLS * (second + third)), FEWEST_RECALLED), MOST_RECALLED)
+    in_all = min(max(MOST_SIMULATED // recalled, FEWEST_STRETCHES), STRETCHES)
     found = []
     for number, of_phase in enumerate(lines, start=1):
         share = of_phase / max(1, sum(lines))
         if stretches_of_interval is not None or share < SMALL_SHARE:
-            count, warm_up, counted = stretches_of_interval or STRETCHES_OF_SMALL, short, short // 2
+            count, recall = stretches_of_interval or STRETCHES_OF_SMALL, 0
+            warm_up, counted = short, short // 2
         else:
-            count, warm_up, counted = max(FEWEST_OF_PHASE, math.ceil(in_all * share)), long, long // 4
+            count, recall = max(FEWEST_OF_PHASE, math.ceil(in_all * share)), recalled
+            warm_up, counted = WARM_UP, recalled // 4
         period, begin = spaced(number, of_phase, count, warm_up + counted)
-        found.append((period, warm_up + counted, warm_up, begin) if period else (0, 0, 0, 0))
+        found.append((period, warm_up + counted, warm_up, begin, recall) if period else (0, 0, 0, 0, 0))
     return found
 
 
@@ -158,11 +161,20 @@ class Parts:
 
     program: _core.Program
     excerpts: Excerpts
+    first: FirstFetches | None = None
 
     @property
     def in_stretches(self) -> bool:
         """Whether only stretches of the program are simulated."""
         return any(period for period, *_ in self.excerpts)
+
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether lines count as written when they become dirty.
+
+        Stretches that recall no lines do not know which of those that they evict were written before.
+        """
+        return any(period and not recalled for period, *_, recalled in self.excerpts)
 
 
 def simulated_parts(
@@ -204,9 +216,9 @@ class NodePrograms:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 parts = simulated_parts(whole, self._machine, self._ranks)
-                least = np.asarray(_core.compulsory_by_phase(whole, self._ranks), dtype=np.float64)
+                first, least = first_fetches(whole, self._ranks, parts.excerpts)
                 moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
-                self._made[offset_bytes] = (parts, least, moved)
+                self._made[offset_bytes] = (replace(parts, first=first), least, moved)
             return self._made[offset_bytes]
 
 
@@ -263,7 +275,7 @@ def replay_node(
             caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found)
+    return _node_counts(found, parts.first)
 
 
 def replay_twins(
@@ -287,7 +299,7 @@ def replay_twins(
             excerpts=parts.excerpts,
             cancel=cancel or _core.CancelFlag(),
         )
-    return [_node_counts(each) for each in found]
+    return [_node_counts(each, parts.first) for each in found]
 
 
 @contextmanager
@@ -298,20 +310,24 @@ def _of_ranks(ranks: int) -> Iterator[None]:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
 
 
-def _node_counts(found: _core.NodeCounters) -> NodeCounts:
+def _node_counts(found: _core.NodeCounters, first: FirstFetches | None) -> NodeCounts:
     lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
-    stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
-    counted = np.bincount(stretches[:, 0].astype(int), stretches[:, 1], len(lines))
-    scale = np.divide(lines, counted, out=np.ones(len(lines)), where=counted > 0)[:, None]
+    counted = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)[:, 2].sum()
+    scale = scales(found)[:, None]
+    reads = np.asarray(found.object_reads, dtype=np.float64)
+    if first is None:
+        reads = reads * scale
+    else:  # a line that two objects share may be fetched first for the other one
+        reads = np.maximum(reads - first.of_object_in_stretches, 0) * scale + first.of_object
     writes = np.asarray(found.object_writes, dtype=np.float64) * scale
     writes[:, KERNEL] += cleared
-    whole, left_out = estimates(found)
+    whole, left_out = estimates(found, first)
     return NodeCounts(
         whole=whole,
         left_out=left_out,
-        object_reads=np.asarray(found.object_reads, dtype=np.float64) * scale,
+        object_reads=reads,
         object_writes=writes,
-        simulated=float(counted.sum() / max(1.0, lines.sum())) if lines.sum() else 1.0,
+        simulated=float(counted / lines.sum()) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,
         filter_evicts=found.sf_evictions > 0,

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "core/accesses/sweeps.hpp"
@@ -179,6 +180,8 @@ class PlainNode {
                 map_in_tables(address);
                 break;
             case OpKind::skip:
+            case OpKind::recall:
+            case OpKind::recall_dirty:
                 break;
         }
         phase.stretches[0].lines = phase.lines;
@@ -438,6 +441,49 @@ TEST_CASE("of L2 a node's replay counts what the replay for memory-side caches c
     }
 }
 
+using Least = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+// Reads and writes of each phase.
+Least least_of(const Program& program, std::uint32_t ranks) {
+    Least least;
+    for (const Compulsory& of : compulsory_by_phase(program, ranks))
+        least.emplace_back(of.reads, of.writes);
+    return least;
+}
+
+TEST_CASE("first fetches are known for each stretch and for each object") {
+    const ListedProgram program = without(some_program(8, 2, 4000), {OpKind::unmap});
+    const auto placement = place_by_kernel(bare(), small_order);
+    HierarchyModel caches;  // it holds everything
+    caches.cores = 4;
+    caches.l2.geometry = {1u << 14, 16, replacement_by<RandomVictim>, true};
+    caches.l2.shared_by = 4;
+    const std::vector<Excerpt> excerpts{{3000, 700, 200, 100}, {}, {5000, 1000, 1, 0}};
+    const NodeCounters node = replay_node(program, *placement, {4, CacheHierarchy(caches), {}, {}},
+                                          {2, excerpts}, run_on);
+    const std::vector<Compulsory> least = compulsory_by_phase(program, 2, excerpts);
+    std::uint64_t of_stretches = 0, of_all = 0;
+    for (unsigned phase = 0; phase < program.phases(); ++phase) {
+        const Compulsory& found = least[phase];
+        CHECK(std::reduce(found.object_reads.begin(), found.object_reads.end()) == found.reads);
+        const auto in_stretches =
+            std::reduce(found.stretch_reads.begin(), found.stretch_reads.end());
+        const auto& of_objects = found.object_reads_in_stretches;
+        CHECK(std::reduce(of_objects.begin(), of_objects.end()) == in_stretches);
+        if (excerpts[phase].period == 0) CHECK(in_stretches == found.reads);
+        for (std::size_t number = 0; number < found.stretch_reads.size(); ++number) {
+            // What was fetched first while it was skipped is another fetch for this replay.
+            const auto reads =
+                node.phases[phase].stretches[number].caches[std::size_t(CacheCounter::dram_reads)];
+            CHECK(found.stretch_reads[number] <= reads);
+        }
+        of_stretches += in_stretches;
+        of_all += found.reads;
+    }
+    CHECK(of_stretches > 0);
+    CHECK(of_stretches < of_all);
+}
+
 TEST_CASE("compulsory lines are what memory still does below a cache that holds everything") {
     // Without frames that come back: their lines would still be there.
     const ListedProgram program = without(some_program(6, 1, 2000), {OpKind::unmap});
@@ -467,7 +513,7 @@ TEST_CASE("compulsory lines: a page that is handed out again begins anew") {
                               make_op(OpKind::phase, 1, 0),        make_op(OpKind::fetch, 0, 0b1),
                               make_op(OpKind::stream_store, 0, 1), make_op(OpKind::fetch, 0, 0b1)};
     const ListedProgram program(ops, {VirtualPage(1)}, 1, 2, 1);
-    CHECK(compulsory_by_phase(program, 1) == std::vector<Compulsory>{{3, 128}, {2, 1}});
+    CHECK(least_of(program, 1) == Least{{3, 128}, {2, 1}});
 }
 
 TEST_CASE("excerpts: parts of a phase by its lines") {
@@ -622,8 +668,7 @@ TEST_CASE("lines by phase, and what is refused") {
     // The zero page's none, the file's once.
     CHECK(lines_by_phase(ListedProgram(ops, {VirtualPage(1)}, 1, 2, 1), 3) ==
           std::vector<std::uint64_t>{5, 6});
-    CHECK(compulsory_by_phase(ListedProgram(ops, {VirtualPage(1)}, 1, 2, 1), 3) ==
-          std::vector<Compulsory>{{5, 192}, {6, 0}});
+    CHECK(least_of(ListedProgram(ops, {VirtualPage(1)}, 1, 2, 1), 3) == Least{{5, 192}, {6, 0}});
     const auto placement = place_by_kernel(bare(), small_order);
     const NodeModel model = small_node(1);
     CHECK_THROWS_AS(replay_node(program, *placement, model, {2, {}}, run_on),

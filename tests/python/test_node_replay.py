@@ -44,7 +44,7 @@ def run(
     machine: Machine,
     policy: str,
     node: int,
-    excerpts: list[tuple[int, int, int, int]] | None = None,
+    excerpts: list[tuple[int, int, int, int, int]] | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.NodeCounters:
     """A triad of three arrays of 16 MiB and 9 lines, on one core."""
@@ -69,7 +69,7 @@ def test_counts_agree_between_the_parts(red_storm: Machine) -> None:
     caches = dict(zip(CACHES, counters.caches.sum(axis=0).tolist(), strict=True))
     real, ideal = sums(counters, 0), sums(counters, 1)
     assert counters.stretches.tolist() == [
-        [p, *of[:2]] for p, of in enumerate(counters.lines) if of[:2].any()
+        [p, 0, *of[:2]] for p, of in enumerate(counters.lines) if of[:2].any()
     ]
     assert real["reads"] == ideal["reads"] == caches["dram_reads"] == counters.object_reads.sum()
     assert real["writes"] == ideal["writes"] == caches["dram_writes"]
@@ -90,9 +90,9 @@ def test_rows_of_one_bank_cost_time_where_the_placement_aligns_them(red_storm: M
 
 def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
     whole = run(red_storm, "random", 0)
-    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000)] * whole.lines.shape[0])
+    part = run(red_storm, "random", 0, excerpts=[(400_000, 100_000, 30_000, 7_000, 0)] * whole.lines.shape[0])
     assert part.lines.tolist() == whole.lines.tolist()
-    share = part.stretches[:, 1].sum() / part.lines[:, 0].sum()
+    share = part.stretches[:, 2].sum() / part.lines[:, 0].sum()
     assert 0.1 < share < 0.3
     busiest = int(np.argmax(whole.lines[:, 0]))  # the loop, not the arrays' first writes
     (every, none), (some, left_out) = estimates(whole), estimates(part)
@@ -106,7 +106,7 @@ def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
 
 def test_what_does_not_fit_is_refused_and_a_replay_can_be_stopped(red_storm: Machine) -> None:
     with pytest.raises(ValueError, match="excerpts: one for each phase"):
-        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0)] * 99)
+        run(red_storm, "random", 0, excerpts=[(1, 1, 0, 0, 0)] * 99)
     stopped = _core.CancelFlag()
     stopped.set()
     with pytest.raises(_core.Cancelled):
@@ -134,7 +134,7 @@ def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None
         replay_node(
             of,
             policies["random"].place(machine, node),
-            node_model(machine, rows=(True,), in_stretches=of.in_stretches),
+            node_model(machine, rows=(True,), writes_at_once=of.writes_at_once),
             ranks=1,
         )
         for of in (whole, parts)
@@ -142,5 +142,5 @@ def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None
     assert some.simulated < 0.6 < every.simulated == 1
     a, b = every.whole.with_row(0), some.whole.with_row(0)
     for counter in ("l2_misses", "dram_reads", "dram_writes", "row_conflicts", "dram_time_s"):
-        near = 0.15 if counter == "row_conflicts" else 0.1
-        assert b[counter][-1] == pytest.approx(a[counter][-1], rel=near), counter
+        # Of the three iterations: each has four stretches, so chance alone makes more of one.
+        assert b[counter][2:].sum() == pytest.approx(a[counter][2:].sum(), rel=0.1), counter

@@ -59,7 +59,7 @@ def through(program: _core.Program, machine: Machine, sets: int) -> NodeCounts:
     """Two ranks, everything, without TLBs."""
     machine = machine.model_copy(update={"tlb": [], "page_walk": None})
     return replay_node(
-        Parts(program, [(0, 0, 0, 0)] * program.phases),
+        Parts(program, [(0, 0, 0, 0, 0)] * program.phases),
         _core.place_contiguously(machine.frames),
         node_model(machine, rows=()),
         ranks=2,

@@ -55,6 +55,33 @@ def test_cleared_lines_are_counted_in_full_whatever_the_stretches_meet(
         assert run.object_accesses[:, 0].sum() == pytest.approx(cleared, rel=0.02)  # and page tables
 
 
+def test_stretches_find_in_the_caches_what_was_used_long_before(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L3 has room for a block that is used now and then, and for another that is used all the time."""
+    path = tmp_path / "now-and-then.trace"
+    now_and_then, often = 0x4000_0000, 0x7000_0000
+    lines = 64 * np.arange(4 * MEBIBYTE // 64, dtype=np.uint64)
+    with pl.TraceRecorder(path, "now-and-then") as recorder:
+        for address in (now_and_then, often):
+            recorder.allocate(0, address, 4 * MEBIBYTE, "block")
+            recorder.access(0, address + lines, stores=True, instructions=20)
+        for _ in range(12):
+            for _ in range(60):
+                recorder.access(0, often + lines[: len(lines) // 4], stores=True, instructions=20)
+            recorder.access(0, now_and_then + lines, instructions=20)
+    workload = open_trace(path)
+
+    def lines_of_memory() -> float:
+        simulation = Simulation(workload, machine, ranks=1)
+        run = simulation.run(simulation.place(policies["2m"], Node(machine, seed=1, node=0)))
+        return float(run.counts["msc_hits"].sum())
+
+    some = lines_of_memory()
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
+    assert some == pytest.approx(lines_of_memory(), rel=0.2)
+
+
 def test_all_placements_of_a_simulation_have_the_same_stretches(clearing: Path, machine: Machine) -> None:
     simulation = Simulation(open_trace(clearing), machine, ranks=1)
     runs = [
@@ -81,5 +108,5 @@ def test_stretches_take_as_long_as_the_whole_run(
         return float(run.times.time_s.sum())
 
     some = time_s()
-    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0)] * len(lines))
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
     assert some == pytest.approx(time_s(), rel=0.05)
