@@ -8,6 +8,7 @@ from pagelens.machine.dram import Dram
 from pagelens.machine.memories import Memory
 from pagelens.machine.parts import Parts
 from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.topology import matrix_lines, topology_of
 from pagelens.machine.values import stated_values
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_rate
@@ -112,6 +113,8 @@ def _picture(machine: Parts) -> Iterator[str]:
     rows = [("ddr", _memory(machine.ddr))]
     if machine.dram is not None:
         rows.append(("", _dram(machine.dram)))
+    if machine.numa is not None:
+        rows += matrix_lines(topology_of(machine.numa, machine.numa_link))
     yield from _box(rows, inner, joined=True)
 
 

@@ -10,12 +10,14 @@ from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.io import Io
 from pagelens.machine.memories import Memory, MemorySideCache
+from pagelens.machine.numa import Numa, NumaLink
 from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb
 from pagelens.values.quantities import Table
 
 MOST_TLBS = 16  # two levels of an array for every page size are six
+MOST_LINKS = 64
 
 Mode = Literal["cache", "flat", "hybrid", "single"]
 
@@ -60,6 +62,10 @@ class Parts(Table):
     memory_side_cache: MemorySideCache | None = None
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")
+    numa: Numa | None = None
+    numa_link: list[NumaLink] = Field(
+        default=[], max_length=MOST_LINKS, description="links that pairs of NUMA nodes share"
+    )
     dram: Dram | None = Field(default=None, description="the description of `ddr`, bank by bank")
     counters: HardwareCounters | None = Field(
         default=None, description="the processor's own counters, by libpfm4's names"

@@ -37,6 +37,13 @@ def check_possible(machine: Parts) -> None:
             f"{stated.name} = {stated.value.shown}: no machine has that; from {low} to {high} is possible, "
             "so check the number and its unit"
         )
+    if machine.numa is not None:
+        for name, key in (("latencies", "latency"), ("bandwidths", "bandwidth")):
+            for row in getattr(machine.numa, name).value:
+                if not all(is_possible(key, value) for value in row):
+                    raise ValueError(
+                        f"numa.{name}: no machine has one of these; check the numbers and their unit"
+                    )
     first, second = machine.l1.size, machine.l2.size
     # A GPU's multiprocessor has no second cache, so its file states one through which lines only pass.
     if machine.device is None and first.value > second.value:

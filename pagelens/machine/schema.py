@@ -14,7 +14,8 @@ from pagelens.machine.parts import Parts
 from pagelens.machine.possible import check_possible
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import core_tlb
-from pagelens.units import format_binary_size
+from pagelens.machine.topology import Topology, one_node, topology_of
+from pagelens.units import format_binary_size, format_rate
 from pagelens.values.quantities import Sourced, Table
 
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
@@ -36,6 +37,7 @@ class Machine(Parts):
             raise ValueError(f"ddr.size must be at least 4 MiB, not {self.ddr.size.value} B")
         if self.memory_side_cache is not None:
             self._slots_can_be_told_apart()
+        self._numa_nodes_make_up_the_machine()
         l3, filter_ = self.l3, self.snoop_filter
         if l3 is not None and filter_ is not None and l3.slice_hash() != filter_.slice_hash():
             raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
@@ -63,6 +65,50 @@ class Machine(Parts):
             raise ValueError('memory_side_cache.size belongs to mode = "hybrid", which needs it')
         if part is not None and fast is not None and part >= fast.size.value:
             raise ValueError("memory_side_cache.size must be a part of fast_memory.size, not all of it")
+
+    def _numa_nodes_make_up_the_machine(self) -> None:
+        numa = self.numa
+        if numa is None:
+            if self.numa_link:
+                raise ValueError("[[numa_link]] is between the nodes of [numa]; state them")
+            return
+        numa.check()
+        if self.mode != "single":
+            raise ValueError('[numa] needs mode = "single"; a fast or slow memory is a node without cores')
+        if self.dram is not None:
+            raise ValueError(
+                "[numa] and [dram] cannot stand together: banks are not simulated on several nodes"
+            )
+        cores, size = sum(numa.cores.value), sum(numa.sizes.value)
+        if cores != self.cores.count.value:
+            raise ValueError(
+                f"cores.count must be {cores}, the sum of numa.cores, not {self.cores.count.shown}"
+            )
+        if size != self.ddr.size.value:
+            raise ValueError(
+                f"ddr.size must be {format_binary_size(size, 6)}, the sum of numa.sizes, "
+                f"not {self.ddr.size.shown}"
+            )
+        rate = float(self.topology.memory_bandwidth.sum())
+        if abs(self.ddr.bandwidth.value / rate - 1) > 0.01:
+            raise ValueError(
+                f"ddr.bandwidth must be {format_rate(rate, 4)}, what all nodes of numa.bandwidths give "
+                f"together, not {self.ddr.bandwidth.shown}"
+            )
+        sharing = self.l3.shared_by.value if self.l3 is not None and self.l3.shared_by is not None else 1
+        if self.l3 is not None and (self.l3.shared_by is None or any(n % sharing for n in numa.cores.value)):
+            raise ValueError("l3.shared_by must be stated and divide the cores of each node of [numa]")
+        for number, link in enumerate(self.numa_link, 1):
+            if (most := max(*link.between.value[0], *link.between.value[1])) >= len(numa.sizes.value):
+                raise ValueError(f"[[numa_link]] {number}: there is no node {most}")
+
+    @property
+    def topology(self) -> Topology:
+        """The NUMA nodes as numbers. A machine without [numa] has one, with all cores and DDR."""
+        if self.numa is None:
+            ddr = self.ddr
+            return one_node(self.cores.count.value, ddr.size.value, ddr.latency.value, ddr.bandwidth.value)
+        return topology_of(self.numa, self.numa_link)
 
     def _slots_can_be_told_apart(self) -> None:
         slots = self.slots

@@ -1,0 +1,126 @@
+"""What the NUMA nodes of a machine are in numbers. A machine without [numa] is one node."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.machine.numa import LOCAL_DISTANCE, Numa, NumaLink
+from pagelens.units import format_binary_size, format_rate, format_time
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A direction of a link: what data in it move from and to, and how fast."""
+
+    name: str  # as "node 0 to 1"
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    rate: float  # bytes per second
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The NUMA nodes of a machine as numbers. A machine without [numa] is one node."""
+
+    cores: tuple[int, ...]  # of each node
+    sizes: tuple[int, ...]  # bytes
+    latency: Floats  # [row, node] seconds; a row for each node with cores
+    bandwidth: Floats  # [row, node] bytes per second
+    distances: tuple[tuple[int, ...], ...]
+    links: tuple[Link, ...]  # pairs of nodes, then what they share
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """The number of nodes with cores. They come first."""
+        return len(self.latency)
+
+    @property
+    def memory_bandwidth(self) -> Floats:
+        """The bytes per second [node] that each memory gives when nothing else limits it."""
+        own: Floats = np.max(self.bandwidth, axis=0)
+        own[: self.rows] = np.diagonal(self.bandwidth)
+        return own
+
+    @property
+    def node_of_core(self) -> NDArray[np.uint8]:
+        """The node [core] of every core."""
+        return np.repeat(np.arange(len(self.cores), dtype=np.uint8), self.cores)
+
+
+def topology_of(numa: Numa, links: Sequence[NumaLink]) -> Topology:
+    """Return the numbers of a machine file's sections."""
+    nodes, bandwidth = len(numa.sizes.value), np.asarray(numa.bandwidths.value, dtype=np.float64)
+    found = [
+        Link(f"node {node} to {row}", (node,), (row,), bandwidth[row, node])
+        for row in range(len(bandwidth))
+        for node in range(nodes)
+        if node != row
+    ]
+    # What a node writes to another takes the same way back. A node without cores asks for nothing, so its
+    # rate is that of its readers.
+    rates = {(link.source, link.target): link.rate for link in found}
+    found += [
+        Link(f"node {row} to {node}", (row,), (node,), bandwidth[row, node])
+        for row in range(len(bandwidth))
+        for node in range(nodes)
+        if ((row,), (node,)) not in rates and node != row
+    ]
+    for link in links:
+        first, second = link.between.value
+        rate = link.rate.value
+        back = link.back.value if link.back is not None else rate
+        names = [",".join(map(str, end)) for end in (first, second)]
+        found += [
+            Link(f"nodes {names[0]} to {names[1]}", first, second, rate),
+            Link(f"nodes {names[1]} to {names[0]}", second, first, back),
+        ]
+    flat = tuple(
+        tuple(LOCAL_DISTANCE if a == b else 2 * LOCAL_DISTANCE for b in range(nodes)) for a in range(nodes)
+    )
+    return Topology(
+        numa.cores.value,
+        numa.sizes.value,
+        np.asarray(numa.latencies.value, dtype=np.float64),
+        bandwidth,
+        numa.distances.value if numa.distances is not None else flat,
+        tuple(found),
+    )
+
+
+def one_node(cores: int, size: int, latency: float, bandwidth: float) -> Topology:
+    """Return the topology of a machine that has no [numa]."""
+    return Topology(
+        (cores,), (size,), np.array([[latency]]), np.array([[bandwidth]]), ((LOCAL_DISTANCE,),), ()
+    )
+
+
+def matrix_lines(topology: Topology) -> list[tuple[str, str]]:
+    """Return rows (name, text) that describe the nodes, for a drawing of the machine."""
+    lines = [
+        (
+            f"NUMA node {node}",
+            f"{count} cores, {format_binary_size(size)}"
+            if count
+            else f"no cores, {format_binary_size(size)}",
+        )
+        for node, (count, size) in enumerate(zip(topology.cores, topology.sizes, strict=True))
+    ]
+    for row in range(topology.rows):
+        name, _ = lines[row]
+        seen = ", ".join(
+            f"{node}: {format_time(latency)} {format_rate(rate)}"
+            for node, (latency, rate) in enumerate(
+                zip(topology.latency[row], topology.bandwidth[row], strict=True)
+            )
+        )
+        lines[row] = (name, f"{lines[row][1]}; {seen}")
+    return lines

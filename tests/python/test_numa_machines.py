@@ -1,0 +1,130 @@
+"""Machines of several NUMA nodes: what their files state, and every way in which they cannot."""
+
+import numpy as np
+import pytest
+
+from pagelens.errors import UsageError
+from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
+from pagelens.machine.numa import MOST_NODES
+
+NAME = "skx-6140-2s"
+FILE = (machine_directory() / f"{NAME}.toml").read_text()
+SEVERAL = tuple(name for name in list_machines() if load_machine(name).numa is not None)
+
+
+def changed(old: str, new: str) -> bytes:
+    assert old in FILE
+    return FILE.replace(old, new, 1).encode()
+
+
+def test_two_sockets_have_a_matrix_and_a_link_each_way() -> None:
+    topology = load_machine(NAME).topology
+    assert topology.cores == (18, 18)
+    assert topology.sizes == (96 << 30, 96 << 30)
+    assert np.allclose(topology.latency, [[89.5e-9, 143.5e-9], [143.5e-9, 89.5e-9]])
+    assert np.allclose(topology.memory_bandwidth, [105e9, 105e9])
+    assert topology.distances == ((10, 21), (21, 10))
+    assert [(link.source, link.target, round(link.rate)) for link in topology.links] == [
+        ((1,), (0,), 34_300_000_000),
+        ((0,), (1,), 34_300_000_000),
+    ]
+    assert list(topology.node_of_core) == [0] * 18 + [1] * 18
+
+
+def test_a_machine_without_nodes_is_one_node() -> None:
+    machine = load_machine("skx-8160")
+    topology = machine.topology
+    assert (topology.nodes, topology.rows, topology.cores) == (1, 1, (24,))
+    assert topology.latency[0, 0] == machine.ddr.latency.value
+    assert topology.memory_bandwidth[0] == machine.ddr.bandwidth.value
+    assert topology.links == ()
+
+
+def test_a_node_without_cores_is_a_memory_alone() -> None:
+    topology = load_machine("genoa-9224-2s-cxl").topology
+    assert (topology.nodes, topology.rows) == (5, 4)
+    assert topology.memory_bandwidth[4] == pytest.approx(17.6e9)
+    # What is written to it takes the way there, at the rate of its readers.
+    rates = {(link.source, link.target): link.rate for link in topology.links}
+    assert rates[(0,), (4,)] == rates[(4,), (0,)] == pytest.approx(17.6e9)
+    assert rates[(0, 1, 2, 3), (4,)] == pytest.approx(17.6e9)
+
+
+def test_a_link_may_be_slower_one_way() -> None:
+    section = (
+        '[[numa_link]]\nbetween = { value = [[0], [1]], assumed = "t" }\n'
+        'rate = { value = "40 GB/s", assumed = "t" }\nback = { value = "20 GB/s", assumed = "t" }\n'
+    )
+    links = parse_machine((FILE + section).encode(), "x.toml").topology.links[-2:]
+    assert [(link.source, link.target, round(link.rate)) for link in links] == [
+        ((0,), (1,), 40_000_000_000),
+        ((1,), (0,), 20_000_000_000),
+    ]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_matrices_of_the_field_are_sane(name: str) -> None:
+    machine = load_machine(name)
+    topology = machine.topology
+    own = np.diagonal(topology.latency)
+    assert np.all(topology.latency >= own[:, None])  # nothing is nearer than one's own memory
+    assert topology.bandwidth.max() <= 1.02 * topology.memory_bandwidth.max()
+    assert sum(topology.cores) == machine.cores.count.value
+    assert all(row[node] == 10 for node, row in enumerate(topology.distances))
+
+
+def test_the_machines_that_people_have_are_there() -> None:
+    assert {"skx-6140-2s", "clx-6240-2s", "icx-8360y-2s", "spr-8468-2s-snc4", "genoa-9654-2s"} <= set(SEVERAL)
+    assert {"milan-7763-2s", "milan-7763-2s-nps4", "genoa-9224-2s-cxl"} <= set(SEVERAL)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("[18, 18]", "[18, 17]", "cores.count must be 35"),
+        ("[18, 18]", "[0, 36]", "nodes without cores come last"),
+        ("[18, 18]", "[36]", "1 nodes and numa.sizes 2"),
+        ("[18, 18]", "[18, -18]", "an array such as [18, 18]"),
+        ('["96 GiB", "96 GiB"]', '["96 GiB", "64 GiB"]', "ddr.size must be 160 GiB"),
+        ('["96 GiB", "96 GiB"]', "[96, 96]", "an array such as"),
+        ('"143.5 89.5 ns"', '"143.5 ns"', "must have a row for each of the 2 nodes with cores, of 2 columns"),
+        ('"143.5 89.5 ns"', '"143.5 89.5"', "is not a time"),
+        ('"143.5 89.5 ns"', '"143.5 89.5 s"', "no machine has one of these"),
+        ('"143.5 89.5 ns"', "143", "a row is numbers and their unit"),
+        ('"34.3 105 GB/s"', '"34.3 205 GB/s"', "ddr.bandwidth must be 310 GB/s"),
+        ('"21 10"', '"10 21"', "numa.distances must be 2 rows"),
+        ('"21 10"', '"x 10"', "whole numbers"),
+        ('mode = "single"', 'mode = "flat"', 'mode = "flat"'),
+        ('base = "family/skylake-sp"', 'base = ["family/skylake-sp", "dram/skx-ddr4-2666"]', "[dram]"),
+        ("shared_by = { value = 18", "shared_by = { value = 12", "divide the cores of each node"),
+    ],
+)
+def test_an_error_says_what_does_not_fit(old: str, new: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_machine(changed(old, new), "x.toml")
+    text = str(caught.value)
+    assert "\n" not in text
+    assert why in text or why == 'mode = "flat"'
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        ("[[0], [0]]", "none at both"),
+        ("[[0], [2]]", "no node 2"),
+        ("[0, 1]", "two lists"),
+        ("[[], [1]]", "each end"),
+        (f"[[0], [{MOST_NODES}]]", "from 0 to 63"),
+    ],
+)
+def test_a_link_has_two_ends(ends: str, why: str) -> None:
+    rate = 'rate = { value = "9 GB/s", assumed = "t" }'
+    section = f'[[numa_link]]\nbetween = {{ value = {ends}, assumed = "t" }}\n{rate}\n'
+    with pytest.raises(UsageError, match=why):
+        parse_machine((FILE + section).encode(), "x.toml")
+
+
+def test_changed_values_are_checked_together() -> None:
+    with pytest.raises(UsageError, match=r"the sum of numa\.cores"):
+        load_machine(NAME).with_values({"cores.count": 4})
+    assert isinstance(load_machine(NAME).with_values({"cores.frequency": "2 GHz"}), Machine)
