@@ -261,14 +261,15 @@ void register_recorder(nb::module_& m) {
         .def(
             "__init__",
             [](TraceRecorder* recorder, const std::filesystem::path& path, std::string producer,
-               std::string program, std::vector<std::string> arguments, bool any_tlb) {
-                new (recorder) TraceRecorder(
-                    path.string(),
-                    {std::move(producer), std::move(program), std::move(arguments), any_tlb});
+               std::string program, std::vector<std::string> arguments, bool any_tlb,
+               bool pages_exist) {
+                new (recorder)
+                    TraceRecorder(path.string(), {std::move(producer), std::move(program),
+                                                  std::move(arguments), any_tlb, pages_exist});
             },
             nb::sig("def __init__(self, path: str | os.PathLike[str], producer: str, program: str, "
-                    "arguments: Sequence[str], any_tlb: bool) -> None"),
-            "path"_a, "producer"_a, "program"_a, "arguments"_a, "any_tlb"_a)
+                    "arguments: Sequence[str], any_tlb: bool, pages_exist: bool) -> None"),
+            "path"_a, "producer"_a, "program"_a, "arguments"_a, "any_tlb"_a, "pages_exist"_a)
         .def(
             "access",
             [](TraceRecorder& recorder, std::uint32_t thread, const Input<std::uint64_t>& addresses,

@@ -133,9 +133,19 @@ void register_replay(nb::module_& m) {
                 std::copy(some.begin(), some.end(), data.get());
                 return owned<Array<std::uint64_t>>(std::move(data), {some.size()});
             },
-            "Some more physical addresses, | 2^63 where written; an empty array at the end.");
+            "Some more physical addresses, | 2^63 where written; an empty array at the end.")
+        .def(
+            "frames",
+            [](const PhysicalLines& lines) {
+                const std::span<const std::uint32_t> frames = lines.frames();
+                auto data = std::make_unique<std::uint32_t[]>(frames.size());
+                std::copy(frames.begin(), frames.end(), data.get());
+                return owned<Array<std::uint32_t>>(std::move(data), {frames.size()});
+            },
+            "The frame that each page of the program had last so far, uint32; NO_FRAME for none.");
 
     m.attr("PHYSICAL_WRITE") = PhysicalLines::write_bit;
+    m.attr("NO_FRAME") = PhysicalLines::no_frame;
     m.def("counter_names", [] { return component_names; });
     m.def(
         "replay",

@@ -73,8 +73,22 @@ TraceHeader header_of(const TraceRecorder::Options& options) {
 }  // namespace
 
 struct TraceRecorder::Thread {
-    Thread(ThreadEncoder& encoder, bool any_tlb)
-        : strip(any_tlb ? 1 : page_sets), filter(encoder) {}
+    // Encodes events. A page without an event of its first use was there before the trace began
+    // (trace_walk.hpp).
+    struct Sink {
+        ThreadEncoder& encoder;
+        bool pages_exist;
+
+        void put(const Event& event) {
+            const bool first_use =
+                event.kind == EventKind::page_read || event.kind == EventKind::page_write;
+            if (!(first_use && pages_exist)) encoder.put(event);
+        }
+        void stamp(std::uint64_t instructions) { encoder.stamp(instructions); }
+    };
+
+    Thread(ThreadEncoder& encoder, bool any_tlb, bool pages_exist)
+        : sink{encoder, pages_exist}, strip(any_tlb ? 1 : page_sets), filter(sink) {}
 
     void access(std::uint64_t address, std::uint32_t size, bool store) {
         strip.advance(1);
@@ -124,8 +138,9 @@ struct TraceRecorder::Thread {
         at = records.data();
     }
 
+    Sink sink;
     Strip strip;
-    Filter<ThreadEncoder> filter;
+    Filter<Sink> filter;
     std::array<Record, 4096> records;
     Record* at = records.data();
     std::uint64_t instructions = 0;
@@ -134,7 +149,7 @@ struct TraceRecorder::Thread {
 };
 
 TraceRecorder::TraceRecorder(std::string path, const Options& options)
-    : path_(std::move(path)), any_tlb_(options.any_tlb) {
+    : path_(std::move(path)), any_tlb_(options.any_tlb), pages_exist_(options.pages_exist) {
     try {
         writer_.emplace(path_ + ".partial", header_of(options));
     } catch (const std::system_error& error) {
@@ -289,7 +304,7 @@ TraceRecorder::Thread& TraceRecorder::thread(std::uint32_t id) {
                                     " is not one of a trace's; give 0 to " +
                                     std::to_string(threads_limit - 1));
     }
-    auto made = std::make_unique<Thread>(writer_->thread(id), any_tlb_);
+    auto made = std::make_unique<Thread>(writer_->thread(id), any_tlb_, pages_exist_);
     return *threads_.emplace(id, std::move(made)).first->second;
 }
 

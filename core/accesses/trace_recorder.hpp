@@ -40,6 +40,9 @@ class TraceRecorder {
         std::string program;
         std::vector<std::string> arguments;
         bool any_tlb = false;  // page uses are exact for all TLBs of 4 ways and more; a larger file
+        // The program had its pages before the trace began, so those that it only reads have
+        // frames. Otherwise such a page is the kernel's page of zeros.
+        bool pages_exist = false;
     };
 
     // Creates PATH.partial.
@@ -94,6 +97,7 @@ class TraceRecorder {
     std::mutex mutex_;
     std::string path_;
     bool any_tlb_;
+    bool pages_exist_;
     std::optional<TraceWriter> writer_;  // none: closed or discarded
     std::map<std::uint32_t, std::unique_ptr<Thread>> threads_;
     Numbers sites_;

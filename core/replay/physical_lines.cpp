@@ -9,7 +9,8 @@ PhysicalLines::PhysicalLines(const Program& program, const Placement& placement,
                              const PrivateL2& l2)
     : cursor_(program.open()),
       pages_(program, placement, 1, Sampling(), RankPages::Listed::covered, SlotPopulation(0, 0)),
-      l2_shape_(l2) {
+      l2_shape_(l2),
+      frames_(program.pages().size(), no_frame) {
     if (l2.sets == 0) return;
     if (!std::has_single_bit(l2.sets) || l2.ways < 1 || l2.shared_by < 1) {
         throw std::invalid_argument("l2: needs a power of two of sets, and at least one way");
@@ -46,12 +47,15 @@ void PhysicalLines::step(const Op& op) {
                     for (std::uint64_t i = 0; i < std::uint64_t{frames} * lines_per_page; ++i)
                         emit(line + i, true);
                 });
+            frames_[op.page] = pages_.frame(op.page, 0);
             return;
         case OpKind::unmap:
             pages_.unmap(op.page, op.lines);
             return;
         case OpKind::map_read:
-            if (op.lines != 0) pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+            if (op.lines == 0) return;
+            pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+            frames_[op.page] = pages_.frame(op.page, 0);
             return;
         case OpKind::touch:   // no data moves
         case OpKind::skip:    // not in whole programs

@@ -35,6 +35,10 @@ class PhysicalLines {
     // ends. They stay valid until the next call. Throws OutOfMemory.
     std::span<const std::uint64_t> next();
 
+    // Returns the frame that each page of the program had last so far, or no_frame.
+    [[nodiscard]] std::span<const std::uint32_t> frames() const { return frames_; }
+    static constexpr std::uint32_t no_frame = ~0u;
+
   private:
     void step(const Op& op);
     void move(const Op& op, std::uint32_t frame, std::uint64_t lines);
@@ -47,6 +51,7 @@ class PhysicalLines {
     PrivateL2 l2_shape_;
     std::vector<SetAssociativeCache> l2_;
     std::vector<std::uint64_t> lines_;
+    std::vector<std::uint32_t> frames_;  // [page]
 };
 
 }  // namespace pagelens

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,17 +24,38 @@ def _zstd(file: BinaryIO) -> Any:
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
 
 
+class _ZipFile:
+    """The members of a zip file, one behind the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        if not file.seekable():
+            raise OSError("a zip file cannot come through a pipe")
+        self._zip = zipfile.ZipFile(file)
+        self._members = iter(self._zip.infolist())
+        self._member: Any = io.BytesIO()
+
+    def read1(self, size: int) -> bytes:
+        """Return some bytes. None are left at the end."""
+        while not (found := self._member.read1(size)):
+            if (member := next(self._members, None)) is None:
+                break
+            self._member = self._zip.open(member)
+        return bytes(found)
+
+
 _DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {  # by how such files begin
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
     b"\xfd7zXZ\0": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
     b"\x28\xb5\x2f\xfd": _zstd,
+    b"PK\x03\x04": _ZipFile,
 }
 _READ_BYTES = 1 << 18
+_DAMAGES = (zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 class ImportedFile(io.RawIOBase):
-    """The bytes of a file, or of standard input for `-`. gzip, xz, bzip2 and zstd are decompressed.
+    """The bytes of a file, or of standard input for `-`. gzip, xz, bzip2, zstd and zip are decompressed.
 
     Compressed data that end too early count as the file's end. Raises Failure for what cannot be read.
     """
@@ -55,7 +77,11 @@ class ImportedFile(io.RawIOBase):
         except OSError as error:
             raise Failure(f"{self.name}: {_unreadable(error)}") from None
         decompressor = next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
-        source = self._file if decompressor is None else decompressor(self._file)
+        try:
+            source = self._file if decompressor is None else decompressor(self._file)
+        except (OSError, zipfile.BadZipFile) as error:
+            self.close()
+            raise Failure(f"{self.name}: {_unreadable(error)}") from None
         # Unlike `read`, this hands over what comes before an error.
         self._read = source.read1 if hasattr(source, "read1") else source.read
         self._compressed = decompressor is not None
@@ -80,7 +106,7 @@ class ImportedFile(io.RawIOBase):
             return 0
         try:
             found = self._read(min(len(buffer), _READ_BYTES))
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        except (EOFError, OSError, RuntimeError, *_DAMAGES) as error:
             # pyarrow raises an OSError of this text.
             cut = isinstance(error, EOFError) or str(error).startswith("Truncated")
             if not (self._compressed and cut):

@@ -19,15 +19,36 @@ class BadLine(Failure):
         self.line = line
 
 
+class BadRecord(Failure):
+    """A record of a binary file that the format does not allow. `record` is its number, from 1 on."""
+
+    def __init__(self, record: int, says: str) -> None:
+        super().__init__(f"record {record}: {says}")
+        self.record = record
+
+
+class CutRecord(Exception):
+    """A binary file ends within a record. `record` is its number, from 1 on."""
+
+    def __init__(self, record: int) -> None:
+        super().__init__(f"record {record} is cut short")
+        self.record = record
+
+
 @dataclass(frozen=True)
 class Importer:
     """A format of traces.
 
     `read` gets the file's bytes, already decompressed, and the recorder of the new trace, which it must not
-    close. It raises BadLine for a line that it cannot read.
+    close. It raises BadLine or BadRecord for what it cannot read, and CutRecord where a binary file ends
+    within a record. Where a tool writes a folder of files, `read` is called for each file that `of_folder`
+    finds there.
     """
 
     name: str
     title: str  # the tool that writes such files, and its options
     read: Read
     note: str = ""  # what of the file is left out or assumed
+    # Whether pages that are only read have frames, because the trace may begin in the middle of the program.
+    pages_exist: bool = False
+    of_folder: str = ""  # a pattern of names, such as *.trace.zip; without it, a folder is refused

@@ -116,6 +116,31 @@ class Lines:
         """Return the numbers of at most 18 decimal digits at these places, and where they end."""
         return self._numbers(at, 10, 18)
 
+    def number(self, at: Integers) -> tuple[NDArray[np.uint64], Integers]:
+        """Return the numbers at these places, hexadecimal behind a 0x and else decimal, and where they end.
+
+        Where there is no number, it ends where it begins.
+        """
+        prefixed = self.is_hexadecimal(at)
+        begin = at + 2 * prefixed
+        of_16, end_16 = self.hexadecimal(begin)
+        of_10, end_10 = self.decimal(at)
+        ends = np.where(prefixed, np.where(end_16 > begin, end_16, at), end_10)
+        return np.where(prefixed, of_16, of_10), ends
+
+    def is_hexadecimal(self, at: Integers) -> Flags:
+        """Return at which of these places there is a 0x."""
+        first: Flags = self.character(at) == ord("0")
+        return first & np.isin(self.character(at + 1), list(b"xX"))
+
+    def has_word(self, at: Integers, word: bytes) -> Flags:
+        """Return at which of these places there is this word, with a blank or the line's end behind it."""
+        found: Flags = at + len(word) <= self.ends
+        for place, byte in enumerate(word):
+            found &= self.character(at + place) == byte
+        found &= (at + len(word) == self.ends) | self.is_blank(at + len(word))
+        return found
+
     def check(self, *conditions: tuple[Flags, str]) -> None:
         """Raise BadLine for the first line that fails a condition, with the text as its remedy."""
         bad = [(int(np.argmin(good)), remedy) for good, remedy in conditions if not good.all()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -24,8 +24,10 @@ class TraceRecorder:
     ends; until then it is PATH.partial. If the block ends by an exception, no file is left.
 
     `program` and `arguments` are the command whose accesses these are. `any_tlb` keeps the uses of pages
-    exact for fully associative TLBs and large pages too, in a larger file. Threads are numbers from 0 to
-    4095. They run side by side, and are merged by their counts of instructions; `sync` orders them.
+    exact for fully associative TLBs and large pages too, in a larger file. A page that is read before it is
+    written is the kernel's page of zeros; with `pages_exist`, the program had all its pages before the trace
+    began. Threads are numbers from 0 to 4095. They run side by side, and are merged by their counts of
+    instructions; `sync` orders them.
 
     The methods raise UsageError for values that cannot be recorded, and Failure where the file cannot be
     written.
@@ -45,10 +47,22 @@ class TraceRecorder:
         *,
         producer: str = "pagelens.TraceRecorder",
         any_tlb: bool = False,
+        pages_exist: bool = False,
     ) -> None:
         self.accesses = 0  # recorded so far
+        self._threads: dict[Hashable, int] = {}  # by name
+        self._warnings: set[str] = set()
         with _pagelens_errors():
-            self._recorder = _core.TraceRecorder(os.fspath(path), producer, program, arguments, any_tlb)
+            self._recorder = _core.TraceRecorder(
+                os.fspath(path), producer, program, arguments, any_tlb, pages_exist
+            )
+
+    def thread(self, name: Hashable) -> int:
+        """Return the number of the thread of that name. A new name gets the next number.
+
+        For traces that name threads by the system's identifiers: `recorder.thread(4711)` is 0 at first.
+        """
+        return self._threads.setdefault(name, len(self._threads))
 
     def access(
         self,
@@ -128,7 +142,10 @@ class TraceRecorder:
             self._recorder.sync(_number("thread", thread, 32))
 
     def warn(self, text: str) -> None:
-        """Keep a warning in the file, for all who read it."""
+        """Keep a warning in the file, for all who read it. The same text is kept once."""
+        if text in self._warnings:
+            return
+        self._warnings.add(text)
         with _pagelens_errors():
             self._recorder.warn(text)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from pagelens.address.foreign_pages import Place, is_samples, is_v2p, sampled_pages, v2p_pages
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.units import format_binary_size, parse_size
@@ -99,12 +100,23 @@ def parse_pages(raw: bytes, where: str, page_size: str | None = None) -> Pages:
     stated: str | None = None
     entries: Iterable[_Entry] = _text(text, where)
     before = ":"
-    if text.lstrip()[:1] in ("{", "["):
+    if is_v2p(text):
+        stated, places = v2p_pages(text, where)
+        entries = _placed(places, where)
+    elif is_samples(text):
+        size = parse_page_size(page_size or "2MiB", "--page-size")
+        entries = _placed(sampled_pages(text, where, size), where)
+    elif text.lstrip()[:1] in ("{", "["):
         stated, entries = _json(text, where)
         before = ": pages."
     option = "--page-size" if page_size else f"{where}: page_size"
     size = parse_page_size(page_size or stated or "2MiB", option)
     return _pages(entries, size, where, before)
+
+
+def _placed(places: Iterable[Place], where: str) -> Iterator[_Entry]:
+    for number, address in places:
+        yield _Entry(number, _below(address, f"{where}:{number}"), None)
 
 
 def _pages(entries: Iterable[_Entry], size: int, where: str, before: str) -> Pages:

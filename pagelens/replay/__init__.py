@@ -3,9 +3,10 @@
 from pagelens.replay.assumed import is_of_time_model
 from pagelens.replay.bounds import Bounds
 from pagelens.replay.core_model import why_full_width
+from pagelens.replay.exported_trace import FORMATS, write_lines, write_v2p
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
-from pagelens.replay.physical_trace import FORMATS, physical_lines, write_text
+from pagelens.replay.physical_trace import page_table, physical_lines
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Run, Sampling
 from pagelens.replay.simulation import Simulation, asked_first
@@ -23,7 +24,9 @@ __all__ = [
     "asked_first",
     "is_of_time_model",
     "left_out",
+    "page_table",
     "physical_lines",
     "why_full_width",
-    "write_text",
+    "write_lines",
+    "write_v2p",
 ]

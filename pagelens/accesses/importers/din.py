@@ -55,7 +55,7 @@ def _columns(lines: Lines) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 IMPORTER = Importer(
     "din",
-    "Dinero IV's text, with a label (0 read, 1 write, 2 instruction) and an address on each line",
+    "Dinero IV's text: a label and an address on each line",
     _read,
     "It has no sizes, so an access moves one line of 64 bytes.",
 )

@@ -1,18 +1,19 @@
-"""`pagelens trace-export`: Write the physical lines of a trace as text for DRAMsim3 or Ramulator."""
+"""`pagelens trace-export`: Write a trace's physical lines or pages for another simulator."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, BinaryIO, Literal
 
 import typer
 
 from pagelens.accesses import open_trace
+from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Node, find_policy, parse_history, policies
 from pagelens.machine import load_machine
-from pagelens.replay import FORMATS, physical_lines, write_text
+from pagelens.replay import FORMATS, page_table, physical_lines, write_lines, write_v2p
 from pagelens.units import format_count
 
 EXAMPLES = """Examples:
@@ -20,7 +21,13 @@ EXAMPLES = """Examples:
   pagelens trace-export app.trace --format dramsim3 -o app.dramsim3
 
   pagelens trace-export app.trace --format ramulator --policy random --lines 1000000 -o app.ram
+
+  pagelens trace-export app.trace --format champsim -o - | xz > app.champsimtrace.xz
+
+  pagelens trace-export app.trace --format v2p --policy aged -o v2p.textproto
 """
+
+WRITES = ", ".join(f"{name} writes {form.says}" for name, form in FORMATS.items())
 
 app = typer.Typer(add_completion=False)
 
@@ -30,14 +37,11 @@ def trace_export(
     file: Annotated[Path, typer.Argument(help="A trace file that `pagelens trace -o FILE` wrote.")],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The text file to write; - is standard output."),
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is standard output."),
     ],
     form: Annotated[
-        Literal["dramsim3", "ramulator"],
-        typer.Option(
-            "--format",
-            help="dramsim3 writes lines as `0x40 READ 0`, ramulator as `LD 0x40`.",
-        ),
+        Literal["dramsim3", "ramulator", "champsim", "v2p"],
+        typer.Option("--format", help=f"{WRITES}; v2p is drmemtrace's table of each page's frame."),
     ] = "dramsim3",
     machine: Annotated[
         str,
@@ -66,11 +70,13 @@ def trace_export(
         int, typer.Option(min=0, metavar="N", help="Write at most this many lines; 0 writes all.")
     ] = 0,
 ) -> None:
-    """Write the physical lines of a trace as text for DRAMsim3 or Ramulator.
+    """Write a trace's physical lines or pages for another simulator.
 
     It takes one copy of the program, puts its pages on the frames of a policy,
-    and writes the lines that leave the machine's private caches.
+    and writes the lines that leave the machine's private caches, or the pages.
     """
+    if form == "v2p" and lines:
+        raise UsageError("--lines: has no effect on v2p, which has a pair of lines a page; leave it out")
     placing = find_policy(policy, "--policy")
     chosen = load_machine(machine)
     chosen.require_linux_pages("write")
@@ -78,20 +84,24 @@ def trace_export(
     placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
     written = 0
 
-    def write(text: TextIO) -> None:
+    def write(file: BinaryIO) -> None:
         nonlocal written
-        batches = physical_lines(workload, chosen, placing, placed_on)
-        written = write_text(batches, FORMATS[form], lines, text)
+        if form == "v2p":
+            written = write_v2p(*page_table(workload, chosen, placing, placed_on), file)
+        else:
+            batches = physical_lines(workload, chosen, placing, placed_on)
+            written = write_lines(batches, FORMATS[form], lines, file)
 
     def write_file(partial: Path) -> None:
-        with partial.open("w", encoding="ascii") as text:
-            write(text)
+        with partial.open("wb") as file:
+            write(file)
 
     if output == Path("-"):
-        write(sys.stdout)
+        write(sys.stdout.buffer)
     else:
         write_whole(output, write_file)
     for warning in workload.warnings:
         print(f"pagelens: warning: {warning}", file=sys.stderr)
+    what = "pages" if form == "v2p" else "lines"
     place = "standard output" if output == Path("-") else output
-    print(f"pagelens: wrote {place}: {format_count(written)} lines for {form}", file=sys.stderr)
+    print(f"pagelens: wrote {place}: {format_count(written)} {what} for {form}", file=sys.stderr)

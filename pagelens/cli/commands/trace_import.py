@@ -12,11 +12,14 @@ from pagelens.accesses import find_importer, importer_names
 from pagelens.api import import_trace
 from pagelens.units import format_count, format_size
 
-NAMES = importer_names()
-FORMATS = "".join(f"  {each.name}: {each.title}. {each.note}\n\n" for each in map(find_importer, NAMES))
+FORMATS = "\n".join(f"  {each.name}: {each.title}." for each in map(find_importer, importer_names()))
 EXAMPLES = f"""Formats:
 
-{FORMATS}Examples:
+{FORMATS}
+
+docs/interchange.md says what of a file is left out or assumed.
+
+Examples:
 
   valgrind --tool=lackey --trace-mem=yes --log-file=app.lackey ./app
 
@@ -31,10 +34,11 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=EXAMPLES)
 def trace_import(
     form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help=f"The format of the file: {' or '.join(NAMES)}.")
+        str, typer.Argument(metavar="FORMAT", help="The format of the file, one of those below.")
     ],
     file: Annotated[
-        str, typer.Argument(help="The file, which may be of gzip, xz, bzip2 or zstd; - is standard input.")
+        str,
+        typer.Argument(help="The file, packed or not, or a folder of drmemtrace; - is standard input."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace to write.")],
     program: Annotated[
