@@ -3,9 +3,11 @@
 Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each round, the
 spread between the nodes says how far the median of many more nodes can lie from the present one. A policy
 stops when its median is known. It also stops when it no longer competes, because others surely gain more and
-what is said of it is sure. The rest of the nodes goes where the answer is open. Two nodes are enough if the
-bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%. None of this holds for rare
-slow nodes (`words.few_nodes_note`).
+what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
+change what is said of it: where nodes are of two kinds, the median can lie between them, and its interval
+stays wide. The rest of the nodes goes where the answer is open. Two nodes are enough if the bounds of the
+time (`Simulation.bounds`) say that no placement changes it by 2%. None of this holds for rare slow nodes
+(`words.few_nodes_note`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens.ensemble import ROUNDS, Ensemble
-from pagelens.explain.intervals import Interval, Intervals, relative_error
+from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 
@@ -30,8 +32,8 @@ Floats = NDArray[np.float64]
 class ByPrecision:
     """Judges an ensemble by its medians (`pagelens.ensemble.growing.Judge`)."""
 
-    def __init__(self, precision: float) -> None:
-        self._precision = precision
+    def __init__(self, precision: float, most_nodes: int) -> None:
+        self._precision, self._most_nodes = precision, most_nodes
 
     def first_nodes(self, bounds: Ensemble) -> int:
         """Return the number of nodes of the first round.
@@ -42,7 +44,7 @@ class ByPrecision:
 
     def unsettled(self, found: Ensemble) -> Sequence[str]:
         """Return what the function of that name returns, or nothing if the bounds say enough."""
-        return [] if self._is_bounded(found) else unsettled(found, self._precision)
+        return [] if self._is_bounded(found) else unsettled(found, self._precision, self._most_nodes)
 
     def alike(self, found: Ensemble) -> bool:
         """Say whether no node under the baseline takes longer than another by the precision."""
@@ -54,13 +56,26 @@ class ByPrecision:
         return most <= MATTERS * least and found.machine.cores.frequency_spread is None
 
 
-def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
+def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence[str]:
     """Return the policies that need more nodes until their medians are known to `precision`.
 
-    If any other policy is one of them, so is the baseline, because gains are over it on the same nodes.
+    If any other policy is one of them, so is the baseline, because gains are over it on the same nodes. There
+    can be `most_nodes` in all.
     """
     of_columns = [Intervals(ensemble, column).times for column in _COLUMNS]
-    open_ones = {policy for times in of_columns for policy in _unknown(times, precision)}
+    open_ones: set[str] = set()
+    for times in of_columns:
+        said, expected = (_said(times, ensemble.baseline, nodes) for nodes in (None, most_nodes))
+        open_ones |= {
+            policy
+            for policy, of_nodes in times.items()
+            if half_width(of_nodes) > precision
+            and (
+                len(of_nodes) < FEW  # whose spread is not known yet
+                or half_width(of_nodes, most_nodes) <= precision
+                or said.get(policy) != expected.get(policy)
+            )
+        }
     for times in of_columns:
         open_ones &= _competing(times, ensemble.baseline)
     if not open_ones:
@@ -68,41 +83,54 @@ def unsettled(ensemble: Ensemble, precision: float) -> Sequence[str]:
     return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
 
 
-def half_width(values: Floats) -> float:
+def half_width(values: Floats, nodes: int | None = None) -> float:
     """Return half of the interval of the median of positive values, as a share of it; infinite for one value.
 
-    An ensemble is asked once per round. Each of these answers is therefore wrong so rarely that all of them
-    together keep CONFIDENCE (Bonferroni).
+    With `nodes`, it is the interval to be expected of that many values with the same spread. An ensemble is
+    asked once per round. Each of these answers is therefore wrong so rarely that all of them together keep
+    CONFIDENCE (Bonferroni).
     """
     n = len(values)
     if n < 2:
         return np.inf
+    n_then = nodes or n
     doubt = (1 - CONFIDENCE) / len(ROUNDS)
-    return float(np.expm1(stdtrit(n - 1, 1 - doubt / 2) * relative_error(values, 0.5)))
-
-
-def _unknown(times: Mapping[str, Floats], precision: float) -> set[str]:
-    return {policy for policy, of_nodes in times.items() if half_width(of_nodes) > precision}
+    error = relative_error(values, 0.5) * np.sqrt(n / n_then)
+    return float(np.expm1(stdtrit(n_then - 1, 1 - doubt / 2) * error))
 
 
 def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:
     """Return the policies of which it is open whether they gain, or whether they gain most."""
-    gains = {policy: _gain(times[baseline], after) for policy, after in times.items() if policy != baseline}
+    surely = {policy for policy, (beaten, side) in _said(times, baseline).items() if beaten and side}
+    return set(times) - surely
+
+
+def _said(
+    times: Mapping[str, Floats], baseline: str, nodes: int | None = None
+) -> Mapping[str, tuple[bool, int | None]]:
+    """Return of each policy whether others surely gain more, and on which side of 1 its gain surely lies.
+
+    With `nodes`, it is what is to be expected of that many nodes.
+    """
+    gains = {
+        policy: _gain(times[baseline], after, nodes) for policy, after in times.items() if policy != baseline
+    }
     most = max((gain.low for gain in gains.values()), default=1.0)
-    beaten = {policy for policy, gain in gains.items() if gain.high < most and _side_is_sure(gain)}
-    return set(times) - beaten
+    return {policy: (gain.high < most, _side(gain)) for policy, gain in gains.items()}
 
 
-def _gain(before: Floats, after: Floats) -> Interval:
+def _gain(before: Floats, after: Floats, nodes: int | None) -> Interval:
     """Return the gain over the nodes that have both."""
     both = min(len(before), len(after))
     ratios = before[:both] / after[:both]
-    middle, width = float(np.median(ratios)), 1 + half_width(ratios)
+    middle, width = float(np.median(ratios)), 1 + half_width(ratios, nodes)
     return Interval(middle, middle / width, middle * width)
 
 
-def _side_is_sure(gain: Interval) -> bool:
-    return any(
-        low <= gain.low and gain.high <= high
-        for low, high in ((0, 1 / MATTERS), (1 / MATTERS, MATTERS), (MATTERS, np.inf))
-    )
+_SIDES = ((0.0, 1 / MATTERS), (1 / MATTERS, MATTERS), (MATTERS, np.inf))
+
+
+def _side(gain: Interval) -> int | None:
+    """Return the number of the side, counted from 1, or None if the gain may lie on several."""
+    sure = [number for number, (low, high) in enumerate(_SIDES, 1) if low <= gain.low and gain.high <= high]
+    return sure[0] if sure else None

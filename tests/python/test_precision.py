@@ -46,16 +46,21 @@ def drawn(
     return replace(ANY, tables=tables, nodes=nodes, policies={name: known_policies[name] for name in spread})
 
 
-def intervals(times: Mapping[str, np.ndarray], seed: int = 0) -> Intervals:
-    """Of an ensemble with these times by policy."""
+def of_times(times: Mapping[str, np.ndarray], seed: int = 0) -> Ensemble:
+    """An ensemble with these times by policy."""
     rows = [
-        {"policy": policy, "node": node, "phase": "all", "time_s": seconds}
+        {"policy": policy, "node": node, "phase": "all"} | dict.fromkeys(("time_s", "serial_time_s"), seconds)
         for policy, of_nodes in times.items()
         for node, seconds in enumerate(of_nodes)
     ]
     columns = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
     tables = Tables.of(placements=pl.DataFrame(columns, schema=dict(PLACEMENTS), strict=False))
-    return Intervals(replace(ANY, tables=tables, seed=seed, policies=dict.fromkeys(times)))
+    return replace(ANY, tables=tables, seed=seed, policies=dict.fromkeys(times))
+
+
+def intervals(times: Mapping[str, np.ndarray], seed: int = 0) -> Intervals:
+    """Of an ensemble with these times by policy."""
+    return Intervals(of_times(times, seed))
 
 
 POPULATIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
@@ -111,16 +116,54 @@ def test_a_gain_over_fewer_nodes_is_of_each_on_its_own_where_that_is_surer() -> 
 def test_policies_whose_medians_are_known_stop_and_the_baseline_goes_on_with_the_others() -> None:
     random = np.random.default_rng(1)
     spread = {"aged": 0.1, "random": 0.001, "2m": 0.1, "contiguous": 0.0}
-    assert unsettled(drawn(spread, random, 8), PRECISION) == ["aged", "2m"]
-    assert unsettled(drawn(spread | {"aged": 0.001}, random, 8), PRECISION) == ["aged", "2m"]
-    assert unsettled(drawn(dict.fromkeys(spread, 0.001), random, 8), PRECISION) == []
+    assert unsettled(drawn(spread, random, 8), PRECISION, NODES) == ["aged", "2m"]
+    assert unsettled(drawn(spread | {"aged": 0.001}, random, 8), PRECISION, NODES) == ["aged", "2m"]
+    assert unsettled(drawn(dict.fromkeys(spread, 0.001), random, 8), PRECISION, NODES) == []
 
 
 def test_a_policy_that_surely_is_beaten_stops() -> None:
     random = np.random.default_rng(1)
     spread = {"aged": 0.05, "random": 0.05, "2m": 0.05}
     slow = drawn(spread, random, 16, slower={"random": 3.0, "2m": 0.5})
-    assert unsettled(slow, PRECISION) == ["aged", "2m"]
+    assert unsettled(slow, PRECISION, NODES) == ["aged", "2m"]
+
+
+def two_kinds(random: np.random.Generator, nodes: int) -> dict[str, np.ndarray]:
+    """Times of two kinds of nodes, of a remedy that makes all alike, and of one that changes nothing."""
+    slow = np.where(random.random(nodes) < 0.6, 1.3, 1.0)
+    noise = np.exp(random.normal(0, 0.02, (3, nodes)))
+    return {"aged": slow * noise[0], "aged+zonesort": noise[1] / 100, "2m": slow * noise[2]}
+
+
+def test_policies_stop_where_all_nodes_together_would_say_no_more() -> None:
+    """The median of two kinds of nodes lies at one or the other."""
+    random = np.random.default_rng(1)
+    kinds = {"aged": 0.15, "aged+zonesort": 0.001, "2m": 0.15}
+    slower = {"aged": 1.3}
+    assert unsettled(drawn(kinds, random, 8, slower), PRECISION, NODES) == ["aged", "2m"]
+    assert unsettled(drawn(kinds, random, 16, slower), PRECISION, NODES) == []
+    # Sixteen times as many would.
+    assert unsettled(drawn(kinds, random, 16, slower), PRECISION, 16 * NODES) == ["aged", "2m"]
+
+
+def test_intervals_hold_what_they_should_where_nodes_are_of_two_kinds() -> None:
+    """The number of nodes is not chosen by what they say, so 95% mean 95%."""
+    random, held, stopped, trials = np.random.default_rng(2), [0, 0], [], 60
+    many = two_kinds(random, 1_000_000)
+    truth = {policy: np.median(many["aged"]) / np.median(many[policy]) for policy in list(many)[1:]}
+    for seed in range(trials):
+        times = two_kinds(random, NODES)
+        for nodes in (*ROUNDS, NODES):
+            so_far = {policy: of_nodes[:nodes] for policy, of_nodes in times.items()}
+            if not unsettled(of_times(so_far), PRECISION, NODES):
+                break
+        stopped.append(nodes)
+        found = intervals(so_far, seed)
+        for number, (policy, true) in enumerate(truth.items()):
+            gain = found.gain("aged", policy, 0.5)
+            held[number] += gain.low <= true <= gain.high
+    assert min(held) / trials >= 0.9
+    assert np.mean(stopped) < NODES * 2 / 3
 
 
 def test_of_nodes_that_are_alike_four_are_enough(tmp_path: Path) -> None:
@@ -141,7 +184,7 @@ def test_of_nodes_that_are_alike_four_are_enough(tmp_path: Path) -> None:
 
 def test_of_nodes_that_are_alike_one_stands_for_all_in_what_costs_the_time(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    judge = ByPrecision(PRECISION)
+    judge = ByPrecision(PRECISION, NODES)
     assert judge.alike(drawn({"aged": 0.001, "random": 0.1}, random, 8))
     assert not judge.alike(drawn({"aged": 0.03, "random": 0.0}, random, 8))
     program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine("red-storm-xt4")
