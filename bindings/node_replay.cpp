@@ -240,8 +240,11 @@ void register_node_replay(nb::module_& m) {
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
            std::uint64_t sets, bool translating, bool caching, const CancelFlag& cancel) {
-            const NodeReplayOptions options{ranks, excerpts_of(excerpts), sets, translating,
-                                            caching};
+            const NodeReplayOptions options{.ranks = ranks,
+                                            .excerpts = excerpts_of(excerpts),
+                                            .sets = sets,
+                                            .translating = translating,
+                                            .caching = caching};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
@@ -255,16 +258,18 @@ void register_node_replay(nb::module_& m) {
         "replay_twins",
         [](const Program& program, const Placement& placement,
            const std::vector<const NodeModel*>& models, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 5>>& excerpts, const CancelFlag& cancel) {
-            NodeReplayOptions options;
-            options.ranks = ranks;
-            options.excerpts = excerpts_of(excerpts);
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts, std::uint64_t sets,
+           const CancelFlag& cancel) {
+            const NodeReplayOptions options{
+                .ranks = ranks, .excerpts = excerpts_of(excerpts), .sets = sets, .all_lines = true};
             nb::gil_scoped_release release;
             return replay_twins(program, placement, models, options, cancel.get());
         },
-        "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a, "cancel"_a,
+        "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
+        "sets"_a = all_line_sets, "cancel"_a,
         "As replay_node, of machines that differ in their caches and DRAMs alone, in one pass; one "
-        "after the other, and after a model with an l3_beside the machine with that L3.");
+        "after the other, and after a model with an l3_beside the machine with that L3. TLBs look "
+        "up all lines, also those outside of `sets`.");
 }
 
 }  // namespace pagelens

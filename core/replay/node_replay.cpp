@@ -123,7 +123,10 @@ class NodeReplay {
     }
 
     NodePhase& phase() { return counters_.phases[phase_]; }
-    [[nodiscard]] bool samples() const { return options_.sets != all_line_sets; }
+    // Whether TLBs and walks know of the touches alone.
+    [[nodiscard]] bool samples() const {
+        return options_.sets != all_line_sets && !options_.all_lines;
+    }
     [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
         return rank * program_.threads() + op.thread;
     }
@@ -188,8 +191,9 @@ class NodeReplay {
                 const auto entries = tables_[rank].entries(address, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
-                    runs_.push(1ull << (entry / line_bytes % lines_per_page),
-                               static_cast<std::uint32_t>(entry / page_bytes), core,
+                    const std::uint64_t line = 1ull << (entry / line_bytes % lines_per_page);
+                    if ((line & options_.sets) == 0) continue;
+                    runs_.push(line, static_cast<std::uint32_t>(entry / page_bytes), core,
                                AccessKind::read);
                 }
             };

@@ -25,8 +25,10 @@ struct NodeReplayOptions {
     std::vector<Excerpt> excerpts;  // [phase]; empty: everything
     // Of the program's lines those that go through the caches. Caches whose index has address bits
     // 6 to 11 do the same to the lines of a set, whatever sets are with it: parts of all sets add
-    // up. Where they are not all, TLBs look up what ops touch, and walks move no lines.
+    // up. Where they are not all, TLBs look up what ops touch, and walks move no lines, unless
+    // TLBs look up `all_lines`: then walks move the lines that are in these sets.
     LineSets sets = all_line_sets;
+    bool all_lines = false;
     bool translating =
         true;             // else TLBs look nothing up; page tables have their frames all the same
     bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count

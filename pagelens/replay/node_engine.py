@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.workload import Workload
+from pagelens.accesses.workload import ALL_SETS, Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
+from pagelens.replay import nearly_equal
 from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.bounds import Bounds, bounds
 from pagelens.replay.core_model import core_model
@@ -29,8 +30,10 @@ from pagelens.replay.mechanisms import (
     SNOOP_FILTER,
     subsets,
 )
+from pagelens.replay.nearly_equal import shifted
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
+from pagelens.replay.stretches import Estimates
 from pagelens.replay.whole_node import (
     NodeCounts,
     NodePrograms,
@@ -110,13 +113,12 @@ class NodeEngine:
         both = (True, False) if self._has_banks else ()
         of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
         of_cores: list[Removed] = [(), (FREQUENCY,)] if FREQUENCY in self.mechanisms else [()]
-        replayed = placed.replays(self._by_replay, both)
-        as_it_is = replayed[()]
+        as_it_is, replayed = placed.without_each(self._by_replay, both)
         seconds: dict[Removed, Floats] = {}
         for removed, found in replayed.items():
             for row, rows in enumerate(of_rows):
                 for spread in of_cores:
-                    times = placed.times(found.whole.with_row(row), FREQUENCY in spread)
+                    times = placed.times(found.with_row(row), FREQUENCY in spread)
                     seconds[*removed, *rows, *spread] = times.time_s
         seconds[self.mechanisms] = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms).time_s
         counts = as_it_is.whole.with_row(0)
@@ -151,41 +153,79 @@ class _Placed:
             cancel=self._cancel,
         )
 
-    def replays(self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
+    def without_each(
+        self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]
+    ) -> tuple[NodeCounts, dict[Removed, Estimates]]:
+        """Return the counts of the machine as it is, and those without each set of mechanisms.
+
+        If the program is simulated in stretches, machines that count nearly the same share a replay
+        (pagelens/replay/nearly_equal.py).
+        """
+        if not self._parts.in_stretches:
+            found = self.replays(mechanisms, rows)
+            return found[()], {removed: each.whole for removed, each in found.items()}
+        as_it_is = self.replay((), rows)
+        in_sample = self.replays(mechanisms, (), nearly_equal.SETS)
+        samples = {removed: each.whole for removed, each in in_sample.items()}
+        if not nearly_equal.is_fair(as_it_is.whole, samples[()]):
+            return as_it_is, {r: each.whole for r, each in self.replays(mechanisms, rows).items()}
+        near = nearly_equal.nearest(as_it_is.whole, samples, self.times)
+        whole: dict[Removed, Estimates] = {(): as_it_is.whole}
+        for walks in (False, True):
+            alike = [of for of in near.replayed if of and (PAGE_WALKS in of) == walks]
+            whole |= {of: each.whole for of, each in self._twins(alike, rows).items()}
+        return as_it_is, {
+            removed: whole[of] if of == removed else shifted(whole[of], samples[of], samples[removed])
+            for removed, of in near.of.items()
+        }
+
+    def replays(
+        self, mechanisms: tuple[str, ...], rows: tuple[bool, ...], sets: int = ALL_SETS
+    ) -> dict[Removed, NodeCounts]:
         """Replay the machine without each set of them. Machines with the same TLBs share one pass.
 
-        Where the snoop filter evicts nothing, the machine without it counts the same.
+        Where the snoop filter evicts nothing, the machine without it counts the same. Lines outside of `sets`
+        are left out.
         """
         found: dict[Removed, NodeCounts] = {}
         walks = tuple(name for name in mechanisms if name == PAGE_WALKS)
         others = tuple(name for name in mechanisms if name not in (PAGE_WALKS, SNOOP_FILTER))
         for of_tlb in subsets(walks):
             filtered = [_ordered(of_tlb, of) for of in subsets(others)]
-            found |= self._twins(filtered, rows)
+            found |= self._twins(filtered, rows, sets)
             if SNOOP_FILTER not in mechanisms:
                 continue
             evicting = [of for of in filtered if found[of].filter_evicts]
             found |= {_ordered(of, [SNOOP_FILTER]): found[of] for of in filtered}
-            found |= self._twins([_ordered(of, [SNOOP_FILTER]) for of in evicting], rows)
+            found |= self._twins([_ordered(of, [SNOOP_FILTER]) for of in evicting], rows, sets)
         return {removed: found[_ordered(removed)] for removed in subsets(mechanisms)}
 
-    def _twins(self, sets: Sequence[Removed], rows: tuple[bool, ...]) -> dict[Removed, NodeCounts]:
+    def _twins(
+        self, machines: Sequence[Removed], rows: tuple[bool, ...], sets: int = ALL_SETS
+    ) -> dict[Removed, NodeCounts]:
         """Replay the machine without each of these sets, which agree in whether pages are walked for."""
-        if not sets:
+        if not machines:
             return {}
         engine, models, order = self._engine, list[_core.NodeModel](), list[Removed]()
         beside = can_stand_beside(self.machine.l3)
-        for of in sets:
+        known = {_ordered(of): of for of in machines}
+        for of in known:
             ideal = _ordered(of, [L3_CONFLICTS])
-            if beside and L3_CONFLICTS in of:
+            without_it = _ordered(set(of) - {L3_CONFLICTS})
+            if beside and L3_CONFLICTS in of and without_it in known:
                 continue  # it stands beside the machine with its own L3
-            pair = beside and ideal in sets
-            models.append(node_model(self.machine, of, rows, engine._seed, self._parts.writes_at_once, pair))
+            pair = beside and ideal in known and ideal != of
+            models.append(
+                node_model(
+                    self.machine, of, rows, engine._seed, self._parts.writes_at_once, pair,
+                    sets.bit_count() / ALL_SETS.bit_count(),
+                )
+            )  # fmt: skip
             order += [of, ideal] if pair else [of]
         counted = replay_twins(
-            self._parts, self._placement.frames, models, ranks=engine._ranks, cancel=self._cancel
+            self._parts, self._placement.frames, models, ranks=engine._ranks, sets=sets, cancel=self._cancel
         )
-        return dict(zip(order, counted, strict=True))
+        return {known[of]: each for of, each in zip(order, counted, strict=True)}
 
     def times(
         self, counts: Counts, of_median_node: bool = False, phase: NDArray[np.int64] | None = None

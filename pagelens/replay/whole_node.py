@@ -55,11 +55,12 @@ def node_model(
     seed: int = 0,
     writes_at_once: bool = False,
     ideal_l3_beside: bool = False,
+    ideal_share: float = 1.0,
 ) -> _core.NodeModel:
     """Return the machine without some of `mechanisms`, with its DRAM, if stated, once for each of `rows`.
 
     An entry of `rows` says if the DRAM has row conflicts. `seed` is that of random replacement.
-    `writes_at_once` and `ideal_l3_beside` are those of `Levels`.
+    `writes_at_once`, `ideal_l3_beside` and `ideal_share` are those of `Levels`.
     """
     tlb = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
@@ -68,7 +69,7 @@ def node_model(
     if machine.dram is not None:
         outstanding = machine.cores.outstanding_lines.value
         drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
-    caches = caches_below_l1(machine, without, seed, writes_at_once, ideal_l3_beside=ideal_l3_beside)
+    caches = caches_below_l1(machine, without, seed, writes_at_once, ideal_share, ideal_l3_beside)
     return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
 
 
@@ -275,7 +276,7 @@ def replay_node(
             caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found, parts.first)
+    return _node_counts(found, parts.first if sets == ALL_SETS else None)
 
 
 def replay_twins(
@@ -284,11 +285,13 @@ def replay_twins(
     models: Sequence[_core.NodeModel],
     *,
     ranks: int,
+    sets: int = ALL_SETS,
     cancel: _core.CancelFlag | None = None,
 ) -> list[NodeCounts]:
     """Count as `replay_node` does on each of several machines with the same TLBs, in one pass.
 
-    A machine with an ideal L3 beside its own is followed by what it counts with that one.
+    A machine with an ideal L3 beside its own is followed by what it counts with that one. If only some `sets`
+    go through the caches, TLBs translate all lines nevertheless, and walks move their lines in these sets.
     """
     with _of_ranks(ranks):
         found = _core.replay_twins(
@@ -297,9 +300,11 @@ def replay_twins(
             models,
             ranks=ranks,
             excerpts=parts.excerpts,
+            sets=sets,
             cancel=cancel or _core.CancelFlag(),
         )
-    return [_node_counts(each, parts.first) for each in found]
+    first = parts.first if sets == ALL_SETS else None
+    return [_node_counts(each, first) for each in found]
 
 
 @contextmanager

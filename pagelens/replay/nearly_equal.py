@@ -1,0 +1,91 @@
+"""Finds which machines need a replay of their own, when one is replayed without each set of its mechanisms.
+
+Most mechanisms cost most programs nothing, and then a machine without them counts what another one counts.
+Which ones do is known from a sample: an eighth of the lines goes through the caches of all these machines, in
+whole sets, which do not influence each other. A machine is replayed only if its time lies further than
+NEARLY from that of each machine that is replayed. Otherwise it counts what the nearest of them counts, plus
+the difference between both in the sample; a line of DRAM costs the same on both.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagelens.machine import Times
+from pagelens.replay.run import Removed
+from pagelens.replay.stretches import CACHES, TRANSLATION, Counts, Estimates
+
+# Lines of each page, by their place in it: one in each eighth of the page, and one of each remainder modulo
+# 8, so that walks with a stride of 2, 4 or 8 lines have their share. As there are 2^n of them, the sample of
+# a fully associative cache has whole sets.
+PLACES = (5, 10, 23, 24, 35, 46, 49, 60)
+SETS = sum(1 << place for place in PLACES)
+SHARE = len(PLACES) / 64
+NEARLY = 0.01  # of the time; no difference that is called one is as small (explain/verdict.py)
+FAIR = 0.1  # by which the sample may be off in the lines that pass L2, and in those of memory
+_JUDGED = ("l2_misses", "dram_lines")
+_OF_TIME = ("dram_time_s", "read_latency_s")
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """For each set of mechanisms the one whose machine is replayed in its place; itself if it is."""
+
+    of: Mapping[Removed, Removed]
+
+    @property
+    def replayed(self) -> Sequence[Removed]:
+        """The sets whose machines are replayed."""
+        return [removed for removed, nearest in self.of.items() if removed == nearest]
+
+
+def is_fair(whole: Estimates, sample: Estimates) -> bool:
+    """Say whether the sample of the machine as it is counts what the whole counts."""
+    for name in _JUDGED:
+        expected, found = (_lines(of)[name].sum() for of in (whole, sample))
+        if abs(found / SHARE - expected) > FAIR * expected:
+            return False
+    return True
+
+
+def nearest(
+    as_it_is: Estimates, samples: Mapping[Removed, Estimates], times: Callable[[Counts], Times]
+) -> Nearest:
+    """Choose the machines that are replayed. `samples` come in the order of the number of mechanisms."""
+    seconds = {
+        removed: times(shifted(as_it_is, samples[()], sample).with_row(0))
+        for removed, sample in samples.items()
+    }
+    chosen: dict[Removed, Removed] = {}
+    for removed in samples:
+        near = {of: _apart(seconds[of], seconds[removed]) for of in chosen if chosen[of] == of}
+        best = min(near, key=near.__getitem__, default=removed)
+        chosen[removed] = best if near and near[best] <= NEARLY else removed
+    return Nearest(chosen)
+
+
+def shifted(replayed: Estimates, its_sample: Estimates, sample: Estimates) -> Estimates:
+    """Return what a machine counts, from a replay of another one and a sample of both."""
+    before, after = its_sample.counts, sample.counts
+    counts = {
+        name: np.maximum(replayed.counts[name] + (after[name] - before[name]) / SHARE, 0.0) for name in CACHES
+    }
+    counts |= {name: after[name] for name in TRANSLATION}  # of all lines
+    moved = sum(counts[name] for name in ("dram_reads", "dram_writes"))
+    rows = []
+    for row in replayed.rows:
+        lines = row["reads"] + row["writes"]
+        more = np.divide(moved, lines, out=np.ones_like(lines), where=lines > 0)
+        rows.append({name: values * more for name, values in row.items()})
+    return Estimates(replayed.phase, counts, rows)
+
+
+def _lines(of: Estimates) -> Counts:
+    return {**of.counts, "dram_lines": of.counts["dram_reads"] + of.counts["dram_writes"]}
+
+
+def _apart(one: Times, other: Times) -> float:
+    """Return by how much the times of both bounds differ, as a share of the whole time."""
+    pairs = ((one.time_s, other.time_s), (one.serial_time_s, other.serial_time_s))
+    return max(float(np.abs(x - y).sum() / x.sum()) for x, y in pairs)

@@ -1,0 +1,59 @@
+"""Machines that count nearly the same share a replay. Their times are near those of a replay for each."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pagelens.accesses.declared import declared
+from pagelens.frames import Node, policies
+from pagelens.machine import Machine, load_machine
+from pagelens.replay import Simulation, nearly_equal, whole_node
+from pagelens.replay.run import Floats, Removed
+
+MEBIBYTE = 1 << 20
+# Small caches, so that a short program is simulated in stretches. What 1 way loses to conflicts is not small.
+SMALL = {"cores.count": 2, "l2.size": "64 KiB", "l3.size": "1056 KiB", "snoop_filter.sets": 64}
+DIRECT_MAPPED = {**SMALL, "l2.ways": 1}
+
+
+@pytest.fixture(autouse=True)
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the replays short."""
+    monkeypatch.setattr(whole_node, "FEWEST_WARM_UP", 1 << 14)
+    monkeypatch.setattr(whole_node, "STRETCHES", 6)
+
+
+def seconds(name: str, machine: Machine, mebibytes: int = 16) -> Mapping[Removed, Floats]:
+    """The times without each set of mechanisms."""
+    simulation = Simulation(declared(name, mebibytes * MEBIBYTE, 2), machine, ranks=1)
+    placement = simulation.place(policies["random"], Node(machine, seed=1, node=0))
+    found = simulation.attribute(placement)
+    assert found.run.counts["simulated_share"].max() < 1
+    return found.seconds_without
+
+
+@pytest.mark.parametrize(("name", "changed"), [("gups-hot", DIRECT_MAPPED), ("shallow", SMALL)])
+def test_times_are_near_those_of_a_replay_for_each_machine(
+    name: str, changed: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = load_machine("skx-8160").with_values(changed)
+    near = seconds(name, machine)
+    monkeypatch.setattr(nearly_equal, "is_fair", lambda *_: False)
+    exact = seconds(name, machine)
+    whole = exact[()].sum()
+    assert list(near) == list(exact)
+    differences = {removed: abs(near[removed].sum() / exact[removed].sum() - 1) for removed in exact}
+    assert max(differences.values()) < nearly_equal.NEARLY * 1.5
+    assert any(differences.values())  # some share a replay
+    # What changes the time is replayed, so it is exact.
+    matters = [removed for removed in exact if len(removed) == 1 and exact[removed].sum() < 0.97 * whole]
+    assert matters
+    assert not any(differences[removed] for removed in matters)
+
+
+def test_a_sample_that_does_not_count_what_the_whole_counts_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nearly_equal, "SHARE", 0.5)  # it has much fewer lines than it says
+    monkeypatch.setattr(nearly_equal, "nearest", lambda *_: pytest.fail("the sample was used"))
+    seconds("shallow", load_machine("skx-8160").with_values(SMALL), 8)
