@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.accesses.workload import ALL_SETS
 
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Floats]
@@ -62,6 +63,16 @@ class FirstFetches:
     of_stretch: Mapping[tuple[int, int], float]  # by phase and by its number there
     of_object: Floats  # [phase, object]
     of_object_in_stretches: Floats  # [phase, object]
+
+    def sampled(self, sets: int) -> "FirstFetches":
+        """Return those at the places `sets` of pages (bit i: place i), if all places are used alike."""
+        share = sets.bit_count() / ALL_SETS.bit_count()
+        if share == 1:
+            return self
+        of_stretch = {stretch: share * reads for stretch, reads in self.of_stretch.items()}
+        return FirstFetches(
+            share * self.of_phase, of_stretch, share * self.of_object, share * self.of_object_in_stretches
+        )
 
     def in_stretches(self, phase: NDArray[np.int64], number: NDArray[np.int64]) -> Floats:
         """Return those of each of some stretches."""

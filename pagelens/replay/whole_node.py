@@ -276,7 +276,7 @@ def replay_node(
             caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found, parts.first if sets == ALL_SETS else None)
+    return _node_counts(found, parts.first, sets)
 
 
 def replay_twins(
@@ -303,8 +303,7 @@ def replay_twins(
             sets=sets,
             cancel=cancel or _core.CancelFlag(),
         )
-    first = parts.first if sets == ALL_SETS else None
-    return [_node_counts(each, first) for each in found]
+    return [_node_counts(each, parts.first, sets) for each in found]
 
 
 @contextmanager
@@ -315,7 +314,8 @@ def _of_ranks(ranks: int) -> Iterator[None]:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
 
 
-def _node_counts(found: _core.NodeCounters, first: FirstFetches | None) -> NodeCounts:
+def _node_counts(found: _core.NodeCounters, first: FirstFetches | None, sets: int) -> NodeCounts:
+    first = first.sampled(sets) if first is not None else None
     lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
     counted = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)[:, 2].sum()
     scale = scales(found)[:, None]

@@ -19,7 +19,8 @@ DIRECT_MAPPED = {**SMALL, "l2.ways": 1}
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the replays short."""
-    monkeypatch.setattr(whole_node, "FEWEST_WARM_UP", 1 << 14)
+    monkeypatch.setattr(whole_node, "FEWEST_RECALLED", 1 << 14)
+    monkeypatch.setattr(whole_node, "WARM_UP", 1 << 12)
     monkeypatch.setattr(whole_node, "STRETCHES", 6)
 
 
