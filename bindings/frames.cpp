@@ -109,6 +109,10 @@ void register_frames(nb::module_& m) {
     m.def("place_by_kernel", &place_by_kernel, "state"_a, "page_order"_a);
     m.def("place_adaptively", &place_adaptively, "state"_a, "shuffle_above"_a, "seed"_a, "node"_a);
     m.def("place_by_numa_node", &place_by_numa_node, "state"_a);
+    m.def(
+        "gigabytes_at_boot",
+        [](const Memory& memory) { return frame_array(gigabytes_at_boot(memory)); }, "memory"_a,
+        "The first frames of the 1 GiB pages that can be set aside at boot, uint32[page].");
     m.def("place_in_gigabytes", &place_in_gigabytes, "state"_a);
     m.def("place_contiguously", &place_contiguously, "frames"_a);
     m.def("place_at_random", &place_at_random, "frames"_a, "seed"_a, "node"_a);

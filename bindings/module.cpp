@@ -19,6 +19,7 @@ NB_MODULE(_core, m) {
     pagelens::register_rows_behind(m);
     pagelens::register_replay(m);
     pagelens::register_host(m);
+    pagelens::register_layouts(m);
     pagelens::register_tlb(m);
     pagelens::register_pipeline(m);
     pagelens::register_node_replay(m);

@@ -16,6 +16,7 @@ void register_replay(nanobind::module_& m);
 void register_node_replay(nanobind::module_& m);
 void register_rows_behind(nanobind::module_& m);
 void register_host(nanobind::module_& m);
+void register_layouts(nanobind::module_& m);
 void register_tlb(nanobind::module_& m);
 void register_pipeline(nanobind::module_& m);
 

@@ -11,16 +11,17 @@ namespace pagelens {
 namespace {
 
 constexpr std::uint32_t gigabyte_frames = 1u << gigantic_order;
-constexpr std::uint32_t gigabytes_left = 4;  // for the system and for small mappings
+constexpr std::size_t gigabytes_left = 4;  // for the system and for small mappings
 
 class KernelFrames : public FrameSource {
   public:
     // `binding`: sets of NUMA nodes (bit masks), each used until it is full.
-    KernelFrames(const NodeState& state, std::uint32_t gigabytes,
+    // `gigantic`: pages of 1 GiB that were set aside at boot, the next one last.
+    KernelFrames(const NodeState& state, std::vector<Frame> gigantic,
                  std::vector<std::uint64_t> binding)
-        : node_(state), binding_(std::move(binding)) {
-        node_.reserve(Frame(0), Frame(gigabytes * gigabyte_frames));
-        for (std::uint32_t i = gigabytes; i-- > 0;) gigantic_.emplace_back(i * gigabyte_frames);
+        : node_(state), binding_(std::move(binding)), gigantic_(std::move(gigantic)) {
+        for (const Frame first : gigantic_)
+            node_.reserve(first, Frame(first.raw() + gigabyte_frames));
         pooled_ = !node_.huge_pool().empty();
     }
 
@@ -72,12 +73,13 @@ class KernelPlacement : public Placement {
     }
 
     [[nodiscard]] std::unique_ptr<FrameSource> open(const JobShape& job) const override {
-        std::uint32_t gigabytes = 0;
+        std::vector<Frame> gigantic;
         if (page_order_ == gigantic_order) {
-            const std::uint32_t present = frames() / gigabyte_frames;
-            gigabytes = std::min(job.gigabyte_blocks, present - std::min(present, gigabytes_left));
+            gigantic = gigabytes_at_boot(state_.memory());
+            if (gigantic.size() > job.gigabyte_blocks) gigantic.resize(job.gigabyte_blocks);
+            std::reverse(gigantic.begin(), gigantic.end());
         }
-        return std::make_unique<KernelFrames>(state_, gigabytes, binding_);
+        return std::make_unique<KernelFrames>(state_, std::move(gigantic), binding_);
     }
     [[nodiscard]] std::uint32_t frames() const override { return state_.memory().frames(); }
     [[nodiscard]] unsigned page_order() const override { return page_order_; }
@@ -101,6 +103,21 @@ class KernelPlacement : public Placement {
 };
 
 }  // namespace
+
+std::vector<Frame> gigabytes_at_boot(const Memory& memory) {
+    const Memmap& map = memory.map();
+    std::vector<Frame> found;
+    for (std::uint32_t begin = 0; begin + gigabyte_frames <= memory.frames();
+         begin += gigabyte_frames) {
+        const Unit end = map.unit_of(Frame(begin + gigabyte_frames));
+        Unit unit = map.unit_of(Frame(begin));
+        while (unit < end && !map.is_hole(unit))
+            unit += map.is_free(unit) ? 1u << map.free_level(unit) : 1;
+        if (unit >= end) found.emplace_back(begin);
+    }
+    found.resize(found.size() - std::min(found.size(), gigabytes_left));
+    return found;
+}
 
 std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order) {
     assert(page_order == small_order || page_order == huge_order);

@@ -55,8 +55,11 @@ std::unique_ptr<Placement> place_adaptively(NodeState state, double shuffle_abov
 // Places as the kernel's allocator does for a job bound to the NUMA node with most free memory,
 // and, where that is full, to the next one.
 std::unique_ptr<Placement> place_by_numa_node(NodeState state);
-// Gives 1 GiB pages reserved at boot at the bottom of memory (as many as the job uses, but for the
-// last 4 GiB); smaller mappings come from the kernel's allocator in what is left.
+// Returns the first frames of the 1 GiB pages that can be set aside at boot, from the bottom of
+// memory up. A page has no hole in it, and the last four are left to the system.
+std::vector<Frame> gigabytes_at_boot(const Memory& memory);
+// Gives as many of the 1 GiB pages set aside at boot as the job uses. Smaller mappings come from
+// the kernel's allocator in what is left.
 std::unique_ptr<Placement> place_in_gigabytes(NodeState state);
 // Places each rank's memory in the order of its addresses, one rank after the other from frame 0,
 // as Catamount did. The gaps between pages have frames, too, except that whole 2 MiB of a gap,

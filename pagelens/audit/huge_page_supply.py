@@ -92,13 +92,9 @@ class Supply:
         return _whole(np.concatenate([frames, np.flatnonzero(left)[: pages - len(frames)]]), pages)
 
     def at_boot(self, pages: int) -> Frames | None:
-        """Return pages of 1 GiB from the bottom of memory, whatever is there now.
-
-        This repeats `_core.place_in_gigabytes`, whose placements list no 1 GiB pages (`first_frames`).
-        """
-        each = GIGANTIC // SMALL
-        firsts = self.map.pages(GIGANTIC, Use.pinned)
-        return _whole((firsts[:, None] + np.arange(each)).ravel()[:pages], pages)
+        """Return pages of 1 GiB with the rule of the policy `1g`, whatever is in their places now."""
+        firsts = _core.gigabytes_at_boot(_memory_of(self.map.use != Use.hole)).astype(np.int64)
+        return _whole((firsts[:, None] + np.arange(GIGANTIC // SMALL)).ravel()[:pages], pages)
 
     def evenly(self, pages: int) -> Frames | None:
         """Return free frames by page colouring, with the rule of the policy `coloured`."""
@@ -149,7 +145,10 @@ class Supply:
 
 
 def _memory_of(free: NDArray[np.bool_]) -> _core.Memory:
-    """Return an allocator with these free frames, in zones as Linux makes them without NUMA."""
+    """Return an allocator with these free frames, in zones as Linux makes them without NUMA.
+
+    All other frames are holes.
+    """
     layout = _core.linux_layout(-(-len(free) // _LARGEST_BLOCK) * _LARGEST_BLOCK, 1, 1)
     blocks = free_blocks(free)
     types = np.full(len(blocks), _core.MigrateType.movable.value)
@@ -157,7 +156,7 @@ def _memory_of(free: NDArray[np.bool_]) -> _core.Memory:
         layout,
         np.column_stack([blocks, types]).astype(np.uint32),
         np.empty((0, 4), dtype=np.uint32),
-        np.ones(layout.frames, dtype=np.uint8),  # core/frames/memory.hpp: FrameUse
+        np.full(layout.frames, _core.FRAME_HOLE, dtype=np.uint8),
         np.full(layout.frames // HUGE_PAGE_FRAMES, _core.MigrateType.movable.value, dtype=np.uint8),
     )
 

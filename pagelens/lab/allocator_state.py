@@ -24,8 +24,6 @@ _MODULE = "/lab/pagelens_state.ko"
 _FILE = "/proc/pagelens_state"
 _WAIT_MS = 100  # until the command that asks for a picture is gone, so that its pages are not in it
 
-# A word of the picture, as tracer/guest/state/pagelens_state.c writes it.
-_FREE, _CACHED, _PAGEBLOCK, _MOVABLE, _HOLE = 1, 2, 3, 4, 5
 # Types of the kernel (include/linux/mmzone.h) that the model has under another number or not at all:
 # HIGHATOMIC 3 and CMA 4 are for few requests, ISOLATE is the last.
 _MODEL_TYPES = np.array([0, 1, 2, 0, 1, 3, 3, 3], dtype=np.uint32)
@@ -78,28 +76,34 @@ def take_picture(guest: MeasuredGuest) -> Picture:
 
 
 def _decode(words: NDArray[np.uint64], layout: _core.Layout) -> Picture:
-    def bits(first: int, count: int) -> Blocks:
-        return (words >> np.uint64(first) & np.uint64((1 << count) - 1)).astype(np.uint32)
+    def bits(first: int, end: int) -> Blocks:
+        return (words >> np.uint64(first) & np.uint64((1 << end - first) - 1)).astype(np.uint32)
 
-    kind, order, mtype = bits(60, 4), bits(52, 8), _MODEL_TYPES[bits(44, 8)]
-    middle, frame = bits(32, 12), bits(0, 32)
+    frame = bits(0, _core.WORD_MIDDLE_BIT)
+    middle = bits(_core.WORD_MIDDLE_BIT, _core.WORD_TYPE_BIT)
+    mtype = _MODEL_TYPES[bits(_core.WORD_TYPE_BIT, _core.WORD_ORDER_BIT)]
+    order = bits(_core.WORD_ORDER_BIT, _core.WORD_KIND_BIT)
+    kind = bits(_core.WORD_KIND_BIT, 64)
 
-    def columns(of: int, *arrays: Blocks) -> Blocks:
-        return np.ascontiguousarray(np.stack([array[kind == of] for array in arrays], axis=1))
+    def columns(of: _core.WordKind, *arrays: Blocks) -> Blocks:
+        return np.ascontiguousarray(np.stack([array[kind == of.value] for array in arrays], axis=1))
 
     use = np.full(layout.frames, _core.FRAME_HOLE, dtype=np.uint8)
     for zone in layout.zones:
         use[zone.begin : zone.end] = _core.FRAME_PINNED
-    for what, state in ((_MOVABLE, _core.FRAME_MOVABLE), (_HOLE, _core.FRAME_HOLE)):
+    for what, state in (
+        (_core.WordKind.movable, _core.FRAME_MOVABLE),
+        (_core.WordKind.hole, _core.FRAME_HOLE),
+    ):
         for first, count in columns(what, frame, middle).tolist():
             use[first : first + count] = state
-    pageblocks = np.zeros(-(-layout.frames // 512), dtype=np.uint8)
-    blocks = columns(_PAGEBLOCK, frame, mtype)
+    pageblocks = np.zeros(-(-layout.frames // HUGE_PAGE_FRAMES), dtype=np.uint8)
+    blocks = columns(_core.WordKind.pageblock, frame, mtype)
     pageblocks[blocks[:, 0] // HUGE_PAGE_FRAMES] = blocks[:, 1]
     return Picture(
         layout,
-        columns(_FREE, frame, order, mtype),
-        columns(_CACHED, middle, frame, order, mtype),
+        columns(_core.WordKind.free, frame, order, mtype),
+        columns(_core.WordKind.cached, middle, frame, order, mtype),
         use,
         pageblocks,
     )

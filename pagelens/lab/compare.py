@@ -21,7 +21,7 @@ from pagelens.errors import Failure, UsageError
 from pagelens.lab.allocator_state import take_picture
 from pagelens.lab.jobs import run_work
 from pagelens.lab.measured import Frames
-from pagelens.lab.nodes import ModelNode
+from pagelens.lab.model_node import ModelNode
 from pagelens.lab.run import ProgramLab, ProgramRun, Request
 from pagelens.machine.memories import MOST_TAGS
 

@@ -30,13 +30,14 @@ from pagelens.frames.steps import (
     Zonesort,
     scattered,
 )
+from pagelens.lab.aged_node import AgedNode
 from pagelens.lab.cached_file import add_file_modules, make_file
 from pagelens.lab.guest import Guest
+from pagelens.lab.guest_node import GuestNode, add_sort_module, work_file
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import JobShape, hold_work, job_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.memory_work import READ, Steps, Work
-from pagelens.lab.nodes import AgedNode, add_sort_module, work_file
 
 # The part of a guest's memory that no job may take: the kernel, its root, and what it keeps for itself.
 _KERNEL_BYTES = 192 << 20
@@ -49,6 +50,7 @@ class ScheduledStep:
     text: str
     act: Callable[[AgedNode], None] = field(repr=False)
     is_run: bool = False
+    in_guest: bool = False  # no model does it
 
 
 @dataclass
@@ -106,7 +108,8 @@ class Scheduler:
             random = _core.Random(self._seed, history, place, _core.Stream.history)
             works = {f"{history}-{place}-{i}": work.steps for i, work in enumerate(self._works(step, random))}
             schedule.work |= works
-            schedule.steps.append(ScheduledStep(words, _action(step, works), isinstance(step, Run)))
+            is_run, in_guest = isinstance(step, Run), isinstance(step, Hugetlb | Offline | Online)
+            schedule.steps.append(ScheduledStep(words, _action(step, works), is_run, in_guest))
         return schedule
 
     def _works(self, step: Step, random: _core.Random) -> Iterator[Work]:
@@ -171,11 +174,21 @@ def _action(step: Step, works: dict[str, Steps]) -> Callable[[AgedNode], None]:
         case Zonesort(rule=rule, evacuate=evacuate):
             return lambda node: node.zonesort(rule, evacuate)
         case Hugetlb(size=size):
-            return lambda node: node.hugetlb(size)
+            return _in_guest(lambda guest: guest.hugetlb(size))
         case Offline(size=size):
-            return lambda node: node.offline(size)
+            return _in_guest(lambda guest: guest.offline(size))
         case Online():
-            return lambda node: node.online()
+            return _in_guest(GuestNode.online)
         case Run():
             return lambda node: None
     raise UsageError(f"--history: a lab has no step '{step.name}'; page shuffling is boot(shuffle=on)")
+
+
+def _in_guest(act: Callable[[GuestNode], None]) -> Callable[[AgedNode], None]:
+    """Return a step that no model does (see ScheduledStep.in_guest)."""
+
+    def acted(node: AgedNode) -> None:
+        assert isinstance(node, GuestNode)
+        act(node)
+
+    return acted

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 
-TAKE, DROP, LEAVE, READ, LOOK = 1, 2, 3, 4, 5  # enum work_kind of tracer/guest/tools.h
+TAKE, DROP, LEAVE, READ, LOOK = (
+    kind.value
+    for kind in (
+        _core.WorkKind.take,
+        _core.WorkKind.drop,
+        _core.WorkKind.leave,
+        _core.WorkKind.read,
+        _core.WorkKind.look,
+    )
+)
 
 ALL_NUMAS = 2**64 - 1
 _SLAB_ORDER = 3
@@ -27,7 +36,7 @@ _PAGES_PER_TABLE = 512
 # MMU_GATHER_BUNDLE, MAX_GATHER_BATCH, MAX_GATHER_BATCH_COUNT).
 _FIRST_BATCH, _BATCH, _BATCHES = 8, 510, 20
 
-Steps = NDArray[np.uint32]  # rows (kind, region, begin, count)
+Steps = NDArray[np.uint32]  # rows (kind, region, begin, count): struct work_step of tracer/guest/work_step.h
 
 
 @dataclass

@@ -13,14 +13,15 @@ from typing import Any, Self
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import Failure, UsageError
+from pagelens.host.huge_page_pools import pool_folder
 from pagelens.lab.allocator_state import add_state_module
 from pagelens.lab.emulator import Hardware, NumaSpeed, find_qemu
 from pagelens.lab.guest import LIMIT_S
+from pagelens.lab.guest_node import GuestNode
 from pagelens.lab.history import Schedule, ScheduledStep, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.measured import Job, MeasuredGuest, MemorySide, NodeLines, Phase
-from pagelens.lab.nodes import GuestNode
 from pagelens.lab.planned_program import REPORT, PlanOnNodes, add_planned
 from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.memories import MOST_TAGS
@@ -170,7 +171,7 @@ class ProgramLab:
         if self.request.pages not in _HUGE:
             return
         size = _HUGE[self.request.pages][1]
-        folder, wanted = f"/sys/kernel/mm/hugepages/hugepages-{size >> 10}kB", _pool_pages(self.request)
+        folder, wanted = pool_folder(size), _pool_pages(self.request)
         got = int(self.guest.shell(f"cat {folder}/nr_hugepages").checked())
         if got < wanted:
             raise Failure(

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pagelens.errors import UsageError
+from pagelens.lab.aged_node import AgedNode, BlocksByOrder
 from pagelens.lab.allocator_state import Picture, add_state_module, take_picture
 from pagelens.lab.emulator import Hardware, find_qemu
+from pagelens.lab.guest_node import GuestNode
 from pagelens.lab.history import Schedule, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.jobs import run_work
 from pagelens.lab.kernels import Kernel
 from pagelens.lab.measured import Frames, MeasuredGuest, MemorySide
 from pagelens.lab.memory_work import Steps
-from pagelens.lab.nodes import AgedNode, BlocksByOrder, GuestNode, ModelNode, RandomNode
+from pagelens.lab.model_node import ModelNode
 from pagelens.machine import Machine
 
 TOLERANCE = 0.05  # of a conflict share
@@ -103,6 +105,10 @@ def validate_model(setup: Validation, report: Callable[[Compared], None] = lambd
     between = planner.read(_BETWEEN)
     if any(schedule.boot != between.boot for schedule in schedules):
         raise UsageError("--history: validate boots one guest for all histories; leave boot's arguments out")
+    for schedule in schedules:
+        for step in schedule.steps:
+            if step.in_guest:
+                raise UsageError(f"--history: '{step.text}' runs in guests only; validate has no such step")
     memory_side = MemorySide(setup.cache_bytes // 4096)
     run = run_work(setup.run_bytes).steps
     root = Initramfs()
@@ -137,14 +143,16 @@ def _compare(
     seed: int,
 ) -> Iterator[Compared]:
     model = ModelNode(start.model(), memory_side.slots)
-    independent = RandomNode(start.usable_frames, np.random.default_rng(seed), start.blocks_by_order)
-    nodes: tuple[AgedNode, ...] = (guest, model, independent)
+    random = np.random.default_rng(seed)
+    nodes: tuple[AgedNode, ...] = (guest, model)
     for words, act in (("start", None), *((step.text, step.act) for step in schedule.steps)):
         for node in nodes:
             if act is not None:
                 act(node)
         blocks = [node.free_blocks() for node in nodes]
         held = [node.work(_RUN, run) for node in nodes]
+        # The alternative that the model has to beat: each page gets a random frame, whatever came before.
+        held.append(random.choice(start.usable_frames, held[1].size, replace=False))
         shares = [_share(memory_side, frames) for frames in held]
         yield Compared(text, words, shares[0], shares[1], shares[2], blocks[0], blocks[1])
 

@@ -1,64 +1,83 @@
-"""Writes a plan as one file that the preload library maps. preload/plan_file.h is the counterpart."""
+"""Writes a plan as one file that the preload library maps. preload/plan_file.h has its layout."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
 from pagelens.accesses.region_names import region_bytes
 from pagelens.errors import Failure
 from pagelens.place.plan import Plan
 from pagelens.run.memory_tiers import Tiers
 from pagelens.run.plan_sites import Located
 
-_MAGIC = b"PLPLAN2\n"
-_NODE_WORDS = 16
-_HEADER_BYTES = 8 + 16 + 2 * 8 * _NODE_WORDS + 9 * 16
+_Rows = Sequence[tuple[float, ...]]
 
 
 def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
     """Return the file's bytes."""
     strings = _Strings()
-    modules, places = bytearray(), bytearray()
+    modules: list[tuple[int, ...]] = []
+    places: list[tuple[int, ...]] = []
     for path, known in zip(located.paths, located.places, strict=True):
-        modules += struct.pack("<3Q", strings.at(str(path) if path else ""), len(places) // 24, len(known))
-        places += b"".join(struct.pack("<3Q", low, high, number) for (low, high), number in known)
-    steps = b"".join(struct.pack("<4I", *step) for step in _steps(located.sites))
-    regions, shares, objects = plan.regions, bytearray(), bytearray()
+        modules.append((strings.at(str(path) if path else ""), len(places), len(known)))
+        places += [(low, high, number) for (low, high), number in known]
+    shares: list[list[float]] = []  # a row for each object that moves
+    objects: list[tuple[float, ...]] = []
     for one in plan.objects:
-        row = 0
         if one.shares:
-            shares += b"".join(struct.pack("<d", one.shares.get(region, one.share)) for region in regions)
-            row = len(shares) // (8 * len(regions))
-        objects += struct.pack("<QdQ", strings.at(one.name), one.share if one.tier == "fast" else 0.0, row)
-    phases = b"".join(
-        struct.pack("<2Q", strings.at(region_bytes(region)), len(region_bytes(region))) for region in regions
-    )
-    hooks = b"".join(struct.pack("<3Q", one.module, one.address, one.count) for one in located.hooks)
-    variables = b"".join(
-        struct.pack("<2I2Q", one.module, one.planned, one.address, one.size) for one in located.variables
-    )
-    parts = [(bytes(modules), 24), (bytes(places), 24), (steps, 16), (bytes(objects), 24), (variables, 24),
-             (phases, 16), (bytes(shares), 8), (hooks, 24), (bytes(strings.bytes), 1)]  # fmt: skip
+            shares.append([one.shares.get(region, one.share) for region in plan.regions])
+        share = one.share if one.tier == "fast" else 0.0
+        objects.append((strings.at(one.name), share, len(shares) if one.shares else 0))
+    phases = [(strings.at(region_bytes(region)), len(region_bytes(region))) for region in plan.regions]
+    hooks = [(one.module, one.address, one.count) for one in located.hooks]
+    variables = [(one.module, one.planned, one.address, one.size) for one in located.variables]
+    parts = {
+        "modules": _table("module", modules),
+        "places": _table("place", places),
+        "steps": _table("step", _steps(located.sites)),
+        "objects": _table("object", objects),
+        "variables": _table("variable", variables),
+        "phases": _table("phase", phases),
+        "shares": np.array(shares, dtype="<f8").ravel(),
+        "hooks": _table("hook", hooks),
+        "strings": np.frombuffer(strings.bytes, dtype=np.uint8),
+    }
     return _file(plan.capacity, tiers, parts)
 
 
-def _file(capacity: int, tiers: Tiers, parts: Sequence[tuple[bytes, int]]) -> bytes:
-    body, table = bytearray(), bytearray()
-    for content, size in parts:
-        table += struct.pack("<2Q", _HEADER_BYTES + len(body), len(content) // size)
-        body += content + bytes(-len(content) % 8)
-    nodes = _mask(tiers.fast) + _mask(tiers.slow)
-    return _MAGIC + struct.pack("<2Q", _HEADER_BYTES + len(body), capacity) + nodes + table + body
+def _table(struct: str, rows: _Rows) -> NDArray[Any]:
+    """Return rows of a struct of preload/plan_file.h."""
+    return np.array(rows, dtype=_layout(struct))
 
 
-def _mask(nodes: Sequence[int]) -> bytes:
-    return sum(1 << node for node in nodes).to_bytes(8 * _NODE_WORDS, "little")
+def _layout(struct: str) -> np.dtype[np.void]:
+    found: np.dtype[np.void] = np.dtype(cast(Any, _core.plan_layouts()[struct]))
+    return found
+
+
+def _file(capacity: int, tiers: Tiers, parts: Mapping[str, NDArray[Any]]) -> bytes:
+    header = np.zeros(1, dtype=_layout("header"))
+    body = bytearray()
+    for name, content in parts.items():
+        header[name] = header.nbytes + len(body), len(content)
+        raw = content.tobytes()
+        body += raw + bytes(-len(raw) % 8)
+    header["magic"], header["bytes"] = _core.PLAN_MAGIC, header.nbytes + len(body)
+    header["capacity"] = capacity
+    for name, nodes in (("fast", tiers.fast), ("slow", tiers.slow)):
+        for node in nodes:
+            header[name][0, node // 64] |= np.uint64(1 << node % 64)
+    return header.tobytes() + bytes(body)
 
 
 class _Strings:

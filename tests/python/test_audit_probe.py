@@ -169,12 +169,14 @@ def test_large_pages_as_far_as_they_go() -> None:
 
 
 def test_gigantic_pages_at_boot_are_whatever_is_memory() -> None:
-    use = np.full(4 << 18, Use.pinned, dtype=np.uint8)
+    """They are those of the policy `1g`, which leaves four places to the kernel."""
+    use = np.full(7 << 18, Use.pinned, dtype=np.uint8)
     use[7] = Use.hole
     of = supply(use)
-    assert of.at_boot(1 << 19) is not None
-    assert of.at_boot((1 << 19) + 1).tolist()[:2] == [1 << 18, (1 << 18) + 1]  # type: ignore[union-attr]
-    assert of.at_boot((3 << 18) + 1) is None
+    found = of.at_boot((1 << 18) + 1)
+    assert found is not None
+    assert found.tolist() == [*range(1 << 18, 2 << 18), 2 << 18]
+    assert of.at_boot((2 << 18) + 1) is None
 
 
 @pytest.mark.parametrize("pinned_share", [0.0, 0.02])

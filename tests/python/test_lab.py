@@ -16,7 +16,7 @@ from pagelens.lab.history import Scheduler
 from pagelens.lab.jobs import hold_work
 from pagelens.lab.measured import MemorySide, frames_and_parts
 from pagelens.lab.memory_work import ModelProcess, Work, batches
-from pagelens.lab.nodes import ModelNode
+from pagelens.lab.model_node import ModelNode
 from pagelens.lab.validate import DEFAULT_HISTORIES, TOLERANCE, shape_distance
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

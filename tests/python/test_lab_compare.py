@@ -32,11 +32,12 @@ from pagelens.lab.compare import (
 )
 from pagelens.lab.compare_table import markdown, render_comparison, verdict_lines
 from pagelens.lab.emulator import Hardware
+from pagelens.lab.guest_node import GuestNode
 from pagelens.lab.history import ScheduledStep, Scheduler
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.kernels import find_kernel
 from pagelens.lab.measured import MeasuredGuest, MemorySide
-from pagelens.lab.nodes import GuestNode, ModelNode
+from pagelens.lab.model_node import ModelNode
 from pagelens.lab.run import Counted, ProgramRun, Request, StepDone
 from pagelens.lab.validate import SHAPE_TOLERANCE, shape_distance
 from pagelens.machine import load_machine

@@ -3,7 +3,6 @@
 #define PAGELENS_TOOLS_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Prints the words and errno's meaning to stderr, and ends with status 125. */
 _Noreturn void fail(const char* what);
@@ -17,22 +16,11 @@ void hand_over(const void* bytes, size_t size);
  * is not counted. */
 int job(int argc, char** argv);
 
-/* `lab work FILE`: takes and gives back memory as an array of struct work_step says. */
+/* `lab work FILE`: takes and gives back memory as an array of struct work_step says
+ * (work_step.h). */
 int work(int argc, char** argv);
 
 /* `lab hold FILE`: the same in a process of its own, which then keeps for good what it has left. */
 int hold(int argc, char** argv);
-
-enum work_kind {
-    WORK_TAKE = 1,  /* writes to `count` pages of region `region` from page `begin` on, in order */
-    WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */
-    WORK_LEAVE = 3, /* unmaps the region, as the end of a process does */
-    WORK_READ = 4,  /* reads `count` pages of the lab's file through the page cache */
-    WORK_LOOK = 5   /* hands over which frames the regions hold, as words of pagemap */
-};
-
-struct work_step {
-    uint32_t kind, region, begin, count;
-};
 
 #endif

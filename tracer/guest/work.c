@@ -12,10 +12,11 @@
 #include <unistd.h>
 
 #include "tracer/guest/tools.h"
+#include "tracer/guest/work_step.h"
 
 enum { PAGE_BYTES = 4096, MOST_REGIONS = 4096, STEPS = 256, PAGEMAP_WORDS = 4096 };
 
-#define DATA "/lab/disk/file" /* pagelens/lab/file.py */
+#define DATA "/lab/disk/file" /* pagelens/lab/cached_file.py */
 
 static struct region {
     char* begin;

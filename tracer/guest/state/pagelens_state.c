@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the page allocator holds, at one instant: /proc/pagelens_state, an array of 64-bit words in
- * the order of memory, each of them
- *
- *	bits 60-63  what: 1 free block, 2 block in a per-cpu list, 3 page block,
- *	            4 frames in use that may migrate, 5 frames that are no memory
- *	bits 52-59  1, 2: order
- *	bits 44-51  1, 2, 3: migrate type
- *	bits 32-43  2: cpu; 4, 5: how many frames; else 0
- *	bits  0-31  the (first) frame
+ * the order of memory. words.h says what a word is.
  *
  * Blocks of one list come head first; a list's blocks follow each other. Writing n takes the
  * picture n milliseconds later, when the writer is gone with all its pages; 0 at once. Reading
@@ -29,7 +22,7 @@
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 
-enum { WORD_FREE = 1, WORD_CACHED, WORD_PAGEBLOCK, WORD_MOVABLE, WORD_HOLE };
+#include "words.h"
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #define ORDERS NR_PAGE_ORDERS
@@ -38,7 +31,7 @@ enum { WORD_FREE = 1, WORD_CACHED, WORD_PAGEBLOCK, WORD_MOVABLE, WORD_HOLE };
 #else
 #define ORDERS MAX_ORDER
 #endif
-#define MOST_RUN 0xfff
+#define MOST_RUN ((1UL << (WORD_TYPE_BIT - WORD_MIDDLE_BIT)) - 1)
 
 static DEFINE_MUTEX(lock);
 static u64 *words;
@@ -48,7 +41,8 @@ static void put(u64 what, u64 order, u64 type, u64 middle, u64 pfn)
 {
 	if (WARN_ON_ONCE(count == words_room))
 		return;
-	words[count++] = what << 60 | order << 52 | type << 44 | middle << 32 | pfn;
+	words[count++] = what << WORD_KIND_BIT | order << WORD_ORDER_BIT | type << WORD_TYPE_BIT |
+			 middle << WORD_MIDDLE_BIT | pfn;
 }
 
 static void put_run(u64 what, unsigned long begin, unsigned long end)
