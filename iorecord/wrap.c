@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,12 +15,14 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "iorecord/files.h"
+#include "iorecord/log.h"
 #include "iorecord/operation.h"
 
 ssize_t __read_chk(int, void*, size_t, size_t);
@@ -60,70 +63,87 @@ static inline void resolved_first(void) {
 
 /* --- functions that open a descriptor --- */
 
-static void opened(const struct operation* operation, int descriptor, int flags) {
-    const struct request request = {KIND_OPEN, descriptor, -1, 0, NULL, (uint32_t)flags, 1};
+/* The bytes of a file that is about to be truncated; nobody can tell afterwards. */
+static uint64_t bytes_to_drop(int folder, const char* path, int flags) {
+    struct stat info;
+    if (!(flags & O_TRUNC) || !log_is_open()) return 0;
+    const int saved_errno = errno;
+    const long failed = syscall(SYS_newfstatat, folder, path, &info, 0);
+    errno = saved_errno;
+    return failed == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
+}
+
+static void opened(const struct operation* operation, int descriptor, int flags, uint64_t bytes) {
+    const struct request request = {KIND_OPEN, descriptor, -1, bytes, NULL, (uint32_t)flags, 1};
     if (operation->recorded && descriptor >= 0) file_gone(descriptor);
     operation_end(operation, &request, descriptor);
     if (operation->recorded && descriptor >= 0) file_seen(descriptor);
 }
 
-#define CALL_OPEN(flags, name, ...)                   \
-    resolved_first();                                 \
-    const struct operation operation = table_begin(); \
-    const int result = real.name(__VA_ARGS__);        \
-    opened(&operation, result, flags);                \
+#define CALL_OPEN(folder, path, flags, name, ...)              \
+    resolved_first();                                          \
+    const uint64_t bytes = bytes_to_drop(folder, path, flags); \
+    const struct operation operation = table_begin();          \
+    const int result = real.name(__VA_ARGS__);                 \
+    opened(&operation, result, flags, bytes);                  \
     return result
 
-#define OPEN(name)                                      \
-    EXPORT int name(const char* path, int flags, ...) { \
-        TAKE_LAST(mode_t, mode, flags);                 \
-        CALL_OPEN(flags, name, path, flags, mode);      \
+#define OPEN(name)                                                 \
+    EXPORT int name(const char* path, int flags, ...) {            \
+        TAKE_LAST(mode_t, mode, flags);                            \
+        CALL_OPEN(AT_FDCWD, path, flags, name, path, flags, mode); \
     }
 OPEN(open)
 OPEN(open64)
 
-#define OPENAT(name)                                                \
-    EXPORT int name(int folder, const char* path, int flags, ...) { \
-        TAKE_LAST(mode_t, mode, flags);                             \
-        CALL_OPEN(flags, name, folder, path, flags, mode);          \
+#define OPENAT(name)                                                     \
+    EXPORT int name(int folder, const char* path, int flags, ...) {      \
+        TAKE_LAST(mode_t, mode, flags);                                  \
+        CALL_OPEN(folder, path, flags, name, folder, path, flags, mode); \
     }
 OPENAT(openat)
 OPENAT(openat64)
 
-#define CREAT(name)                                                \
-    EXPORT int name(const char* path, mode_t mode) {               \
-        CALL_OPEN(O_CREAT | O_WRONLY | O_TRUNC, name, path, mode); \
+#define CREAT(name)                                                                \
+    EXPORT int name(const char* path, mode_t mode) {                               \
+        CALL_OPEN(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, name, path, mode); \
     }
 CREAT(creat)
 CREAT(creat64)
 
-#define OPEN_2(name) \
-    EXPORT int name(const char* path, int flags) { CALL_OPEN(flags, name, path, flags); }
+#define OPEN_2(name)                                         \
+    EXPORT int name(const char* path, int flags) {           \
+        CALL_OPEN(AT_FDCWD, path, flags, name, path, flags); \
+    }
 OPEN_2(__open_2)
 OPEN_2(__open64_2)
 
-#define OPENAT_2(name)                                         \
-    EXPORT int name(int folder, const char* path, int flags) { \
-        CALL_OPEN(flags, name, folder, path, flags);           \
+#define OPENAT_2(name)                                             \
+    EXPORT int name(int folder, const char* path, int flags) {     \
+        CALL_OPEN(folder, path, flags, name, folder, path, flags); \
     }
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
 
-#define CALL_FOPEN(name, ...)                                     \
-    resolved_first();                                             \
-    const struct operation operation = table_begin();             \
-    FILE* const stream = real.name(__VA_ARGS__);                  \
-    opened(&operation, stream ? fileno_unlocked(stream) : -1, 0); \
+#define CALL_FOPEN(name, path, mode, ...)                                    \
+    resolved_first();                                                        \
+    const int flags = mode[0] == 'w' ? O_CREAT | O_WRONLY | O_TRUNC : 0;     \
+    const uint64_t bytes = path ? bytes_to_drop(AT_FDCWD, path, flags) : 0;  \
+    const struct operation operation = table_begin();                        \
+    FILE* const stream = real.name(__VA_ARGS__);                             \
+    opened(&operation, stream ? fileno_unlocked(stream) : -1, flags, bytes); \
     return stream
 
-#define FOPEN(name) \
-    EXPORT FILE* name(const char* path, const char* mode) { CALL_FOPEN(name, path, mode); }
+#define FOPEN(name)                                         \
+    EXPORT FILE* name(const char* path, const char* mode) { \
+        CALL_FOPEN(name, path, mode, path, mode);           \
+    }
 FOPEN(fopen)
 FOPEN(fopen64)
 
 #define FREOPEN(name)                                                  \
     EXPORT FILE* name(const char* path, const char* mode, FILE* old) { \
-        CALL_FOPEN(name, path, mode, old);                             \
+        CALL_FOPEN(name, path, mode, path, mode, old);                 \
     }
 FREOPEN(freopen)
 FREOPEN(freopen64)

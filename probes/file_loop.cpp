@@ -100,6 +100,46 @@ FileLoopResult replay_operations(const FileOperations& operations, bool copied) 
     return result;
 }
 
+ReadAfterWork read_after_work(int descriptor, std::size_t bytes, std::size_t work_bytes,
+                              const std::vector<std::int64_t>& offsets) {
+    constexpr std::size_t line_bytes = 64, touched_bytes = std::size_t{64} << 20;
+    if (bytes == 0 || bytes > most_operation_bytes || work_bytes > touched_bytes)
+        throw std::invalid_argument("bytes: a read has 1 B to 1 GiB, and work at most 64 MiB");
+    const Buffer buffer = buffer_of(bytes), others = buffer_of(touched_bytes);
+    std::vector<double> reads, works, clocks;
+    std::size_t at = 0;
+    for (const std::int64_t offset : offsets) {
+        const double begin = seconds(CLOCK_MONOTONIC), again = seconds(CLOCK_MONOTONIC);
+        for (std::size_t done = 0; done < work_bytes; done += line_bytes) {
+            others.get()[at] = static_cast<char>(others.get()[at] + 1);
+            at = (at + line_bytes) % touched_bytes;
+        }
+        __asm__ volatile("" : : "r"(others.get()) : "memory");  // the work stays here
+        const double worked = seconds(CLOCK_MONOTONIC);
+        if (::pread(descriptor, buffer.get(), bytes, offset) < 0)
+            throw Failure(errno, "a read failed");
+        reads.push_back(seconds(CLOCK_MONOTONIC) - worked);
+        works.push_back(worked - again);
+        clocks.push_back(again - begin);
+    }
+    const auto median = [](std::vector<double>& of) {
+        if (of.empty()) return 0.0;
+        const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+        std::ranges::nth_element(of, middle);
+        return *middle;
+    };
+    const double clock = median(clocks);
+    return {std::max(median(reads) - clock, 0.0), std::max(median(works) - clock, 0.0)};
+}
+
+double call_seconds(int descriptor, std::size_t count) {
+    const double begin = seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (std::size_t i = 0; i < count; ++i)
+        if (::lseek(descriptor, 0, SEEK_CUR) < 0) throw Failure(errno, "lseek failed");
+    return (seconds(CLOCK_THREAD_CPUTIME_ID) - begin) /
+           static_cast<double>(std::max(count, std::size_t{1}));
+}
+
 double copy_seconds(std::size_t bytes, std::size_t count) {
     if (bytes == 0 || bytes > most_operation_bytes)
         throw std::invalid_argument("bytes: a copy has 1 B to 1 GiB");

@@ -1,10 +1,11 @@
 """Writes docs/results/io.md: programs recorded, predicted as they ran, advised, and the advice measured.
 
-Needs dd, tar, sqlite3, python3, and fio if it is there. It takes some minutes, and 1 GB in the folder that is
-named.
+Needs dd, tar, sqlite3 and python3. fio, h5py and MPICH are used if they are there. It takes some minutes, and
+1 GB in the folder that is named.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,23 @@ with open("p", "rb", buffering=0) as f:
         f.seek(random.randrange(29000) * 1000)
         f.read(1000)
 """
+H5PY = """
+import h5py, numpy as np
+rng = np.random.default_rng(1)
+with h5py.File("x.h5", "w") as f:
+    d = f.create_dataset("a", (4000, 4000), "f8", chunks=(100, 400))
+    for i in range(0, 4000, 100):
+        d[i : i + 100] = rng.random((100, 4000))
+    for i in range(300):
+        g = f.create_group(f"g{i}")
+        g["v"] = np.arange(200.0)
+with h5py.File("x.h5", "r") as f:
+    for i in range(0, 4000, 400):
+        f["a"][:, i : i + 400].sum()
+    for i in range(300):
+        f[f"g{i}/v"][:].sum()
+"""
+MPI_SOURCE = Path(__file__).parent.parent / "tests/programs/io_mpi.c"
 PROGRAMS = {
     "dd, 4 KiB": ["dd", "if=/dev/zero", "of=a", "bs=4k", "count=50000"],
     "dd, 1 MiB": ["dd", "if=/dev/zero", "of=b", "bs=1M", "count=200"],
@@ -42,6 +60,8 @@ PROGRAMS = {
     "Python": ["/usr/bin/python3", "-c", PYTHON],
     "fio, randread": ["fio", "--name=r", "--rw=randread", "--bs=16k", "--size=64M", "--ioengine=psync",
                       "--thread", "--output=/dev/null"],
+    "Python, h5py": ["/usr/bin/python3", "-c", H5PY],
+    "MPI-IO, 8 ranks": ["mpirun.mpich", "-n", "8", "./io_mpi", "m"],
 }  # fmt: skip
 
 
@@ -66,7 +86,7 @@ def _document(folder: Path) -> str:
     before = measure_folder(folder, 20)
     rows, replays = [], []
     for title, words in PROGRAMS.items():
-        if shutil.which(words[0]) is None:
+        if shutil.which(words[0]) is None or not _ready(title, folder):
             continue
         row, again = _program(title, words, folder, before)
         rows.append(row)
@@ -75,16 +95,24 @@ def _document(folder: Path) -> str:
     return "\n".join([*_head(before, folder), *rows, *_replay_head(), *replays]) + "\n"
 
 
+def _ready(title: str, folder: Path) -> bool:
+    """Make what a program needs. Return whether that is there."""
+    if title == "Python, h5py":
+        return subprocess.run(["/usr/bin/python3", "-c", "import h5py"], check=False).returncode == 0
+    if title.startswith("MPI-IO"):
+        words = ["mpicc.mpich", "-O2", "-o", str(folder / "io_mpi"), str(MPI_SOURCE)]
+        return shutil.which(words[0]) is not None and subprocess.run(words, check=False).returncode == 0
+    return True
+
+
 def _program(title, words, folder, measured):  # type: ignore[no-untyped-def]
     machine = parse_machine(file_with_io(choose_machine(None).text, measured).encode(), "here")
     found = []
     here = Path.cwd()
-    import os
-
     os.chdir(folder)
     try:
         for _ in range(RUNS):
-            for old in ("db", "r.0.0"):
+            for old in ("db", "r.0.0", "x.h5", "m"):
                 (folder / old).unlink(missing_ok=True)
             recorded = record_program(words, str(folder / "it.plio"))
             found.append((explain_recording(recorded.recording, machine), recorded.recording))

@@ -19,6 +19,9 @@ from pagelens.io.recording import Recording
 WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
     "write", "overwrite", "read", "cold_read", "scattered_read", "direct_read", "direct_write",
 )  # fmt: skip
+# These are parts of the paths above, with tables of their own.
+UNALIGNED_WRITE, SMALL_FOLIO_READ, FAR_READ = "unaligned_write", "small_folio_read", "far_read"
+BUFFERED_READS = (READ, COLD_READ, SCATTERED_READ)
 SYNC, OPENING, CREATING, CALL, OTHER = "sync", "opening", "creating", "call", "other"
 
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
@@ -31,11 +34,20 @@ _CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "reada
 def classify(recording: Recording) -> pl.DataFrame:
     """Return the operations on files, each with its `path`, the `bytes` it moved, and shares of these bytes.
 
-    `new_share` of a write makes the file longer. `cold_share` of a read was not in the page cache. `waiting`
-    is the recorded wall time without the processor time. `run` numbers the sequences of transfers that follow
-    each other in a file.
+    - `new_share` of a write makes the file longer, or fills a hole.
+    - `cold_share` of a read was not in the page cache.
+    - `waiting` is the recorded wall time without the processor time.
+    - `run` numbers the sequences of transfers that follow each other in a file, and `exactly_follows` marks
+      their transfers but the first.
+    - `gap_ns` is the time since the last operation of the thread.
+    - `aligned` transfers have whole pages, and `folio_share` is the folios of a file's page cache a page.
+    - `dropped_bytes` is what an open truncated, and `rewritten_bytes` what a close therefore writes out.
     """
-    frame = recording.regular.with_columns(
+    end = pl.col("start_ns") + pl.col("wall_ns")
+    every = recording.operations.with_columns(
+        gap_ns=(pl.col("start_ns") - end.shift(1).over("process", "thread")).fill_null(0).clip(0)
+    )
+    frame = every.filter(pl.col("file").is_in(recording.regular_files)).with_columns(
         bytes=pl.when(pl.col("kind").is_in([KINDS["read"], KINDS["write"], KINDS["copy"]]))
         .then(pl.col("result").clip(0))
         .otherwise(0),
@@ -45,7 +57,7 @@ def classify(recording: Recording) -> pl.DataFrame:
     frame = frame.with_columns(
         new_share=_new_share(frame, recording), cold_share=_cold_share(frame, recording)
     )
-    return frame.with_columns(path=_path())
+    return _truncations(_folios(frame, recording)).with_columns(path=_path())
 
 
 def _path() -> pl.Expr:
@@ -90,14 +102,59 @@ def _runs(frame: pl.DataFrame) -> pl.DataFrame:
     gap = pl.col("offset") - last
     follows = (moves & (gap == 0)).fill_null(False)
     return frame.with_columns(
+        exactly_follows=follows,
         follows=(moves & gap.is_between(0, _NEAR)).fill_null(False) | (moves & (pl.col("offset") == 0)),
         run=pl.struct(*keys, (~follows).cum_sum().over(keys)).rank("dense"),
         new_file=(pl.int_range(pl.len()).over("file") == 0) & (pl.col("bytes").sum().over("file") > 0),
     )
 
 
+def _folios(frame: pl.DataFrame, recording: Recording) -> pl.DataFrame:
+    """Add whether transfers have whole pages, and the folios a page of their file.
+
+    Linux takes for a write the largest folio that its size and its place allow (mm/filemap.c,
+    __filemap_get_folio): an aligned write of 2^n pages has one, and others have some log2 of their pages. A
+    file that was written before the recording counts as written at once.
+    """
+    page = recording.header.page_bytes
+    whole = (pl.col("offset") % page == 0) & (pl.col("bytes") % page == 0)
+    writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0) & ~pl.col("direct")
+    number, size = writes.cum_sum().over("file"), pl.when(writes).then("bytes").otherwise(0)
+    lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
+    first = pl.Series(lengths.gather(frame["file"]) if frame.height else [], dtype=pl.Int64)
+    mean = pl.when(number > 0).then(size.cum_sum().over("file") / number).otherwise(first)
+    power = (pl.col("bytes") & (pl.col("bytes") - 1)) == 0
+    single = whole & power & (pl.col("offset") % pl.col("bytes") == 0)
+    singles = pl.when(number > 0).then((single | ~writes).cast(pl.Int8).cum_min().over("file") > 0)
+    pages = (mean / page).clip(1)
+    folios = pl.when(singles.fill_null(False)).then(1.0).otherwise(1 + pages.log(2))
+    return frame.with_columns(aligned=whole, folio_share=(folios / pages).clip(0, 1))
+
+
+def _truncations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add what opens truncated, and what the next close writes out for that reason.
+
+    File systems write a file out that was truncated and written again, lest a crash leave it empty.
+    """
+    truncates = (pl.col("kind") == KINDS["open"]) & (pl.col("flags") & os.O_TRUNC != 0)
+    # A file that is opened for direct operations is taken to have no pages in the cache.
+    drops = truncates & (pl.col("result") >= 0) & (pl.col("flags") & os.O_DIRECT == 0)
+    dropped = pl.when(drops).then("size").otherwise(0)
+    closes = (pl.col("kind") == KINDS["close"]) & (pl.col("result") == 0)
+    writes = (pl.col("kind") == KINDS["write"]) & ~pl.col("direct")
+    parts = frame.with_columns(
+        dropped_bytes=dropped,
+        life=truncates.cum_sum().over("file"),
+        total=pl.when(writes).then("bytes").otherwise(0).cum_sum().over("file"),
+    )
+    before = pl.when(closes | truncates).then("total").forward_fill().shift(1).over("file").fill_null(0)
+    replaced = pl.col("dropped_bytes").max().over("file", "life") > 0
+    rewritten = pl.when(closes & replaced).then(pl.col("total") - before).otherwise(0)
+    return parts.with_columns(rewritten_bytes=rewritten).drop("life", "total")
+
+
 def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
-    """Return the share of each write that lies beyond the previous end of the file."""
+    """Return the share of each write that lies beyond the previous end of the file, or in a hole of it."""
     lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
     truncated = pl.col("kind") == KINDS["truncate"]
     writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0)
@@ -110,9 +167,14 @@ def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
     start = pl.when(pl.col("part") == 0).then(pl.col("first")).otherwise(0)
     before = pl.max_horizontal(start, pl.col("end").cum_max().shift(1).over("file", "part").fill_null(0))
     new = (pl.col("offset") + pl.col("bytes") - pl.max_horizontal(before.forward_fill(), "offset")).clip(0)
-    return parts.select(
-        pl.when(writes).then(new / pl.col("bytes")).otherwise(0.0).clip(0, 1).alias("new_share")
-    ).to_series()
+    # Where threads write out of order, one fills holes that others have left: those pages are new, too.
+    in_hole = writes & (pl.col("offset") >= start) & ~pl.col("direct")
+    fresh = pl.Series(np.zeros(frame.height), dtype=pl.Float64)
+    at = np.flatnonzero(parts.select(in_hole).to_series().to_numpy())
+    if at.size:
+        fresh = fresh.scatter(at, _first_touches(frame, at))
+    share = pl.max_horizontal(new / pl.col("bytes"), fresh)
+    return parts.select(pl.when(writes).then(share).otherwise(0.0).clip(0, 1).alias("new_share")).to_series()
 
 
 def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:

@@ -40,6 +40,9 @@ def costs_of(io: Io, path: str) -> Costs | None:
     """
     nearest = {
         paths.OVERWRITE: ("overwrite", "write"),
+        paths.UNALIGNED_WRITE: ("unaligned_write", "write"),
+        paths.SMALL_FOLIO_READ: ("small_folio_read", "read", "cold_read"),
+        paths.FAR_READ: ("far_read", "read", "cold_read"),
         paths.READ: ("read", "cold_read"),
         paths.COLD_READ: ("cold_read", "read"),
         paths.SCATTERED_READ: ("scattered_read", "cold_read", "read"),
@@ -81,12 +84,58 @@ def predict(frame: pl.DataFrame, io: Io) -> Cost:
         if whole is not None and rest is not None and where.any():
             share = frame[share_name].to_numpy()[where]
             put(where, _mixed(table_cost(whole, sizes[where]), table_cost(rest, sizes[where]), share))
+    _finer(frame, io, cpu_s)
     for path, value in ((paths.OPENING, io.opening), (paths.CREATING, io.creating), (paths.CALL, io.call)):
         if value is not None:
             put(kind == path, Cost(np.float64(value.value), np.float64(0)))  # type: ignore[arg-type]
+    _truncated(frame, io, cpu_s)
     _synchronous(frame, io, cpu_s, wait_s)
     _throttled(frame, io, cpu_s, wait_s)
     return Cost(cpu_s, wait_s)
+
+
+def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
+    """Replace or add to the processor time of buffered transfers what depends on more than path and size.
+
+    Each part is the difference of two measured tables. Without them the time stays as it is.
+    """
+    kind, sizes = frame["path"].to_numpy(), frame["bytes"].to_numpy().astype(np.float64)
+    unaligned = (kind == paths.WRITE) & ~frame["aligned"].to_numpy()
+    new = frame["new_share"].to_numpy()[unaligned]
+    cpu_s[unaligned] += new * _difference(io, paths.UNALIGNED_WRITE, paths.WRITE, sizes[unaligned])
+    cached = (1 - frame["cold_share"].to_numpy()) * np.isin(kind, paths.BUFFERED_READS)
+    for path, share in (
+        (paths.SMALL_FOLIO_READ, frame["folio_share"].to_numpy()),
+        (paths.FAR_READ, ~frame["exactly_follows"].to_numpy()),
+    ):
+        some = cached * share > 0
+        cpu_s[some] += (cached * share)[some] * _difference(io, path, paths.READ, sizes[some])
+    if io.after_work is not None:
+        rows = io.after_work.value
+        read = np.asarray([each or 0.0 for each in rows.cpu_s])
+        work = np.asarray(rows.wall_s) - read
+        buffered = np.isin(kind, (*paths.BUFFERED_READS, paths.WRITE, paths.OVERWRITE))
+        gap = frame["gap_ns"].to_numpy() / 1e9
+        cpu_s[buffered] += np.interp(gap[buffered], work, np.maximum(read - read[0], 0))
+
+
+def _difference(io: Io, path: str, base: str, sizes: Floats) -> Floats:
+    """Return how much more processor time operations take by one table than by another, at least 0."""
+    first, second = costs_of(io, path), costs_of(io, base)
+    if first is None or second is None:
+        return np.zeros_like(sizes)
+    more = table_cost(first, sizes).cpu_s - table_cost(second, sizes).cpu_s
+    return np.asarray(np.maximum(np.nan_to_num(more), 0))
+
+
+def _truncated(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
+    """Add what truncation at open drops from the page cache, and what the next close then writes out."""
+    dropped = frame["dropped_bytes"].to_numpy()
+    rewritten = frame["rewritten_bytes"].to_numpy()
+    if io.truncating is not None:
+        cpu_s += dropped / io.truncating.value
+    if io.close_work is not None:
+        cpu_s += rewritten / io.close_work.value
 
 
 def _mixed(first: Cost, second: Cost, share: Floats) -> Cost:
@@ -101,7 +150,8 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
         return
     base_cpu = io.sync_cpu.value if io.sync_cpu is not None else 0.0
     syncs = (frame["path"] == paths.SYNC).to_numpy()
-    written = pl.when(pl.col("kind") == KINDS["write"]).then(pl.col("bytes")).otherwise(0)
+    buffered = (pl.col("kind") == KINDS["write"]) & ~pl.col("direct")
+    written = pl.when(buffered).then(pl.col("bytes")).otherwise(0)
     since = frame.select(
         total=written.cum_sum().over("file"),
         at_sync=pl.when(pl.col("path") == paths.SYNC).then(written.cum_sum().over("file")),
@@ -109,12 +159,11 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
     )
     before = since.select(pl.col("at_sync").forward_fill().shift(1).over("file").fill_null(0)).to_series()
     dirty = (since["total"] - before).to_numpy().astype(np.float64)
-    direct = frame["direct"].to_numpy()
-    clean = direct | (dirty <= 0)
+    clean = dirty <= 0
     work = 0.0 if io.sync_work is None else 1 / io.sync_work.value
     out = 0.0 if io.write_rate is None else 1 / io.write_rate.value
-    cpu = np.where(clean, 0.0, base_cpu) + dirty * work * ~direct
-    wall = np.where(clean, 0.0, io.sync.value) + dirty * out * ~direct
+    cpu = np.where(clean, 0.0, base_cpu) + dirty * work
+    wall = np.where(clean, 0.0, io.sync.value) + dirty * out
     cpu_s[syncs] = cpu[syncs]
     wait_s[syncs] = np.maximum(wall - cpu, 0)[syncs]
     each = (frame["synchronous"] & (frame["kind"] == KINDS["write"]) & (frame["bytes"] > 0)).to_numpy()

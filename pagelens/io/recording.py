@@ -106,10 +106,14 @@ class Recording:
         return column not in self.header.unknown
 
     @property
+    def regular_files(self) -> list[int]:
+        """The numbers of the files that are no pipes, terminals and the like."""
+        return [number for number, file in enumerate(self.header.files) if file.type == "file"]
+
+    @property
     def regular(self) -> pl.DataFrame:
         """The operations on files, without those on pipes, terminals and the like."""
-        plain = [number for number, file in enumerate(self.header.files) if file.type == "file"]
-        return self.operations.filter(pl.col("file").is_in(plain))
+        return self.operations.filter(pl.col("file").is_in(self.regular_files))
 
     def write(self, path: Path) -> None:
         """Write the file. Raises Failure."""

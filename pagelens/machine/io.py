@@ -115,6 +115,21 @@ class Io(Table):
     read: Sourced[OperationCosts] | None = Field(
         default=None, description="a buffered read of data that the page cache has"
     )
+    unaligned_write: Sourced[OperationCosts] | None = Field(
+        default=None,
+        description="a buffered write that makes the file longer, and begins or ends within a page",
+    )
+    small_folio_read: Sourced[OperationCosts] | None = Field(
+        default=None, description="a buffered read of cached data that were written 4 KiB at a time"
+    )
+    far_read: Sourced[OperationCosts] | None = Field(
+        default=None, description="a buffered read of cached data elsewhere than where the last one ended"
+    )
+    after_work: Sourced[OperationCosts] | None = Field(
+        default=None,
+        description="a read of 4 KiB of cached data after the program has touched so many bytes of its "
+        "memory; the wall time is that of this work and the read",
+    )
     cold_read: Sourced[OperationCosts] | None = Field(
         default=None, description="a buffered read of data that it does not have, one after the other"
     )
@@ -138,6 +153,14 @@ class Io(Table):
     sync_cpu: Sourced[Seconds] | None = Field(default=None, description="processor time of the same")
     sync_work: Sourced[BytesPerSecond] | None = Field(
         default=None, description="the bytes that fsync writes in a second of its processor time"
+    )
+    close_work: Sourced[BytesPerSecond] | None = Field(
+        default=None,
+        description="the bytes that close writes out in a second of its processor time, where a file was "
+        "truncated and written again",
+    )
+    truncating: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="the cached bytes that truncation drops in a second of processor time"
     )
     opening: Sourced[Seconds] | None = Field(
         default=None, description="processor time of opening a file that exists, and of closing it"

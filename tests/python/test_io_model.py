@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.predict import predict, table_cost
 from pagelens.io.recording import Header, Recording
-from pagelens.machine import Costs, parse_machine
+from pagelens.machine import Costs, Io, parse_machine
 
 IO = """
 [io]
@@ -66,6 +67,11 @@ def test_a_write_makes_a_file_longer_or_goes_over_data() -> None:
     writes = [transfer("write", at) for at in (0, PAGE, 0, PAGE, 8 * PAGE)]
     assert paths_of(writes) == ["write", "write", "overwrite", "overwrite", "write"]
     assert paths_of([transfer("write", 0)], bytes=PAGE, cached_bytes=PAGE) == ["overwrite"]
+
+
+def test_a_write_into_a_hole_makes_new_pages() -> None:
+    writes = [transfer("write", at * PAGE) for at in (8, 2, 2)]
+    assert paths_of(writes) == ["write", "write", "overwrite"]
 
 
 def test_what_was_written_or_read_before_is_in_the_page_cache() -> None:
@@ -133,6 +139,61 @@ def test_a_sync_waits_for_what_was_written_since_the_last_one() -> None:
     cost = predict(frame, MACHINE.io)  # type: ignore[arg-type]
     assert cost.wait_s[4] + cost.cpu_s[4] == pytest.approx(6e-3 + 4 * (1 << 20) / 400e6)
     assert cost.wait_s[5] == 0
+
+
+def with_tables(**tables: str) -> Io:
+    text = "".join(f'{key} = {{ value = {value}, source = "x" }}\n' for key, value in tables.items())
+    header = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n'
+    io = parse_machine(f"{header}{IO}{text}".encode(), "it").io
+    assert io is not None
+    return io
+
+
+def cpu_of(operations: list[dict[str, Any]], io: Io, **file: Any) -> list[float]:
+    return list(predict(classify(recording_of(operations, [file] if file else None)), io).cpu_s)
+
+
+def test_writes_that_begin_or_end_within_a_page_have_a_table_of_their_own() -> None:
+    io = with_tables(unaligned_write='[["512 B", "6 us", "6 us"], ["1 MiB", "300 us", "300 us"]]')
+    whole, part = cpu_of([transfer("write", 0), transfer("write", PAGE, 4000)], io)
+    assert whole == pytest.approx(4e-6)
+    assert part > whole
+
+
+def test_reads_of_what_was_written_in_small_pieces_meet_more_folios() -> None:
+    io = with_tables(small_folio_read='[["4 KiB", "1 us", "1 us"], ["1 MiB", "250 us", "250 us"]]')
+    read = transfer("read", 0, 1 << 20)
+    small = [transfer("write", PAGE * n) for n in range(256)]
+    assert cpu_of([*small, read], io)[-1] == pytest.approx(250e-6)
+    assert cpu_of([transfer("write", 0, 1 << 20), read], io)[-1] == pytest.approx(100e-6, rel=0.01)
+    # 384 KiB is no power of two: some 1 + log2(96) folios for 96 pages
+    at_once = cpu_of([transfer("write", 0, 384 << 10), transfer("read", 0, 384 << 10)], io)[-1]
+    plain = cpu_of([transfer("write", 0, 384 << 10), transfer("read", 0, 384 << 10)], MACHINE.io)[-1]  # type: ignore[arg-type]
+    assert 1.05 * plain < at_once < 1.3 * plain
+
+
+def test_reads_elsewhere_and_after_work_take_longer() -> None:
+    io = with_tables(
+        far_read='[["4 KiB", "3 us", "3 us"], ["1 MiB", "102 us", "102 us"]]',
+        after_work='[["1 B", "1 us", "1 us"], ["1 MiB", "5 us", "105 us"]]',
+    )
+    at = [(0, 0), (PAGE, 400), (9 * PAGE, 900), (10 * PAGE, 101_300)]
+    operations = [transfer("read", where, start_ns=start, wall_ns=400) for where, start in at]
+    found = cpu_of(operations, io, bytes=1 << 20, cached_bytes=1 << 20)
+    gap = 100 / 100_000 * 4e-6  # of 100 ns; the last one has the whole of it
+    assert found == pytest.approx([3e-6, 1e-6, 3e-6 + gap, 5e-6])
+
+
+def test_truncation_drops_pages_and_close_then_writes_the_file_out() -> None:
+    io = with_tables(truncating='"1 GB/s"', close_work='"2 GB/s"', opening='"1 us"', creating='"5 us"')
+    opened = {"kind": "open", "flags": os.O_CREAT | os.O_TRUNC | os.O_WRONLY, "size": 1_000_000, "result": 3}
+    rest = [transfer("write", 0, 1 << 20), {"kind": "close"}, {"kind": "close"}]
+    found = cpu_of([opened, *rest], io)
+    assert found[0] == pytest.approx(5e-6 + 1e-3)
+    assert found[2:] == pytest.approx([1e-6 + (1 << 20) / 2e9, 1e-6])
+    assert cpu_of([{**opened, "size": 0}, *rest], io)[2] == pytest.approx(1e-6)
+    direct = {**opened, "flags": opened["flags"] | os.O_DIRECT}  # type: ignore[operator]
+    assert cpu_of([direct, *rest], io)[0] == pytest.approx(5e-6)
 
 
 def ways(operations: list[dict[str, Any]], files: list[dict[str, Any]] | None = None) -> dict[str, Any]:

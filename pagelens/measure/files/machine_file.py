@@ -13,7 +13,14 @@ from pagelens.measure.files.series import Times
 from pagelens.measure.files.session import Measured
 from pagelens.units import format_rate, format_time
 
-_RATES = {"copying": "copying", "sync_work": "sync_work", "write_rate": "write", "read_rate": "read"}
+_RATES = {
+    "copying": "copying",
+    "sync_work": "sync_work",
+    "close_work": "close_work",
+    "truncating": "truncating",
+    "write_rate": "write",
+    "read_rate": "read",
+}
 _HERE = "measured here by `pagelens measure io`"
 
 

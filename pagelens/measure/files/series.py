@@ -21,6 +21,7 @@ from pagelens.errors import Failure
 
 MIB = 1 << 20
 FILE_BYTES = 256 * MIB  # of the scratch file
+NEW_BYTES = 64 * MIB  # to which new files grow
 _SMALLEST_PART, _LARGEST_PART = 8 * MIB, 64 * MIB
 _FEWEST, _MOST = 3, 200  # repetitions
 _FEWEST_OPERATIONS = 4  # of a repetition
@@ -70,6 +71,20 @@ def offsets(size: int, number: int = 0) -> list[int]:
     part = part_bytes(size)
     start = number % (FILE_BYTES // part) * part
     return list(range(start, start + part - size + 1, size))
+
+
+def new_offsets(size: int, number: int) -> list[int]:
+    """Return the offsets of a repetition's writes at the end of a file, which begins anew at `NEW_BYTES`."""
+    part = part_bytes(size) // size * size
+    start = number % max(1, NEW_BYTES // part) * part
+    return list(range(start, start + part, size))
+
+
+def far(size: int, number: int, operations: int = 4096) -> list[int]:
+    """Return offsets of at most `operations` in random order, all over the file and up to 8 parts of it."""
+    drawn = random.Random(number)
+    count = min(operations, max(_FEWEST_OPERATIONS, 8 * MIB // size))
+    return [drawn.randrange(FILE_BYTES // size) * size for _ in range(count)]
 
 
 def scattered(size: int, number: int, operations: int = 256) -> list[int]:

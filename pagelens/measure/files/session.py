@@ -15,10 +15,14 @@ from pagelens.errors import UsageError
 from pagelens.measure.files.series import (
     FILE_BYTES,
     MIB,
+    NEW_BYTES,
     Scratch,
     Times,
+    far,
     forget,
+    new_offsets,
     offsets,
+    part_bytes,
     repeat,
     scattered,
     together,
@@ -30,6 +34,10 @@ SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
 SECONDS = 30.0  # default time of a measurement
 LEAST_BYTES = 3 * FILE_BYTES  # of free space
 _NEW = "-new"  # the file that becomes longer
+_OLD = "-old"  # the file that was written 4 KiB at a time
+_OLD_BYTES = 64 * MIB
+_WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB)  # bytes of its memory that a program touches between reads
+_WORK_READ, _WORK_READS = 4096, 200
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 _MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
@@ -71,6 +79,7 @@ def measure_folder(folder: Path, seconds: float = SECONDS, progress: Progress | 
     finally:
         scratch.remove()
         scratch.remove(_NEW)
+        scratch.remove(_OLD)
         for number in range(_MOST_WRITERS):
             scratch.remove(f"-{number}")
     return measured
@@ -90,12 +99,13 @@ def _check(folder: Path) -> None:
 
 
 def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield the parts of the measurement. Each size has up to seven series, which share the time."""
-    each = 0.8 * seconds / (7 * len(SIZES))
+    """Yield the parts of the measurement. Each size has up to ten series, which share the time."""
+    each = 0.8 * seconds / (10 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
             yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
+    yield lambda: _in_small_folios(m, scratch, each)
     yield scratch.remove
     yield lambda: _single_calls(m, scratch, each)
     yield lambda: _rates(m, scratch)
@@ -107,8 +117,8 @@ def _keep(m: Measured, kind: str, size: int, times: Times) -> None:
 
 
 def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
-    def new(number: int) -> tuple[float, float, int]:
-        at = offsets(size, number)
+    def new(number: int, size: int) -> tuple[float, float, int]:
+        at = new_offsets(size, number)
         if at[0] == 0:
             os.ftruncate(file, 0)
         return transfer(file, True, size, at)
@@ -117,9 +127,13 @@ def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None
         forget(file)
         return transfer(file, False, size, order)
 
-    with scratch.open(name=_NEW) as file:
-        _keep(m, "write", size, repeat(new, budget_s))
-    scratch.remove(_NEW)
+    for kind, of in (("write", size), ("unaligned_write", size * 5 // 8 + 512)):
+        with scratch.open(name=_NEW) as file:
+            # A guest's host may have to provide the frames of new pages first. Here they are those of pages
+            # that were just freed.
+            transfer(file, True, MIB, range(0, NEW_BYTES, MIB))
+            _keep(m, kind, of, repeat(lambda n, of=of: new(n, of), budget_s))  # type: ignore[misc]
+        scratch.remove(_NEW)
     with scratch.open() as file:
         if os.fstat(file).st_size < FILE_BYTES:
             transfer(file, True, MIB, range(0, FILE_BYTES, MIB))
@@ -127,9 +141,27 @@ def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None
             _keep(m, "cold_read", size, repeat(lambda n: cold(n, offsets(size, n)), budget_s))
             _keep(m, "scattered_read", size, repeat(lambda n: cold(n, scattered(size, n)), budget_s))
             transfer(file, False, MIB, range(0, FILE_BYTES, MIB))
+        _keep(m, "far_read", size, repeat(lambda n: transfer(file, False, size, far(size, n)), budget_s))
         for kind, write in (("read", False), ("overwrite", True)):
             of_kind = repeat(lambda n, write=write: transfer(file, write, size, offsets(size, n)), budget_s)  # type: ignore[misc]
             _keep(m, kind, size, of_kind)
+
+
+def _in_small_folios(m: Measured, scratch: Scratch, budget_s: float) -> None:
+    """Measure reads of a file that was written 4 KiB at a time, and reads after other work."""
+    with scratch.open(name=_OLD) as file:
+        transfer(file, True, 4096, range(0, _OLD_BYTES, 4096))
+        for size in SIZES:
+            at = list(range(0, _OLD_BYTES - size + 1, size))[: part_bytes(size) // size]
+            times = repeat(lambda _, s=size, at=at: transfer(file, False, s, at), budget_s)  # type: ignore[misc]
+            _keep(m, "small_folio_read", size, times)
+    scratch.remove(_OLD)
+    with scratch.open() as file:
+        at = offsets(_WORK_READ)[:_WORK_READS]
+        for work in _WORK:
+            _probes.read_after_work(file, _WORK_READ, work, at)
+            read, other = _probes.read_after_work(file, _WORK_READ, work, at)
+            _keep(m, "after_work", max(work, 1), Times(max(read, 1e-9), max(read, 1e-9) + other, len(at)))
 
 
 def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
@@ -177,7 +209,8 @@ def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
         m.seconds["opening"] = repeat(
             lambda _: _timed(lambda: os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC)), 64), budget_s
         )
-        m.seconds["call"] = repeat(lambda _: _timed(lambda: os.lseek(file, 0, os.SEEK_CUR), 256), budget_s)
+        call = min(_probes.call_seconds(file, 10_000) for _ in range(5))
+        m.seconds["call"] = Times(call, call, 5)
         m.seconds["sync"] = repeat(lambda _: _timed(write_and_sync, 4), budget_s)
     scratch.remove()
     m.rates["copying"] = 16 * MIB / _probes.copy_seconds(MIB, 16)
@@ -185,6 +218,14 @@ def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
 
 def _rates(m: Measured, scratch: Scratch) -> None:
     """Measure the rates of the storage: a sync after large writes, and a cold read by all processors."""
+    with scratch.open() as file:
+        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+    cpu = time.thread_time()
+    with scratch.open(os.O_TRUNC) as file:
+        m.rates["truncating"] = _RATE_BYTES / max(time.thread_time() - cpu, 1e-6)
+        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+        cpu = time.thread_time()
+    m.rates["close_work"] = _RATE_BYTES / max(time.thread_time() - cpu, 1e-6)
     with scratch.open() as file:
         began = time.monotonic()
         transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
