@@ -1,3 +1,12 @@
+from .apply import (
+    LEAST as LEAST,
+    MOST as MOST,
+    Compared as Compared,
+    become_applied as become_applied,
+    compare as compare,
+    without_effect as without_effect,
+    written_files as written_files,
+)
 from .facts import (
     Facts as Facts,
     describe as describe,
@@ -34,4 +43,7 @@ from .recording import (
 )
 from .scratch_steps import (
     replayable as replayable,
+)
+from .what_if import (
+    saved_by_direct as saved_by_direct,
 )

@@ -10,12 +10,15 @@ import numpy as np
 import polars as pl
 
 from pagelens.io import classify as paths
+from pagelens.io.classify import classify
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
+from pagelens.io.recording import Recording
 from pagelens.machine import Io
 from pagelens.units import format_binary_size
 
 BUFFERED = (paths.WRITE, paths.OVERWRITE, paths.READ, paths.COLD_READ, paths.SCATTERED_READ)
 REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
+LARGE = 1 << 20  # bytes from which on `pagelens io run` makes writes direct by default
 _FEWEST_MERGED = 2
 _SAME_FILE_SYNCS = 2
 _WRITERS = (2, 4, 8)
@@ -42,7 +45,7 @@ def options(frame: pl.DataFrame, io: Io) -> Iterator[Option]:
     """Yield all ways that this program and this file system allow. The operations as they are come first."""
     as_it_ran = predict(frame, io)
     yield Option("as-it-ran", "as it ran", "", as_it_ran)
-    for make in (_merged, _direct, _merged_direct, _read_ahead, _fewer_syncs, _more_threads):
+    for make in (_merged, _direct, _large_direct, _merged_direct, _read_ahead, _fewer_syncs, _more_threads):
         found = make(frame, io, as_it_ran)
         if found is not None:
             yield found
@@ -161,6 +164,44 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     where = _buffered(frame)
     if not _has_direct(io) or not where.any():
         return None
+    cost, bounces = _made_direct(frame, io, now, where)
+    return Option(
+        "direct",
+        "direct, request by request",
+        "O_DIRECT" + (f"; {bounces:.0%} of the requests need an aligned copy" if bounces >= 0.005 else ""),
+        cost,
+    )
+
+
+def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Make large writes direct, as `pagelens io run` does."""
+    where = large_writes(frame, io, LARGE)
+    if not _has_direct(io) or not where.any():
+        return None
+    return Option(
+        "large-direct",
+        f"writes of {format_binary_size(LARGE)} and more direct",
+        "pagelens io run --apply direct",
+        _made_direct(frame, io, now, where)[0],
+    )
+
+
+def large_writes(frame: pl.DataFrame, io: Io, smallest: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which operations the library of `pagelens io run` makes direct."""
+    block = io.direct_alignment.value if io.direct_alignment is not None else 4096
+    return (
+        frame["path"].is_in([paths.WRITE, paths.OVERWRITE])
+        & (frame["size"] >= smallest)
+        & (frame["offset"] % block == 0)
+        & ~frame["append"]
+        & ~frame["synchronous"]
+    ).to_numpy()
+
+
+def _made_direct(
+    frame: pl.DataFrame, io: Io, now: Cost, where: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[Cost, float]:
+    """Return the cost if these operations were direct, and the share of them that is copied first."""
     block = io.direct_alignment.value if io.direct_alignment is not None else 4096
     memory = io.memory_alignment.value if io.memory_alignment is not None else 4096
     cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
@@ -183,13 +224,25 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
             edge = table_cost(reads, np.full(int(some.sum()), float(block)))
             cpu_s[some] += edges[some] * edge.cpu_s
             wait_s[some] += edges[some] * edge.wait_s
-    bounces = float(bounced[where].mean())
-    return Option(
-        "direct",
-        "direct, request by request",
-        "O_DIRECT" + (f"; {bounces:.0%} of the requests need an aligned copy" if bounces >= 0.005 else ""),
-        Cost(cpu_s, wait_s),
-    )
+    syncs = (frame["path"] == paths.SYNC).to_numpy()
+    after = predict(frame.with_columns(direct=pl.col("direct") | pl.Series(where)), io)
+    cpu_s[syncs], wait_s[syncs] = after.cpu_s[syncs], after.wait_s[syncs]
+    return Cost(cpu_s, wait_s), float(bounced[where].mean())
+
+
+def saved_by_direct(recording: Recording, io: Io, smallest: int) -> tuple[float, float] | None:
+    """Return the processor and wall seconds that direct writes of `smallest` bytes and more save.
+
+    Return None if there are none, or the machine file does not know direct writes.
+    """
+    frame = classify(recording)
+    where = large_writes(frame, io, smallest)
+    if not where.any() or io.direct_write is None:
+        return None
+    now = predict(frame, io)
+    then, _ = _made_direct(frame, io, now, where)
+    cpu = float(np.nansum(now.cpu_s - then.cpu_s))
+    return cpu, cpu + float(np.nansum(now.wait_s - then.wait_s))
 
 
 def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:

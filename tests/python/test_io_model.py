@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_explanation
-from pagelens.io import explain_recording, render_page
+from pagelens.io import explain_recording, render_page, saved_by_direct
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.predict import predict, table_cost
@@ -223,6 +223,19 @@ def test_one_sync_at_the_end_saves_the_others() -> None:
     found = ways(operations)["sync-once"]
     assert found.verdict == "gains"
     assert found.wait_s < ways(operations)["as-it-ran"].wait_s / 4
+
+
+def test_large_writes_made_direct_leave_fsync_nothing_to_write() -> None:
+    large = [transfer("write", at << 20, 1 << 20) for at in range(4)]
+    small = [transfer("write", 4 << 20, PAGE)]
+    found = ways([*large, *small, {"kind": "sync"}])
+    assert found["large-direct"].cpu_s == pytest.approx(4 * 50e-6 + 4e-6 + 200e-6)
+    wall = 4 * 500e-6 + 4e-6 + 6e-3 + PAGE / 400e6
+    assert found["large-direct"].wall_s == pytest.approx(wall)
+    assert saved_by_direct(recording_of([*large, *small]), MACHINE.io, 1 << 20) == pytest.approx(  # type: ignore[arg-type]
+        (4 * 206e-6, 4 * -244e-6)
+    )
+    assert saved_by_direct(recording_of(small), MACHINE.io, 1 << 20) is None  # type: ignore[arg-type]
 
 
 def test_large_writes_leave_nothing_to_gain_by_merging() -> None:

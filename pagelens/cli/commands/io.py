@@ -207,6 +207,55 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
     return parse_machine(text.encode(), "this machine")
 
 
+@app.command("run", context_settings=_PROGRAM, epilog="Example: pagelens io run --compare 3 -- ./app args")
+def run_command(
+    command: Command,
+    apply: Annotated[
+        str, typer.Option(metavar="WHAT", help="What to apply: direct (large writes by O_DIRECT).")
+    ] = "direct",
+    request: Annotated[
+        str, typer.Option(metavar="SIZE", help="Writes of this size and more are made direct.")
+    ] = "1MiB",
+    compare: Annotated[
+        int,
+        typer.Option(min=0, max=1000, metavar="N", help="Run the program N times each way, and compare."),
+    ] = 0,
+    machine: MachineName = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a program with its large writes made direct, or measure what that gains.
+
+    The library is preloaded. Whatever is not proved safe goes through unchanged.
+    --compare records the program first, and also compares the files it writes.
+    """
+    from pagelens.io import LEAST, MOST, become_applied, without_effect
+    from pagelens.units import parse_size
+
+    if apply != "direct":
+        raise UsageError(f"--apply {apply}: it is direct")
+    smallest = parse_size(request, "--request")
+    if not LEAST <= smallest <= MOST:
+        raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
+    for line in without_effect(command):
+        print(f"pagelens io run: {line}", file=sys.stderr)
+    if not compare:
+        become_applied(command, smallest)
+    raise typer.Exit(_compared(command, smallest, compare, machine, quiet))
+
+
+def _compared(command: list[str], smallest: int, rounds: int, machine: str | None, quiet: bool) -> int:
+    from pagelens.cli.text.io_compare import render_comparison
+    from pagelens.io import compare, saved_by_direct, written_files
+
+    recording, _ = _recording(command, quiet)
+    io = _machine_with_io(machine, recording, quiet).io
+    assert io is not None
+    with progress_bar(quiet, "runs") as bar:
+        found = compare(command, smallest, rounds, written_files(recording), bar)
+    typer.echo("\n".join(render_comparison(found, saved_by_direct(recording, io, smallest), rounds)))
+    return 1 if found.unequal else 0
+
+
 @app.command("import", epilog="Example: pagelens io import job.darshan -o job.plio")
 def import_command(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of Darshan (DXT), strace or fio.")],

@@ -1,0 +1,28 @@
+/* The second descriptors, open with O_DIRECT, of the files that the program writes. */
+#ifndef PAGELENS_IOAPPLY_DESCRIPTORS_H
+#define PAGELENS_IOAPPLY_DESCRIPTORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A file that may be written directly, and what its blocks must be aligned to. */
+struct direct_file {
+    int descriptor; /* open with O_DIRECT; -1: write as the program said */
+    uint32_t file_alignment, memory_alignment;
+};
+
+/* Must be called first. Returns whether forks can be followed, without which nothing is direct. */
+bool direct_ready(void);
+
+/* Returns the second descriptor of `file`, and opens it at the first call. Each call looks again
+ * whether `file` still is the same file, and is open for plain buffered writes. */
+struct direct_file direct_descriptor(int file);
+
+/* Must be called before `file` is closed, and before another file gets its number. */
+void direct_closed(int file);
+void direct_closed_range(unsigned first, unsigned last);
+
+/* The program maps the file: it is written as the program says from now on. */
+void direct_mapped(int file);
+
+#endif

@@ -1,0 +1,39 @@
+"""Prints how a program ran as it is and with advice applied."""
+
+from collections.abc import Iterator
+
+from pagelens.cli.text.tables import table, wrap
+from pagelens.io import Compared
+from pagelens.units import format_time
+
+_COLUMNS = ("way", "processor", "wall")
+_WIDTHS = (24, -14, -14)
+
+
+def render_comparison(found: Compared, saved: tuple[float, float] | None, rounds: int) -> Iterator[str]:
+    """Yield the times of both ways, what was saved and what the model said, and whether files are equal.
+
+    `saved` has the processor and wall seconds that the model expects; None if it expects no direct write.
+    """
+    gained = (found.plain_cpu_s - found.applied_cpu_s, found.plain_wall_s - found.applied_wall_s)
+    rows = [
+        ("as the program is", found.plain_cpu_s, found.plain_wall_s),
+        ("large writes direct", found.applied_cpu_s, found.applied_wall_s),
+        ("saved, measured", *gained),
+    ]
+    if saved is not None:
+        rows.append(("saved, by the model", *saved))
+    yield from table(_COLUMNS, [(title, _signed(cpu), _signed(wall)) for title, cpu, wall in rows], _WIDTHS)
+    yield from wrap(f"Measured: medians of {rounds} runs each way, in turn, beside whatever else runs here.")
+    if saved is None:
+        yield from wrap("The program has no write that would be made direct.")
+    equal = found.files - len(found.unequal) - len(found.unsteady)
+    yield from wrap(f"Of {found.files} files that it wrote, {equal} are equal to the byte both ways.")
+    if found.unsteady:
+        yield from wrap(f"They differ from run to run anyway: {', '.join(found.unsteady)}")
+    if found.unequal:
+        yield from wrap(f"They differ: {', '.join(found.unequal)}. Do not use this with the program.")
+
+
+def _signed(seconds: float) -> str:
+    return f"-{format_time(-seconds)}" if seconds < 0 else format_time(seconds)

@@ -1,0 +1,141 @@
+"""Runs a program with advice of `pagelens io explain` applied, and compares it with the program as it is.
+
+The library ioapply/ makes large writes direct. docs/io.md says what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NoReturn
+
+import polars as pl
+
+from pagelens.accesses.preloading import obstacles
+from pagelens.accesses.program import locate
+from pagelens.errors import Failure
+from pagelens.host.native_files import native_file
+from pagelens.io.kinds import KINDS
+from pagelens.io.recording import Recording
+
+LEAST, MOST = 64 << 10, 1 << 30  # bytes from which on writes can be made direct
+_DIRECT = "PAGELENS_IO_DIRECT"
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A program as it is and with the advice: medians of the runs, in seconds, and the files it wrote."""
+
+    plain_cpu_s: float
+    plain_wall_s: float
+    applied_cpu_s: float
+    applied_wall_s: float
+    files: int
+    unequal: tuple[str, ...]  # that differ between the two ways
+    unsteady: tuple[str, ...]  # that differ from run to run as the program is
+
+
+def applied_environment(before: Mapping[str, str], smallest: int) -> dict[str, str]:
+    """Return the environment of a program whose writes of `smallest` bytes and more are made direct."""
+    library = native_file("libpagelens_io_apply.so")
+    preload = ":".join(filter(None, [str(library), before.get("LD_PRELOAD", "")]))
+    return {**before, "LD_PRELOAD": preload, _DIRECT: str(smallest)}
+
+
+def without_effect(words: Sequence[str]) -> list[str]:
+    """Return one line for each reason why the library cannot reach the program."""
+    return [f"{line}; it runs unchanged" for line in obstacles(locate(words[0]))]
+
+
+def become_applied(words: Sequence[str], smallest: int) -> NoReturn:
+    """Run the program in place of this process, with its large writes made direct. Raises Failure."""
+    path = locate(words[0])
+    _as_a_program()
+    try:
+        os.execve(path, list(words), applied_environment(os.environ, smallest))
+    except OSError as error:
+        raise Failure(
+            f"program {words[0]}: cannot be run ({error.strerror}); is it built for here?"
+        ) from None
+
+
+def written_files(recording: Recording) -> list[Path]:
+    """Return the files that a program wrote and that are still there, in the order of their paths."""
+    wrote = recording.regular.filter((pl.col("kind") == KINDS["write"]) & (pl.col("result") > 0))
+    named = {Path(recording.header.files[number].path) for number in wrote["file"].unique().to_list()}
+    return sorted(path for path in named if path.is_file())
+
+
+def compare(
+    words: Sequence[str],
+    smallest: int,
+    rounds: int,
+    files: Sequence[Path],
+    progress: Callable[[int, int], None] | None = None,
+) -> Compared:
+    """Run the program both ways, in turn, and compare times and the bytes of the files that it wrote.
+
+    Its output is discarded. Raises Failure if a run fails.
+    """
+    times: tuple[list[tuple[float, float]], ...] = ([], [])
+    digests: tuple[list[dict[str, str]], ...] = ([], [])
+    environments = (dict(os.environ), applied_environment(os.environ, smallest))
+    for number in range(rounds):
+        for way, environment in enumerate(environments):
+            if progress is not None:
+                progress(2 * number + way, 2 * rounds)
+            times[way].append(_timed(words, environment))
+            digests[way].append({str(path): _digest(path) for path in files})
+    names = [str(path) for path in files]
+    unsteady = tuple(name for name in names if len({of[name] for of in digests[0]}) > 1)
+    unequal = tuple(
+        name for name in names
+        if name not in unsteady and any(of[name] != digests[0][0][name] for of in digests[1])
+    )  # fmt: skip
+    plain, applied = times
+    return Compared(
+        plain_cpu_s=median(cpu for cpu, _ in plain),
+        plain_wall_s=median(wall for _, wall in plain),
+        applied_cpu_s=median(cpu for cpu, _ in applied),
+        applied_wall_s=median(wall for _, wall in applied),
+        files=len(files),
+        unequal=unequal,
+        unsteady=unsteady,
+    )
+
+
+def _timed(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    """Return the processor and wall seconds of a run."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=_as_a_program
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise Failure(f"program {words[0]}: it ended with status {process.returncode}; see what it says")
+    return used.ru_utime + used.ru_stime, time.monotonic() - began
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_READ_BYTES):
+                found.update(part)
+    except OSError as error:
+        return f"{error.strerror}"
+    return found.hexdigest()
+
+
+def _as_a_program() -> None:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
+        signal.signal(number, signal.SIG_DFL)

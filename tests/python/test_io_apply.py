@@ -1,0 +1,175 @@
+"""The library of `pagelens io run`: programs and files are as without it, and large writes are direct."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from preloaded import programs_as_they_come
+from run_library import PROGRAMS, build
+
+from pagelens.host.native_files import native_file
+from pagelens.io import apply
+from pagelens.io.apply import applied_environment, compare, written_files
+from pagelens.io.importers.builder import RecordingBuilder
+from pagelens.io.recording import Header
+from pagelens.measure.files import read_file_system
+
+SMALLEST = 1 << 20
+CACHESTAT = 451
+# The order of records, and so the bytes of the file, may differ from run to run.
+ANY_ORDER = ("handler", "forked", "threads")
+ALIKE = (
+    "plain", "append", "synchronous", "two", "mapped", "killed", "limited", "limit_within", "locks",
+    "memory_ends", "reused",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(PROGRAMS / "io_apply.c", tmp_path_factory.mktemp("program") / "io_apply", "-w", "-pthread")
+
+
+def run(program: Path, folder: Path, way: str, applied: bool) -> tuple[int, str]:
+    folder.mkdir(exist_ok=True)
+    environment = applied_environment(os.environ, SMALLEST) if applied else dict(os.environ)
+    done = subprocess.run(
+        [program, folder, way], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("way", ALIKE)
+def test_a_program_sees_and_leaves_the_same(way: str, program: Path, tmp_path: Path) -> None:
+    plain, direct = tmp_path / "plain", tmp_path / "direct"
+    assert run(program, direct, way, applied=True) == run(program, plain, way, applied=False)
+    assert bytes_of(direct) == bytes_of(plain)
+
+
+@pytest.mark.parametrize("way", ANY_ORDER)
+def test_records_of_handlers_children_and_threads_stay_whole(way: str, program: Path, tmp_path: Path) -> None:
+    status, told = run(program, tmp_path, way, applied=True)
+    assert status == 0
+    assert told.endswith("small ones all 1, rest 0, at the end 1\n")
+
+
+def cached_pages(path: Path) -> int | None:
+    """The pages of a file in the page cache by cachestat(2); None where the kernel has no such call."""
+    whole, counts = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+    with path.open("rb") as file:
+        status = ctypes.CDLL(None).syscall(CACHESTAT, file.fileno(), whole, counts, 0)
+    return None if status != 0 else counts[0]
+
+
+@pytest.mark.parametrize(("way", "direct"), [("killed", True), ("plain", True), ("append", False)])
+def test_only_what_is_safe_is_direct(way: str, direct: bool, program: Path, tmp_path: Path) -> None:
+    if not read_file_system(tmp_path).direct or read_file_system(tmp_path).direct_copies:
+        pytest.skip("no direct operations here")
+    run(program, tmp_path, way, applied=True)
+    cached = cached_pages(tmp_path / "file")
+    if cached is None:
+        pytest.skip("no cachestat here")
+    bytes_ = (tmp_path / "file").stat().st_size
+    # Parts of `plain` are not aligned, and its holes were never read.
+    assert (cached * 4096 < 0.5 * bytes_) == direct
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB of its own."""
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, check=False)
+    mounted = made.returncode == 0 and subprocess.run(
+        ["mount", "-o", "loop", image, folder], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode != 0:
+        pytest.skip("needs root, mkfs.ext4 and a loop device")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_is_an_error_and_what_was_written_is_there(program: Path, small_disk: Path) -> None:
+    wanted = "errno 28, the file has what was written: 1, the position 1\n"
+    for applied in (False, True):
+        assert run(program, small_disk, "fill", applied) == (0, wanted)
+        assert set((small_disk / "file").read_bytes()) == {ord("f")}
+
+
+def test_data_are_in_the_file_before_fsync_returns(program: Path, tmp_path: Path) -> None:
+    """The order of system calls: each write is over before the program goes on, and so before fsync."""
+    log = tmp_path / "calls"
+    words = ["strace", "-f", "-o", log, "-e", "trace=pwrite64,write,fsync"]
+    library = f"LD_PRELOAD={native_file('libpagelens_io_apply.so')}"
+    environment = {**os.environ, "PAGELENS_IO_DIRECT": str(SMALLEST)}
+    try:
+        subprocess.run([*words, "-E", library, program, tmp_path, "plain"], env=environment, check=True,
+                       capture_output=True)  # fmt: skip
+    except FileNotFoundError:
+        pytest.skip("no strace here")
+    calls = [line.split(" ", 1)[1].strip() for line in log.read_text().splitlines()]
+    moved = [
+        int(line.rsplit("= ", 1)[1]) for line in calls if line.startswith(("pwrite64(", "write(1", "write(3"))
+    ]
+    last_data = max(n for n, line in enumerate(calls) if line.startswith("pwrite64("))
+    sync = next(n for n, line in enumerate(calls) if line.startswith("fsync("))
+    assert last_data < sync
+    assert sum(moved) >= 9 << 20  # by second descriptors, which have high numbers
+    assert not any("unfinished" in line for line in calls)
+
+
+@programs_as_they_come
+def test_programs_do_the_same(command: list[str]) -> None:
+    environment = applied_environment(os.environ, SMALLEST)
+    alone = subprocess.run(command, capture_output=True, check=False)
+    with_it = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (with_it.returncode, with_it.stdout, with_it.stderr) == (
+        alone.returncode, alone.stdout, alone.stderr,
+    )  # fmt: skip
+
+
+def test_a_comparison_finds_files_that_differ(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sh", "-c", f"{program} {tmp_path} two >{tmp_path}/told; date +%N >{tmp_path}/time"]
+    files = [tmp_path / name for name in ("file", "told", "time")]
+    found = compare(words, SMALLEST, 2, files)
+    assert (found.files, found.unequal, found.unsteady) == (3, (), (str(tmp_path / "time"),))
+    assert min(found.plain_wall_s, found.applied_cpu_s) > 0
+    monkeypatch.setattr(apply, "_DIRECT", "WAY")
+    words = ["sh", "-c", f"echo $WAY >{tmp_path}/file"]
+    assert compare(words, SMALLEST, 2, files[:1]).unequal == (str(tmp_path / "file"),)
+
+
+def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -> None:
+    builder = RecordingBuilder(Header(source="recorder", command=["app"]), [])
+    for number, name in enumerate(("read", "written", "gone")):
+        builder.file(str(tmp_path / name), file_system="ext4")
+        builder.add("read" if name == "read" else "write", file=number, size=5, result=5)
+    for name in ("read", "written"):
+        (tmp_path / name).touch()
+    assert written_files(builder.build()) == [tmp_path / "written"]
+    assert isinstance(builder.build().operations, pl.DataFrame)
+
+
+def test_the_command_becomes_the_program(tmp_path: Path) -> None:
+    words = ["pagelens", "io", "run", "--", "sh", "-c", "echo $PAGELENS_IO_DIRECT; exit 3"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{SMALLEST}\n", "")
+    bad = subprocess.run(
+        ["pagelens", "io", "run", "--request", "1KiB", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert bad.returncode == 2
+    assert "64 KiB to 1 GiB" in bad.stderr
