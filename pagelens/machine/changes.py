@@ -29,6 +29,19 @@ def with_value(table: AnyTable, key: str, value: Any, where: str) -> AnyTable:
     return table.model_copy(update={key: changed})
 
 
+def with_value_in_array(tables: list[AnyTable], key: str, value: Any, where: str) -> list[AnyTable]:
+    """Return a copy of an array of tables. `key` is a place from 0 on and a value's name, as `0.entries`.
+
+    Raises UsageError as `with_value` does, and for a place that the array does not have.
+    """
+    place, _, field = key.partition(".")
+    if not place.isdecimal() or int(place) >= len(tables):
+        known = f"{where}.0 to {where}.{len(tables) - 1}"
+        raise UsageError(f"{where}.{key}: there is no such table; the machine has {known}")
+    changed = with_value(tables[int(place)], field, value, f"{where}.{place}")
+    return [changed if at == int(place) else each for at, each in enumerate(tables)]
+
+
 def first_reason(error: ValidationError) -> str:
     """Return the first fault, in one line."""
     return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")

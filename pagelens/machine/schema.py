@@ -1,13 +1,13 @@
 """A machine: the conditions between its parts, and how to change it."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeGuard
 
 from pydantic import ValidationError, model_validator
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine.changes import ASKED_FOR, first_reason, with_value
+from pagelens.machine.changes import ASKED_FOR, first_reason, with_value, with_value_in_array
 from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Ways
 from pagelens.machine.parts import Parts
@@ -202,8 +202,9 @@ class Machine(Parts):
         """Return a machine that differs in some values, written as in a machine file.
 
         `m.with_values({"ddr.bandwidth": "40 GB/s", "cores.count": 8}, name="mine")` changes two of them. Each
-        key names a table and a value (docs/machine-schema.md). Raises UsageError for an unknown key, for an
-        impossible value, and for values that do not fit the rest of the machine.
+        key names a table and a value (docs/machine-schema.md); `tlb.0.entries` is of the first [[tlb]].
+        Raises UsageError for an unknown key, for an impossible value, and for values that do not fit the rest
+        of the machine.
         """
         sections: dict[str, Any] = {
             type(self).model_fields[key].alias or key: stated for key, stated in self if stated is not None
@@ -211,8 +212,13 @@ class Machine(Parts):
         for key, value in values.items():
             section, _, field = key.partition(".")
             table = sections.get(section)
+            if _is_array(table):
+                sections[section] = with_value_in_array(table, field, value, section)
+                continue
             if not isinstance(table, Table):
-                tables = [name for name, each in sections.items() if isinstance(each, Table)]
+                tables = [
+                    name for name, each in sections.items() if isinstance(each, Table) or _is_array(each)
+                ]
                 raise UsageError(f"{key}: {self.name} has no such table; it has {', '.join(tables)}")
             sections[section] = with_value(table, field, value, section)
         if values:
@@ -228,3 +234,8 @@ class Machine(Parts):
         """Return the machine with a fully associative memory-side cache, on which no placement conflicts."""
         title = f"{self.title} (here: fully associative, its ideal twin)"
         return self.model_copy(update={"name": self.name + IDEAL_SUFFIX, "title": title, "ideal": True})
+
+
+def _is_array(section: Any) -> TypeGuard[list[Table]]:
+    """Return whether these are tables that stand several times in a file, as [[tlb]]."""
+    return isinstance(section, list) and bool(section) and isinstance(section[0], Table)

@@ -1,5 +1,6 @@
 from .costs import Status as Status
 from .effects import Effect as Effect, effects_of as effects_of
+from .indices import Index as Index, indices_of as indices_of
 from .report import write_report as write_report
 from .result import StudyResult as StudyResult
 from .running import (

@@ -4,6 +4,9 @@ import itertools
 import math
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pagelens.study.inputs import Value
 from pagelens.study.study_file import MOST_POINTS, Sample, Stated
 
@@ -47,10 +50,32 @@ def _sample(stated: Stated, sample: Sample) -> list[Values]:
     varied = stated.file.varied
     if not varied:
         raise stated.refused("sample", "no input varies; give one several values or a range")
-    kind = qmc.Sobol if sample.method == "sobol" else qmc.LatinHypercube
-    shares = kind(len(varied), seed=stated.file.seed).random(sample.points)
+    if sample.method == "saltelli":
+        shares = _saltelli(stated, sample.points, len(varied))
+    else:
+        kind = qmc.Sobol if sample.method == "sobol" else qmc.LatinHypercube
+        shares = kind(len(varied), seed=stated.file.seed).random(sample.points)
     fixed = {name: each.listed[0] for name, each in stated.file.inputs.items() if not each.varies}
     return [
         fixed | {name: stated.file.inputs[name].at(float(u)) for name, u in zip(varied, row, strict=True)}
         for row in shares
     ]
+
+
+def _saltelli(stated: Stated, points: int, inputs: int) -> NDArray[np.float64]:
+    """Return `points` rows A, as many rows B, and for each input the rows A with that input's values of B.
+
+    Saltelli et al., "Variance based sensitivity analysis of model output", Computer Physics Communications
+    181, 2010: (inputs + 2) times as many points, from which total indices follow.
+    """
+    from scipy.stats import qmc
+
+    count = points * (inputs + 2)
+    if count > MOST_POINTS:
+        raise stated.refused(
+            "sample", f"this is {count:,} points, and at most {MOST_POINTS:,} are possible; take fewer points"
+        )
+    drawn = qmc.Sobol(2 * inputs, seed=stated.file.seed).random(points)
+    a, b = drawn[:, :inputs], drawn[:, inputs:]
+    mixed = [np.where(np.arange(inputs) == place, b, a) for place in range(inputs)]
+    return np.vstack([a, b, *mixed])

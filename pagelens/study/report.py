@@ -7,6 +7,7 @@ from pagelens.report.drawing import Drawing, drawing
 from pagelens.report.page import page_template
 from pagelens.study import plots
 from pagelens.study.effects import Effect, effects_of
+from pagelens.study.indices import indices_of
 from pagelens.study.result import TABLE, StudyResult
 from pagelens.study.words import answer_in_words, sentences, shown_answer
 from pagelens.units import format_share, format_time
@@ -36,6 +37,7 @@ def render_page(found: StudyResult, command: str) -> str:
         sentences=sentences(found, decided),
         drawings=draw(found, decided),
         effects=decided,
+        indices=indices_of(found),
         answer=answer_in_words(found),
         shown=lambda value: shown_answer(found, value),
         rows=[_as_stated(found, row) for row in found.table.head(MOST_ROWS).iter_rows(named=True)],

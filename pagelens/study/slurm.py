@@ -31,9 +31,10 @@ def simulate_under_slurm(work: Work) -> None:
         _wait(work, job, cancel)
     missing = len(work.points.all) - work.complete()
     if missing:
+        number = job.partition(";")[0]
         raise Failure(
-            f"--on slurm: job {job} has ended and {missing} of {len(work.points.all)} points are missing; "
-            f"{work.directory / FOLDER}/{job}_*.log say why, and the same command again does the rest"
+            f"--on slurm: job {number} has ended and {missing} of {len(work.points.all)} points are missing; "
+            f"{work.directory / FOLDER}/{number}_*.log say why, and the same command again does the rest"
         )
 
 
@@ -56,7 +57,7 @@ def _submit(work: Work) -> str:
     if done.returncode != 0:
         hint = "; a larger --chunk makes fewer tasks" if "array" in done.stderr.lower() else ""
         raise Failure(f"--on slurm: sbatch: {' '.join(done.stderr.split())}{hint}")
-    job = done.stdout.strip().split(";")[0]
+    job = done.stdout.strip()  # NUMBER, or NUMBER;CLUSTER where sbatch was told of another cluster
     write_whole(folder / "job", lambda partial: partial.write_text(job + "\n"))
     return job
 
@@ -72,23 +73,33 @@ def _job_before(directory: Path) -> str | None:
 def _wait(work: Work, job: str | None, cancel: Event) -> None:
     """Wait until the job has left the queue or all points are there; the controller may be down meanwhile."""
     pause_s = FIRST_POLL_S
+    number, of_cluster = _number_and_cluster(job or "")
     while job is not None and _is_queued(job):
         done = work.complete()
         if done == len(work.points.all):
             return
         if cancel.wait(pause_s):
             raise work.stopped(
-                done, f"job {job} goes on (`scancel {job}` ends it), and the same command waits for it again"
+                done,
+                f"job {number} goes on (`{shlex.join(['scancel', *of_cluster, number])}` ends it), and the "
+                "same command waits for it again",
             )
         pause_s = min(LAST_POLL_S, 1.5 * pause_s)
 
 
 def _is_queued(job: str) -> bool:
     """Return whether a task of the job waits or runs. A controller that does not answer has not said no."""
-    done = _run(["squeue", "--noheader", f"--jobs={job}", "--format=%T"])
+    number, of_cluster = _number_and_cluster(job)
+    done = _run(["squeue", "--noheader", *of_cluster, f"--jobs={number}", "--format=%T"])
     if done.returncode != 0:
         return "Invalid job id" not in done.stderr
-    return bool(done.stdout.split())
+    return any(line.strip() and not line.startswith("CLUSTER:") for line in done.stdout.splitlines())
+
+
+def _number_and_cluster(job: str) -> tuple[str, list[str]]:
+    """Return a job's number, and the option of Slurm's commands where it is on another cluster."""
+    number, _, cluster = job.partition(";")
+    return number, [f"--clusters={cluster}"] if cluster else []
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -23,24 +23,35 @@ Answer = Literal["time", "gain", "spread"]
 class Sample(Table):
     """Points drawn from the whole space of the inputs, instead of a grid."""
 
-    method: Literal["sobol", "latin-hypercube"]
-    points: int = Field(ge=2, le=MOST_POINTS)
+    method: Literal["sobol", "latin-hypercube", "saltelli"]
+    points: int = Field(ge=2, le=MOST_POINTS)  # of "saltelli", those of the base sample
 
     @model_validator(mode="after")
     def _is_balanced(self) -> Self:
-        if self.method == "sobol" and self.points & (self.points - 1):
+        if self.method != "latin-hypercube" and self.points & (self.points - 1):
             raise ValueError(f"points = {self.points}: a Sobol sample needs a power of two, such as 64")
         return self
 
 
 def _flat(stated: Any) -> Any:
-    """`ddr.bandwidth = ...` is a table within a table in TOML; here it is one key with a dot."""
+    """`ddr.bandwidth = ...` is a table within a table in TOML; here it is one key with dots.
+
+    So is `tlb.0.entries`, which is three tables deep.
+    """
     if not isinstance(stated, dict):
         return stated
     flat: dict[str, Any] = {}
     for key, value in stated.items():
-        nested = isinstance(value, dict) and "." not in key and key not in OF_A_POINT
-        flat |= {f"{key}.{inner}": each for inner, each in value.items()} if nested else {key: value}
+        if not isinstance(value, dict) or "." in key or key in OF_A_POINT:
+            flat[key] = value
+            continue
+        for inner, each in value.items():
+            of_array = inner.isdecimal() and isinstance(each, dict)
+            flat |= (
+                {f"{key}.{inner}.{last}": v for last, v in each.items()}
+                if of_array
+                else {f"{key}.{inner}": each}
+            )
     return flat
 
 

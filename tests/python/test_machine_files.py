@@ -376,6 +376,9 @@ def test_values_are_changed_as_a_file_could_state_them() -> None:
         ({"l3.size": "1 MiB"}, "l3.size: cori-knl-cache has no such table; it has cores, pipeline, l1"),
         ({"ddr.bandwidth": 40}, r"ddr.bandwidth: 40: 40 has no unit; write a string"),
         ({"ddr.size": "1 MiB"}, "ddr.size: ddr.size must be at least 4 MiB"),
+        ({"tlb.4.ways": 8}, "tlb.4.ways: there is no such table; the machine has tlb.0 to tlb.3"),
+        ({"tlb.ways": 8}, "tlb.ways: there is no such table"),
+        ({"tlb.0.way": 8}, "tlb.0.way: there is no such value; did you mean ways"),
         ({"name": "x"}, "name: cori-knl-cache has no such table"),
     ],
 )

@@ -21,7 +21,8 @@ import pagelens as pl
 from pagelens import statistics
 from pagelens.ensemble.code_digest import code_digest
 from pagelens.interrupts import ctrl_c_sets
-from pagelens.study import effects_of, sentences
+from pagelens.study import effects_of, indices_of, sentences, slurm
+from pagelens.study.design import design
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
 from pagelens.study.points import OWN_CODE, Points
@@ -146,7 +147,22 @@ REFUSED = [
         '"1 GiB"',
         "'inputs.ddr.sise': '1 GiB' on cori-knl-cache: there is no such value; did you mean size",
     ),
-    ("tlb.size", "3", "'inputs.tlb.size': 3 on cori-knl-cache: cori-knl-cache has no such table"),
+    (
+        "tlb.size",
+        "3",
+        "'inputs.tlb.size': 3 on cori-knl-cache: there is no such table; the machine has tlb.0",
+    ),
+    (
+        "tlb.9.entries",
+        "64",
+        "'inputs.tlb.9.entries': 64 on cori-knl-cache: there is no such table; the machine",
+    ),
+    (
+        "tlb.0.entrys",
+        "64",
+        "'inputs.tlb.0.entrys': 64 on cori-knl-cache: there is no such value; did you mean",
+    ),
+    ("sections.x", "64", "'inputs.sections.x': 64 on cori-knl-cache: cori-knl-cache has no such table"),
     ("ranks", "[1, 9]", "'inputs.ranks': 9 x one thread is more than the"),
     ("sise", "3", "'inputs.sise': there is no such input; did you mean size?"),
     ("age", "-1", "'inputs.age': -1 is not a number of jobs"),
@@ -399,6 +415,82 @@ def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_
     together = effects_of(made_up(lambda ranks, age: 10 + (ranks - 2) * (age - 1.5)))
     assert [each.share for each in together] == pytest.approx([0, 0])
     assert [each.share for each in effects_of(made_up(lambda ranks, age: 5))] == [0, 0]
+
+
+def saltelli(answer: Callable[[int, int], float], points: int, folder: Path) -> StudyResult:
+    """A whole study of Saltelli's design over two inputs of eight values each."""
+    path = folder / "saltelli.toml"
+    path.write_text(
+        HEAD
+        + f'[sample]\nmethod = "saltelli"\npoints = {points}\n[inputs]\n'
+        + "ranks = { from = 1, to = 8 }\nage = { from = 0, to = 7 }\n"
+    )
+    stated = read_study(path)
+    values = design(stated)
+    table = polars.DataFrame(
+        {
+            "point": polars.Series(range(len(values)), dtype=polars.UInt32),
+            "policy": "random",
+            "median_s": [float(answer(each["ranks"], each["age"])) for each in values],  # type: ignore[arg-type]
+        }
+    )
+    return StudyResult(stated.file, values, table, 0, folder)
+
+
+def test_total_indices_hold_what_inputs_decide_together(tmp_path: Path) -> None:
+    """The product of centred inputs has no variance alone: both totals are 1. A sum has no other."""
+    together = saltelli(lambda ranks, age: 10 + (ranks - 4.5) * (age - 3.5), 256, tmp_path)
+    assert len(together.values) == 256 * 4
+    for index in indices_of(together):
+        assert index.total[0] == pytest.approx(1, abs=0.1)
+        assert index.first[0] == pytest.approx(0, abs=0.15)
+        assert index.total[1] < 1 < index.total[2]
+    alone = indices_of(saltelli(lambda ranks, age: 10 + 3 * ranks + age, 256, tmp_path))
+    assert [each.name for each in alone] == ["ranks", "age"]
+    for index, share in zip(alone, (0.9, 0.1), strict=True):  # variances of 3 x {1 .. 8} and of {0 .. 7}
+        assert index.first[0] == pytest.approx(share, abs=0.03)
+        assert index.total[0] == pytest.approx(share, abs=0.03)
+        assert index.total[1] <= index.total[0] <= index.total[2]
+    assert indices_of(saltelli(lambda ranks, age: 5, 8, tmp_path)) == []
+    assert indices_of(replace(together, missing=1)) == []
+    assert indices_of(together) == indices_of(together)
+
+
+def test_each_mixed_point_takes_one_input_of_the_other_sample(tmp_path: Path) -> None:
+    values = saltelli(lambda ranks, age: 0, 8, tmp_path).values
+    a, b, of_ranks, of_age = (values[at : at + 8] for at in range(0, 32, 8))
+    assert a != b
+    assert of_ranks == [dict(one) | {"ranks": other["ranks"]} for one, other in zip(a, b, strict=True)]
+    assert of_age == [dict(one) | {"age": other["age"]} for one, other in zip(a, b, strict=True)]
+
+
+def test_a_value_of_an_array_of_sections_is_an_input(file: Path, tmp_path: Path) -> None:
+    file.write_text(file.read_text() + 'tlb.0.entries = [64, 128]\n"tlb.1.entries" = 256\n')
+    machines = [point.scaled.machine for point in Points(read_study(file)).all]
+    assert [each.tlb[0].entries.value for each in machines[:2]] == [64, 128]
+    assert machines[0].tlb[0].entries.assumed
+    assert {each.tlb[1].entries.value for each in machines} == {256}
+
+
+def test_a_job_of_another_cluster_is_asked_for_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's squeue then begins with the name of the cluster, even where no task is left."""
+    asked, answers = [], []
+
+    def squeue(words: list[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0, answers[-1], "")
+
+    monkeypatch.setattr(slurm, "_run", squeue)
+    for job, said, queued in [
+        ("42;far", "CLUSTER: far\nPENDING\n", True),
+        ("42;far", "CLUSTER: far\n", False),
+        ("42", "RUNNING\n", True),
+        ("42", "", False),
+    ]:
+        answers.append(said)
+        assert slurm._is_queued(job) is queued
+    assert asked[0] == ["squeue", "--noheader", "--clusters=far", "--jobs=42", "--format=%T"]
+    assert asked[2] == ["squeue", "--noheader", "--jobs=42", "--format=%T"]
 
 
 def test_a_grid_of_which_points_are_missing_says_what_that_does_to_its_inputs() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pagelens.cli.text.tables import count_noun, join_sections, table, wrap
 from pagelens.report import terminal_width
-from pagelens.study import Effect, Status, StudyResult, effects_of, sentences, shown_answer
+from pagelens.study import Effect, Index, Status, StudyResult, effects_of, indices_of, sentences, shown_answer
 from pagelens.units import format_share, format_time
 
 
@@ -21,6 +21,7 @@ def render_result(found: StudyResult) -> str:
             wrap(head),
             [line for sentence in sentences(found, decided) for line in wrap(sentence)],
             _effects(found, decided) if decided else [],
+            _indices(indices_of(found)),
         ]
     )
 
@@ -40,6 +41,18 @@ def _effects(found: StudyResult, decided: list[Effect]) -> Iterator[str]:
         for effect in decided
     ]
     yield from table(("input", "variance", "least", "", "most", ""), rows, widths)
+
+
+def _indices(indices: list[Index]) -> Iterator[str]:
+    """Render the indices of Sobol', if there are any."""
+    if not indices:
+        return
+    rows = [
+        (each.name, *(f"{part[0]:.2f} ({part[1]:.2f} to {part[2]:.2f})" for part in (each.first, each.total)))
+        for each in indices
+    ]
+    heads = ("share of the variance", "alone (95%)", "with others (95%)")
+    yield from table(heads, rows, (terminal_width() - 2 * 24 - 4, -24, -24))
 
 
 def render_status(so_far: Status) -> str:
@@ -72,6 +85,10 @@ def to_json(found: StudyResult) -> dict[str, Any]:
         "effects": [
             {"input": each.name, "share": each.share, "levels": each.levels, "means": each.means}
             for each in decided
+        ],
+        "indices": [
+            {"input": each.name, "first": list(each.first), "total": list(each.total)}
+            for each in indices_of(found)
         ],
         "rows": found.table.to_dicts(),
     }
