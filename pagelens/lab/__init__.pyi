@@ -24,6 +24,10 @@ from .run import (
     StepDone as StepDone,
     run_history as run_history,
 )
+from .slow_core import (
+    Written as Written,
+    write_in_guest as write_in_guest,
+)
 from .validate import (
     DEFAULT_HISTORIES as DEFAULT_HISTORIES,
     Compared as Compared,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import lzma
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pagelens.errors import UsageError
@@ -25,6 +26,11 @@ _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 def add_file_modules(root: Initramfs, kernel: Kernel) -> None:
     """Put the kernel's own modules for it into a guest's root, and their order."""
+    add_modules(root, kernel, _WANTED)
+
+
+def add_modules(root: Initramfs, kernel: Kernel, wanted: Sequence[str]) -> None:
+    """Put modules of the kernel, and those that they need, into a guest's root, and their order."""
     if kernel.modules is None:
         raise UsageError(f"--kernel {kernel.image}: io needs the kernel's modules; name 6.1 or 6.12")
     known = {path.name.partition(".")[0].replace("-", "_"): path for path in kernel.modules.rglob("*.ko*")}
@@ -39,7 +45,7 @@ def add_file_modules(root: Initramfs, kernel: Kernel) -> None:
             add(other.replace("-", "_"))
         order[name] = content
 
-    for name in _WANTED:
+    for name in wanted:
         add(name)
     for name, content in order.items():
         root.add(f"/lab/modules/{name}.ko", content)
@@ -51,15 +57,19 @@ def make_file(guest: Guest) -> None:
     if guest.run("test", "-e", FILE).status == 0:
         return
     # Requests end at once, without a queue.
-    options = "null_blk) options='gb=1 memory_backed=1 queue_mode=0 irqmode=0'"
-    guest.shell(
-        "for name in $(cat /lab/modules/order); do case $name in "
-        f"{options};; *) options=;; esac; insmod /lab/modules/$name.ko $options || exit 1; done"
-    ).checked()
+    load_modules(guest, "null_blk) options='gb=1 memory_backed=1 queue_mode=0 irqmode=0';;")
     folder = Path(FILE).parent
     guest.shell(
         f"mke2fs -q /dev/nullb0 && mkdir -p {folder} && mount -t ext4 -o noatime /dev/nullb0 {folder} "
         f"&& truncate -s {FILE_GIB}G {FILE}"
+    ).checked()
+
+
+def load_modules(guest: Guest, options: str = "") -> None:
+    """Load the modules that `add_modules` put there. `options` are cases of the shell for some of them."""
+    guest.shell(
+        f"for name in $(cat /lab/modules/order); do case $name in {options} *) options=;; esac; "
+        "insmod /lab/modules/$name.ko $options || exit 1; done"
     ).checked()
 
 

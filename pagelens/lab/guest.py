@@ -24,7 +24,7 @@ from typing import Self
 from pagelens.errors import Failure, UsageError
 from pagelens.host.commands import Finished
 from pagelens.host.native_files import native_file
-from pagelens.lab.emulator import Hardware, NumaSpeed, find_qemu
+from pagelens.lab.emulator import Disk, Hardware, NumaSpeed, find_qemu
 from pagelens.lab.initramfs import Content, Initramfs, base_initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
 from pagelens.lab.watch import Watch
@@ -53,9 +53,9 @@ class Guest:
     QEMU's option of that name. The firmware states `described_cache`, the bytes of the memory-side cache in
     front of each node, and `speeds`, the speed of each node's memory. `fast` bytes of the memory are in a
     last node without processors, which the firmware calls the fastest. The guest can read the folder `share`
-    of this machine: it is a 9p file system with the tag "share", which needs modules of the kernel's package.
-    A command may take `limit_s` of the emulator's processor time. Raises UsageError, or GuestFailure with the
-    console's last lines if the guest does not come up.
+    of this machine: it is a 9p file system with the tag "share", which needs modules of the kernel's
+    package, as `disk` does. A command may take `limit_s` of the emulator's processor time. Raises
+    UsageError, or GuestFailure with the console's last lines if the guest does not come up.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Guest:
         speeds: Sequence[NumaSpeed] = (),
         plugin: str | None = None,
         share: Path | None = None,
+        disk: Disk | None = None,
         watch: Callable[[int], Watch] = Watch,
         limit_s: float = LIMIT_S,
     ) -> None:
@@ -81,6 +82,7 @@ class Guest:
         self._append = append
         self._plugin = plugin
         self._share = share
+        self._disk = disk
         self._watch_by_pid = watch
         self._limit_s = limit_s
         self._killed = False
@@ -188,6 +190,7 @@ class Guest:
             *("-chardev", f"file,id=console,path={self._console}", "-serial", "chardev:console"),
             *("-chardev", f"socket,id=agent,fd={theirs.fileno()}", "-serial", "chardev:agent"),
             *(_share_options(self._share) if self._share else ()),
+            *(self._disk.options() if self._disk else ()),
             *(("-plugin", self._plugin) if self._plugin else ()),
         ]
         with theirs, (folder / "emulator").open("wb") as messages:

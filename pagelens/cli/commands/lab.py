@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pagelens.cli.options import Quiet
 from pagelens.cli.text.lab import compared_row, render_run, step_lines
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
@@ -41,6 +42,7 @@ from pagelens.lab import (
     render_comparison,
     run_history,
     validate_model,
+    write_in_guest,
 )
 from pagelens.machine import load_machine
 from pagelens.place import read_plan
@@ -253,6 +255,36 @@ def validate_command(
         print(json.dumps([_row(row) for row in rows], indent=2))
     if found := failures(rows):
         raise Failure(f"lab validate: {'; '.join(found)}")
+
+
+@app.command("io", epilog="  pagelens lab io --disk 400MB/s")
+def io_command(
+    disk: Annotated[
+        str, typer.Option(metavar="RATE", help="How fast the guest's disk is, as 400MB/s.")
+    ] = "400MB/s",
+    size: Annotated[
+        str, typer.Option(metavar="SIZE", help="The size of the file that is written.")
+    ] = "256MiB",
+    kernel: KernelName = DEFAULT_KERNEL,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what a slow core does to I/O: buffered and direct writes of an emulated guest.
+
+    The guest has one processor, which QEMU emulates, and a disk of the given rate.
+    The times of two sizes of requests predict the others.
+    """
+    from pagelens.cli.text.lab_io import render_written
+    from pagelens.progress import progress_bar
+
+    file_bytes, rate = parse_size(size, "--size"), parse_rate(disk, "--disk")
+    with progress_bar(quiet, "files") as bar:
+        written = write_in_guest(file_bytes, rate, kernel, bar)
+    if as_json:
+        rows = [dataclasses.asdict(each) for each in written]
+        typer.echo(json.dumps({"schema": "pagelens lab io", "version": 1, "written": rows}, indent=1))
+    elif not quiet:
+        typer.echo("\n".join(render_written(written, file_bytes, rate)))
 
 
 @app.command(

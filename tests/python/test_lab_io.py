@@ -1,0 +1,75 @@
+"""`pagelens lab io`: what a slow core does to I/O, and the model that two sizes of requests make."""
+
+import pytest
+
+from pagelens.cli.text.lab_io import render_written
+from pagelens.errors import Failure, UsageError
+from pagelens.lab import slow_core, write_in_guest
+from pagelens.lab.slow_core import MIB, REQUESTS, Written, predicted
+
+FILE, RATE = 256 * MIB, 400e6
+# 50 us a buffered request and 1.5 s a file, of which the processor is busy all the time; 100 us a direct one.
+BUFFERED_S = {request: FILE / request * 50e-6 + 1.5 for request in REQUESTS}
+DIRECT_S = {request: FILE / request * 100e-6 + 0.7 for request in REQUESTS}
+
+
+def guest(busy: float = 1.0) -> list[Written]:
+    buffered = [Written(request, False, BUFFERED_S[request] / busy, busy) for request in REQUESTS]
+    return [*buffered, *(Written(request, True, DIRECT_S[request], 0.3) for request in REQUESTS)]
+
+
+def test_two_sizes_predict_the_others() -> None:
+    found = list(predicted(guest(), FILE, RATE))
+    assert [each.request for each in found if each.predicted_s is None] == [4096, 4 * MIB] * 2
+    told = [each for each in found if each.predicted_s is not None]
+    assert len(told) == 8
+    assert [each.predicted_s for each in told] == pytest.approx([each.seconds for each in told])
+
+
+def test_only_busy_time_is_the_processors() -> None:
+    found = [each for each in predicted(guest(busy=0.5), FILE, RATE) if not each.direct]
+    told = {each.request: each.predicted_s for each in found if each.predicted_s is not None}
+    assert told == pytest.approx({request: BUFFERED_S[request] for request in told})
+
+
+def test_a_slow_disk_bounds_buffered_writes() -> None:
+    found = [each for each in predicted(guest(busy=0.1), FILE, 10e6) if not each.direct]
+    assert {each.predicted_s for each in found if each.predicted_s is not None} == {FILE / 10e6}
+
+
+def test_the_answer_begins_with_both_rates_and_fits_80_columns() -> None:
+    lines = list(render_written(list(predicted(guest(), FILE, RATE)), FILE, RATE))
+    assert lines[0].startswith("On this emulated core, buffered writes reach")
+    assert max(map(len, lines)) <= 80
+    assert sum("+0%" in line or "-0%" in line for line in lines) == 8
+
+
+CLOCKS = """4.00 3.00
+cpu  100 0 100 1000 10 5 5 0 0 0
+6.50 4.00
+cpu  120 0 250 1050 20 10 15 0 0 0
+"""
+
+
+def test_busy_time_is_all_but_idle_and_waiting() -> None:
+    done = slow_core._parsed(CLOCKS, 4096, direct=False)
+    assert (done.seconds, done.busy) == (2.5, pytest.approx(185 / 245))
+    for damaged in ("", CLOCKS[:-36], f"{CLOCKS}failed\n"):
+        with pytest.raises(Failure, match="smaller --size"):
+            slow_core._parsed(damaged, 4096, direct=False)
+
+
+def test_sizes_out_of_range_are_refused() -> None:
+    for size in (0, 8 * MIB, 40 * MIB, 8192 * MIB):
+        with pytest.raises(UsageError, match="multiple of 16 MiB from"):
+            write_in_guest(size, RATE)
+    with pytest.raises(UsageError, match="--disk"):
+        write_in_guest(FILE, 10.0)
+
+
+@pytest.mark.long
+def test_on_a_real_kernel_the_core_bounds_buffered_writes_and_not_direct_ones() -> None:
+    found = {(each.request, each.direct): each for each in write_in_guest(64 * MIB, RATE)}
+    buffered, direct = found[MIB, False], found[MIB, True]
+    assert buffered.busy > 0.8
+    assert buffered.seconds > 1.5 * direct.seconds
