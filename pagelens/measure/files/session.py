@@ -36,8 +36,9 @@ LEAST_BYTES = 3 * FILE_BYTES  # of free space
 _NEW = "-new"  # the file that becomes longer
 _OLD = "-old"  # the file that was written 4 KiB at a time
 _OLD_BYTES = 64 * MIB
-_WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB)  # bytes of its memory that a program touches between reads
-_WORK_READ, _WORK_READS = 4096, 200
+_WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB)  # bytes that a program touches between
+_WORK_READ, _WORK_READS = 4096, (20, 200)  # bytes of a read; the fewest and the most
+_WORK_IN_ALL = 1024 * MIB
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 _MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
@@ -157,9 +158,10 @@ def _in_small_folios(m: Measured, scratch: Scratch, budget_s: float) -> None:
             _keep(m, "small_folio_read", size, times)
     scratch.remove(_OLD)
     with scratch.open() as file:
-        at = offsets(_WORK_READ)[:_WORK_READS]
+        fewest, most = _WORK_READS
         for work in _WORK:
-            _probes.read_after_work(file, _WORK_READ, work, at)
+            at = offsets(_WORK_READ)[: max(fewest, min(most, _WORK_IN_ALL // max(work, 1)))]
+            _probes.read_after_work(file, _WORK_READ, work, at[:fewest])
             read, other = _probes.read_after_work(file, _WORK_READ, work, at)
             _keep(m, "after_work", max(work, 1), Times(max(read, 1e-9), max(read, 1e-9) + other, len(at)))
 
