@@ -1,9 +1,11 @@
 from .apply import (
     LEAST as LEAST,
     MOST as MOST,
+    Advice as Advice,
     Compared as Compared,
     become_applied as become_applied,
     compare as compare,
+    parse_hint as parse_hint,
     without_effect as without_effect,
     written_files as written_files,
 )

@@ -1,12 +1,14 @@
 """Runs a program with advice of `pagelens io explain` applied, and compares it with the program as it is.
 
-The library ioapply/ makes large writes direct. docs/io.md says what it leaves alone.
+The library ioapply/ makes large writes direct. docs/io.md says what it leaves alone. Hints for MPI-IO reach
+ROMIO by the file that its variable ROMIO_HINTS names.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -20,14 +22,72 @@ import polars as pl
 
 from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
-from pagelens.errors import Failure
+from pagelens.errors import Failure, UsageError
+from pagelens.files import write_whole
 from pagelens.host.native_files import native_file
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
+from pagelens.io.what_if import LARGE
+from pagelens.machine import measured_file
+from pagelens.units import parse_size
 
 LEAST, MOST = 64 << 10, 1 << 30  # bytes from which on writes can be made direct
 _DIRECT = "PAGELENS_IO_DIRECT"
+_HINTS = "ROMIO_HINTS"
+_HINT = re.compile(r"([a-z_]{1,64})=(\S{1,128})")
+_SIZES = ("cb_buffer_size", "ind_rd_buffer_size", "ind_wr_buffer_size", "striping_unit")  # bytes
 _READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is applied to a program."""
+
+    smallest: int | None = LARGE  # bytes from which on writes are made direct; None: none is
+    hints: tuple[tuple[str, str], ...] = ()  # for ROMIO
+
+    def environment(self, before: Mapping[str, str]) -> dict[str, str]:
+        """Return the program's environment. Raises Failure if the hints cannot be written."""
+        changed = dict(before)
+        if self.smallest is not None:
+            library = native_file("libpagelens_io_apply.so")
+            changed["LD_PRELOAD"] = ":".join(filter(None, [str(library), before.get("LD_PRELOAD", "")]))
+            changed[_DIRECT] = str(self.smallest)
+        if self.hints:
+            changed[_HINTS] = str(self._hints_file(before.get(_HINTS, "")))
+        return changed
+
+    def _hints_file(self, earlier: str) -> Path:
+        """Write the hints, behind those that the user's own file has.
+
+        The file stays, because the processes of mpirun read it whenever they open a file. Equal hints have
+        the same file.
+        """
+        lines = [f"{key} {value}" for key, value in self.hints]
+        try:
+            if earlier:
+                own = [line for line in Path(earlier).read_text().splitlines() if line.split()]
+                keys = {key for key, _ in self.hints}
+                lines = [*(line for line in own if line.split()[0] not in keys), *lines]
+            text = "".join(f"{line}\n" for line in lines)
+            name = hashlib.sha256(text.encode()).hexdigest()[:16]
+            path = measured_file().with_name(f"romio-hints-{name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, lambda partial: partial.write_text(text))
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"--hint: cannot write the file of hints ({error}); set ROMIO_HINTS") from None
+        return path
+
+
+def parse_hint(text: str) -> tuple[str, str]:
+    """Return name and value of a hint such as cb_buffer_size=64MiB. Raises UsageError."""
+    found = _HINT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--hint {text}: a name and a value, such as cb_buffer_size=64MiB")
+    name, value = found.groups()
+    if name in _SIZES and not value.isdigit():
+        value = str(parse_size(value, f"--hint {name}"))
+    return name, value
 
 
 @dataclass(frozen=True)
@@ -43,24 +103,18 @@ class Compared:
     unsteady: tuple[str, ...]  # that differ from run to run as the program is
 
 
-def applied_environment(before: Mapping[str, str], smallest: int) -> dict[str, str]:
-    """Return the environment of a program whose writes of `smallest` bytes and more are made direct."""
-    library = native_file("libpagelens_io_apply.so")
-    preload = ":".join(filter(None, [str(library), before.get("LD_PRELOAD", "")]))
-    return {**before, "LD_PRELOAD": preload, _DIRECT: str(smallest)}
-
-
 def without_effect(words: Sequence[str]) -> list[str]:
     """Return one line for each reason why the library cannot reach the program."""
     return [f"{line}; it runs unchanged" for line in obstacles(locate(words[0]))]
 
 
-def become_applied(words: Sequence[str], smallest: int) -> NoReturn:
-    """Run the program in place of this process, with its large writes made direct. Raises Failure."""
+def become_applied(words: Sequence[str], advice: Advice) -> NoReturn:
+    """Run the program in place of this process, with the advice applied. Raises Failure."""
     path = locate(words[0])
+    environment = advice.environment(os.environ)
     _as_a_program()
     try:
-        os.execve(path, list(words), applied_environment(os.environ, smallest))
+        os.execve(path, list(words), environment)
     except OSError as error:
         raise Failure(
             f"program {words[0]}: cannot be run ({error.strerror}); is it built for here?"
@@ -76,7 +130,7 @@ def written_files(recording: Recording) -> list[Path]:
 
 def compare(
     words: Sequence[str],
-    smallest: int,
+    advice: Advice,
     rounds: int,
     files: Sequence[Path],
     progress: Callable[[int, int], None] | None = None,
@@ -87,7 +141,7 @@ def compare(
     """
     times: tuple[list[tuple[float, float]], ...] = ([], [])
     digests: tuple[list[dict[str, str]], ...] = ([], [])
-    environments = (dict(os.environ), applied_environment(os.environ, smallest))
+    environments = (dict(os.environ), advice.environment(os.environ))
     for number in range(rounds):
         for way, environment in enumerate(environments):
             if progress is not None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,17 @@ import pytest
 from preloaded import programs_as_they_come
 from run_library import PROGRAMS, build
 
+from pagelens.errors import Failure, UsageError
 from pagelens.host.native_files import native_file
-from pagelens.io import apply
-from pagelens.io.apply import applied_environment, compare, written_files
+from pagelens.io import apply, open_recording
+from pagelens.io.apply import Advice, compare, parse_hint, written_files
 from pagelens.io.importers.builder import RecordingBuilder
+from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Header
 from pagelens.measure.files import read_file_system
 
 SMALLEST = 1 << 20
+DIRECT = Advice(SMALLEST)
 CACHESTAT = 451
 # The order of records, and so the bytes of the file, may differ from run to run.
 ANY_ORDER = ("handler", "forked", "threads")
@@ -35,7 +39,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, folder: Path, way: str, applied: bool) -> tuple[int, str]:
     folder.mkdir(exist_ok=True)
-    environment = applied_environment(os.environ, SMALLEST) if applied else dict(os.environ)
+    environment = DIRECT.environment(os.environ) if applied else dict(os.environ)
     done = subprocess.run(
         [program, folder, way], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -129,7 +133,7 @@ def test_data_are_in_the_file_before_fsync_returns(program: Path, tmp_path: Path
 
 @programs_as_they_come
 def test_programs_do_the_same(command: list[str]) -> None:
-    environment = applied_environment(os.environ, SMALLEST)
+    environment = DIRECT.environment(os.environ)
     alone = subprocess.run(command, capture_output=True, check=False)
     with_it = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (with_it.returncode, with_it.stdout, with_it.stderr) == (
@@ -142,12 +146,12 @@ def test_a_comparison_finds_files_that_differ(
 ) -> None:
     words = ["sh", "-c", f"{program} {tmp_path} two >{tmp_path}/told; date +%N >{tmp_path}/time"]
     files = [tmp_path / name for name in ("file", "told", "time")]
-    found = compare(words, SMALLEST, 2, files)
+    found = compare(words, DIRECT, 2, files)
     assert (found.files, found.unequal, found.unsteady) == (3, (), (str(tmp_path / "time"),))
     assert min(found.plain_wall_s, found.applied_cpu_s) > 0
     monkeypatch.setattr(apply, "_DIRECT", "WAY")
     words = ["sh", "-c", f"echo $WAY >{tmp_path}/file"]
-    assert compare(words, SMALLEST, 2, files[:1]).unequal == (str(tmp_path / "file"),)
+    assert compare(words, DIRECT, 2, files[:1]).unequal == (str(tmp_path / "file"),)
 
 
 def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -> None:
@@ -159,6 +163,48 @@ def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -
         (tmp_path / name).touch()
     assert written_files(builder.build()) == [tmp_path / "written"]
     assert isinstance(builder.build().operations, pl.DataFrame)
+
+
+def test_hints_reach_romio_by_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "measured_file", lambda: tmp_path / "cache" / "this-machine.toml")
+    own = tmp_path / "own"
+    own.write_text("cb_nodes 2\nromio_cb_write enable\n\n")
+    hints = tuple(map(parse_hint, ("cb_buffer_size=64MiB", "cb_nodes=4")))
+    environment = Advice(None, hints).environment({"ROMIO_HINTS": str(own), "HOME": "/"})
+    assert environment.keys() == {"ROMIO_HINTS", "HOME"}
+    told = Path(environment["ROMIO_HINTS"]).read_text()
+    assert told == "romio_cb_write enable\ncb_buffer_size 67108864\ncb_nodes 4\n"
+    assert Advice(None).environment({"HOME": "/"}) == {"HOME": "/"}
+    with pytest.raises(Failure, match="set ROMIO_HINTS"):
+        Advice(None, hints).environment({"ROMIO_HINTS": str(tmp_path / "missing")})
+    for bad in ("cb_nodes", "cb nodes=1", "=1", "cb_buffer_size=many", "x=a b"):
+        with pytest.raises(UsageError, match="--hint"):
+            parse_hint(bad)
+
+
+def test_mpich_writes_as_the_hints_say(tmp_path: Path) -> None:
+    """Without collective buffering each rank writes its own parts, and they are smaller."""
+    program = tmp_path / "io_mpi"
+    source = PROGRAMS / "io_mpi.c"
+    if not (shutil.which("mpicc.mpich") and shutil.which("mpirun.mpich")):
+        pytest.skip("needs MPICH")
+    subprocess.run(["mpicc.mpich", "-o", program, source], check=True)
+    sizes = []
+    for how in ("enable", "disable"):
+        (tmp_path / how).mkdir()
+        words = [
+            "pagelens", "io", "run", "--apply", "hints", "--hint", f"romio_cb_write={how}", "--", "pagelens",
+            "io", "record", "-o", str(tmp_path / how / "it.plio"), "--", "mpirun.mpich", "-n", "2",
+            str(program), str(tmp_path / how / "file"),
+        ]  # fmt: skip
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
+        recording = open_recording(tmp_path / how / "it.plio")
+        paths = [Path(file.path) for file in recording.header.files]
+        on_file = pl.col("file") == paths.index(tmp_path / how / "file")
+        writes = recording.regular.filter(on_file, pl.col("kind") == KINDS["write"])
+        sizes.append(writes["result"].max())
+    assert sizes == [64 << 10, 32 << 10]
+    assert (tmp_path / "enable/file").read_bytes() == (tmp_path / "disable/file").read_bytes()
 
 
 def test_the_command_becomes_the_program(tmp_path: Path) -> None:

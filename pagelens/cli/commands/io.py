@@ -14,7 +14,7 @@ from pagelens.errors import UsageError
 from pagelens.progress import progress_bar
 
 if TYPE_CHECKING:
-    from pagelens.io import Recording
+    from pagelens.io import Advice, Recording
     from pagelens.machine import Machine
 
 _SECONDS = 15.0  # of a measurement that nobody asked for
@@ -211,11 +211,15 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
 def run_command(
     command: Command,
     apply: Annotated[
-        str, typer.Option(metavar="WHAT", help="What to apply: direct (large writes by O_DIRECT).")
+        str, typer.Option(metavar="WHAT", help="Apply direct (large writes by O_DIRECT) or only hints.")
     ] = "direct",
     request: Annotated[
         str, typer.Option(metavar="SIZE", help="Writes of this size and more are made direct.")
     ] = "1MiB",
+    hint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A hint for MPI-IO (ROMIO); can be repeated."),
+    ] = None,
     compare: Annotated[
         int,
         typer.Option(min=0, max=1000, metavar="N", help="Run the program N times each way, and compare."),
@@ -228,22 +232,23 @@ def run_command(
     The library is preloaded. Whatever is not proved safe goes through unchanged.
     --compare records the program first, and also compares the files it writes.
     """
-    from pagelens.io import LEAST, MOST, become_applied, without_effect
+    from pagelens.io import LEAST, MOST, Advice, become_applied, parse_hint, without_effect
     from pagelens.units import parse_size
 
-    if apply != "direct":
-        raise UsageError(f"--apply {apply}: it is direct")
+    if apply not in ("direct", "hints") or (apply == "hints" and not hint):
+        raise UsageError(f"--apply {apply}: direct, or hints with at least one --hint")
     smallest = parse_size(request, "--request")
     if not LEAST <= smallest <= MOST:
         raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
-    for line in without_effect(command):
+    advice = Advice(smallest if apply == "direct" else None, tuple(map(parse_hint, hint or ())))
+    for line in without_effect(command) if advice.smallest else ():
         print(f"pagelens io run: {line}", file=sys.stderr)
     if not compare:
-        become_applied(command, smallest)
-    raise typer.Exit(_compared(command, smallest, compare, machine, quiet))
+        become_applied(command, advice)
+    raise typer.Exit(_compared(command, advice, compare, machine, quiet))
 
 
-def _compared(command: list[str], smallest: int, rounds: int, machine: str | None, quiet: bool) -> int:
+def _compared(command: list[str], advice: Advice, rounds: int, machine: str | None, quiet: bool) -> int:
     from pagelens.cli.text.io_compare import render_comparison
     from pagelens.io import compare, saved_by_direct, written_files
 
@@ -251,8 +256,9 @@ def _compared(command: list[str], smallest: int, rounds: int, machine: str | Non
     io = _machine_with_io(machine, recording, quiet).io
     assert io is not None
     with progress_bar(quiet, "runs") as bar:
-        found = compare(command, smallest, rounds, written_files(recording), bar)
-    typer.echo("\n".join(render_comparison(found, saved_by_direct(recording, io, smallest), rounds)))
+        found = compare(command, advice, rounds, written_files(recording), bar)
+    saved = None if advice.smallest is None else saved_by_direct(recording, io, advice.smallest)
+    typer.echo("\n".join(render_comparison(found, saved, advice.smallest is not None, rounds)))
     return 1 if found.unequal else 0
 
 

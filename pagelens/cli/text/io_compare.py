@@ -10,22 +10,25 @@ _COLUMNS = ("way", "processor", "wall")
 _WIDTHS = (24, -14, -14)
 
 
-def render_comparison(found: Compared, saved: tuple[float, float] | None, rounds: int) -> Iterator[str]:
+def render_comparison(
+    found: Compared, saved: tuple[float, float] | None, direct: bool, rounds: int
+) -> Iterator[str]:
     """Yield the times of both ways, what was saved and what the model said, and whether files are equal.
 
-    `saved` has the processor and wall seconds that the model expects; None if it expects no direct write.
+    `saved` has the processor and wall seconds that the model expects of `direct` writes; None if it expects
+    none of them.
     """
     gained = (found.plain_cpu_s - found.applied_cpu_s, found.plain_wall_s - found.applied_wall_s)
     rows = [
         ("as the program is", found.plain_cpu_s, found.plain_wall_s),
-        ("large writes direct", found.applied_cpu_s, found.applied_wall_s),
+        ("with the advice", found.applied_cpu_s, found.applied_wall_s),
         ("saved, measured", *gained),
     ]
     if saved is not None:
         rows.append(("saved, by the model", *saved))
     yield from table(_COLUMNS, [(title, _signed(cpu), _signed(wall)) for title, cpu, wall in rows], _WIDTHS)
     yield from wrap(f"Measured: medians of {rounds} runs each way, in turn, beside whatever else runs here.")
-    if saved is None:
+    if saved is None and direct:
         yield from wrap("The program has no write that would be made direct.")
     equal = found.files - len(found.unequal) - len(found.unsteady)
     yield from wrap(f"Of {found.files} files that it wrote, {equal} are equal to the byte both ways.")
