@@ -51,6 +51,11 @@ class Bar:
         self._task = progress.add_task(what, total=None)
         self._began = time.monotonic()
 
+    @property
+    def seen(self) -> bool:
+        """Whether anybody can see it."""
+        return not self._progress.disable
+
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of `total` are done."""
         self._show()

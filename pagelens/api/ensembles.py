@@ -137,7 +137,8 @@ def simulate(
         with progress_bar(not progress, "placements") as bar:
             found = run_ensemble(
                 source, scaled, chosen, most, seed, folder, phase, steps, progress=bar,
-                judge=ByPrecision(wanted, most) if wanted else None, look=lambda seen: bar.say(so_far(seen)),
+                judge=ByPrecision(wanted, most) if wanted else None,
+                look=(lambda seen: bar.say(so_far(seen))) if bar.seen else None,
             )  # fmt: skip
             return Ensemble(**vars(found))
     except Interrupted as error:

@@ -13,6 +13,7 @@ import synthetic
 from test_same_results import FOLDER
 
 import pagelens
+from pagelens.api import ensembles
 from pagelens.cli.text.explain import render_terminal
 from pagelens.ensemble import ROUNDS, Ensemble, Tables
 from pagelens.ensemble.result import PLACEMENTS
@@ -180,6 +181,14 @@ def test_of_nodes_that_are_alike_four_are_enough(tmp_path: Path) -> None:
     assert nodes(precision=PRECISION) == ROUNDS[0]
     assert nodes(nodes=5) == 5
     assert nodes(nodes=3, precision=PRECISION) == 3
+
+
+def test_nobody_makes_the_answer_so_far_where_nobody_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensembles, "so_far", lambda _: pytest.fail("it was made"))
+    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine("red-storm-xt4")
+    pagelens.simulate(program, machine, ["contiguous"], nodes=1, output=tmp_path, progress=False)
 
 
 def test_of_nodes_that_are_alike_one_stands_for_all_in_what_costs_the_time(tmp_path: Path) -> None:
