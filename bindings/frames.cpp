@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,6 +11,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/frames/node_state.hpp"
+#include "core/frames/numa_policy.hpp"
 #include "core/frames/placement.hpp"
 
 namespace nb = nanobind;
@@ -56,6 +58,46 @@ void register_frames(nb::module_& m) {
         .value("ideal_twin", Stream::ideal_twin)
         .value("frequency", Stream::frequency);
 
+    nb::enum_<NumaMode>(m, "NumaMode", "The memory policies of Linux.")
+        .value("local", NumaMode::local)
+        .value("bind", NumaMode::bind)
+        .value("preferred", NumaMode::preferred)
+        .value("preferred_many", NumaMode::preferred_many)
+        .value("interleave", NumaMode::interleave)
+        .value("weighted_interleave", NumaMode::weighted_interleave);
+    nb::class_<NumaPolicy>(m, "NumaPolicy", "On which NUMA nodes pages get their frames.")
+        .def(
+            "__init__",
+            [](NumaPolicy* policy, NumaMode mode, std::uint64_t nodes,
+               std::vector<std::uint8_t> weights) {
+                new (policy) NumaPolicy{mode, nodes, std::move(weights)};
+            },
+            "mode"_a, "nodes"_a = ~0ull, "weights"_a = std::vector<std::uint8_t>())
+        .def(
+            "request",
+            [](const NumaPolicy& policy, unsigned cpu_node, unsigned order, std::uint64_t index,
+               unsigned node_count) {
+                const Request of = request_by(policy, 0, cpu_node, order, index, node_count);
+                return std::tuple(of.home, of.numas, of.sparing);
+            },
+            "cpu_node"_a, "order"_a, "index"_a, "node_count"_a,
+            "The node where a page's search begins, the mask of nodes that may serve it, and "
+            "whether it leaves all zones above their low watermarks.");
+    nb::class_<NumaPlacing>(m, "NumaPlacing", "Where a job's threads run, and its pages go.")
+        .def(
+            "__init__",
+            [](NumaPlacing* placing, std::vector<std::uint32_t> cpus,
+               std::vector<std::uint8_t> node_of_cpu, std::vector<std::uint32_t> end_of_node,
+               std::vector<NumaPolicy> policies, std::vector<std::uint8_t> of_page,
+               std::vector<std::uint16_t> touched_by) {
+                new (placing)
+                    NumaPlacing{std::move(cpus),     std::move(node_of_cpu), std::move(end_of_node),
+                                std::move(policies), std::move(of_page),     std::move(touched_by)};
+            },
+            nb::kw_only(), "cpus"_a, "node_of_cpu"_a, "end_of_node"_a, "policies"_a,
+            "of_page"_a = std::vector<std::uint8_t>(),
+            "touched_by"_a = std::vector<std::uint16_t>());
+
     nb::class_<NodeState>(m, "NodeState",
                           "A node between boot and the job; copying it is a snapshot.")
         .def(nb::init<Layout, std::uint32_t>(), "layout"_a, "grain"_a)
@@ -66,7 +108,7 @@ void register_frames(nb::module_& m) {
              nb::call_guard<nb::gil_scoped_release>())
         .def("run_job", &NodeState::run_job, "job_frames"_a, "mix"_a, "random"_a,
              nb::call_guard<nb::gil_scoped_release>())
-        .def("buffered_io", &NodeState::buffered_io, "frames"_a,
+        .def("buffered_io", &NodeState::buffered_io, "frames"_a, "cpu"_a = 0,
              nb::call_guard<nb::gil_scoped_release>())
         .def("drop_caches", &NodeState::drop_caches, "stragglers"_a, "pinned"_a, "random"_a,
              nb::call_guard<nb::gil_scoped_release>())

@@ -152,6 +152,10 @@ void register_memory(nb::module_& m) {
         .def_ro("zones", &Layout::zones)
         .def_ro("cpu_numa", &Layout::cpu_numa);
     m.def("linux_layout", &linux_layout, "frames"_a, "numas"_a, "cpus"_a);
+    m.def("numa_layout", &numa_layout, "frames"_a, "cpu_numa"_a, "distances"_a,
+          "NUMA nodes of these frames each, in order of address; distances by rows, or none.");
+    m.def("fallback_orders", &fallback_orders, "nodes"_a, "cpu_numa"_a, "distances"_a,
+          "[node]: the nodes in the order in which its requests try them.");
     m.def("bare_layout", &bare_layout, "frames"_a);
     m.def(
         "with_sizes",
@@ -229,6 +233,15 @@ void register_memory(nb::module_& m) {
         .def_prop_ro("grain", &Memory::grain)
         .def_prop_ro("numas", &Memory::numas)
         .def_prop_ro("cpus", &Memory::cpus)
+        .def(
+            "free_on",
+            [](const Memory& memory, unsigned numa) {
+                std::uint32_t frames = 0;
+                for (const Zone& zone : memory.zones())
+                    frames += zone.spec().numa == numa ? zone.free_frames() : 0;
+                return frames;
+            },
+            "numa"_a, "The free frames in the lists of a NUMA node's zones.")
         .def_prop_ro("free_frames", &Memory::free_frames)
         .def_prop_ro("cached_frames", &Memory::cached_frames);
 }

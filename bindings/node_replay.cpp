@@ -2,6 +2,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -15,6 +16,7 @@
 #include "bindings/dram_sums.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/compulsory.hpp"
+#include "core/replay/first_touch.hpp"
 #include "core/replay/node_replay.hpp"
 #include "core/replay/object_lines.hpp"
 
@@ -34,6 +36,8 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
     for (const Row& row : rows) next = std::ranges::copy(values(row), next).out;
     return nb::cast(owned<Table>(std::move(data), {rows.size(), width}));
 }
+
+using Placing = std::shared_ptr<const NumaPlacing>;
 
 struct Stretch {
     std::uint64_t phase, number;
@@ -146,11 +150,48 @@ void register_node_replay(nb::module_& m) {
                                 [](const NodePhase& p) { return p.object_writes; });
             },
             "uint64[phase, object]")
+        .def_prop_ro(
+            "numa_lines",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, c.phases.front().numa_lines.size(),
+                                [](const NodePhase& p) { return p.numa_lines; });
+            },
+            "uint64[phase, object * from * to * 2]: lines that cores of a NUMA node read from and "
+            "write to each node's memory, without cleared ones; empty with one node.")
+        .def_prop_ro(
+            "numa_cleared",
+            [](const NodeCounters& c) {
+                std::size_t width = 0;
+                for (const NodePhase& p : c.phases) width = std::max(width, p.numa_cleared.size());
+                return table_of(c.phases, width, [&](const NodePhase& p) {
+                    auto cleared = p.numa_cleared;
+                    cleared.resize(width);
+                    return cleared;
+                });
+            },
+            "uint64[phase, from * to]: lines that the kernel cleared, or empty.")
         .def_ro("huge_pages", &NodeCounters::huge_pages)
         .def_ro("small_fallbacks", &NodeCounters::small_fallbacks)
         .def_ro("sf_evictions", &NodeCounters::sf_evictions,
                 "By the snoop filter, of all that was simulated, counted or not.");
 
+    m.def(
+        "first_touch",
+        [](const Program& program, const std::vector<std::uint8_t>& node_of_thread) {
+            if (node_of_thread.size() != program.threads())
+                throw std::invalid_argument("node_of_thread: needs an entry for each thread");
+            FirstTouch found;
+            {
+                nb::gil_scoped_release release;
+                found = first_touch(program, node_of_thread);
+            }
+            return std::tuple(moved(std::move(found.user)), moved(std::move(found.object)),
+                              moved(std::move(found.far_lines)));
+        },
+        "program"_a, "node_of_thread"_a,
+        "uint16[page]: the thread that uses it most once it is handed over; uint16[page]: the "
+        "object that it was first touched for; uint64[object]: lines that were first touched on "
+        "another NUMA node than the one that moves them.");
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
         "lines_by_phase",
@@ -239,34 +280,40 @@ void register_node_replay(nb::module_& m) {
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
-           std::uint64_t sets, bool translating, bool caching, const CancelFlag& cancel) {
+           std::uint64_t sets, bool translating, bool caching, const Placing& numa,
+           const CancelFlag& cancel) {
             const NodeReplayOptions options{.ranks = ranks,
                                             .excerpts = excerpts_of(excerpts),
                                             .sets = sets,
                                             .translating = translating,
-                                            .caching = caching};
+                                            .caching = caching,
+                                            .numa = numa};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.get());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "cancel"_a,
+        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "numa"_a = nb::none(),
+        "cancel"_a,
         "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; "
         "none: "
         "everything. sets: bit i has the lines at place i of their pages; the others go through no "
-        "caches.");
+        "caches. numa: where threads run and pages go on a node of several NUMA nodes.");
     m.def(
         "replay_twins",
         [](const Program& program, const Placement& placement,
            const std::vector<const NodeModel*>& models, std::uint32_t ranks,
            const std::vector<std::array<std::uint64_t, 5>>& excerpts, std::uint64_t sets,
-           const CancelFlag& cancel) {
-            const NodeReplayOptions options{
-                .ranks = ranks, .excerpts = excerpts_of(excerpts), .sets = sets, .all_lines = true};
+           const Placing& numa, const CancelFlag& cancel) {
+            const NodeReplayOptions options{.ranks = ranks,
+                                            .excerpts = excerpts_of(excerpts),
+                                            .sets = sets,
+                                            .all_lines = true,
+                                            .numa = numa};
             nb::gil_scoped_release release;
             return replay_twins(program, placement, models, options, cancel.get());
         },
         "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "cancel"_a,
+        "sets"_a = all_line_sets, "numa"_a = nb::none(), "cancel"_a,
         "As replay_node, of machines that differ in their caches and DRAMs alone, in one pass; one "
         "after the other, and after a model with an l3_beside the machine with that L3. TLBs look "
         "up all lines, also those outside of `sets`.");

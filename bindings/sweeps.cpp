@@ -48,6 +48,7 @@ void register_sweeps(nb::module_& m) {
     nb::enum_<Walk>(m, "Walk")
         .value("parts", Walk::parts)
         .value("shared", Walk::shared)
+        .value("serial", Walk::serial)
         .value("random", Walk::random);
     m.def("declare_sweeps", &declare, nb::arg("array_pages"), nb::arg("sweeps"),
           nb::arg("phase_repeats"), nb::arg("threads"), nb::arg("in_order"), nb::arg("padding"),

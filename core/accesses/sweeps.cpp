@@ -98,6 +98,7 @@ class SweepProgram final : public Program {
                                                                unsigned thread) const {
         const std::uint64_t n = walked(s);
         if (s.walk == Walk::shared) return {0, n};
+        if (s.walk == Walk::serial) return {0, thread == 0 ? n : 0};
         return {n * thread / loops_.threads, n * (thread + 1) / loops_.threads};
     }
 
@@ -106,23 +107,29 @@ class SweepProgram final : public Program {
         std::uint64_t most = 0;
         for (const SweepStream& s : sweep.streams) {
             const std::uint64_t n = walked(s);
-            most = std::max(most, s.walk == Walk::shared ? n : n / loops_.threads + 1);
+            most = std::max(most, is_whole(s.walk) ? n : n / loops_.threads + 1);
         }
         return most;
     }
 
   private:
+    // Whether a thread that walks at all walks the whole array.
+    [[nodiscard]] static bool is_whole(Walk walk) {
+        return walk == Walk::shared || walk == Walk::serial;
+    }
     void count_instructions() {
         instructions_.assign(std::size_t{phases()} * threads(), 0);
         for (const Sweep& sweep : loops_.sweeps) {
             double longest = 0;  // of a thread's
+            bool parallel = false;
             for (const SweepStream& s : sweep.streams) {
                 const auto pages = static_cast<double>(walked(s));
-                longest = std::max(longest, s.walk == Walk::shared ? pages : pages / threads());
+                longest = std::max(longest, is_whole(s.walk) ? pages : pages / threads());
+                parallel |= s.walk != Walk::serial;
             }
             const double lines = longest * lines_per_page;
             const double repeats = loops_.phase_repeats[sweep.phase];
-            for (unsigned t = 0; t < threads(); ++t) {
+            for (unsigned t = 0; t < (parallel ? threads() : 1); ++t) {
                 instructions_[std::size_t{sweep.phase} * threads() + t] +=
                     static_cast<std::uint64_t>(lines * sweep.instructions_per_line * repeats);
             }

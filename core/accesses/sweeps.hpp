@@ -22,6 +22,7 @@ enum class StreamKind : std::uint8_t {
 enum class Walk : std::uint8_t {
     parts,   // each thread over its own contiguous part
     shared,  // each thread over all of it
+    serial,  // thread 0 over all of it, while the others wait
     random,  // each thread over as many pages' worth of lines as its part has, uniformly drawn from
              // the whole array; drawn alike in every run. Unless lines are in order they are drawn
              // 64 at a time, one of each index within the page: a cache whose sets the index is

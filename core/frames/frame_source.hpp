@@ -10,13 +10,17 @@
 
 namespace pagelens {
 
+inline constexpr std::uint8_t own_numa = 0xff;
+
 // A request says who asks, and for how much.
 struct Request {
     unsigned cpu = 0;
     unsigned order = small_order;
     MigrateType type = MigrateType::movable;
-    std::uint64_t numas = ~0ull;  // bit n: NUMA node n may serve it; the CPU's own comes first
-    std::uint32_t page = 0;       // of the rank's, for sources that go by address (JobShape)
+    std::uint64_t numas = ~0ull;   // bit n: NUMA node n may serve it; the nearest comes first
+    std::uint32_t page = 0;        // of the rank's, for sources that go by address (JobShape)
+    std::uint8_t home = own_numa;  // the NUMA node that nodes are near to; own_numa: the CPU's
+    bool sparing = false;  // leaves every zone above its low watermark, and reclaims nothing
 };
 
 class FrameSource {

@@ -28,13 +28,17 @@ class KernelFrames : public FrameSource {
     std::optional<Frame> alloc(const Request& request) override {
         if (request.order == gigantic_order) return last_of(gigantic_);
         if (request.order == huge_order && pooled_) return last_of(node_.huge_pool());
-        Request own{.cpu = cpu_of(request), .order = request.order, .type = request.type};
+        Request own{.cpu = cpu_of(request),
+                    .order = request.order,
+                    .type = request.type,
+                    .home = request.home};
         for (; bound_ < binding_.size(); ++bound_) {
             own.numas = binding_[bound_];
             if (const auto frame = node_.alloc(own)) return frame;
             if (own.order > small_order) return std::nullopt;
         }
-        own.numas = ~0ull;
+        own.numas = request.numas;
+        if (request.sparing) return node_.memory().alloc(own, Memory::Mark::low);
         return node_.alloc(own);
     }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "core/frames/migrate_type.hpp"
 
@@ -13,6 +14,7 @@ namespace {
 constexpr std::uint32_t dma_end = 4096;           // 16 MiB
 constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
 constexpr std::uint32_t block = 1u << max_order;
+constexpr std::uint64_t max_numa_nodes = 1024;  // MAX_NUMNODES of Debian's kernels
 
 // Free memory that Linux 6.1 keeps, in frames: the square root rule of init_per_zone_wmark_min(),
 // raised by khugepaged (set_recommended_min_free_kbytes()) to what mobility grouping needs.
@@ -72,11 +74,30 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
                                     " is less than 4 MiB for each of " + std::to_string(numas) +
                                     " NUMA nodes");
     }
-    Layout layout;
-    layout.frames = frames;
     const std::uint32_t share = frames / numas / block * block;
+    std::vector<std::uint32_t> of_nodes(numas, share);
+    of_nodes.back() = frames - (numas - 1) * share;
+    std::vector<std::uint8_t> cpu_numa;
+    for (unsigned cpu = 0; cpu < cpus; ++cpu)
+        cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
+    return numa_layout(of_nodes, std::move(cpu_numa), {});
+}
+
+Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
+                   std::vector<std::uint8_t> distances) {
+    const std::size_t numas = frames.size();
+    if (numas == 0 || numas > 64 || cpu_numa.empty())
+        throw std::invalid_argument("numas: needs 1 to 64 NUMA nodes and at least one CPU");
+    if (!distances.empty() && distances.size() != numas * numas)
+        throw std::invalid_argument("distances: needs one from each NUMA node to each");
+    Layout layout;
+    layout.cpu_numa = std::move(cpu_numa);
+    layout.distances = std::move(distances);
     for (unsigned numa = 0; numa < numas; ++numa) {
-        const std::uint32_t begin = numa * share, end = numa + 1 == numas ? frames : begin + share;
+        const bool last = numa + 1 == numas;
+        if (frames[numa] < block || (!last && frames[numa] % (1u << pageblock_order) != 0))
+            throw std::invalid_argument("frames: a NUMA node has at least 4 MiB, in whole 2 MiB");
+        const std::uint32_t begin = layout.frames, end = begin + frames[numa];
         const std::uint32_t borders[] = {0, dma_end, dma32_end, ~0u};
         for (unsigned kind = 0; kind < 3; ++kind) {
             const std::uint32_t from = std::max(begin, borders[kind]);
@@ -84,12 +105,45 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
             if (from >= to) continue;
             layout.zones.push_back({static_cast<ZoneKind>(kind), numa, from, to, 0, 0, 0, 0, 0, 0});
         }
-    }
-    for (unsigned cpu = 0; cpu < cpus; ++cpu) {
-        layout.cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
+        layout.frames = end;
     }
     fill_in_sizes(layout);
     return layout;
+}
+
+std::vector<std::vector<unsigned>> fallback_orders(unsigned nodes,
+                                                   const std::vector<std::uint8_t>& cpu_numa,
+                                                   const std::vector<std::uint8_t>& distances) {
+    std::vector<std::vector<unsigned>> orders(nodes);
+    if (distances.empty()) {
+        for (unsigned node = 0; node < nodes; ++node)
+            for (unsigned step = 0; step < nodes; ++step)
+                orders[node].push_back((node + step) % nodes);
+        return orders;
+    }
+    std::vector<std::uint64_t> load(nodes);  // node_load[], which nodes in turn add to
+    const auto distance = [&](unsigned a, unsigned b) { return distances[a * nodes + b]; };
+    for (unsigned node = 0; node < nodes; ++node) {
+        std::vector<bool> used(nodes);
+        for (unsigned previous = node; orders[node].size() < nodes;) {
+            unsigned best = node;
+            if (!orders[node].empty()) {
+                std::uint64_t least = ~0ull;
+                for (unsigned n = 0; n < nodes; ++n) {
+                    if (used[n]) continue;
+                    std::uint64_t value = distance(node, n) + std::uint64_t{n < node};
+                    value += std::ranges::count(cpu_numa, n) != 0 ? 1 : 0;
+                    value = value * max_numa_nodes + load[n];
+                    if (value < least) least = value, best = n;
+                }
+                if (distance(node, best) != distance(node, previous)) ++load[best];
+            }
+            used[best] = true;
+            orders[node].push_back(best);
+            previous = best;
+        }
+    }
+    return orders;
 }
 
 Layout bare_layout(std::uint32_t frames) {

@@ -23,12 +23,26 @@ struct Layout {
     std::uint32_t frames = 0;            // numbers run from 0 to here
     std::vector<ZoneSpec> zones;         // ascending, without overlap
     std::vector<std::uint8_t> cpu_numa;  // [cpu] its NUMA node
+    // [NUMA node * nodes + node] the firmware's distances (SLIT). Without them, nodes are as far
+    // apart as their numbers say, upwards and then around.
+    std::vector<std::uint8_t> distances = {};
 };
 
 // Returns the layout of `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes: DMA
 // below 16 MiB, DMA32 below 4 GiB, Normal above, without holes. Throws std::invalid_argument for
 // sizes that do not fit.
 Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus);
+// Returns the layout of NUMA nodes of these frames each, in order of address, and of CPUs on them.
+// `distances` are those of Layout. Throws std::invalid_argument for sizes that do not fit.
+Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
+                   std::vector<std::uint8_t> distances);
+// Returns the NUMA nodes [node] in the order in which each node's requests try them, as Linux
+// orders them at boot (build_zonelists() and find_next_best_node() of mm/page_alloc.c, 5.16 and
+// later): nearest first, a node with CPUs after one without at the same distance, and of equals the
+// one that fewer nodes have as an early choice.
+std::vector<std::vector<unsigned>> fallback_orders(unsigned nodes,
+                                                   const std::vector<std::uint8_t>& cpu_numa,
+                                                   const std::vector<std::uint8_t>& distances);
 // Fills in the same sizes for zones whose kind, numa, begin and end are given.
 void fill_in_sizes(Layout& layout);
 // Returns the bare buddy system, for tests and yardsticks: one zone, no watermarks, no per-cpu

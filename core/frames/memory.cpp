@@ -61,11 +61,11 @@ Memory::Memory(Layout layout, std::uint32_t grain, Empty)
             zone_of_[unit >> map_.pageblock_level()] = index;
         }
     }
-    for (unsigned numa = 0; numa < numa_count; ++numa) {
+    for (const auto& order : fallback_orders(numa_count, layout_.cpu_numa, layout_.distances)) {
         auto& zonelist = zonelists_.emplace_back();
-        for (unsigned step = 0; step < numa_count; ++step) {
+        for (const unsigned numa : order) {
             for (std::size_t zone = zones_.size(); zone-- > 0;) {
-                if (zones_[zone].spec().numa != (numa + step) % numa_count) continue;
+                if (zones_[zone].spec().numa != numa) continue;
                 zonelist.push_back(static_cast<std::uint8_t>(zone));
             }
         }
@@ -143,7 +143,7 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
 template <class Take>
 bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
     // Mostly, the nearest zone serves the request.
-    const std::uint8_t nearest = zonelists_[layout_.cpu_numa[request.cpu]].front();
+    const std::uint8_t nearest = zonelists_[home_of(request)].front();
     const ZoneSpec& its = zones_[nearest].spec();
     if ((request.numas >> its.numa & 1) != 0 && above(zones_[nearest], its.kind, frames, mark) &&
         take(nearest, its.kind == ZoneKind::normal)) {
@@ -155,7 +155,7 @@ bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, 
 template <class Take>
 [[gnu::noinline]] bool Memory::try_all_zones(const Request& request, std::uint32_t frames,
                                              Mark mark, Take&& take) {
-    const std::span<const std::uint8_t> zonelist = zonelists_[layout_.cpu_numa[request.cpu]];
+    const std::span<const std::uint8_t> zonelist = zonelists_[home_of(request)];
     const auto allowed = [&](std::uint8_t zone) {
         return (request.numas >> zones_[zone].spec().numa & 1) != 0;
     };

@@ -103,6 +103,9 @@ class Memory {
     struct Empty {};
     Memory(Layout layout, std::uint32_t grain, Empty);
 
+    [[nodiscard]] unsigned home_of(const Request& request) const {
+        return request.home == own_numa ? layout_.cpu_numa[request.cpu] : request.home;
+    }
     [[nodiscard]] std::size_t zone_index(Unit unit) const {
         return zone_of_[unit >> map_.pageblock_level()];
     }

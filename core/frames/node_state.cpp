@@ -51,9 +51,9 @@ bool NodeState::cache_page(unsigned cpu) {
     return true;
 }
 
-void NodeState::buffered_io(std::uint64_t frames) {
+void NodeState::buffered_io(std::uint64_t frames, unsigned cpu) {
     for (std::uint64_t done = 0; done < frames; ++done) {
-        if (!cache_page(system_cpu)) return;
+        if (!cache_page(cpu)) return;
     }
 }
 

@@ -51,8 +51,9 @@ class NodeState {
     void age(std::uint32_t jobs, const JobMix& mix, Random& random);
     // Runs one job of `job_frames` frames.
     void run_job(double job_frames, const JobMix& mix, Random& random);
-    // Reads or writes files through the page cache: `frames` pages enter it. (Direct I/O has none.)
-    void buffered_io(std::uint64_t frames);
+    // Reads or writes files through the page cache, on a CPU: `frames` pages enter it. (Direct I/O
+    // has none.)
+    void buffered_io(std::uint64_t frames, unsigned cpu = 0);
     // Frees the page cache but for `stragglers` of its pages, chosen at random (all, if it has
     // fewer), and of these pins the first `pinned`, which then neither compaction nor evacuation
     // moves.

@@ -33,6 +33,10 @@ struct NodePhase {
     std::vector<NodeStretch> stretches;  // one where all of the phase is simulated
     // [object] lines of memory while stretches were counted, without cleared ones
     std::vector<std::uint64_t> object_reads, object_writes;
+    // With several NUMA nodes. [((object * nodes + from) * nodes + to) * 2 + write] lines of
+    // memory on node `to`, asked for by cores of `from`, while stretches were counted, without
+    // cleared ones; [from * nodes + to] lines that the kernel cleared in the whole phase.
+    std::vector<std::uint64_t> numa_lines, numa_cleared;
 };
 
 struct NodeCounters {

@@ -50,16 +50,17 @@ class NodeReplay {
         : program_(program),
           options_(options),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
-                 SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0),
-          runs_(models[0]->caches.cores(), options.ranks * program.threads()),
+                 SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0, options.numa.get()),
+          runs_(models[0]->caches.cores(), cores_of(program, options)),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
-        const std::uint32_t cores = options.ranks * program.threads();
+        const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
             tlbs_.assign(cores, *models[0]->tlb);
             tables_.resize(options.ranks);
         }
         twins_.reserve(models.size());
-        for (const NodeModel* model : models) twins_.emplace_back(*model, program, cores);
+        for (const NodeModel* model : models)
+            twins_.emplace_back(*model, program, cores, options.numa.get());
         times_clearing_ = !models[0]->drams.empty();
         large_pages_.resize(program.phases());
     }
@@ -128,7 +129,13 @@ class NodeReplay {
         return options_.sets != all_line_sets && !options_.all_lines;
     }
     [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
-        return rank * program_.threads() + op.thread;
+        const std::uint32_t thread = rank * program_.threads() + op.thread;
+        return options_.numa ? options_.numa->cpus[thread] : thread;
+    }
+    // Cores up to the last one that a thread runs on.
+    static std::uint32_t cores_of(const Program& program, const NodeReplayOptions& options) {
+        if (options.numa == nullptr) return options.ranks * program.threads();
+        return *std::ranges::max_element(options.numa->cpus) + 1;
     }
 
     // All ranks move `lines` more; says whether they are simulated.
@@ -207,16 +214,19 @@ class NodeReplay {
         const bool simulated = enter(0);
         const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
         pages_.map_write(
-            op.page, [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
+            op.page,
+            [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
                 bool used = false;
                 for (std::uint32_t i = 0; i < frames; ++i) used |= hand_out(first + i);
                 phase().cleared += std::uint64_t{lines} * frames;
+                count_cleared(first, core_of(rank, op), std::uint64_t{lines} * frames);
                 if (frames > 1) return large_.push_back({first, frames, core_of(rank, op), used});
                 if (!simulated || !reaches_machine(used)) return;
                 if (part_ == Part::counted) stretch().cleared += lines;
                 runs_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
-                cleared_.push_back(first);
-            });
+                cleared_.push_back({first, core_of(rank, op)});
+            },
+            op.thread);
         if (!large_.empty()) clear_large();
         map_in_tables(op);
     }
@@ -224,7 +234,7 @@ class NodeReplay {
     // What the page cache has was read from the disk long since: nothing is cleared.
     void read_file(const Op& op) {
         if (op.lines == 0 || pages_.mapped(op.page)) return;
-        pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1));
+        pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1), op.thread);
         const std::uint32_t frame = pages_.frame(op.page, 0);
         if (frame >= owners_.size() || owners_[frame] == never_owned) hand_out(frame);
         map_in_tables(op);
@@ -309,9 +319,17 @@ class NodeReplay {
     void count(NodeMemory& memory) const {
         if (clearing_large_) return memory.count_large(phase_);
         memory.count(phase_, number_, owners_);
-        for (const std::uint32_t frame : cleared_)  // its owner may be another by now
-            memory.take_back(phase_, owners_[frame],
+        for (const auto& [frame, core] : cleared_)  // its owner may be another by now
+            memory.take_back(phase_, owners_[frame], frame, core,
                              static_cast<unsigned>(std::popcount(options_.sets)));
+    }
+    // Lines that the kernel clears for a thread on a core, whether they are simulated or not.
+    void count_cleared(std::uint32_t frame, std::uint32_t core, std::uint64_t lines) {
+        if (options_.numa == nullptr) return;
+        const NumaPlacing& numa = *options_.numa;
+        auto& cleared = phase().numa_cleared;
+        cleared.resize(std::size_t{numa.nodes()} * numa.nodes());
+        cleared[numa.node_of_cpu[core] * numa.nodes() + numa.node_of_frame(frame)] += lines;
     }
 
     const Program& program_;
@@ -337,7 +355,10 @@ class NodeReplay {
     std::vector<LargePage> large_;            // of the page that is mapped
     std::vector<std::uint64_t> large_pages_;  // [phase] that one rank was given
     Part part_ = Part::counted;
-    std::vector<std::uint32_t> cleared_;  // small frames, since the last flush
+    struct Cleared {
+        std::uint32_t frame, core;
+    };
+    std::vector<Cleared> cleared_;  // small frames, since the last flush
     TlbCounters tlb_counters_;
 };
 
@@ -368,6 +389,18 @@ std::vector<NodeCounters> replay_twins(const Program& program, const Placement& 
         throw std::invalid_argument(
             "ranks: at least 1, and with their threads at most the node's " +
             std::to_string(first.cores) + " cores");
+    if (options.numa != nullptr) {
+        const NumaPlacing& numa = *options.numa;
+        const auto on_node = [&](std::uint32_t cpu) {
+            return cpu < first.cores && cpu < numa.node_of_cpu.size();
+        };
+        if (numa.cpus.size() != cores || numa.policies.empty() || numa.nodes() == 0 ||
+            !std::ranges::all_of(numa.cpus, on_node) ||
+            !(numa.of_page.empty() || numa.of_page.size() == program.pages().size()) ||
+            !(numa.touched_by.empty() || numa.touched_by.size() == program.pages().size()))
+            throw std::invalid_argument(
+                "numa: needs a CPU of the node for each thread, a policy for each page, and nodes");
+    }
     if (!options.excerpts.empty()) check(program, options.excerpts);
     return NodeReplay(program, placement, models, options).run(cancel);
 }

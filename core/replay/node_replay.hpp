@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/accesses/event.hpp"
 #include "core/accesses/program.hpp"
+#include "core/frames/numa_policy.hpp"
 #include "core/frames/placement.hpp"
 #include "core/replay/excerpt.hpp"
 #include "core/replay/node_counts.hpp"
@@ -32,9 +34,11 @@ struct NodeReplayOptions {
     bool translating =
         true;             // else TLBs look nothing up; page tables have their frames all the same
     bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count
+    // Where threads run and pages go on a node of several NUMA nodes, which lines are then counted
+    // by. Without: thread t of rank r runs on core r * threads + t of the only one.
+    std::shared_ptr<const NumaPlacing> numa = nullptr;
 };
 
-// Thread t of rank r runs on core r * program.threads() + t.
 // Throws std::invalid_argument for sizes that do not fit, OutOfMemory when the node is too small,
 // Cancelled soon after `cancel` became true.
 NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,

@@ -16,9 +16,10 @@ namespace pagelens {
 
 class NodeTwin {
   public:
-    NodeTwin(const NodeModel& model, const Program& program, std::uint32_t cores)
-        : caches_(model.caches, cores), memories_{NodeMemory(model.drams, program, cores)} {
-        if (model.caches.has_beside()) memories_.emplace_back(model.drams, program, cores);
+    NodeTwin(const NodeModel& model, const Program& program, std::uint32_t cores,
+             const NumaPlacing* numa)
+        : caches_(model.caches, cores), memories_{NodeMemory(model.drams, program, cores, numa)} {
+        if (model.caches.has_beside()) memories_.emplace_back(model.drams, program, cores, numa);
     }
 
     // One for the machine as it is; a second one with the L3 beside in place of its own.

@@ -10,12 +10,15 @@ namespace pagelens {
 
 RankPages::RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
                      const Sampling& sampling, Listed listed, SlotPopulation population,
-                     std::uint32_t kernel_frames)
+                     std::uint32_t kernel_frames, const NumaPlacing* numa)
     : ranks_(ranks),
       sampling_(sampling),
       listed_(listed),
       order_(placement.page_order()),
       node_frames_(placement.frames()),
+      threads_(program.threads()),
+      addresses_(program.pages()),
+      numa_(numa),
       population_(std::move(population)),
       frames_(program.pages().size() * ranks, none),
       states_(program.pages().size()),
@@ -78,12 +81,29 @@ void RankPages::find_blocks(const Program& program) {
     }
 }
 
-void RankPages::map_read(std::uint32_t page, std::uint32_t cached) {
+std::optional<Frame> RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
+                                      unsigned thread) {
+    if (numa_ == nullptr) return source_->alloc({.cpu = rank, .order = order, .page = page});
+    if (!numa_->touched_by.empty() && numa_->touched_by[page] != NumaPlacing::as_it_is)
+        thread = numa_->touched_by[page];
+    const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
+    const unsigned of_page = numa_->of_page.empty() ? 0 : numa_->of_page[page];
+    Request request = request_by(numa_->policies[of_page], cpu, numa_->node_of_cpu[cpu], order,
+                                 addresses_[page].raw() >> order, numa_->nodes());
+    request.page = page;
+    const auto given = source_->alloc(request);
+    if (given || !request.sparing || order > small_order) return given;
+    request.sparing = false;
+    request.numas = ~0ull;
+    return source_->alloc(request);
+}
+
+void RankPages::map_read(std::uint32_t page, std::uint32_t cached, unsigned thread) {
     if (mapped(page)) return;
     give_back();
     if (cached >= cache_.size()) cache_.resize(std::size_t{cached} + 1, none);
     if (cache_[cached] == none) {
-        const auto given = source_->alloc({.page = page});
+        const auto given = alloc(0, page, small_order, thread);
         if (!given) out_of_memory();
         cache_[cached] = given->raw();
         population_.add(cache_[cached]);
@@ -127,7 +147,8 @@ void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
 
 Frame RankPages::take_frame(std::uint32_t rank) {
     give_back();
-    const auto given = source_->alloc({rank, small_order, MigrateType::unmovable});
+    const std::uint32_t cpu = numa_ == nullptr ? rank : numa_->cpus[rank * threads_];
+    const auto given = source_->alloc({cpu, small_order, MigrateType::unmovable});
     if (!given) out_of_memory();
     return *given;
 }

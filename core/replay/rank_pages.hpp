@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "core/accesses/program.hpp"
+#include "core/frames/numa_policy.hpp"
 #include "core/frames/placement.hpp"
 #include "core/machine/huge_array.hpp"
 #include "core/machine/lru_bank.hpp"
@@ -28,18 +30,20 @@ class RankPages {
     enum class Listed : std::uint8_t { covered, coloured };
 
     // `cleared(rank, first frame, frames)` below is called for each page that the kernel hands out,
-    // and so clears. Of a rank the kernel takes at most `kernel_frames` for itself.
+    // and so clears. Of a rank the kernel takes at most `kernel_frames` for itself. `numa`, if
+    // given, says where threads run, and outlives this; without it a rank runs on the CPU of its
+    // number.
     RankPages(const Program& program, const Placement& placement, std::uint32_t ranks,
               const Sampling& sampling, Listed listed, SlotPopulation population,
-              std::uint32_t kernel_frames = 0);
+              std::uint32_t kernel_frames = 0, const NumaPlacing* numa = nullptr);
 
-    // The first write of a page: every rank gets a frame, in turn; where the policy gives large
-    // pages, the first touch in one takes it whole. Throws OutOfMemory.
+    // The first write of a page, by a thread: every rank gets a frame, in turn; where the policy
+    // gives large pages, the first touch in one takes it whole. Throws OutOfMemory.
     template <class Cleared>
-    void map_write(std::uint32_t page, Cleared&& cleared);
+    void map_write(std::uint32_t page, Cleared&& cleared, unsigned thread = 0);
     // The first read of a page that shows page `cached` of the page cache: all ranks have its one
     // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
-    void map_read(std::uint32_t page, std::uint32_t cached);
+    void map_read(std::uint32_t page, std::uint32_t cached, unsigned thread = 0);
     // The pages' frames go back; a large page goes when the last of its pages does. They go when
     // the next frame is asked for: most of what a program gives back, nobody asks for any more.
     void unmap(std::uint32_t first, std::uint64_t count);
@@ -121,7 +125,10 @@ class RankPages {
     void give_back_all();
     void give_back(std::uint32_t first, std::uint64_t count);
     template <class Cleared>
-    void open_block(std::uint32_t block, Cleared&& cleared);
+    void open_block(std::uint32_t block, std::uint32_t page, Cleared&& cleared, unsigned thread);
+    // A frame for a rank's page, or 2^order neighbours, by the policy of the page.
+    std::optional<Frame> alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
+                               unsigned thread);
     void close_block(std::uint32_t block);
     void list_sampled(std::uint32_t page);  // of a page that has just been mapped
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
@@ -137,6 +144,9 @@ class RankPages {
     Listed listed_;
     unsigned order_;  // of large pages; small_order if the policy has none
     std::uint32_t node_frames_;
+    unsigned threads_;
+    std::span<const VirtualPage> addresses_;
+    const NumaPlacing* numa_;
     std::unique_ptr<FrameSource> source_;
     SlotPopulation population_;
     HugeVector<std::uint32_t> frames_;  // [page][rank]
@@ -162,16 +172,16 @@ class RankPages {
 };
 
 template <class Cleared>
-void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
+void RankPages::map_write(std::uint32_t page, Cleared&& cleared, unsigned thread) {
     if (writable(page)) return;
     if (mapped(page)) unmap(page, 1);
     give_back();
     const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
-    if (block != none && blocks_[block].mapped++ == 0) open_block(block, cleared);
+    if (block != none && blocks_[block].mapped++ == 0) open_block(block, page, cleared, thread);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         std::uint32_t& frame = frame_of(page, rank);
         if (frame != none) continue;
-        const auto given = source_->alloc({.cpu = rank, .page = page});
+        const auto given = alloc(rank, page, small_order, thread);
         if (!given) out_of_memory();
         frame = given->raw();
         population_.add(frame);
@@ -181,11 +191,12 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared) {
 }
 
 template <class Cleared>
-void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
+void RankPages::open_block(std::uint32_t block, std::uint32_t page, Cleared&& cleared,
+                           unsigned thread) {
     const std::span<const std::uint32_t> pages(&block_pages_[blocks_[block].first],
                                                blocks_[block].pages);
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-        const auto given = source_->alloc({rank, order_});
+        const auto given = alloc(rank, page, order_, thread);
         if (!given) {
             ++small_fallbacks_;
             continue;
@@ -194,8 +205,8 @@ void RankPages::open_block(std::uint32_t block, Cleared&& cleared) {
         large_[std::size_t{block} * ranks_ + rank] = given->raw();
         for (std::uint32_t i = 0; i < 1u << order_; ++i) population_.add(given->raw() + i);
         cleared(rank, given->raw(), 1u << order_);
-        for (const std::uint32_t page : pages)
-            frame_of(page, rank) = given->raw() + offset_of_[page];
+        for (const std::uint32_t other : pages)
+            frame_of(other, rank) = given->raw() + offset_of_[other];
     }
 }
 

@@ -121,7 +121,11 @@ def simulate(
     """
     source, scaled = _fill(workload, machine, ranks)
     scaled.machine.require_linux_pages("simulate")
-    chosen = _policies(policies) if policies is not None else default_policies(source, scaled.machine)
+    chosen = (
+        _policies(policies)
+        if policies is not None
+        else default_policies(source, scaled.machine, scaled.ranks)
+    )
     steps = parse_history(history, "history") if isinstance(history, str) else history
     phase = choose_phase(phase, source)
     if precision is not None and not 0 < precision <= 1:

@@ -23,6 +23,7 @@ RESOURCES = {
     "L2": "l2_s",
     "fast memory": "fast_memory_s",
     "DDR": "ddr_s",
+    "links": "links_s",  # between NUMA nodes
 }
 
 # One row a node, policy and phase. Counters are lines of the whole node, scaled up from what is simulated;
@@ -121,6 +122,20 @@ ASSUMED = pl.Schema(
         "time_s": pl.Float64,
     }
 )
+# Lines of memory of an object, by the NUMA node whose cores ask for them and the one whose memory has them.
+# Without rows on a machine of one NUMA node.
+NUMA = pl.Schema(
+    {
+        "node": pl.UInt32,
+        "policy": pl.String,
+        "phase": pl.String,
+        "object": pl.String,
+        "from": pl.UInt32,
+        "to": pl.UInt32,
+        "reads": pl.Float64,
+        "writes": pl.Float64,
+    }
+)
 TABLES = {
     "placements": PLACEMENTS,
     "counterfactuals": COUNTERFACTUALS,
@@ -129,6 +144,7 @@ TABLES = {
     "slots": SLOTS,
     "stretches": STRETCHES,
     "assumed": ASSUMED,
+    "numa": NUMA,
 }
 
 
@@ -143,6 +159,7 @@ class Tables:
     slots: pl.DataFrame
     stretches: pl.DataFrame
     assumed: pl.DataFrame
+    numa: pl.DataFrame
 
     def __post_init__(self) -> None:
         for name, schema in TABLES.items():

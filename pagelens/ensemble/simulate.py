@@ -14,6 +14,7 @@ from pagelens.ensemble.result import (
     ASSUMED,
     COLLISIONS,
     COUNTERFACTUALS,
+    NUMA,
     OBJECTS,
     PLACEMENTS,
     RESOURCES,
@@ -81,6 +82,7 @@ class NodeSimulation:
             slots=_slots(key, run),
             stretches=_stretches(key, phases, run),
             assumed=_assumed(key, phases, run),
+            numa=_numa(key, phases, names, run),
         )
 
     def _place(self, policy: Policy, number: int) -> Placement:
@@ -170,6 +172,22 @@ def _stretches(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:
         "serial_time_s": times.serial_time_s,
     }
     return table(STRETCHES, key | columns)
+
+
+def _numa(key: Columns, phases: list[str], names: list[str], run: Run) -> pl.DataFrame:
+    if run.numa is None:
+        return NUMA.to_frame()
+    lines = run.numa.reads + run.numa.writes
+    phase, of_object, source, target = np.nonzero(lines > 0)
+    columns = {
+        "phase": [phases[number] for number in phase],
+        "object": [names[number] for number in of_object],
+        "from": source,
+        "to": target,
+        "reads": run.numa.reads[phase, of_object, source, target],
+        "writes": run.numa.writes[phase, of_object, source, target],
+    }
+    return table(NUMA, key | columns)
 
 
 def _assumed(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:

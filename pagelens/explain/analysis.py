@@ -34,6 +34,7 @@ from pagelens.explain.model import (
     SlotMap,
     TimedRecord,
 )
+from pagelens.explain.numa import numa_records
 from pagelens.explain.verdict import verdict
 from pagelens.replay import MECHANISMS, left_out, why_full_width
 from pagelens.replay.mechanisms import TWO_WAY
@@ -138,6 +139,7 @@ def explain(
         objects=objects,
         collisions=collisions,
         slot_maps=_slot_maps(ensemble, totals, baseline),
+        numa=numa_records(ensemble),
         remedies=remedies,
         assumptions=assumed,
         timed=timed,

@@ -258,6 +258,30 @@ class CollisionRecord(_Record):
     share: float = Field(description="the share of all evictions")
 
 
+class NumaObject(_Record):
+    """The lines of one object that lie on another NUMA node than the cores that ask for them: counted."""
+
+    name: str
+    remote_share: float = Field(description="the share of the object's lines")
+    share: float = Field(description="the share of all such lines")
+
+
+class NumaPart(_Record):
+    """How long the memory of a NUMA node, or a direction of a link, is busy: modelled."""
+
+    name: str = Field(description="such as 'memory of node 0' or 'node 0 to 1', the way that data take")
+    busy_s: float
+
+
+class NumaRecord(_Record):
+    """What goes between the NUMA nodes under one policy: mean over the nodes of the fleet."""
+
+    policy: str
+    remote_share: float = Field(description="counted: the share of memory's lines that are remote")
+    objects: list[NumaObject] = Field(description="most remote lines first")
+    parts: list[NumaPart] = Field(description="busiest first")
+
+
 class RemedyGain(_Record):
     """What a policy that a user can choose gains over the baseline, on the same nodes: modelled."""
 
@@ -377,6 +401,9 @@ class Explanation(_Record):
     objects: list[ObjectRecord]
     collisions: list[CollisionRecord]
     slot_maps: list[SlotMap]
+    numa: list[NumaRecord] | None = Field(
+        default=None, description="one for each policy; null on a machine of one NUMA node"
+    )
     remedies: list[RemedyGain] = Field(
         description="policies that one can choose, by gain in the median, best first"
     )

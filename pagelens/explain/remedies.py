@@ -6,9 +6,13 @@ from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.frames import Policy, find_policy, policies
 from pagelens.machine import Machine
+from pagelens.replay import far_objects
 
 # These are also compared without a memory-side cache: a setting of the firmware, and arrays further apart.
 WITHOUT_CACHE = ("aged+swizzle", "2m+offset-64k")
+
+OF_ONE_OBJECT = ("touch", "interleave")  # remedies for one object alone, on several NUMA nodes
+MOST_OBJECTS = 3  # that get them: each is a replay or two of the whole program
 
 
 def choose_policies(names: str) -> Mapping[str, Policy]:
@@ -19,9 +23,19 @@ def choose_policies(names: str) -> Mapping[str, Policy]:
     return _found(part.strip() for part in names.split(","))
 
 
-def default_policies(workload: Workload, machine: Machine) -> Mapping[str, Policy]:
-    """Return the policies that are marked as `compared` and can make a difference on the machine."""
-    compared = {name: policy for name, policy in policies.items() if policy.compared}
+def default_policies(workload: Workload, machine: Machine, ranks: int = 1) -> Mapping[str, Policy]:
+    """Return the policies that are marked as `compared` and can make a difference on the machine.
+
+    On a machine of several NUMA nodes these are also policies for the objects that one thread touches first
+    and threads on other nodes use.
+    """
+    several = machine.topology.nodes > 1
+    compared = {
+        name: policy for name, policy in policies.items() if policy.compared and several >= policy.needs_nodes
+    }
+    if several:
+        far = list(far_objects(workload, machine, ranks))[:MOST_OBJECTS]
+        compared.update(_found(f"{kind}:{name}" for name in far for kind in OF_ONE_OBJECT))
     if machine.memory_side_cache is not None:
         return compared
     tried = {name: policy for name, policy in compared.items() if not policy.needs_cache}

@@ -14,6 +14,7 @@ RESOURCES_IN_WORDS = {
     "L2": "the way from L2 to L1",
     "fast memory": "the fast memory",
     "DDR": "DDR",
+    "links": "links between NUMA nodes",
 }
 
 _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES
 from pagelens.frames.mix import JobMix, load_mix
+from pagelens.frames.numa_rule import layout
 from pagelens.machine import Machine
 from pagelens.machine.schema import FEWEST_FRAMES
 
@@ -24,7 +25,7 @@ class LiveNode:
 
     @staticmethod
     def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
-        """Return a node fresh from boot, with one NUMA node."""
+        """Return a node fresh from boot, with the machine's NUMA nodes."""
         return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
 
     @property
@@ -70,4 +71,6 @@ class LiveNode:
 
 
 def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
+    if numas == 1 and machine.numa is not None:
+        return _core.NodeState(layout(machine), grain)
     return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)

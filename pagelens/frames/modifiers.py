@@ -16,6 +16,8 @@ from pagelens.units import format_binary_size
 LARGEST_OFFSET = 1 << 20  # bytes
 MODIFIERS = ("offset-SIZE", "swizzle")  # as help and errors write them
 
+OF_OBJECTS = ("touch", "interleave", "weighted")  # policies that can be for one object alone
+
 _OFFSET = re.compile(r"offset-(?P<number>[0-9]{1,7})(?P<unit>[km])")
 _UNITS = {"k": 1 << 10, "m": 1 << 20}
 
@@ -35,10 +37,19 @@ class Staggered(Remedy):
 
 
 def find_policy(name: str, option: str = "--policies") -> Policy:
-    """Return the policy of that name, with its modifiers.
+    """Return the policy of that name, with its modifiers. NAME:OBJECT applies to one object's pages.
 
     Raises UsageError for an unknown name; `option` is what the error calls the argument.
     """
+    kind, colon, object_name = name.partition(":")
+    if colon and kind in OF_OBJECTS:
+        policy = policies[kind]
+        return replace(
+            policy,
+            name=name,
+            title=f"{policy.title}, of {object_name}",
+            numa=replace(policy.numa, objects=(object_name,)),
+        )
     parts = name.split("+")
     for known in range(len(parts), 0, -1):  # a policy's own name may have a plus, as aged+zonesort
         if (base := "+".join(parts[:known])) in policies:

@@ -111,11 +111,19 @@ class Io(Step):
     name = "io"
     size: int = field(default=1 << 30, metadata=_is(SIZE))
     how: bool = field(default=True, metadata=_is(choice({"buffered": True, "direct": False})))
+    numa: int = field(default=0, metadata=_is(COUNT))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
-        """Fill the page cache if the I/O is buffered. Direct I/O leaves no page behind."""
+        """Fill the page cache if the I/O is buffered. Direct I/O leaves no page behind.
+
+        The pages are those of the NUMA node whose cores read or write, as long as it has any.
+        """
+        topology = node.machine.topology
+        if self.numa >= topology.rows:
+            raise UsageError(f"io: numa = {self.numa} is none of the {topology.rows} NUMA nodes with cores")
         if self.how:
-            node.state.buffered_io(round(self.size * node.scale) // FRAME_BYTES)
+            cpu = sum(topology.cores[: self.numa])
+            node.state.buffered_io(round(self.size * node.scale) // FRAME_BYTES, cpu)
 
 
 @dataclass(frozen=True)

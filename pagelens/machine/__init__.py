@@ -16,10 +16,12 @@ from pagelens.machine.reader import (
 from pagelens.machine.schema import Machine
 from pagelens.machine.time import (
     TRANSLATION_COUNTS,
+    NumaLoad,
     Times,
     modelled_times,
     tiered_times,
 )
+from pagelens.machine.topology import Link, Topology
 from pagelens.machine.values import stated_values
 from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
@@ -30,12 +32,15 @@ __all__ = [
     "Cores",
     "Costs",
     "Io",
+    "Link",
     "Machine",
     "Memory",
     "MemorySideCache",
+    "NumaLoad",
     "PrivateCache",
     "Sourced",
     "Times",
+    "Topology",
     "choose_machine",
     "list_lines",
     "list_machines",

@@ -18,10 +18,26 @@ from numpy.typing import NDArray
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.schema import Machine, ServedBy
+from pagelens.machine.topology import Link, Topology, one_node
 
 Floats = NDArray[np.float64]
 
 TRANSLATION_COUNTS = ("stlb_hits", "walks", "walker_loads")  # columns of either model
+
+
+@dataclass(frozen=True)
+class NumaLoad:
+    """Whose lines of memory each row has, on a machine of several NUMA nodes.
+
+    `without_links` and `without_crowding` make the other nodes as near as one's own memory, and each node's
+    memory serve what its own cores ask for.
+    """
+
+    reads: Floats  # [row, from, to] shares of its reads by the cores of a node from a node's memory
+    writes: Floats
+    cores: Floats  # [from] that execute the program's threads
+    without_links: bool = False
+    without_crowding: bool = False
 
 
 class Columns(Protocol):
@@ -38,7 +54,9 @@ class Times:
 
     time_s: Floats  # the largest of `resources`
     serial_time_s: Floats
-    resources: Mapping[str, Floats]  # "issue", "latency", "page walks", "fast memory", "DDR": seconds of each
+    resources: Mapping[
+        str, Floats
+    ]  # "issue", "latency", "page walks", "fast memory", "DDR", "links": seconds of each
 
 
 def modelled_times(
@@ -48,6 +66,7 @@ def modelled_times(
     served_by: ServedBy | None = None,
     frequency_factor: Floats | float = 1.0,
     core: CoreTimes | None = None,
+    numa: NumaLoad | None = None,
 ) -> Times:
     """Return the seconds of a job whose lines `served_by` serves: by default the machine's cache, or DDR.
 
@@ -55,7 +74,8 @@ def modelled_times(
     translations. Their frequency is the machine's times `frequency_factor`, which is one value for all rows
     or one for each (`Cores.frequency_factor`). `core`, with the same rows, gives the time that a core takes
     for the program's own instructions. Without it they are issued at the full width of the machine, and all
-    lines overlap.
+    lines overlap. `numa` says which NUMA nodes the lines go between; without it each node's cores use their
+    own memory alone, all of them alike.
 
     The columns that are read depend on what serves the lines: see `_times_behind_cache` and
     `_times_of_memory`.
@@ -63,7 +83,7 @@ def modelled_times(
     served_by = served_by or machine.served_by(sys.maxsize)
     if served_by == "memory-side cache":
         return _times_behind_cache(machine, counts, cores_used, frequency_factor, core)
-    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core)
+    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core, numa)
 
 
 def _times_behind_cache(
@@ -118,6 +138,7 @@ def _times_of_memory(
     served_by: ServedBy,
     frequency_factor: Floats | float,
     core: CoreTimes | None,
+    numa: NumaLoad | None = None,
 ) -> Times:
     """Return the times if all of a job's memory lies in one memory, behind the machine's caches.
 
@@ -130,16 +151,74 @@ def _times_of_memory(
     are counted with all others. Page walkers are a resource of their own. So is the way from L2 to L1 if the
     machine file states its bandwidth. It carries all hits of L2, which are l2_references or l2_accesses less
     l2_misses, if those are counted.
+
+    A memory of several NUMA nodes takes as long as the busiest of them, and the links as long as the busiest
+    direction of one. The cores of a node share its waiting, so the time of the node that waits longest for
+    each of its cores counts for all.
     """
-    chosen = machine.fast_memory if served_by == "fast memory" else machine.ddr
-    assert chosen is not None
+    topology = machine.topology
+    if served_by == "fast memory" and (fast := machine.fast_memory) is not None:
+        topology = one_node(
+            machine.cores.count.value, fast.size.value, fast.latency.value, fast.bandwidth.value
+        )
     reads = _column(counts, "dram_reads")
-    transfer = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
+    load = numa or _all_local(topology, cores_used)
+    asked, written = (
+        reads[:, None, None] * load.reads,
+        _column(counts, "dram_writes")[:, None, None] * load.writes,
+    )
+    transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used)
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
-    transfers: dict[str, Floats] = {served_by: transfer}
-    waiting = reads * chosen.latency.value
+    transfers: dict[str, Floats] = {served_by: transfer, **links}
     return _beyond_caches(machine, counts, cores_used, frequency_factor, waiting, transfers, reads, core)
+
+
+def _all_local(topology: Topology, cores_used: int) -> NumaLoad:
+    """Return the load of a job whose pages all lie on the nodes of the cores that use them."""
+    own = np.eye(topology.rows, topology.nodes)[None] / topology.rows
+    return NumaLoad(own, own, np.full(topology.rows, cores_used / topology.rows))
+
+
+def _numa_times(
+    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int
+) -> tuple[Floats, dict[str, Floats], Floats]:
+    """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
+
+    `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
+    every node waited as long as those of the node whose cores wait longest.
+    """
+    lines = reads + writes
+    at_home = np.arange(topology.rows)
+    served = lines.sum(axis=1)
+    if load.without_crowding:
+        served = np.zeros_like(served)
+        served[:, at_home] = lines.sum(axis=2)
+    memories = np.max(LINE_BYTES * served / topology.memory_bandwidth, axis=1)
+    latency = topology.latency
+    links: dict[str, Floats] = {}
+    if load.without_links:
+        latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
+    elif topology.links:
+        links["links"] = np.max([_link_time(link, reads, writes) for link in topology.links], axis=0)
+    waits = (reads * latency).sum(axis=2)  # [row, from]
+    used = load.cores > 0
+    waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
+    return memories, links, waiting
+
+
+def _link_time(link: Link, reads: Floats, writes: Floats) -> Floats:
+    """Return the seconds that one direction of a link is busy.
+
+    Data that cores read travel from the memory's node, and what they write towards it.
+    """
+    rows = reads.shape[1]
+    source, target = list(link.source), list(link.target)
+    near_source = [node for node in source if node < rows]
+    near_target = [node for node in target if node < rows]
+    lines = reads[:, near_target][:, :, source].sum(axis=(1, 2))
+    lines = lines + writes[:, near_source][:, :, target].sum(axis=(1, 2))
+    return np.asarray(LINE_BYTES * lines / link.rate)
 
 
 def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:

@@ -7,7 +7,7 @@ decides the order in which DRAM serves them, but that order is left as it is.
 
 from collections.abc import Iterator, Mapping
 
-from pagelens.machine import Machine, modelled_times
+from pagelens.machine import Machine, NumaLoad, modelled_times
 from pagelens.machine.pipeline import PIPELINE_NUMBERS
 from pagelens.machine.schema import ServedBy
 from pagelens.machine.time import Columns
@@ -41,6 +41,7 @@ def times_if_assumed(
     served_by: ServedBy,
     frequency_factor: float,
     core: CoreModel | None = None,
+    numa: NumaLoad | None = None,
 ) -> IfAssumed:
     """Return seconds [p] by value and factor, from the counts of one run."""
     return {
@@ -51,6 +52,7 @@ def times_if_assumed(
             served_by,
             frequency_factor,
             core.on(changed) if core is not None else None,
+            numa,
         ).time_s
         for name, factor, changed in _changed(machine)
     }

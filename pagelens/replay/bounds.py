@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, NumaLoad, Times, modelled_times
 from pagelens.machine.dram import Dram
 from pagelens.machine.schema import ServedBy
 from pagelens.replay.run import Floats
@@ -70,8 +70,30 @@ def bounds(
         at_worst["row_s"] = np.full_like(none, of_line)
         at_worst["dram_time_s"] = lines * of_line
     least = _times(machine, at_best, cores_used, served_by, core)
-    most = _times(machine, at_worst, cores_used, served_by, core)
-    return Bounds(least.time_s, np.maximum(most.time_s, least.time_s))
+    most = np.max(
+        [
+            modelled_times(machine, at_worst, cores_used, served_by, 1.0, core, load).time_s
+            for load in _worst_loads(machine, len(executed))
+        ],
+        axis=0,
+    )
+    return Bounds(least.time_s, np.maximum(most, least.time_s))
+
+
+def _worst_loads(machine: Machine, phases: int) -> list[NumaLoad | None]:
+    """Return the loads of which one is the worst: all lines on one NUMA node, asked for by any one of them.
+
+    A load that asks for all lines of one node by the cores of all nodes is no worse than these.
+    """
+    topology = machine.topology
+    if topology.nodes == 1:
+        return [None]
+    loads: list[NumaLoad | None] = []
+    for source, target in np.ndindex(topology.rows, topology.nodes):
+        shares = np.zeros((phases, topology.rows, topology.nodes))
+        shares[:, source, target] = 1
+        loads.append(NumaLoad(shares, shares, np.asarray(topology.cores[: topology.rows], dtype=np.float64)))
+    return loads
 
 
 def _times(

@@ -28,6 +28,8 @@ TWO_WAY = "direct mapping"  # no mechanism of its own: a what-if beside
 # Mechanisms of everything that a line meets on a node (pagelens/replay/whole_node.py).
 L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER = "L2 conflicts", "L3 conflicts", "snoop filter"
 PAGE_WALKS, ROW_CONFLICTS, FREQUENCY = "page walks", "row conflicts", "core frequency"
+# Mechanisms of a machine with several NUMA nodes.
+NUMA_LINKS, NUMA_CROWDING = "remote memory", "crowded memory"
 # Mechanisms of both: of the memory-side cache, or of the caches in front of it.
 CAPACITY, CACHE_CAPACITY = "capacity", "cache capacity"
 
@@ -68,6 +70,20 @@ MECHANISMS = {
         Mechanism(PAGE_WALKS, "page walks", "page walks", "a TLB that never misses", "#F0E442"),
         Mechanism(
             ROW_CONFLICTS, "row conflicts in DRAM", "row conflicts in DRAM", "no row conflicts", "#0072B2"
+        ),
+        Mechanism(
+            NUMA_LINKS,
+            "the way to other NUMA nodes",
+            "the way to the memory of other NUMA nodes",
+            "links that never limit, and remote memory as near as local",
+            "#332288",
+        ),
+        Mechanism(
+            NUMA_CROWDING,
+            "crowding on one NUMA node's memory",
+            "crowding on the memory of one NUMA node",
+            "memory of every NUMA node as busy as its own cores make it",
+            "#882255",
         ),
         Mechanism(
             FREQUENCY,

@@ -7,6 +7,9 @@ capacity: what memory moves beyond what it would move below infinite caches (com
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +18,8 @@ from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
-from pagelens.machine import Machine, Times, modelled_times
+from pagelens.frames.numa_rule import cores_of_threads
+from pagelens.machine import Machine, NumaLoad, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
 from pagelens.replay import nearly_equal
 from pagelens.replay.assumed import times_if_assumed
@@ -25,12 +29,15 @@ from pagelens.replay.mechanisms import (
     CACHE_CAPACITY,
     FREQUENCY,
     L3_CONFLICTS,
+    NUMA_CROWDING,
+    NUMA_LINKS,
     PAGE_WALKS,
     ROW_CONFLICTS,
     SNOOP_FILTER,
     subsets,
 )
 from pagelens.replay.nearly_equal import shifted
+from pagelens.replay.numa import NumaLines, placing
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
 from pagelens.replay.stretches import Estimates
@@ -44,6 +51,8 @@ from pagelens.replay.whole_node import (
 )
 
 Counts = Mapping[str, Floats]
+
+NUMA = (NUMA_LINKS, NUMA_CROWDING)
 
 # A run keeps these counters under the replay's names. Those of memory get the names of all machines.
 KEPT = (
@@ -84,7 +93,8 @@ class NodeEngine:
         self._by_replay = mechanisms_by_replay(machine)
         rows = (ROW_CONFLICTS,) if self._has_banks else ()
         spread = (FREQUENCY,) if machine.cores.frequency_spread is not None else ()
-        self.mechanisms = (*self._by_replay, *rows, *spread, CACHE_CAPACITY)
+        numa = NUMA if machine.topology.nodes > 1 else ()
+        self.mechanisms = (*self._by_replay, *rows, *numa, *spread, CACHE_CAPACITY)
 
     def bounds(self) -> Bounds:
         """Return the bounds, from all lines in their order."""
@@ -105,7 +115,8 @@ class NodeEngine:
         found = placed.replay(removed, rows)
         counts = found.whole.with_row(0)
         of_time = placed.compulsory() if CACHE_CAPACITY in without else counts
-        return placed.run(found, counts, placed.times(of_time, FREQUENCY in without))
+        times = placed.times(of_time, FREQUENCY in without, found.numa, [n for n in NUMA if n in without])
+        return placed.run(found, counts, times)
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag) -> Attributed:
         """Replay a machine for each set of mechanisms that takes one. Each has DRAM with rows and without."""
@@ -113,16 +124,19 @@ class NodeEngine:
         both = (True, False) if self._has_banks else ()
         of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
         of_cores: list[Removed] = [(), (FREQUENCY,)] if FREQUENCY in self.mechanisms else [()]
+        of_numa = list(subsets(NUMA)) if NUMA_LINKS in self.mechanisms else [()]
         as_it_is, replayed = placed.without_each(self._by_replay, both)
         seconds: dict[Removed, Floats] = {}
         for removed, found in replayed.items():
             for row, rows in enumerate(of_rows):
-                for spread in of_cores:
-                    times = placed.times(found.with_row(row), FREQUENCY in spread)
-                    seconds[*removed, *rows, *spread] = times.time_s
-        seconds[self.mechanisms] = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms).time_s
+                for numa, spread in product(of_numa, of_cores):
+                    times = placed.times(found.with_row(row), FREQUENCY in spread, as_it_is.numa, numa)
+                    seconds[*removed, *rows, *numa, *spread] = times.time_s
+        least = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms, as_it_is.numa, NUMA)
+        seconds[self.mechanisms] = least.time_s
         counts = as_it_is.whole.with_row(0)
-        return Attributed(placed.run(as_it_is, counts, placed.times(counts)), seconds, {})
+        times = placed.times(counts, numa=as_it_is.numa)
+        return Attributed(placed.run(as_it_is, counts, times), seconds, {})
 
 
 def _ordered(*sets: Collection[str]) -> Removed:
@@ -139,6 +153,8 @@ class _Placed:
         self._parts = engine._programs.parts(placement.offset_bytes)
         self._factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
         program = self._parts.program
+        self._numa = placing(self.machine, program, engine._workload.objects, engine._ranks, placement.numa)
+        self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         phases = len(engine._workload.phases)
         self._instructions = {"instructions": instructions(engine._ranks, program.instructions, phases)}
 
@@ -150,6 +166,7 @@ class _Placed:
             self._placement.frames,
             node_model(self.machine, without, rows, engine._seed, self._parts.writes_at_once),
             ranks=engine._ranks,
+            numa=self._numa,
             cancel=self._cancel,
         )
 
@@ -169,7 +186,8 @@ class _Placed:
         samples = {removed: each.whole for removed, each in in_sample.items()}
         if not nearly_equal.is_fair(as_it_is.whole, samples[()]):
             return as_it_is, {r: each.whole for r, each in self.replays(mechanisms, rows).items()}
-        near = nearly_equal.nearest(as_it_is.whole, samples, self.times)
+        of_counts = partial(self.times, numa=as_it_is.numa)
+        near = nearly_equal.nearest(as_it_is.whole, samples, of_counts)
         whole: dict[Removed, Estimates] = {(): as_it_is.whole}
         for walks in (False, True):
             alike = [of for of in near.replayed if of and (PAGE_WALKS in of) == walks]
@@ -223,16 +241,28 @@ class _Placed:
             )  # fmt: skip
             order += [of, ideal] if pair else [of]
         counted = replay_twins(
-            self._parts, self._placement.frames, models, ranks=engine._ranks, sets=sets, cancel=self._cancel
+            self._parts,
+            self._placement.frames,
+            models,
+            ranks=engine._ranks,
+            sets=sets,
+            numa=self._numa,
+            cancel=self._cancel,
         )
         return {known[of]: each for of, each in zip(order, counted, strict=True)}
 
     def times(
-        self, counts: Counts, of_median_node: bool = False, phase: NDArray[np.int64] | None = None
+        self,
+        counts: Counts,
+        of_median_node: bool = False,
+        numa: NumaLines | None = None,
+        without: Collection[str] = (),
+        phase: NDArray[np.int64] | None = None,
     ) -> Times:
         """Return the seconds at this node's core frequency, or at the median node's.
 
-        With `phase`, the counts are rows, each of a phase.
+        `numa` says which NUMA nodes the lines go between, and `without` which of `NUMA` do not count. With
+        `phase`, the counts are rows, each of a phase.
         """
         factor = 1.0 if of_median_node else self._factor
         rows = slice(None) if phase is None else phase
@@ -241,7 +271,27 @@ class _Placed:
         core = engine._core_times
         if core is not None and phase is not None:
             core = core.of_rows(phase)
-        return modelled_times(self.machine, columns, engine._cores_used, engine._served_by, factor, core)
+        return modelled_times(
+            self.machine,
+            columns,
+            engine._cores_used,
+            engine._served_by,
+            factor,
+            core,
+            self.load(numa, without, rows),
+        )
+
+    def load(
+        self,
+        numa: NumaLines | None,
+        without: Collection[str] = (),
+        rows: NDArray[np.int64] | slice = slice(None),
+    ) -> NumaLoad | None:
+        """Return whose lines the rows have; None on a machine of one NUMA node."""
+        if numa is None:
+            return None
+        load = numa.load(self.machine, self._cores, rows)
+        return replace(load, without_links=NUMA_LINKS in without, without_crowding=NUMA_CROWDING in without)
 
     def compulsory(self) -> Counts:
         """Return counts [p] below infinite caches. DRAM moves their lines at its peak bandwidth."""
@@ -275,16 +325,24 @@ class _Placed:
             object_misses=np.zeros_like(lines),
             object_conflict_evictions=np.zeros_like(lines),
             left_out=LeftOut(
-                found.left_out.phase, self.times(found.left_out.with_row(0), phase=found.left_out.phase)
+                found.left_out.phase,
+                self.times(found.left_out.with_row(0), numa=found.numa, phase=found.left_out.phase),
             ),
-            if_assumed=self._if_assumed(counts),
+            if_assumed=self._if_assumed(counts, found.numa),
+            numa=found.numa,
         )
 
-    def _if_assumed(self, counts: Counts) -> IfAssumed:
+    def _if_assumed(self, counts: Counts, numa: NumaLines | None) -> IfAssumed:
         engine = self._engine
         if not engine._vary_assumed:
             return {}
         columns = {**counts, **self._instructions}
         return times_if_assumed(
-            self.machine, columns, engine._cores_used, engine._served_by, self._factor, engine._core
+            self.machine,
+            columns,
+            engine._cores_used,
+            engine._served_by,
+            self._factor,
+            engine._core,
+            self.load(numa),
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pagelens import _core
 from pagelens.address.units import FRAME_BITS
 from pagelens.frames import Node, Policy
+from pagelens.frames.numa_rule import FIRST_TOUCH, NumaRule
 from pagelens.machine import Machine
 
 
@@ -16,6 +17,7 @@ class Placement:
     machine: Machine  # with the policy's setting
     page_bits: int = FRAME_BITS  # log2 of the size in bytes of the pages that large mappings get
     offset_bytes: int = 0  # additional distance of large arrays (`Workload.compile`)
+    numa: NumaRule = FIRST_TOUCH
     node: int = 0  # draws which slots are sampled, and the cores' frequency
 
 
@@ -25,4 +27,6 @@ def place(policy: Policy, machine: Machine, node: Node) -> Placement:
     Raises UsageError if it is impossible.
     """
     own = policy.machine(machine)
-    return Placement(policy.place(own, node), own, policy.page_bits, policy.offset_bytes, node.node)
+    return Placement(
+        policy.place(own, node), own, policy.page_bits, policy.offset_bytes, policy.numa, node.node
+    )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.machine import Times
+from pagelens.replay.numa import NumaLines
 
 Floats = NDArray[np.float64]
 # Seconds [p] by the name of an assumed value and the factor on it (pagelens/replay/assumed.py).
@@ -48,6 +49,7 @@ class Run:
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
     pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
     left_out: LeftOut | None = None  # None: nothing is sampled in time
+    numa: NumaLines | None = None  # None: one NUMA node
     if_assumed: IfAssumed = field(default_factory=dict)  # empty unless the simulation varies assumed values
 
 

@@ -20,6 +20,7 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
+from pagelens.replay.numa import NumaLines, numa_lines
 from pagelens.replay.stretches import Counts, Estimates, FirstFetches, estimates, first_fetches, scales
 
 # A phase each, in lines of all ranks: period, stretch, warm-up, begin and recalled lines (excerpt.hpp).
@@ -234,6 +235,7 @@ class NodeCounts:
     simulated: float  # share of the run's lines
     huge_pages: int
     small_fallbacks: int
+    numa: NumaLines | None  # None: one NUMA node
     filter_evicts: bool  # the snoop filter, at any time: where not, a machine without it counts the same
 
     @property
@@ -256,6 +258,7 @@ def replay_node(
     sets: int = ALL_SETS,
     translating: bool = True,
     caching: bool = True,
+    numa: _core.NumaPlacing | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> NodeCounts:
     """Count what `ranks` copies of a program do. The GIL is released meanwhile. Raises _core.Cancelled.
@@ -274,6 +277,7 @@ def replay_node(
             sets=sets,
             translating=translating,
             caching=caching,
+            numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
     return _node_counts(found, parts.first, sets)
@@ -286,6 +290,7 @@ def replay_twins(
     *,
     ranks: int,
     sets: int = ALL_SETS,
+    numa: _core.NumaPlacing | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> list[NodeCounts]:
     """Count as `replay_node` does on each of several machines with the same TLBs, in one pass.
@@ -301,6 +306,7 @@ def replay_twins(
             ranks=ranks,
             excerpts=parts.excerpts,
             sets=sets,
+            numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
     return [_node_counts(each, parts.first, sets) for each in found]
@@ -332,6 +338,7 @@ def _node_counts(found: _core.NodeCounters, first: FirstFetches | None, sets: in
         left_out=left_out,
         object_reads=reads,
         object_writes=writes,
+        numa=numa_lines(found, scales(found)),
         simulated=float(counted / lines.sum()) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,

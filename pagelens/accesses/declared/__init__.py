@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pagelens.accesses.declared.contained import fft, l2_sum, shallow
 from pagelens.accesses.declared.dgemm import dgemm, panel_slivers
 from pagelens.accesses.declared.hydro import elements_side, hydro
-from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk
+from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, serial_first_touch
 from pagelens.accesses.declared.random_access import gups_hot, random_access
 from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solve
 from pagelens.accesses.declared.stencil import boxes_side, stencil
@@ -50,6 +50,7 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     "hydro": lambda size, threads, repeats: hydro(elements_side(size), threads, repeats),
 }
 DECLARED = tuple(_WORKLOADS)
+SERIAL = "-serial"  # after a workload's name: its first thread initialises all arrays
 _LEAST_PAGES = dict.fromkeys(("l2-sum", "shallow", "fft"), 16)  # a thread; of all others 1024
 REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; more would count the same again
 
@@ -57,14 +58,21 @@ REPEATS = 1  # measured sweeps or iterations, after one that warms the caches; m
 def declared(name: str, size_bytes: int, threads: int, repeats: int = REPEATS) -> DeclaredWorkload:
     """Return a declared workload of about `size_bytes`, of which each thread has a part of every array.
 
+    NAME-serial is the same program if its first thread initialises all arrays.
+
     Raises UsageError for an unknown name, which it answers with the nearest known one. Raises it also for
     less than 4 MiB a thread, or less than 64 KiB if the workload lives in L2.
     """
-    if name not in _WORKLOADS:
+    parallel = name.removesuffix(SERIAL)
+    make = _WORKLOADS.get(name) or _WORKLOADS.get(parallel)
+    if make is None:
         raise UsageError(f"workload: {name!r} is not declared; did you mean {nearest(name, DECLARED)}?")
-    least = threads * _LEAST_PAGES.get(name, 1024) * FRAME_BYTES
+    least = threads * _LEAST_PAGES.get(parallel, 1024) * FRAME_BYTES
     if size_bytes < least:
         raise UsageError(
             f"size: {format_size(size_bytes)} for {threads} threads of {name}: at least {format_size(least)}"
         )
-    return DeclaredWorkload(name, _WORKLOADS[name](size_bytes, threads, repeats), threads)
+    loops = make(size_bytes, threads, repeats)
+    if name != parallel:
+        loops = serial_first_touch(loops)
+    return DeclaredWorkload(name, loops, threads)

@@ -1,7 +1,7 @@
 """The terms in which a program is declared: arrays, and loops that walk them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pagelens import _core
 
@@ -47,6 +47,17 @@ class Loops:
     arrays: tuple[Array, ...]
     sweeps: tuple[Sweep, ...]
     repeats: Mapping[str, int] = field(default_factory=dict)  # by phase; 1 where not stated
+
+
+def serial_first_touch(loops: Loops) -> Loops:
+    """Return the same program if its first thread touches all pages first, while the others wait."""
+
+    def alone(sweep: Sweep) -> Sweep:
+        if not sweep.first_touch:
+            return sweep
+        return replace(sweep, streams=tuple(replace(one, walk=Walk.serial) for one in sweep.streams))
+
+    return replace(loops, sweeps=tuple(map(alone, loops.sweeps)))
 
 
 def read(*names: str) -> tuple[Stream, ...]:

@@ -36,6 +36,7 @@ def render_terminal(explanation: Explanation, sensitivity: bool = False) -> str:
         _attribution(explanation),
         _resources(explanation),
         _objects(explanation),
+        _numa(explanation),
         _remedies(explanation),
         _assumptions(explanation) if sensitivity else [],
         _job(explanation),
@@ -184,6 +185,25 @@ def _objects(e: Explanation) -> Iterator[str]:
         room = (terminal_width() - 17) // 2
         whom = "itself" if c.name == c.victim else shorten_object(c.victim, room)
         yield f"  {format_share(c.share):>5}  {shorten_object(c.name, room)} evicts {whom}"
+
+
+def _numa(e: Explanation) -> Iterator[str]:
+    """Return who uses whose memory under the baseline, on a machine of several NUMA nodes."""
+    found = next((record for record in e.numa or [] if record.policy == e.baseline), None)
+    if found is None:
+        return
+    yield from _heading(
+        f"NUMA nodes under '{e.baseline}': {format_share(found.remote_share)} of the lines of memory are on "
+        "another node than the cores that ask for them (counted, mean over the nodes):"
+    )
+    width = terminal_width() - 24
+    yield f"  {'object':<{width}} {'remote':>9} {'of all':>9}"
+    for known in found.objects[:_TOP]:
+        name = shorten_object(known.name, width)
+        yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>9}"
+    yield "  Memories and directions of links, by the time that they are busy (modelled):"
+    for part in found.parts[:_TOP]:
+        yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
 
 
 def _remedies(e: Explanation) -> Iterator[str]:

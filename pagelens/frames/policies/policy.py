@@ -10,6 +10,7 @@ from pagelens.errors import UsageError
 from pagelens.frames.language import parse_history, with_boot
 from pagelens.frames.live_node import LiveNode
 from pagelens.frames.node import Node
+from pagelens.frames.numa_rule import FIRST_TOUCH, NumaRule
 from pagelens.frames.policies.remedy import Remedy
 from pagelens.frames.steps import Boot, Step
 from pagelens.machine import Machine, list_machines, load_machine
@@ -47,6 +48,8 @@ class Policy:
     compared: bool = False  # whether to compare it if the user names no policies
     needs_cache: bool = False  # makes a difference only in front of a memory-side cache
     offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
+    numa: NumaRule = FIRST_TOUCH  # of pages and threads, on a machine of several NUMA nodes
+    needs_nodes: bool = False  # makes a difference only there
     setting: str = ""  # of the machine, which is then the machine file NAME-SETTING
 
     def machine(self, machine: Machine) -> Machine:

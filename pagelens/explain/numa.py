@@ -1,0 +1,72 @@
+"""What the NUMA nodes of a machine cost a program: remote lines by object, and seconds by memory and link."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from pagelens.address.units import LINE_BYTES
+from pagelens.ensemble.result import Ensemble
+from pagelens.explain.model import NumaObject, NumaPart, NumaRecord
+from pagelens.machine import Link
+
+TOP_OBJECTS = 12
+
+
+def numa_records(ensemble: Ensemble) -> list[NumaRecord] | None:
+    """Return a record for each policy: means over the nodes, of the phase that is explained.
+
+    Returns None on a machine of one NUMA node.
+    """
+    topology = ensemble.machine.topology
+    if topology.nodes == 1:
+        return None
+    rows = ensemble.tables.numa
+    if ensemble.phase is not None:
+        rows = rows.filter(pl.col("phase") == ensemble.phase)
+    return [
+        _record(ensemble, policy, rows.filter(pl.col("policy") == policy)) for policy in ensemble.policies
+    ]
+
+
+def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
+    topology, nodes = ensemble.machine.topology, ensemble.nodes_under(policy)
+    shape = (topology.rows, topology.nodes)
+    pairs = {"reads": np.zeros(shape), "writes": np.zeros(shape)}
+    sums = rows.group_by("from", "to").agg(pl.col("reads", "writes").sum()).sort("from", "to")
+    for source, target, *lines in sums.iter_rows():
+        for name, count in zip(pairs, lines, strict=True):
+            pairs[name][source, target] = count / nodes
+    both = pairs["reads"] + pairs["writes"]
+    served = LINE_BYTES * both.sum(axis=0) / topology.memory_bandwidth
+    parts = [
+        NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
+    ]
+    parts += [NumaPart(name=link.name, busy_s=_busy(link, **pairs)) for link in topology.links]
+    remote = both.sum() - np.trace(both)
+    return NumaRecord(
+        policy=policy,
+        remote_share=float(remote / max(1.0, both.sum())),
+        objects=_objects(rows, float(remote) * nodes),
+        parts=sorted((part for part in parts if part.busy_s > 0), key=lambda part: (-part.busy_s, part.name)),
+    )
+
+
+def _busy(link: Link, reads: np.ndarray, writes: np.ndarray) -> float:
+    """Return the seconds of one direction of a link, for lines [from, to]."""
+    near = range(len(reads))
+    source, target = list(link.source), list(link.target)
+    lines = reads[np.ix_([n for n in target if n in near], source)].sum()
+    lines += writes[np.ix_([n for n in source if n in near], target)].sum()
+    return float(LINE_BYTES * lines / link.rate)
+
+
+def _objects(rows: pl.DataFrame, remote: float) -> Sequence[NumaObject]:
+    lines = pl.col("reads") + pl.col("writes")
+    sums = rows.group_by("object").agg(
+        lines.sum().alias("all"), lines.filter(pl.col("from") != pl.col("to")).sum().alias("remote")
+    ).filter(pl.col("remote") > 0).sort(["remote", "object"], descending=[True, False])  # fmt: skip
+    return [
+        NumaObject(name=name, remote_share=far / every, share=far / max(1.0, remote))
+        for name, every, far in sums.head(TOP_OBJECTS).iter_rows()
+    ]

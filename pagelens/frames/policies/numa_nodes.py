@@ -1,0 +1,90 @@
+"""Policies of machines with several NUMA nodes: who touches a page first, and where threads run."""
+
+from dataclasses import dataclass
+
+from pagelens.frames.numa_rule import NumaRule
+from pagelens.frames.policies.commands import DROP_CACHES
+from pagelens.frames.policies.policy import Costs, Policy, kernel_rule
+from pagelens.frames.policies.remedy import Host, Job, Remedy
+
+
+@dataclass(frozen=True)
+class Command(Remedy):
+    """A command before the program's own, or an environment variable."""
+
+    prefix: str
+
+    def commands(self, job: Job, host: Host) -> tuple[str, ...]:
+        """Return how to run the program with it."""
+        return (f"{self.prefix} ./app",)
+
+
+@dataclass(frozen=True)
+class Initialise(Remedy):
+    """A change of the program, which no command makes."""
+
+    def run_options(self, job: Job, host: Host) -> str:
+        """Say that the program has to be changed."""
+        return "the loop that initialises the object has to be made parallel as the loops that use it are"
+
+
+@dataclass(frozen=True)
+class DropCaches(Remedy):
+    """Frees the page cache before the job, which takes root."""
+
+    def commands(self, job: Job, host: Host) -> tuple[str, ...]:
+        """Return the command."""
+        return (DROP_CACHES,)
+
+
+POLICIES = (
+    Policy(
+        "touch",
+        "first touch by the thread that uses each page",
+        kernel_rule,
+        numa=NumaRule("touch"),
+        costs=Costs(code="a parallel loop that initialises, with the schedule of the loops that use it"),
+        remedy=Initialise(),
+        compared=True,
+        needs_nodes=True,
+    ),
+    Policy(
+        "interleave",
+        "pages interleaved over the NUMA nodes",
+        kernel_rule,
+        numa=NumaRule("interleave"),
+        costs=Costs(code="numactl --interleave, or mbind() on the object"),
+        remedy=Command("numactl --interleave=all"),
+        compared=True,
+        needs_nodes=True,
+    ),
+    Policy(
+        "weighted",
+        "pages interleaved by the bandwidth of the NUMA nodes",
+        kernel_rule,
+        numa=NumaRule("weighted"),
+        costs=Costs(root="weights in /sys/kernel/mm/mempolicy", code="numactl --weighted-interleave"),
+        remedy=Command("numactl --weighted-interleave=all"),
+        needs_nodes=True,
+    ),
+    Policy(
+        "close",
+        "threads on as few NUMA nodes as hold them",
+        kernel_rule,
+        numa=NumaRule(threads="close"),
+        costs=Costs(code="OMP_PROC_BIND=close, or numactl --cpunodebind"),
+        remedy=Command("OMP_PROC_BIND=close OMP_PLACES=cores"),
+        compared=True,
+        needs_nodes=True,
+    ),
+    Policy(
+        "drop-caches",
+        "the page cache dropped before the job",
+        kernel_rule,
+        steps="drop_caches",
+        costs=Costs(root="drop_caches before each job"),
+        remedy=DropCaches(),
+        compared=True,
+        needs_nodes=True,
+    ),
+)

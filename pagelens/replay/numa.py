@@ -1,0 +1,121 @@
+"""The NUMA nodes of a replay: where threads run and pages go, and which lines go from node to node."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens import _core
+from pagelens.accesses.workload import KERNEL, ObjectInfo, Workload
+from pagelens.address.units import FRAME_BITS
+from pagelens.frames.numa_rule import NumaRule, cores_of_threads, ends_of_nodes
+from pagelens.machine import Machine, NumaLoad
+
+Floats = NDArray[np.float64]
+
+LEAST_FAR_SHARE = 0.05  # of the lines that a first touch made remote, for an object to be worth a remedy
+AS_IT_IS = 0xFFFF  # a page that is touched first by whoever does (core/frames/numa_policy.hpp)
+
+
+def placing(
+    machine: Machine, program: _core.Program, objects: list[ObjectInfo], ranks: int, rule: NumaRule
+) -> _core.NumaPlacing | None:
+    """Return where the threads of `ranks` copies run and their pages go; None on a machine of one node."""
+    topology = machine.topology
+    if topology.nodes == 1:
+        return None
+    cores = cores_of_threads(machine, ranks * program.threads, rule)
+    of_page = touched_by = np.zeros(0, dtype=np.uint16)
+    if rule.mode != "local":
+        node_of_thread = topology.node_of_core[cores[: program.threads]]
+        user, of_object, _ = _core.first_touch(program, node_of_thread.tolist())
+        chosen = np.ones(len(of_object), dtype=bool)
+        if rule.objects is not None:
+            numbers = [number for number, known in enumerate(objects) if known.name in rule.objects]
+            chosen = np.isin(of_object, numbers)
+        if rule.mode == "touch":
+            touched_by = np.where(chosen, user, AS_IT_IS)
+        else:
+            of_page = chosen.astype(np.uint16)
+    return _core.NumaPlacing(
+        cpus=cores.tolist(),
+        node_of_cpu=topology.node_of_core.tolist(),
+        end_of_node=ends_of_nodes(machine),
+        policies=rule.policies(machine),
+        of_page=of_page.tolist(),
+        touched_by=touched_by.tolist(),
+    )
+
+
+def far_objects(workload: Workload, machine: Machine, ranks: int) -> Mapping[str, float]:
+    """Return the share of lines that each object's first touch makes remote, of those of all, most first.
+
+    Objects with less than `LEAST_FAR_SHARE` are left out. The lines are those that pass the private caches.
+    """
+    if machine.topology.nodes == 1:
+        return {}
+    program = workload.compile(machine, FRAME_BITS)
+    cores = cores_of_threads(machine, ranks * program.threads, NumaRule())[: program.threads]
+    far = _core.first_touch(program, machine.topology.node_of_core[cores].tolist())[2].astype(np.float64)
+    far[KERNEL] = 0
+    shares: dict[str, float] = {}
+    for known, lines in zip(workload.objects, far, strict=True):
+        shares[known.name] = shares.get(known.name, 0.0) + float(lines / max(1.0, far.sum()))
+    ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+    return {name: share for name, share in ordered if share >= LEAST_FAR_SHARE}
+
+
+@dataclass(frozen=True)
+class NumaLines:
+    """Lines of memory by phase, object, the NUMA node whose cores ask for them, and the one that has them.
+
+    They are scaled up to the whole run. Lines that the kernel clears are the kernel's own object.
+    """
+
+    reads: Floats  # [phase, object, from, to]
+    writes: Floats
+
+    def load(
+        self, machine: Machine, threads: NDArray[np.uint32], rows: NDArray[np.int64] | slice
+    ) -> NumaLoad:
+        """Return the shares of each row's lines, which are a phase's, for the time model.
+
+        `threads` are the cores of the job's threads.
+        """
+        topology = machine.topology
+        on_node = np.bincount(topology.node_of_core[threads], minlength=topology.rows)
+        return NumaLoad(
+            _shares(self.reads.sum(axis=1), topology.rows)[rows],
+            _shares(self.writes.sum(axis=1), topology.rows)[rows],
+            on_node.astype(np.float64),
+        )
+
+
+def numa_lines(found: _core.NodeCounters, scale: Floats) -> NumaLines | None:
+    """Return the lines of a replay, `scale` [phase] times those of its counted stretches.
+
+    None if there is one NUMA node.
+    """
+    raw = np.asarray(found.numa_lines, dtype=np.float64)
+    if raw.size == 0:
+        return None
+    objects = np.asarray(found.object_reads).shape[1]
+    nodes = math.isqrt(raw.shape[1] // (2 * objects))
+    table = raw.reshape(len(raw), -1, nodes, nodes, 2) * scale[:, None, None, None, None]
+    writes = table[..., 1].copy()
+    cleared = np.asarray(found.numa_cleared, dtype=np.float64)
+    if cleared.size:
+        writes[:, KERNEL] += cleared.reshape(len(raw), nodes, nodes)
+    return NumaLines(table[..., 0], writes)
+
+
+def _shares(lines: Floats, rows: int) -> Floats:
+    """Return the shares [phase, from, to] of each phase's lines. Lines of no phase are local."""
+    lines = np.maximum(lines[:, :rows], 0)
+    total = lines.sum(axis=(1, 2), keepdims=True)
+    local = np.eye(rows, lines.shape[2]) / rows
+    return np.asarray(
+        np.divide(lines, total, out=np.broadcast_to(local, lines.shape).copy(), where=total > 0)
+    )
