@@ -40,6 +40,7 @@ def costs_of(io: Io, path: str) -> Costs | None:
     """
     nearest = {
         paths.OVERWRITE: ("overwrite", "write"),
+        paths.DIRECT_NEW_WRITE: ("direct_new_write", "direct_write"),
         paths.UNALIGNED_WRITE: ("unaligned_write", "write"),
         paths.SMALL_FOLIO_READ: ("small_folio_read", "read", "cold_read"),
         paths.FAR_READ: ("far_read", "read", "cold_read"),
@@ -68,19 +69,19 @@ def predict(frame: pl.DataFrame, io: Io) -> Cost:
     def put(where: NDArray[np.bool_], cost: Cost) -> None:
         cpu_s[where], wait_s[where] = cost.cpu_s, cost.wait_s
 
-    for path in (paths.DIRECT_READ, paths.DIRECT_WRITE):
-        where, costs = kind == path, costs_of(io, path)
-        if costs is not None and where.any():
-            put(where, table_cost(costs, sizes[where]))
-    for path, share_name, base in (
-        (paths.WRITE, "new_share", paths.OVERWRITE),
-        (paths.OVERWRITE, "new_share", paths.OVERWRITE),
-        (paths.READ, "cold_share", paths.READ),
-        (paths.COLD_READ, "cold_share", paths.READ),
-        (paths.SCATTERED_READ, "cold_share", paths.READ),
+    where, costs = kind == paths.DIRECT_READ, costs_of(io, paths.DIRECT_READ)
+    if costs is not None and where.any():
+        put(where, table_cost(costs, sizes[where]))
+    for path, whole_path, share_name, base in (
+        (paths.DIRECT_WRITE, paths.DIRECT_NEW_WRITE, "new_share", paths.DIRECT_WRITE),
+        (paths.WRITE, paths.WRITE, "new_share", paths.OVERWRITE),
+        (paths.OVERWRITE, paths.OVERWRITE, "new_share", paths.OVERWRITE),
+        (paths.READ, paths.READ, "cold_share", paths.READ),
+        (paths.COLD_READ, paths.COLD_READ, "cold_share", paths.READ),
+        (paths.SCATTERED_READ, paths.SCATTERED_READ, "cold_share", paths.READ),
     ):
         where = kind == path
-        whole, rest = costs_of(io, path), costs_of(io, base)
+        whole, rest = costs_of(io, whole_path), costs_of(io, base)
         if whole is not None and rest is not None and where.any():
             share = frame[share_name].to_numpy()[where]
             put(where, _mixed(table_cost(whole, sizes[where]), table_cost(rest, sizes[where]), share))

@@ -104,7 +104,7 @@ def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         some = where & (total >= request)
         cost = _in_requests(
             frame, io, now, some & (sizes < request), request, total,
-            lambda path: paths.DIRECT_WRITE if path in (paths.WRITE, paths.OVERWRITE) else paths.DIRECT_READ,
+            _direct_path,
         )  # fmt: skip
         if cost is not None and (best is None or _spent(cost) < best[0]):
             best = (_spent(cost), request, cost)
@@ -152,6 +152,13 @@ def _in_requests(
         cpu_s[where] = each.cpu_s * share + _copy_s(io, sizes[where])
         wait_s[where] = each.wait_s * share
     return Cost(cpu_s, wait_s)
+
+
+def _direct_path(path: str) -> str:
+    """Return the path of a direct operation in place of a buffered one."""
+    return {paths.WRITE: paths.DIRECT_NEW_WRITE, paths.OVERWRITE: paths.DIRECT_WRITE}.get(
+        path, paths.DIRECT_READ
+    )
 
 
 def _has_direct(io: Io) -> bool:
@@ -214,7 +221,7 @@ def _made_direct(
     for path in BUFFERED:
         some = where & (kind == path)
         writes = path in (paths.WRITE, paths.OVERWRITE)
-        costs = costs_of(io, paths.DIRECT_WRITE if writes else paths.DIRECT_READ)
+        costs = costs_of(io, _direct_path(path))
         if costs is None or not some.any():
             continue
         each = table_cost(costs, whole[some])

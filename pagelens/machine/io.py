@@ -139,6 +139,9 @@ class Io(Table):
     direct_write: Sourced[OperationCosts] | None = Field(
         default=None, description="a direct write into a file that is long enough; absent: there is none"
     )
+    direct_new_write: Sourced[OperationCosts] | None = Field(
+        default=None, description="a direct write that makes the file longer, and takes blocks for it"
+    )
     direct_read: Sourced[OperationCosts] | None = Field(default=None, description="a direct read")
     direct_copies: Sourced[bool] | None = Field(
         default=None, description="direct operations copy all the same, as on tmpfs"

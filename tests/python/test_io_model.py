@@ -18,6 +18,7 @@ from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.predict import predict, table_cost
 from pagelens.io.recording import Header, Recording
+from pagelens.io.what_if import options
 from pagelens.machine import Costs, Io, parse_machine
 
 IO = """
@@ -158,6 +159,15 @@ def test_writes_that_begin_or_end_within_a_page_have_a_table_of_their_own() -> N
     whole, part = cpu_of([transfer("write", 0), transfer("write", PAGE, 4000)], io)
     assert whole == pytest.approx(4e-6)
     assert part > whole
+
+
+def test_direct_writes_that_make_a_file_longer_have_a_table_of_their_own() -> None:
+    io = with_tables(direct_new_write='[["4 KiB", "90 us", "200 us"], ["1 MiB", "150 us", "900 us"]]')
+    twice = [transfer("write", 0, direct=True), transfer("write", 0, direct=True)]
+    assert cpu_of(twice, io) == pytest.approx([90e-6, 20e-6])
+    buffered = classify(recording_of([transfer("write", 0)]))
+    (direct,) = (option for option in options(buffered, io) if option.key == "direct")
+    assert direct.cost.cpu_s == pytest.approx([90e-6])
 
 
 def test_reads_of_what_was_written_in_small_pieces_meet_more_folios() -> None:

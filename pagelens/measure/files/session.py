@@ -100,8 +100,8 @@ def _check(folder: Path) -> None:
 
 
 def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield the parts of the measurement. Each size has up to ten series, which share the time."""
-    each = 0.8 * seconds / (10 * len(SIZES))
+    """Yield the parts of the measurement. Each size has up to eleven series, which share the time."""
+    each = 0.8 * seconds / (11 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
@@ -167,14 +167,21 @@ def _in_small_folios(m: Measured, scratch: Scratch, budget_s: float) -> None:
 
 
 def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
-    """Measure on a file whose blocks were written before, as they are in programs with direct operations."""
+    """Measure on a new file, which takes blocks for each write, and on one that has its blocks."""
 
     def some(number: int) -> list[int]:
         at = offsets(size, number)
         return at[:: -(-len(at) // _MOST_DIRECT)]
 
+    def new(_: int) -> tuple[float, float, int]:
+        os.ftruncate(file, 0)
+        return transfer(file, True, size, offsets(size)[:_MOST_DIRECT])
+
     with scratch.open() as file:
         forget(file)
+    with scratch.open(os.O_DIRECT, _NEW) as file:
+        _keep(m, "direct_new_write", size, repeat(new, budget_s))
+    scratch.remove(_NEW)
     with scratch.open(os.O_DIRECT) as file:
         for kind, write in (("direct_write", True), ("direct_read", False)):
             of_kind = repeat(lambda n, write=write: transfer(file, write, size, some(n)), budget_s)  # type: ignore[misc]
