@@ -87,11 +87,11 @@ def test_only_what_is_safe_is_direct(way: str, direct: bool, program: Path, tmp_
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB of its own."""
+    """A file system of 32 MiB of its own, in the file `image` beside it."""
     image, folder = tmp_path / "image", tmp_path / "disk"
     folder.mkdir()
     with image.open("wb") as file:
-        file.truncate(16 << 20)
+        file.truncate(32 << 20)
     made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, check=False)
     mounted = made.returncode == 0 and subprocess.run(
         ["mount", "-o", "loop", image, folder], capture_output=True, check=False
@@ -107,6 +107,21 @@ def test_a_full_disk_is_an_error_and_what_was_written_is_there(program: Path, sm
     for applied in (False, True):
         assert run(program, small_disk, "fill", applied) == (0, wanted)
         assert set((small_disk / "file").read_bytes()) == {ord("f")}
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_what_was_synced_survives_a_crash(applied: bool, program: Path, small_disk: Path) -> None:
+    """A copy of the disk, as it is when the program has ended, is what a crash leaves at that moment."""
+    assert run(program, small_disk, "plain", applied)[0] == 0
+    copy, after = small_disk.parent / "copy", small_disk.parent / "after"
+    shutil.copyfile(small_disk.parent / "image", copy)
+    after.mkdir()
+    subprocess.run(["mount", "-o", "loop", copy, after], check=True)  # this replays the journal
+    try:
+        assert (after / "file").read_bytes() == (small_disk / "file").read_bytes()
+        assert (after / "file").stat().st_size == 26 << 20
+    finally:
+        subprocess.run(["umount", after], check=True)
 
 
 def test_data_are_in_the_file_before_fsync_returns(program: Path, tmp_path: Path) -> None:
