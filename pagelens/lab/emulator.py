@@ -50,6 +50,7 @@ class Hardware:
     cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
     fast_bytes: int = 0  # of the memory, in a last node without processors, which the firmware calls faster
     speeds: Sequence[NumaSpeed] = ()  # of each node, that the firmware describes
+    distances: Sequence[Sequence[int]] = ()  # from each node to each, as SLIT states them; else all are 20
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 8:
@@ -62,6 +63,7 @@ class Hardware:
                 f"--memory {self.memory_bytes >> 20}MiB: at least {least}, a multiple of 2 MiB for each node"
             )
         assert len(self.speeds) in (0, len(self._sizes))
+        assert len(self.distances) in (0, len(self._sizes))
 
     @property
     def node_begins(self) -> list[int]:
@@ -103,6 +105,9 @@ class Hardware:
             near = f"cpus={first}-{last - 1}" if node < self.nodes else "initiator=0"
             words += ["-object", f"memory-backend-ram,id=memory{node},size={size >> 20}M"]
             words += ["-numa", f"node,nodeid={node},memdev=memory{node},{near}"]
+        for row, of_row in enumerate(self.distances):
+            for column, far in enumerate(of_row):
+                words += ["-numa", f"dist,src={row},dst={column},val={far}"]
         if described:
             for node, told in enumerate(self._speeds_told()):
                 words += self._speed_options(node, *told)

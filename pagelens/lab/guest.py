@@ -51,11 +51,11 @@ class Guest:
     `files` are put into the guest's root by their absolute names: bytes, text, or a file of this machine. An
     Initramfs is taken with everything in it. `append` is added to the kernel's command line, and `plugin` is
     QEMU's option of that name. The firmware states `described_cache`, the bytes of the memory-side cache in
-    front of each node, and `speeds`, the speed of each node's memory. `fast` bytes of the memory are in a
-    last node without processors, which the firmware calls the fastest. The guest can read the folder `share`
-    of this machine: it is a 9p file system with the tag "share", which needs modules of the kernel's
-    package, as `disk` does. A command may take `limit_s` of the emulator's processor time. Raises
-    UsageError, or GuestFailure with the console's last lines if the guest does not come up.
+    front of each node, `speeds`, the speed of each node's memory, and `distances` from node to node. `fast`
+    bytes of the memory are in a last node without processors, which the firmware calls the fastest. The guest
+    can read the folder `share` of this machine: it is a 9p file system with the tag "share", which needs
+    modules of the kernel's package, as `disk` does. A command may take `limit_s` of the emulator's processor
+    time. Raises UsageError, or GuestFailure with the console's last lines if the guest does not come up.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Guest:
         described_cache: int = 0,
         fast: int = 0,
         speeds: Sequence[NumaSpeed] = (),
+        distances: Sequence[Sequence[int]] = (),
         plugin: str | None = None,
         share: Path | None = None,
         disk: Disk | None = None,
@@ -78,7 +79,7 @@ class Guest:
         self.kernel = kernel if isinstance(kernel, Kernel) else find_kernel(kernel)
         self.memory_bytes = parse_size(memory, "--memory") if isinstance(memory, str) else memory
         self.release = ""  # as the running kernel says it
-        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast, speeds)
+        self._hardware = Hardware(self.memory_bytes, nodes, cpus, described_cache, fast, speeds, distances)
         self._append = append
         self._plugin = plugin
         self._share = share

@@ -49,17 +49,18 @@ TEST_CASE("a page that one thread initialises and another reads is the reader's"
 }
 
 TEST_CASE("the majority's thread is found as a count of every line finds it") {
-    std::mt19937 random(1);
+    std::mt19937 engine(1);
+    const auto below = [&](unsigned n) { return static_cast<unsigned>(engine() % n); };
     for (int round = 0; round < 200; ++round) {
         constexpr std::uint32_t pages = 6, threads = 4;
         std::vector<Op> ops;
         for (int i = 0; i < 120; ++i) {
-            const std::uint32_t page = random() % pages, thread = random() % threads;
-            const std::uint64_t lines = ~0ull >> random() % 64;
+            const std::uint32_t page = below(pages), thread = below(threads);
+            const std::uint64_t lines = ~0ull >> below(64);
             const OpKind kinds[] = {OpKind::map_write, OpKind::fetch, OpKind::write_back,
                                     OpKind::stream_store, OpKind::touch};
-            ops.push_back(op(kinds[random() % 5], page, thread, lines,
-                             static_cast<std::uint16_t>(1 + random() % 2)));
+            ops.push_back(
+                op(kinds[below(5)], page, thread, lines, static_cast<std::uint16_t>(1 + below(2))));
         }
         const auto program = program_of(ops, pages, threads);
         const std::uint8_t nodes[] = {0, 0, 1, 1};
