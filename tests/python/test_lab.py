@@ -53,7 +53,7 @@ def test_runs_are_counted_and_zonesort_ends_their_conflicts(pagelens: Run, examp
     assert sum(zones["node 0 DMA32"]) > 0
 
 
-SOME_HISTORIES = (*DEFAULT_HISTORIES[1:3], "io(302MB); job(402MB)", "hold(0.1%); compact")
+SOME_HISTORIES = (DEFAULT_HISTORIES[1], "io(302MB); job(402MB)", "hold(0.1%); compact")
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,12 @@ def test_bad_input_is_one_line(in_process: Run, words: list[str], message: str) 
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_step_that_only_guests_do_is_not_compared(in_process: Run) -> None:
+    done = in_process("lab", "validate", "--history", "job(10MB); offline(64MiB)")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "'offline(64MiB)' runs in guests only; validate has no such step" in done.stderr
 
 
 def test_a_program_that_is_none_is_told(in_process: Run) -> None:

@@ -114,7 +114,7 @@ def test_without_the_plan_all_is_slow(guest: tuple[Guest, list[str]]) -> None:
 def test_what_is_not_planned_lies_on_the_slow_node_that_is_named(
     guest: tuple[Guest, list[str]], program: Path
 ) -> None:
-    """As beside memory on CXL: here the node with the processors is taken for the fast one."""
+    """The node with the processors is taken for the fast one here, as it is beside memory on CXL."""
     running, words = guest
     tiers = Tiers((SLOW,), (FAST,), None)  # the other way round
     running.put("/lab/other-plan", plan_for_guest("/app/planned", program, whole_plan(program), tiers))
@@ -141,7 +141,7 @@ def test_when_the_fast_node_is_full_the_slow_one_gives_its_pages(guest: tuple[Gu
 
 
 def test_the_kernel_says_which_node_is_fast(guest: tuple[Guest, list[str]], tmp_path: Path) -> None:
-    """As the firmware describes it (HMAT), read from the guest's /sys as on any machine."""
+    """The firmware describes it (HMAT), and the guest's /sys is read like that of any machine."""
     running, _ = guest
     names = ("cpulist", "meminfo", "access0/initiators/read_bandwidth", "access0/initiators/read_latency")
     for node in (SLOW, FAST):
@@ -158,7 +158,7 @@ def test_the_kernel_says_which_node_is_fast(guest: tuple[Guest, list[str]], tmp_
 SWEEPS = """
     #include <stdlib.h>
     #include "HOOKS/pagelens.h"
-    enum { COUNT = 16 << 17, PASSES = 3 };
+    enum { COUNT = 8 << 17, PASSES = 3 };
     static double table[COUNT];
     __attribute__((noinline)) double *take_a(void) { double *volatile a = malloc(8 * COUNT); return a; }
     __attribute__((noinline)) double *take_b(void) { double *volatile b = malloc(8 * COUNT); return b; }
@@ -191,11 +191,11 @@ def test_the_traffic_of_each_node_is_what_the_plan_says(
     (step,) = json.loads(done.stdout)["steps"]
     (sweeps,) = step["run"]["regions"]
     slow, fast = (node["reads"] for node in sweeps["nodes"])
-    array = 3 * (16 * MIB // 64)
+    array = 3 * (8 * MIB // 64)
     assert fast == pytest.approx((0.75 + 0.5) * array, rel=0.02)
     assert slow == pytest.approx((0.25 + 0.5 + 1) * array, rel=0.02)
     objects = step["run"]["plan"]["objects"]
-    assert [one["to_be_fast"]["fast_bytes"] / (16 * MIB) for one in objects] == pytest.approx(
+    assert [one["to_be_fast"]["fast_bytes"] / (8 * MIB) for one in objects] == pytest.approx(
         [0.75, 0.5], rel=0.01
     )
     assert [one["to_be_fast"]["slow_bytes"] for one in objects] == [0, 0]
@@ -204,7 +204,7 @@ def test_the_traffic_of_each_node_is_what_the_plan_says(
 USES = """
     #include <stdlib.h>
     #include "HOOKS/pagelens.h"
-    enum { COUNT = 8 << 17 };
+    enum { COUNT = 4 << 17 };
     __attribute__((noinline)) double *often(void) { double *volatile a = malloc(8 * COUNT); return a; }
     __attribute__((noinline)) double *seldom(void) { double *volatile b = malloc(8 * COUNT); return b; }
     static double table[COUNT];
@@ -228,7 +228,7 @@ def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
     compile_c: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    """From the program through its plan to a kernel with two nodes."""
+    """The program gets a plan, and the plan is tried on a kernel with two nodes."""
     program = compile_c(USES.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
     placed_by = ("place", "--machine", "cori-knl-flat", "--capacity", "50%", "-o", "out", "--json", "--")
     predicted = pagelens(*placed_by, program)
@@ -287,7 +287,7 @@ def test_objects_change_places_between_regions_page_by_page(
 IN_TURN = """
     #include <stdlib.h>
     #include "HOOKS/pagelens.h"
-    enum { COUNT = 8 << 17, PASSES = 6 };
+    enum { COUNT = 4 << 17, PASSES = 6 };
     __attribute__((noinline)) double *one(void) { double *volatile a = malloc(8 * COUNT); return a; }
     __attribute__((noinline)) double *two(void) { double *volatile b = malloc(8 * COUNT); return b; }
     static void sweep(const char *region, volatile double *array) {

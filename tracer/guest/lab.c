@@ -48,19 +48,23 @@ static int touch(int argc, char** argv) {
     return 0;
 }
 
-/* `lab where COUNT`: of COUNT pages, first their frames as /proc/self/pagemap has them, handed over
- * as 64-bit numbers, then a report of each by the lab. */
+/* `lab where COUNT STEP`: of COUNT pages, first their frames as /proc/self/pagemap has them, handed
+ * over as 64-bit numbers, then a report of each STEP-th page by the lab. */
 static int where(int argc, char** argv) {
-    const size_t count = argc == 2 ? strtoull(argv[1], NULL, 10) : 0;
+    const size_t count = argc == 3 ? strtoull(argv[1], NULL, 10) : 0;
+    const size_t step = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
     char* memory = mmap(NULL, count * PAGE_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) fail("where");
+    madvise(memory, count * PAGE_BYTES, MADV_HUGEPAGE); /* which is faster under an emulator */
+    for (size_t i = 0; i < count; ++i) memory[i * PAGE_BYTES] = 0;
     uint64_t* frames = calloc(count, sizeof *frames);
     const int pagemap = open("/proc/self/pagemap", O_RDONLY);
-    if (memory == MAP_FAILED || frames == NULL || pagemap < 0) fail("where");
+    if (frames == NULL || pagemap < 0 || step == 0) fail("where");
     const off_t at = (off_t)((uintptr_t)memory / PAGE_BYTES * sizeof *frames);
     if (pread(pagemap, frames, count * sizeof *frames, at) < 0) fail("pagemap");
     hand_over(frames, count * sizeof *frames);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; i += step) {
         struct pagelens_record* record = (struct pagelens_record*)(void*)(memory + i * PAGE_BYTES);
         record->kind = PAGELENS_LAB_ADDRESS;
         pagelens_ring(record);
