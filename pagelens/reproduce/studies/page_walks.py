@@ -200,7 +200,7 @@ def _figure(processors: Sequence[Processor]) -> Figure:
     drawn = Figure((WIDTH, 6.4), layout="constrained")
     panels = list(drawn.subplots(3, 2, sharex=True, sharey=True).ravel())
     for axes, processor in zip(panels, processors, strict=False):
-        draw_curves(axes, processor)
+        _draw_curves(axes, processor)
     legend = panels[len(processors)]
     legend.axis("off")
     legend.legend(*panels[0].get_legend_handles_labels(), loc="center left", frameon=False)
@@ -211,7 +211,7 @@ def _figure(processors: Sequence[Processor]) -> Figure:
     return drawn
 
 
-def draw_curves(axes: Axes, processor: Processor) -> None:
+def _draw_curves(axes: Axes, processor: Processor) -> None:
     """Draw one curve for each page size."""
     for page, curve in processor.curves.items():
         memories = [point.memory for point in curve]
