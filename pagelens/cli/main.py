@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.rich_utils
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import pagelens
 from pagelens.errors import PagelensError
@@ -21,6 +21,17 @@ _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
 
 # Errors and docs/cli.md show ranges. In the help they would take the room of the text.
 typer.rich_utils.RANGE_STRING = ""
+
+
+def _name_of_value(parameter: Any, ctx: Any) -> str | None:
+    if isinstance(parameter, TyperArgument) or parameter.is_flag:
+        return None
+    return parameter.metavar or str(parameter.display_type(ctx))
+
+
+# Typer's words for types, such as <bool> at a flag, say nothing to who types a command.
+for kind in (TyperOption, TyperArgument):
+    kind.display_type_rich = _name_of_value  # type: ignore[assignment,method-assign]
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 

@@ -119,6 +119,8 @@ def _attribution(e: Explanation) -> Iterator[str]:
         f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
         "Shapley values):"
     )
+    said = "A part is what removing it saves, averaged over all orders of removal."
+    yield from textwrap.wrap(said, terminal_width(), initial_indent="  ", subsequent_indent="  ")
     yield line("with compulsory misses only", mean.unburdened_s)
     for part in mean.parts:
         yield line(f"+ {MECHANISMS[part.mechanism].term}", part.seconds)
