@@ -47,7 +47,7 @@ def user_seconds(command: list[str], environment: dict[str, str]) -> float:
 
 
 def foreign_plan(program: Path, folder: Path) -> Path:
-    """What the library is handed of a plan that none of the program's blocks are in."""
+    """Writes what the library is handed of a plan that none of the program's blocks are in."""
     elf = ElfFile(program)
     module = PlannedModule(name=program.name, build_id=elf.build_id.hex())
     elf.close()

@@ -14,7 +14,7 @@ Rates = dict[str, float]  # GB/s by kernel, of 1e9 bytes as STREAM counts them
 
 
 def output_of(command: list[str], folder: Path | None = None, **environment: str) -> str:
-    """What a program prints, or nothing where a signal ended it; any other failure ends the benchmark."""
+    """Returns what a program prints, or nothing if a signal ended it. Other failures end the benchmark."""
     result = subprocess.run(
         command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False
     )

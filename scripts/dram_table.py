@@ -64,7 +64,7 @@ def on_random_frames(dram: Dram, draw: int) -> Lines:
 
 
 def copy(dram: Dram, lines: Lines, outstanding: int, ideal: bool = False) -> DramCounts:
-    """For each line: one of the first array is read, one of the second written without reading it."""
+    """Reads each line of the first array, and writes one of the second without reading it."""
     requests = np.empty(2 * len(lines[0]), dtype=np.uint64)
     requests[0::2], requests[1::2] = lines[0], lines[1] | WRITE
     return dram.simulator(outstanding=outstanding, ideal=ideal).run(requests)

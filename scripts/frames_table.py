@@ -63,7 +63,7 @@ def begun(history: str, grain: int, seed: int) -> LiveNode:
 
 
 def shares(node: LiveNode, rest: str, seed: int) -> list[float]:
-    """Of jobs of the three sizes, placed by the kernel after the rest of a history."""
+    """Returns the shares of jobs of the three sizes, which the kernel places after the rest of a history."""
     node = node.branch()
     for position, step in enumerate(parse_history(rest)[1:] if rest else (), 2):
         step.run(node, _core.Random(seed, 0, position, _core.Stream.history))
@@ -77,7 +77,7 @@ def shares(node: LiveNode, rest: str, seed: int) -> list[float]:
 
 
 def mean_shares(grain: int, seeds: int) -> dict[str, str]:
-    """By history: the means over several nodes."""
+    """Returns the means over several nodes, by history."""
     found: dict[str, list[list[float]]] = {history: [] for _, history, _ in ROWS}
     for seed in range(1, seeds + 1):
         nodes: dict[str, LiveNode] = {}

@@ -73,7 +73,7 @@ def section(name: str, title: str, words: str, directory: Path, output: Path) ->
 
 
 def gups_remark(found: dict[str, Any]) -> str:
-    """What large pages gain."""
+    """Says what large pages gain."""
     medians = {result["page_size"]: result["spread"]["median"] for result in found["results"]}
     gains = {size: figure / medians["4k"] for size, figure in medians.items() if size != "4k"}
     each = ", ".join(f"{size} pages {gain:.2f} times" for size, gain in gains.items())

@@ -29,7 +29,7 @@ def rows(study: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def section(study: dict[str, Any], figures: list[str]) -> list[str]:
-    """Of a study: its document, table and figures."""
+    """Returns a study's document, table and figures."""
     score = study["score"]
     return [
         f"## {study['title']}",

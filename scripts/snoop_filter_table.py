@@ -63,12 +63,12 @@ REFERENCES = (
 
 
 def short(share: float) -> str:
-    """As ".0679"; four places."""
+    """Writes a share with four places, such as ".0679"."""
     return "0" if share == 0 else f"{share:.4f}".lstrip("0")
 
 
 def as_stated(share: float) -> str:
-    """As ".068"."""
+    """Writes a share with the places of the reference, such as ".068"."""
     return f"{share:f}".strip("0") if share else "0"
 
 
@@ -152,7 +152,7 @@ Where the static count has none, the simulation has {short(float(found[shares ==
 
 
 def mean_and_worst(values: NDArray[np.float64]) -> str:
-    """As ".0679 / .1966"."""
+    """Writes two shares, such as ".0679 / .1966"."""
     return f"{short(float(values.mean()))} / {short(float(values.max()))}"
 
 
@@ -163,7 +163,7 @@ def in_order(shares: NDArray[np.float64], found: NDArray[np.float64]) -> str:
 
 
 def introduction(draws: int, seed: int) -> str:
-    """What the table says and how it was made."""
+    """Says what the table shows and how it was made."""
     command = shlex.join(["python", "scripts/snoop_filter_table.py", *sys.argv[1:]])
     return f"""Written by `{command}`.
 
@@ -186,7 +186,7 @@ KNL's row is for its 34 tiles with the geometry of Skylake's snoop filter, which
 
 
 def talk(socket: Socket, shares: NDArray[np.float64], picture: Path) -> str:
-    """What the talk says of processors with 24 slices, and what is obtained; the figure."""
+    """Puts what the talk says of processors with 24 slices beside what is obtained, with the figure."""
     period = PERIOD_MIB * MIB // LARGE_BYTES
     apart = float(np.abs(shares[period:] - shares[:-period]).max())
     mean = float(contiguous(socket, wrapping=True).mean())

@@ -75,7 +75,7 @@ def python_tests(report: Path) -> list[Result]:
 
 
 def commit() -> str:
-    """What is tested: the commit, and whether the tree differs from it."""
+    """Returns the commit that is tested, and says whether the tree differs from it."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
     found = subprocess.run(git, capture_output=True, text=True)
     return found.stdout.strip() or "unknown"

@@ -48,7 +48,7 @@ class Importer:
     name: str
     title: str  # the tool that writes such files, and its options
     read: Read
-    note: str = ""  # what of the file is left out or assumed
+    note: str = ""  # says what of the file is left out or assumed
     # Whether pages that are only read have frames, because the trace may begin in the middle of the program.
     pages_exist: bool = False
     of_folder: str = ""  # a pattern of names, such as *.trace.zip; without it, a folder is refused

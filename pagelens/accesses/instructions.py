@@ -118,7 +118,7 @@ class SampledRun:
     first_instruction: int
     phase: int  # index of the workload's phases
     instructions: int
-    blocks: list[int]  # of the code
+    blocks: list[int]  # the blocks of the code
     block: NDArray[np.uint64]  # [n] index in `blocks`
     instruction: NDArray[np.uint64]  # [n] in that block
     store: NDArray[np.bool_]  # [n]

@@ -48,8 +48,8 @@ class Location:
     """One function at a code address."""
 
     module: str  # name of the file
-    offset: int  # of the address in the file's own terms
-    function: str | None = None  # as the source writes it, without arguments
+    offset: int  # where the address lies in the file's own terms
+    function: str | None = None  # its name as the source writes it, without arguments
     function_offset: int = 0  # bytes from the function's first; 0 in an inlined one
     path: str | None = None
     line: int | None = None
@@ -84,7 +84,7 @@ class Variable:
     module: str  # name of the file
     address: int
     size: int
-    symbol: str  # as the file has it; of several of one name with its address there, as table@0x4060
+    symbol: str  # its name in the file; its address follows if several have that name: table@0x4060
 
     @property
     def key(self) -> str:

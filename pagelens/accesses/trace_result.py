@@ -17,7 +17,7 @@ class TracedProgram:
     """One of the programs that ran. A process may execute several programs, one after another."""
 
     process: int
-    path: Path  # of its trace
+    path: Path  # the path of its trace
     program: str = ""
     complete: bool = False  # the tracer saw its end
     error: int = 0  # why the trace was cut, or could not be written (errno)
@@ -39,7 +39,7 @@ class TraceResult:
     """How the run ended and what is in the file."""
 
     path: Path
-    exit_status: int  # of the program; -n: killed by signal n
+    exit_status: int  # the program's exit status, or -n if signal n killed it
     complete: bool = False  # the tracer saw the end of the program
     accesses: int = 0
     instructions: int = 0

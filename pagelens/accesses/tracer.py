@@ -49,7 +49,7 @@ class TraceRequest:
     follow_exec: bool | None = None
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
-    engine: str | None = None  # one of ENGINES; none: as the environment says, else QEMU
+    engine: str | None = None  # one of ENGINES; None takes that of the environment, or else QEMU
 
 
 def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:

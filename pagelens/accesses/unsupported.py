@@ -13,7 +13,7 @@ class Unsupported:
     """An AVX-512 instruction at `address` of the program whose trace is, or will be, `trace`."""
 
     address: int
-    code: bytes  # from its first byte on, at most 15
+    code: bytes  # the instruction from its first byte on, at most 15 bytes
     trace: Path | None
 
     @classmethod

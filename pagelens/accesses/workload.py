@@ -26,7 +26,7 @@ KERNEL = 0  # the object that pages are cleared for, where nothing else is known
 class ObjectInfo:
     """The memory that one call site allocates, or a region without a call site."""
 
-    index: int  # in the program's counters; 0 is the kernel's page clearing
+    index: int  # its index in the program's counters; 0 is the kernel's page clearing
     name: str
     frames: tuple[str, ...] = ()  # the call site's callers, innermost first
     bytes: int = 0  # peak: of live blocks, of resident pages where there are no blocks
@@ -89,7 +89,7 @@ class Timeline:
     program: Program  # its phases are the intervals
     interval_phases: list[str]  # the phase that each interval lies in
     live_bytes: NDArray[np.float64]  # [moment, object] the most at a time within a moment
-    sample: SampledLines | None = None  # None: the program has every line
+    sample: SampledLines | None = None  # None if the program has every line
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Cut:
 
     machine: Machine
     intervals: int  # about
-    sets: int = ALL_SETS  # of the lines of a trace, those at place i of their pages where bit i is set
+    sets: int = ALL_SETS  # bit i is set for lines of a trace at place i of their pages
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Workload(ABC):
 
     name: str
     source: Literal["trace", "declared"]
-    digest: str  # of all that decides what `compile` returns: equal digests, equal results
+    digest: str  # a digest of all that decides what `compile` returns
     objects: list[ObjectInfo]
     large_blocks: list[int]  # first pages of the blocks of 1 MiB and more, by address
     phases: list[str]  # phase 0 is what lies outside of every marked region
@@ -123,11 +123,12 @@ class Workload(ABC):
     )
     threads: int
     footprint_bytes: int  # peak resident, of one rank
-    share_seen: float | None  # of the program's instructions; None where it is not known
-    shared_bytes: int = 0  # of files that it reads through mappings; all ranks share them
-    share_of_zero_page: float = 0.0  # of the lines fetched: of anonymous memory never written until then
+    share_seen: float | None  # the share of the program's instructions; None where it is not known
+    shared_bytes: int = 0  # the bytes of files that it reads through mappings, which all ranks share
+    # The share of fetched lines whose anonymous memory was never written before.
+    share_of_zero_page: float = 0.0
     warnings: list[str]
-    samples: SampledCode | None = None  # what a traced program executes, now and then
+    samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
 
     def __init__(self) -> None:

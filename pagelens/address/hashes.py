@@ -66,8 +66,8 @@ class HashFile(Table):
     name: str
     title: str
     source: str
-    values: int = Field(gt=0, lt=1 << 32)  # of what it selects: 0 to values - 1
-    highest_bit: int = Field(ge=6, lt=56)  # of the address, that the form is known for
+    values: int = Field(gt=0, lt=1 << 32)  # it selects one of 0 to values - 1
+    highest_bit: int = Field(ge=6, lt=56)  # the highest address bit that the form is known for
     group: list[Mask] = Field(default=[], max_length=31)
     group_values: int | None = Field(default=None, gt=0, lt=1 << 32)
     level: list[Level] = Field(min_length=1)

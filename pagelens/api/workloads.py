@@ -28,7 +28,7 @@ class Declared:
     """Loops of a known program at a stated size. The machine that they run on decides their threads."""
 
     name: str
-    size_bytes: int  # of all ranks of a node together
+    size_bytes: int  # the memory of all ranks of a node together
     repeats: int = REPEATS
 
     def on(self, machine: Machine, ranks: int = 1) -> Workload:

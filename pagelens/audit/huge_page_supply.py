@@ -37,8 +37,8 @@ class Supply:
     """The frames of a machine by use. A remedy's frames are None if too few are free for it."""
 
     map: FrameMap
-    zoneinfo: str  # of this machine; empty for one by rule
-    slots: int | None  # of its memory-side cache
+    zoneinfo: str  # this machine's /proc/zoneinfo; empty if the map is by rule
+    slots: int | None  # the slots of its memory-side cache
 
     @staticmethod
     def by_rule(machine: Machine) -> "Supply":

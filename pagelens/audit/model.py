@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pagelens.address.units import FRAME_BYTES, GIGANTIC_PAGE_BYTES, HUGE_PAGE_BYTES
 from pagelens.host.file_pages import CachedFile
-from pagelens.host.kernel_settings import Kernel, Rights, Usage
+from pagelens.host.kernel_settings import KernelSettings, Rights, Usage
 
 SMALL, LARGE, GIGANTIC = FRAME_BYTES, HUGE_PAGE_BYTES, GIGANTIC_PAGE_BYTES
 
@@ -42,7 +42,7 @@ class SideCache:
     size: int
     direct_mapped: bool | None
     line: int | None
-    source: str  # of the statement
+    source: str  # where the statement is from
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class MemoryNode:
     bandwidth: int | None  # bytes a second, read, from its nearest processors (HMAT)
     latency_ns: int | None
     tier: int | None  # the kernel's: the lower, the faster
-    kind: str | None  # as hwloc calls it: MCDRAM, HBM, CXL-DRAM
+    kind: str | None  # MCDRAM, HBM or CXL-DRAM, as hwloc calls it
     side_cache: SideCache | None
-    faster: bool | None  # of memory only: than that of the processors
+    faster: bool | None  # whether a node of memory only is faster than the processors' own memory
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,12 @@ class Zone:
 
     node: int
     name: str
-    free_blocks: tuple[int, ...]  # by order
+    free_blocks: tuple[int, ...]  # the number of free blocks of each order
     free: int
-    unusable: float  # of the free memory, the share in blocks too small
-    fragmentation: float | None  # None: the allocation would succeed; else 0 lack of memory, 1 fragmentation
-    pageblocks: dict[str, int] | None  # of 2 MiB, by migrate type; only root can read them
+    unusable: float  # the share of the free memory in blocks that are too small
+    # From 0 (memory is short) to 1 (it is fragmented); None if the allocation would succeed.
+    fragmentation: float | None
+    pageblocks: dict[str, int] | None  # the 2 MiB pageblocks of each migrate type, which only root can read
 
 
 @dataclass(frozen=True)
@@ -120,22 +121,25 @@ class Audit:
     cache: Cache | None
     zones: tuple[Zone, ...]
     huge_pages: tuple[HugePages, ...]
-    kernel: Kernel
+    kernel: KernelSettings
     usage: Usage
     rights: Rights
-    snoop_filter_share: float | None  # of what the L2s hold, beyond its ways; mean over contiguous buffers
-    snoop_filter_notes: tuple[str, ...]  # what of it is assumed
-    files: tuple[CachedFile, ...] = ()  # that were asked for, and where the page cache holds them
+    # Share of what the L2s hold beyond its ways; mean over contiguous buffers.
+    snoop_filter_share: float | None
+    snoop_filter_notes: tuple[str, ...]  # say what is assumed of it
+    files: tuple[CachedFile, ...] = ()  # the files that were asked for, and where the page cache holds them
 
 
 @dataclass(frozen=True)
 class Effect:
     """What frames do to a job. A value is None if the machine file does not say enough."""
 
-    conflict_share: float | None  # of its pages, those whose slot of the memory-side cache holds another
+    # The share of its pages whose slot of the memory-side cache holds another page.
+    conflict_share: float | None
     bank_load: float | None  # lines of the most loaded DRAM bank over the mean
-    row_conflicts: float | None  # of the steps of two streams, one through each half: one bank, two rows
-    filter_share: float | None  # of the lines in full L2s, those beyond the snoop filter's ways: mean
+    # The share of steps of two streams, one through each half, in one bank and two rows.
+    row_conflicts: float | None
+    filter_share: float | None  # the mean share of lines in full L2s that are beyond the snoop filter's ways
     filter_worst: float | None
 
 
@@ -147,7 +151,7 @@ class ProbedPlacement:
     title: str
     source: str  # "measured", "free frames", "model"
     effect: Effect
-    large_share: float  # of the job on frames that lie as large pages do
+    large_share: float  # the share of the job on frames that lie as large pages do
     remedy: tuple[str, ...] = ()
 
 

@@ -30,7 +30,7 @@ Progress = Callable[[str], AbstractContextManager[Report]]  # from the name of a
 class AuditReport:
     """What a node's memory is like for the next job: the readings, the probe and the findings."""
 
-    audit: Audit  # what was read
+    audit: Audit  # holds what was read
     findings: tuple[Finding, ...]  # most important first
     probe: Probe | None = None  # None if no memory was probed
 

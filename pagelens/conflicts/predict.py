@@ -51,14 +51,14 @@ class Prediction:
 
     socket: Socket
     cores: int
-    held_bytes: int  # of each L2, at most
+    held_bytes: int  # the most that each L2 holds
     pages: Pages
-    starts: NDArray[np.int64]  # of the windows counted, bytes into the buffer
-    shares: NDArray[np.float64]  # of each
+    starts: NDArray[np.int64]  # where the counted windows begin, in bytes into the buffer
+    shares: NDArray[np.float64]  # the share of each window
     windows: int  # all, counted or not
     worst: int  # index into starts
-    held: Held  # in the worst window
-    counts: tuple[Count, ...]  # of the worst window: shared structures, then the L2s together
+    held: Held  # what is held in the worst window
+    counts: tuple[Count, ...]  # the worst window's counts: shared structures, then the L2s together
     by_page: tuple[PageCount, ...]  # most crowded first
 
     def crowded_lines(self) -> list[int]:

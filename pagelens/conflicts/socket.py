@@ -16,7 +16,7 @@ class Shared:
 
     name: str
     slices: _core.AddressHash
-    sets: int  # of a slice: a power of two, indexed by the address bits from 6 up
+    sets: int  # the sets of a slice, a power of two; address bits from 6 up are the index
     ways: int
     reach: int  # the slices of physical addresses from here on are unknown
 
@@ -41,7 +41,7 @@ class Socket:
     l2_sets: int
     l2_ways: int
     shared: tuple[Shared, ...]
-    notes: tuple[str, ...] = ()  # what of it is assumed
+    notes: tuple[str, ...] = ()  # say what is assumed
 
     @property
     def l2s(self) -> int:

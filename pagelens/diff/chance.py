@@ -32,7 +32,7 @@ class Change:
     ratio: float
     low: float
     high: float
-    p: float | None  # None: too few values for a test
+    p: float | None  # None if there are too few values for a test
 
     @property
     def apart(self) -> bool:

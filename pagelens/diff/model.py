@@ -34,7 +34,7 @@ class Row(_Record):
     ratio: float | None  # B over A
     ratio_low: float | None = None  # 95% interval
     ratio_high: float | None = None
-    p: float | None = None  # of the test, where there is one
+    p: float | None = None  # the test's p-value, where there is a test
     verdict: Verdict
     worse: bool = False  # surely, and by more than the threshold
     better: bool = False

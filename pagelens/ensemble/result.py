@@ -208,7 +208,7 @@ class Ensemble:
     tables: Tables
     workload: Workload
     machine: Machine
-    policies: Mapping[str, Policy]  # in the order asked for
+    policies: Mapping[str, Policy]  # in the order that was asked for
     nodes: int  # under the baseline; other policies may have stopped before
     seed: int
     ranks: int
@@ -217,7 +217,7 @@ class Ensemble:
     bounds: Bounds  # seconds [phase] between which every placement lies
     phase: str | None = None
     scaled: float | None = None  # factor on the machine's capacities
-    history: tuple[Step, ...] = ()  # of every node, before the program runs
+    history: tuple[Step, ...] = ()  # the history of every node before the program runs
     stopped: Mapping[str, int] = field(default_factory=dict)  # nodes of the policies that have fewer
 
     @property

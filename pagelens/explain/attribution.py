@@ -26,7 +26,7 @@ class Attribution:
     """Seconds, with one entry for each row (a node). `parts` sum to `time - unburdened` up to rounding."""
 
     time: Floats
-    unburdened: Floats  # with every mechanism removed
+    unburdened: Floats  # the times with every mechanism removed
     parts: Mapping[str, Floats]
     alone: Mapping[str, Floats]  # time saved by removing this mechanism and no other; of players only
 

@@ -65,9 +65,9 @@ def _attribution(e: Explanation) -> Drawing:
     return drawing(
         "attribution",
         "What the time is made of, by mechanism",
-        f"Modelled, mean over {attributed_in_words(e)}. The parts are exact Shapley values of the time "
-        "model and add up to the time (black mark). A hatched part is negative and is subtracted on the "
-        "right." + _off_scale(e),
+        f"Modelled, mean over {attributed_in_words(e)}. Each part is what removing its mechanism saves, "
+        "averaged over all orders of removal (its Shapley value). So the parts add up to the time (black "
+        "mark). A hatched part is negative and is subtracted on the right." + _off_scale(e),
         lambda: plots.attribution(e),
     )
 

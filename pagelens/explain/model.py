@@ -191,7 +191,9 @@ class PartRecord(_Record):
     """The seconds that one mechanism costs: modelled."""
 
     mechanism: str = Field(description="such as 'conflicts', 'capacity', 'write-backs'")
-    seconds: float = Field(description="its Shapley part of the time; negative is a gain")
+    seconds: float = Field(
+        description="its Shapley value: what removing it saves, averaged over all orders; negative is a gain"
+    )
     without_s: float | None = Field(
         description="the time with this mechanism alone removed; null where it cannot be (capacity of caches)"
     )

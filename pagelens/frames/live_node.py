@@ -16,10 +16,10 @@ class LiveNode:
 
     machine: Machine
     grain: int
-    scale: float  # of the sizes in the history, if the machine was shrunk
-    job_bytes: float | None  # of the program that is simulated, if there is one
+    scale: float  # what the sizes of the history are multiplied by; below 1 if the machine was shrunk
+    job_bytes: float | None  # the memory of the program that is simulated, if there is one
     state: _core.NodeState
-    mix: JobMix = field(default_factory=lambda: load_mix("cori"))  # of the latest ageing
+    mix: JobMix = field(default_factory=lambda: load_mix("cori"))  # the mix of the latest ageing
     jobs_since_boot: int = 0
     offline: tuple[tuple[int, int], ...] = ()  # frames
 

@@ -60,15 +60,15 @@ class JobMix:
     mean_jobs_since_boot: float  # geometric: a node may be fresh
     smallest_job_bytes: float  # a job's size is uniform in the logarithm between these
     largest_job_bytes: float
-    processes: int  # of a job
+    processes: int  # the processes of a job
     longest_turn_pages: int  # first-touched by one process before another's turn
     cache_interval_pages: float  # mean pages touched between two that enter the page cache
-    cache_share: float  # of memory that the page cache holds after a job
-    huge_share: float  # of a job's touches that take a 2 MiB page
-    kept_free_share: float  # of memory
+    cache_share: float  # the share of memory that the page cache holds after a job
+    huge_share: float  # the share of a job's touches that take a 2 MiB page
+    kept_free_share: float  # the share of memory that jobs leave free
     fewest_stragglers: float  # page-cache pages that survive dropping the caches on a node that ran jobs:
     largest_straggler_share: float  # log-uniform from that many to this share of memory
-    pinned_share: float  # of stragglers that cannot be moved
+    pinned_share: float  # the share of stragglers that cannot be moved
 
     def to_core(self) -> _core.JobMix:
         """Return what the core needs to age a node, in frames."""

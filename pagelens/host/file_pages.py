@@ -30,7 +30,8 @@ class CachedFile:
     path: str
     size: int
     cached: int  # bytes in the page cache
-    by_node: dict[int, int] = field(default_factory=dict)  # of the cached bytes; a page that moves is in none
+    # The cached bytes of each node; a page that moves is in none.
+    by_node: dict[int, int] = field(default_factory=dict)
     hidden: int = 0  # files whose pages the kernel shows only to their owner, and which are left out
 
 

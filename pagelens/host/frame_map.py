@@ -50,7 +50,7 @@ class FrameMap:
     """The use of each frame, from frame 0 on."""
 
     spans: tuple[Span, ...]
-    use: NDArray[np.uint8] = field(repr=False)  # of each frame
+    use: NDArray[np.uint8] = field(repr=False)  # the use of each frame
 
     def pages(self, page_size: int, worst: Use) -> NDArray[np.int64]:
         """Return the first frames of the aligned ranges of that size in which no frame has a worse use."""

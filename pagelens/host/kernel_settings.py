@@ -52,14 +52,14 @@ class Compaction:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSettings:
     """The settings that influence which frames a job gets."""
 
     version: str | None
     uptime_s: float | None
     turnover: float | None  # how many times over memory has been handed out since boot
     shuffle: bool | None
-    numa_fake: str | None  # as on the kernel's command line; empty: not there
+    numa_fake: str | None  # its value on the kernel's command line; empty if it is not there
     numa_balancing: int | None
     numa_migrated: int | None  # pages, since boot
     demotion: bool | None  # whether pages that are hardly used move to slower nodes
@@ -81,7 +81,7 @@ class Usage:
     free: int | None
     available: int | None
     page_cache: int | None
-    droppable: int | None  # what drop_caches would give: clean, not mapped; slab caches as far as they can
+    droppable: int | None  # what drop_caches would give at most: clean pages that are not mapped, and slabs
     dirty: int | None
     anonymous: int | None
 
@@ -113,14 +113,14 @@ def read_usage(system: System) -> Usage:
     )
 
 
-def read_kernel(system: System) -> Kernel:
+def read_kernel(system: System) -> KernelSettings:
     """Return all settings. Those that the kernel does not have are None."""
     counts, known = counters(system, "/proc/vmstat"), sizes(system)
     command_line = system.text("/proc/cmdline")
     fake = re.search(r"(?:^|\s)numa=fake=(\S{1,32})", command_line)
     uptime = re.match(r"(\d{1,12}\.\d{1,4})\b", system.text("/proc/uptime"))
     swap = known.get("SwapTotal")
-    return Kernel(
+    return KernelSettings(
         version=next(iter(re.findall(r"^[\w.+~-]{1,80}$", system.text("/proc/sys/kernel/osrelease"))), None),
         uptime_s=float(uptime[1]) if uptime else None,
         turnover=_turnover(counts, known.get("MemTotal")),

@@ -15,7 +15,7 @@ class ProgramTime:
 
     elapsed_s: float
     processor_s: float
-    of_kernel_s: float  # of the processor time, what the kernel used on the program's behalf
+    of_kernel_s: float  # the part of the processor time that the kernel used on the program's behalf
 
 
 def time_program(

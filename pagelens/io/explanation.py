@@ -34,7 +34,7 @@ class Way:
     cpu_s: float | None
     wait_s: float | None
     wall_s: float | None
-    gain: float | None  # of the program's wall time, by the model
+    gain: float | None  # the share of the program's wall time that it saves by the model
     verdict: str  # "gains", "not worth it", "loses", "unknown"
 
 
@@ -59,15 +59,15 @@ class Explanation:
     machine: str
     file_system: str
     elapsed_s: float
-    recorded_cpu_s: float  # of the operations that the model knows
+    recorded_cpu_s: float  # the processor time of the operations that the model knows
     recorded_wait_s: float
     cpu_s: float
     wait_s: float
-    error: float | None  # of the processor time, as a share; None: the source does not tell it
+    error: float | None  # the error of the processor time, as a share; None if the source does not tell
     other_s: float  # recorded wall time of operations that the model does not know
     other_paths: list[str]
     paths: list[OfPath]
-    ways: list[Way]  # as it ran first, then by their gain
+    ways: list[Way]  # first as it ran, then by their gain
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class RawLog:
 
     process: int
     records: Records
-    texts: dict[int, str]  # of records of BEGIN, END and FILE, by their index
+    texts: dict[int, str]  # the texts of records of BEGIN, END and FILE, by their index
     dropped: int
 
 

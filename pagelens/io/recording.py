@@ -86,7 +86,7 @@ class Header(_Record):
     command: list[str] = []
     folder: str = ""  # the folder in which it ran
     page_bytes: int = Field(default=4096, ge=512, le=1 << 30)
-    elapsed_ns: int | None = Field(default=None, ge=0, le=MOST)  # of the whole run
+    elapsed_ns: int | None = Field(default=None, ge=0, le=MOST)  # the wall time of the whole run
     dropped: int = Field(default=0, ge=0)  # operations that are missing for want of room
     unknown: list[str] = []  # columns that the source cannot tell
     files: list[File] = []

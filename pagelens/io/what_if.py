@@ -30,7 +30,7 @@ class Option:
 
     key: str
     title: str
-    effort: str  # what somebody must do, or gives up
+    effort: str  # what somebody must do or give up
     cost: Cost
     factor: Floats | float = 1.0  # divides the wall time of each, because threads share them
 

@@ -74,10 +74,10 @@ class Row:
     """One state of one guest."""
 
     variant: Variant
-    ratio: float  # as requested; the cache is the nearest multiple of 4 MiB
+    ratio: float  # the requested ratio; the cache is the nearest multiple of 4 MiB
     cache_bytes: int
     state: str
-    run: ProgramRun  # on the kernel
+    run: ProgramRun  # the run on the kernel
     model_share: float
 
     @property
@@ -92,7 +92,7 @@ class Comparison:
 
     request: Request
     jobs: int  # the jobs that aged a node
-    release: str  # of the kernel
+    release: str  # the kernel's release
     footprint_bytes: int
     rows: list[Row]
 

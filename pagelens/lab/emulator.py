@@ -46,10 +46,10 @@ class Hardware:
 
     memory_bytes: int
     nodes: int = 1  # NUMA nodes, each with an equal share of memory and processors
-    cpus: int = 1  # at least one a node
-    cache_bytes: int = 0  # of the memory-side cache that the firmware describes for each node; 0: none
-    fast_bytes: int = 0  # of the memory, in a last node without processors, which the firmware calls faster
-    speeds: Sequence[NumaSpeed] = ()  # of each node, that the firmware describes
+    cpus: int = 1  # at least one for each node
+    cache_bytes: int = 0  # the memory-side cache that the firmware describes for each node; 0 is none
+    fast_bytes: int = 0  # the part of the memory in a last node without processors, described as faster
+    speeds: Sequence[NumaSpeed] = ()  # the speed of each node that the firmware describes
     distances: Sequence[Sequence[int]] = ()  # from each node to each, as SLIT states them; else all are 20
 
     def __post_init__(self) -> None:

@@ -43,17 +43,17 @@ class Request:
     command: Sequence[str]
     machine: Machine
     memory_bytes: int
-    cache_bytes: int  # of all nodes' memory-side caches together
+    cache_bytes: int  # the memory-side caches of all nodes together
     history: str = "run"
     kernel: str = DEFAULT_KERNEL
     ways: int = 1
     nodes: int = 1
-    speeds: Sequence[NumaSpeed] = ()  # of each node's memory, that the firmware states
+    speeds: Sequence[NumaSpeed] = ()  # the speed of each node's memory that the firmware states
     cpus: int = 1
     pages: str = "4KiB"
-    pool_bytes: int = 0  # of huge pages set aside at boot, with `pages` 2MiB or 1GiB
+    pool_bytes: int = 0  # huge pages set aside at boot, with `pages` 2MiB or 1GiB
     files: Sequence[Path] = ()  # put beside the program
-    placement: PlanOnNodes | None = None  # of its objects on the nodes
+    placement: PlanOnNodes | None = None  # where its objects lie on the nodes
     seed: int = 1
     limit_s: float = LIMIT_S  # processor time that a run may take
 
@@ -64,7 +64,7 @@ class Counted:
 
     name: str
     counts: Counts
-    nodes: Sequence[NodeLines]  # of each NUMA node
+    nodes: Sequence[NodeLines]  # the lines of each NUMA node
     time_s: float | None  # modelled; None without a memory-side cache, as it is unknown which memory is fast
     serial_time_s: float | None
 
@@ -83,7 +83,7 @@ class ProgramRun:
 
     status: int
     output: str
-    resident_pages: int  # at the peak
+    resident_pages: int  # its pages at the peak
     huge_parts: list[int]  # the number of these pages in each large page of 2 MiB
     conflict_share: float
     total: Counted
@@ -105,7 +105,7 @@ class Result:
     """The results of all steps."""
 
     request: Request
-    release: str  # of the kernel
+    release: str  # the kernel's release
     steps: list[StepDone] = field(default_factory=list)
 
 

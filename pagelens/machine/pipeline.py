@@ -20,7 +20,7 @@ class PortUse(NamedTuple):
     """What one operation asks of a core."""
 
     cycles: int  # its latency
-    ports: int  # those that can execute it, a bit each
+    ports: int  # a bit for each port that can execute it
     every: int = 1  # cycles from one to the next
 
 

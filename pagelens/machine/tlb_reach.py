@@ -19,7 +19,7 @@ class Reach:
     None means that it is larger than any tried.
     """
 
-    without_misses: int | None  # of level 1
+    without_misses: int | None  # no load misses level 1
     without_walks: int | None
     one_step: int | None  # no walk reads more than one entry
 

@@ -14,7 +14,7 @@ class Settings:
     cpus: Sequence[int]
     repeats: int
     seed: int
-    cache_bytes: int  # of all last-level caches that the processors have
+    cache_bytes: int  # all last-level caches that the processors have
     n: int | None = None
     offset: str | None = None
     kernels: str | None = None
@@ -50,12 +50,13 @@ class Experiment:
     arrays: Sequence[int]  # their first bytes; threads divide each of them for the first touch
     unit: str
     rate: bool  # a figure is amount / time, and more is better; else time / amount, and less is
-    counted: str  # what a figure counts
-    models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)  # of the points
+    counted: str  # says what a figure counts
+    # The models of the points.
+    models: Callable[[], Sequence[Model | None]] = field(default=lambda: (), repr=False)
     along: str = ""  # the label that is swept, if one is
     ran: dict[str, str] = field(default_factory=dict)  # what was chosen where nothing was asked for
     unpredicted: str = ""  # why some points have no model
-    remarks: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False)  # on what ran
+    remarks: Callable[[], Sequence[str]] = field(default=lambda: (), repr=False)  # remarks on what ran
 
     def figure(self, amount: float, seconds: Floats) -> Floats:
         """Return figures in `unit`: 10^9 bytes, updates or operations a second, or nanoseconds a load."""

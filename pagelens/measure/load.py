@@ -25,9 +25,9 @@ class Load:
     """
 
     elapsed_s: float
-    foreign_cpus: float | None  # None where /proc/stat cannot be read
+    foreign_cpus: float | None  # None if /proc/stat cannot be read
     stolen_cpus: float | None  # a virtual machine was ready to run, and did not
-    preemptions: int  # of this process's threads, by others
+    preemptions: int  # how often others took a processor from this process's threads
 
     @property
     def others(self) -> float:

@@ -35,7 +35,7 @@ class Outlier:
 class Prediction:
     """The prediction for each trial. Correlations are None for few trials, or without variation."""
 
-    values: tuple[float, ...]  # of each trial
+    values: tuple[float, ...]  # the value of each trial
     pearson: float | None
     spearman: float | None
 
@@ -60,7 +60,7 @@ class Measured:
     plan: Experiment
     trials: Sequence[Trial] = field(repr=False)
     results: Sequence[Result]
-    machine: Machine | None  # of the prediction
+    machine: Machine | None  # the machine of the prediction
     interrupted: bool
 
     def of_page(self, page: PageSize) -> list[Trial]:

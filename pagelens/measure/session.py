@@ -38,15 +38,15 @@ class Request:
 
     benchmark: str
     given: Mapping[str, Any]  # the benchmark's own settings, by name; None where nothing is said
-    machine: Machine  # for prediction and counters
+    machine: Machine  # serves prediction and counters
     trials: int = 20  # page maps, each visited twice
     page_size: str = "4k"  # several with commas between take turns
-    repeats: int = 3  # of the benchmark in a visit; the best counts
+    repeats: int = 3  # how often a visit repeats the benchmark; the best counts
     cpus: str | None = None  # such as "0-3,8"; None: all
     scatter: float = 0.5  # share of the memory stirred before a trial that is held while it is mapped
     stir: bool = True  # free frames are put into another order before each trial
-    retries: int = 3  # of a visit that others' work disturbs
-    predict: bool | None = None  # None: up to MOST_PREDICTED points
+    retries: int = 3  # how often a visit is repeated that others' work disturbs
+    predict: bool | None = None  # None predicts up to MOST_PREDICTED points
     seed: int = 1
 
 
@@ -57,7 +57,7 @@ class Measurement:
     measured: Measured
     notes: Sequence[str]
     settings: Mapping[str, Any]  # the settings of the measurement
-    stopped: str = ""  # what Ctrl-C ended, and what is kept; empty: nothing
+    stopped: str = ""  # says what Ctrl-C ended and what is kept; empty if nothing
 
     def __repr__(self) -> str:
         return "\n".join([repr(self.measured), *self.notes, *filter(None, [self.stopped])])

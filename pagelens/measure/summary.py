@@ -49,7 +49,7 @@ class Summary:
 
     spread: Spread
     modes: int
-    map_share: MapShare | None  # None for fewer than three trials, or where all visits are equal
+    map_share: MapShare | None  # None for fewer than three trials, and if all visits are equal
     outliers: tuple[int, ...]  # indices of trials, the farthest first
 
 

@@ -33,9 +33,9 @@ Counters = dict[str, float]
 class Point:
     """One thing that is timed on every page map: a kernel with its parameters."""
 
-    labels: dict[str, str | int]  # what tells it from the other points
+    labels: dict[str, str | int]  # tell the point from the others
     run: Callable[[_probes.Memory], Floats]  # seconds of each repetition
-    amount: float  # what a repetition does: bytes, updates, loads, operations
+    amount: float  # what a repetition does, in bytes, updates, loads or operations
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Visit:
     `attempts` is 1, plus 1 for each disturbed attempt.
     """
 
-    seconds: tuple[Floats, ...]  # of each point's repetitions
+    seconds: tuple[Floats, ...]  # the times of each point's repetitions
     load: Load
     attempts: int
-    place: int  # in the order of all visits
-    counters: tuple[Counters, ...]  # of each point; empty where the machine has none
+    place: int  # its place in the order of all visits
+    counters: tuple[Counters, ...]  # the counters of each point; empty if the machine has none
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Trial:
 
     number: int
     page: PageSize
-    frames: NDArray[np.uint64]  # of each 4 KiB page; empty where the kernel does not show them
-    large_share: float | None  # of the memory that lies in large pages
-    new_share: float | None  # of its frames, those that neither of the two trials before had
+    frames: NDArray[np.uint64]  # the frame of each 4 KiB page; empty if the kernel does not show them
+    large_share: float | None  # the share of the memory that lies in large pages
+    new_share: float | None  # the share of its frames that neither of the two trials before had
     visits: tuple[Visit, ...] = field(repr=False)
 
     @property
@@ -75,12 +75,12 @@ class TrialSettings:
 
     points: Sequence[Point]
     pages: Sequence[PageSize]  # trials go round over them
-    memory_bytes: int  # of a trial
+    memory_bytes: int  # the memory of a trial
     arrays: Sequence[int]  # their first bytes in it
     cpus: Sequence[int]
     trials: int
     seed: int
-    retries: int  # of a disturbed visit
+    retries: int  # how often a disturbed visit is repeated
     ballast_bytes: int  # 0: the kernel hands out what it would
     scatter: float  # share of the ballast that is held while a trial's small pages are mapped
     overlapped: bool  # two trials' memory at a time; without it, visits follow each other at once

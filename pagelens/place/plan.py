@@ -39,7 +39,7 @@ class Frame:
     """A return address: in a function or, without a symbol, as an address of its file."""
 
     module: str  # name of the file
-    symbol: str | None  # as in the file's symbol table, of the function that made the call
+    symbol: str | None  # the function that made the call, as the file's symbol table names it
     offset: int  # bytes from the function's first, or from the file's address 0
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class StaticVariable:
 
     module: str  # name of the file
     symbol: str  # as in the file's symbol table
-    address: int | None = None  # in the file's own addresses, where it has several of that name
+    address: int | None = None  # its address in the file, if several symbols have that name
 
     def __str__(self) -> str:
         """Return text such as `hydro!table`, or `hydro!table@0x4060`."""

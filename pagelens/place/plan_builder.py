@@ -24,7 +24,7 @@ def build_plan(
     `in_regions` has the shares [o] in marked regions, if they differ there.
     """
     regions = in_regions or {}
-    planned: dict[tuple[str, ...], PlannedObject] = {}  # by what it is found by
+    planned: dict[tuple[str, ...], PlannedObject] = {}  # keyed by what an object is found by
     for known in sorted(profile.objects, key=lambda known: -float(profile.traffic[known.index])):
         sites = [site[:MOST_FRAMES] for site in (known.site, *known.other_sites) if site]
         keys = list(dict.fromkeys(sites))[:MOST_SITES] or [(known.variable,)]

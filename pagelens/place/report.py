@@ -16,12 +16,12 @@ class PolicyRow(_Frozen):
 
     policy: str
     title: str
-    capacity_bytes: int  # of one rank
+    capacity_bytes: int  # the fast memory of one rank
     time_s: float
     speedup: float  # over all slow
     gain: float
-    fast_bytes: int  # of one rank, at the peak
-    copied_bytes: int = 0  # of one rank in the run, where objects move
+    fast_bytes: int  # what one rank has in fast memory at the peak
+    copied_bytes: int = 0  # what one rank copies in the run, where objects move
 
 
 class ObjectRow(_Frozen):
@@ -35,10 +35,10 @@ class ObjectRow(_Frozen):
     reads: int
     writes: int
     in_sequence: float  # share of its lines below L1 near where a thread used it last; the rest waits
-    threads: int  # of a rank
+    threads: int  # the threads of a rank
     bound_by: str  # the resource that decides most of the time in which its lines move, all slow
-    fast_share: float  # of its pages; as the plan begins where objects move, else in the static optimum
-    fast_shares: dict[str, float]  # in each marked region, where objects move
+    fast_share: float  # share of its pages: at the start where objects move, else in the static optimum
+    fast_shares: dict[str, float]  # its share in each marked region, where objects move
     phases: dict[str, float]  # share of its lines
 
 
@@ -50,7 +50,7 @@ class PhaseRow(_Frozen):
     all_fast_s: float
     optimum_s: float
     bound_by: str  # all slow
-    lines: int  # of memory, of all ranks
+    lines: int  # the lines of memory of all ranks
     fast_lines: float  # share of its lines that the optimum has in fast memory
     objects: dict[str, float]  # share of its lines, those of 5% and more
 
@@ -58,7 +58,7 @@ class PhaseRow(_Frozen):
 class CacheModeRow(_Frozen):
     """Fast memory as a cache, bounded by two nodes."""
 
-    bytes: int  # of all ranks
+    bytes: int  # the bytes of all ranks
     in_a_row_s: float
     at_random_s: float
     gain_in_a_row: float
@@ -73,13 +73,13 @@ class PlaceReport(_Frozen):
     machine: str
     machine_title: str
     ranks: int
-    footprint_bytes: int  # of what can be placed, of one rank, at the peak
-    capacity_bytes: int  # of one rank
+    footprint_bytes: int  # what one rank has that can be placed, at the peak
+    capacity_bytes: int  # the fast memory of one rank
     simulated: float  # share of the lines
     all_slow_s: float
     all_fast_s: float
     optimum_gap: float  # how far the optimum may be from the least time, as a share
-    policies: list[PolicyRow]  # at the capacity
+    policies: list[PolicyRow]  # at the capacity above
     sweep: list[PolicyRow]
     cache_mode: list[CacheModeRow]
     phases: list[PhaseRow]

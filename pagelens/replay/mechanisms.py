@@ -9,9 +9,9 @@ from itertools import combinations
 class Mechanism:
     """The words and the colour of one mechanism."""
 
-    name: str  # in `AttributionRecord.parts`
-    term: str  # as a summand of the time
-    loss: str  # as a part of the loss, in a sentence
+    name: str  # its name in `AttributionRecord.parts`
+    term: str  # its name as a summand of the time
+    loss: str  # its name as a part of the loss, in a sentence
     without: str | None  # the counterfactual without it; None: not shown among the what-ifs
     colour: str  # Okabe, Ito: Color Universal Design, 2008; beyond its eight, of equal lightness
 

@@ -24,7 +24,7 @@ STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
 class InOrderParts:
     """The parts of a compilation that are kept."""
 
-    translation: Parts  # of one copy, for its TLBs
+    translation: Parts  # the lines of one copy, for its TLBs
     rows: _core.RowStretches | None  # None if the machine's DRAM is not timed
 
 

@@ -14,7 +14,7 @@ class Placement:
     """The frames of all ranks' pages, and what belongs to them. A placement can be replayed many times."""
 
     frames: _core.Placement
-    machine: Machine  # with the policy's setting
+    machine: Machine  # the machine with the policy's setting
     page_bits: int = FRAME_BITS  # log2 of the size in bytes of the pages that large mappings get
     offset_bytes: int = 0  # additional distance of large arrays (`Workload.compile`)
     numa: NumaRule = FIRST_TOUCH

@@ -19,7 +19,7 @@ Removed = tuple[str, ...]  # names of mechanisms (pagelens/replay/mechanisms.py)
 class Sampling:
     """The part of a job that is simulated and stands for the rest."""
 
-    slots: int | None  # one slot of the memory-side cache in so many; None: there is no such cache
+    slots: int | None  # one slot of the memory-side cache in so many is simulated; None if there is no cache
     lines: int | None  # lines of each page; None: all lines, in stretches of the run (`simulated_share`)
 
 
@@ -47,9 +47,10 @@ class Run:
     object_misses: Floats  # [p, o] of these, in a memory-side cache
     object_conflict_evictions: Floats  # [p, o] lines that the object pushed out of it
     collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
-    pages_per_slot: Floats | None = None  # in cells of equally many neighbouring slots
-    left_out: LeftOut | None = None  # None: nothing is sampled in time
-    numa: NumaLines | None = None  # None: one NUMA node
+    # The mean of each cell of neighbouring slots; all cells are equally large.
+    pages_per_slot: Floats | None = None
+    left_out: LeftOut | None = None  # None if nothing is sampled in time
+    numa: NumaLines | None = None  # None for one NUMA node
     if_assumed: IfAssumed = field(default_factory=dict)  # empty unless the simulation varies assumed values
 
 

@@ -43,7 +43,7 @@ class Estimates:
     in seconds as dram_time_s and read_latency_s.
     """
 
-    phase: NDArray[np.int64]  # of each row
+    phase: NDArray[np.int64]  # the phase of each row
     counts: Counts
     rows: Sequence[Counts]
 

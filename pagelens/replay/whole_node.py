@@ -229,7 +229,7 @@ class NodeCounts:
     """The counts of one replay, scaled up to the whole run: float64[phase] by name."""
 
     whole: Estimates
-    left_out: Estimates  # of each phase without each of its stretches
+    left_out: Estimates  # the estimates of each phase without each of its stretches
     object_reads: NDArray[np.float64]  # [phase, object] lines of memory
     object_writes: NDArray[np.float64]
     simulated: float  # share of the run's lines

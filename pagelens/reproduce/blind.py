@@ -60,7 +60,7 @@ class Claim(Table):
     ranks: Positive = 1
     history: str = "boot; run"
     policy: str
-    over: str | None = None  # for `speedup`: the policy that `policy` is compared with
+    over: str | None = None  # the policy that `policy` is compared with, for `speedup`
     nodes: Positive = 16
     why: str = ""  # how the paper's set-up became this one
     published: Published | None = None

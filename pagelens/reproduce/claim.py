@@ -47,7 +47,7 @@ class Row:
     kind: Kind
     published: Value
     obtained: Value
-    holds: bool | None = None  # None for the kinds that can neither hold nor fail: input and shown
+    holds: bool | None = None  # None for the kinds `input` and `shown`, which can neither hold nor fail
     remark: str = ""  # why the claim does not hold, where that is known, or what a reader must know of it
     decided_by: str = ""  # the unpublished input that decides a shown figure, and the range over that input
 

@@ -37,10 +37,11 @@ class StudyContext:
 
     scale: Scale
     seed: int
-    directory: Path  # of this study, for what is worth keeping from run to run; it may not exist yet
-    progress: Progress = _nothing  # of the map, or the ensemble, that runs
+    directory: Path  # keeps what a later run of this study can use; it may not exist yet
+    progress: Progress = _nothing  # reports on the map or the ensemble that runs
     cancel: _core.CancelFlag = field(default_factory=_core.CancelFlag)
-    _simulations: dict[tuple[int, int], Simulation] = field(default_factory=dict)  # by identity, kept alive
+    # Keyed by identity, which keeps them alive.
+    _simulations: dict[tuple[int, int], Simulation] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def simulation(self, workload: Workload, machine: Machine) -> Simulation:

@@ -34,8 +34,8 @@ class PhaseRun:
     written_back: float  # victims that were dirty
     cleared: float  # lines of pages that the kernel handed out
     time_s: float
-    issue_s: float  # of that: instructions alone
-    conflict_share: float  # of the job at its peak
+    issue_s: float  # the part of it that issues instructions
+    conflict_share: float  # the share of the job's pages that conflict at its peak
 
     @property
     def bandwidth(self) -> float:

@@ -27,4 +27,4 @@ class Study:
     title: str
     source: str  # author, title, where and when it was published
     run: Callable[[StudyContext], Findings]
-    note: str = ""  # what all of its rows rest on: machine files, stated assumptions
+    note: str = ""  # says what all of its rows rest on: machine files, stated assumptions

@@ -27,7 +27,7 @@ _CAP_SYS_ADMIN = 21  # linux/capability.h
 class Choice:
     """The remedy that was chosen, and a line on each one that would gain more."""
 
-    settings: Preload | None  # None: the program runs as it is
+    settings: Preload | None  # None if the program runs as it is
     said: tuple[str, ...]
 
 

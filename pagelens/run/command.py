@@ -21,8 +21,8 @@ class Request:
     best_frames: bool = False
     plan: Path | None = None
     machine: str | None = None  # the machine whose period and cache count; None: this one
-    period: int | None = None  # None: the machine's
-    cache: int | None = None  # None: the machine's
+    period: int | None = None  # None takes the machine's
+    cache: int | None = None  # None takes the machine's
     fast_node: int | None = None  # NUMA node; None: as the kernel says
     slow_node: int | None = None
     large: int = LARGE

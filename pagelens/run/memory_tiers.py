@@ -22,7 +22,7 @@ class Tiers:
 
     fast: tuple[int, ...]
     slow: tuple[int, ...]  # empty: where memory comes from without a word is slow
-    fast_bytes: int | None  # of all fast nodes together; None: nobody says
+    fast_bytes: int | None  # all fast nodes together; None if nobody says
 
 
 def find_tiers(system: System) -> Tiers | None:

@@ -52,7 +52,7 @@ class Located:
     Modules that only mark regions follow those of the plan.
     """
 
-    paths: list[Path | None]  # of each module; None: it is not there
+    paths: list[Path | None]  # the file of each module; None if it is not there
     places: list[list[tuple[Range, int]]] = field(
         default_factory=list
     )  # of each module: by address, numbered

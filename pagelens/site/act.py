@@ -40,7 +40,7 @@ class Pass:
     """What a pass did: one entry for each slow node, and lines on what kept it from doing more."""
 
     planned: list[Planned] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # by node, what Slurm answered
+    failed: dict[str, str] = field(default_factory=dict)  # what Slurm answered, by node
     said: list[str] = field(default_factory=list)
     dry_run: bool = True
 

@@ -41,7 +41,7 @@ class Delay:
     """How long a node stays in service if it is low in this share of its checks."""
 
     low_share: float
-    median_jobs: float | None  # None: not found within _BAD_CHECKS checks in half of the cases
+    median_jobs: float | None  # None if half of the cases are not found within _BAD_CHECKS checks
     median_hours: float | None
 
 
@@ -50,12 +50,12 @@ class RuleRecord:
     """What one rule does."""
 
     name: str
-    false_drains_an_hour: float  # of the whole fleet
+    false_drains_an_hour: float  # the rate of the whole fleet
     false_low: float  # 95% interval, of Poisson counts
     false_high: float
     delays: list[Delay]
-    found_in_hindsight: int  # of the boots that were bad
-    drains_in_history: int  # of all boots as they were
+    found_in_hindsight: int  # how many of the bad boots are found
+    drains_in_history: int  # how many of all boots are drained as they were
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Calibration:
     checks: int
     hours: float
     checks_an_hour: float
-    hours_a_check: float  # of a node
-    low_share: float  # of the good nodes' checks
+    hours_a_check: float  # the hours between two checks of a node
+    low_share: float  # the share of the good nodes' checks that are low
     bad_boots: int
     boots: int
     rules: list[RuleRecord]

@@ -39,8 +39,8 @@ class ProgramMemory(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
     resident: Whole
-    conflict_share: Share | None = None  # of its pages, in slots of the memory-side cache
-    large_share: Share | None = None  # of its memory, on pages of 2 MiB or more
+    conflict_share: Share | None = None  # the share of its pages that conflict in the memory-side cache
+    large_share: Share | None = None  # the share of its memory on pages of 2 MiB or more
 
 
 class Check(BaseModel):

@@ -39,10 +39,10 @@ class Row:
     on_large_pages: int | None
     by_numa_node: dict[str, int]
     conflict_share: float | None
-    banks: int | None  # of DRAM, that hold a line of it
+    banks: int | None  # how many banks of DRAM hold a line of it
     fullest_bank: float | None  # its lines over the mean of all banks
     blocks: int | None  # bytes in large blocks at the peak, by the library
-    said: tuple[str, ...]  # what the library could not do
+    said: tuple[str, ...]  # says what the library could not do
 
     @property
     def who(self) -> str:

@@ -54,7 +54,7 @@ class Sample:
     resident: int
     on_large_pages: int
     by_numa_node: dict[str, int]
-    conflict_share: float | None = None  # None: no direct-mapped cache is known, or no frames are seen
+    conflict_share: float | None = None  # None if no direct-mapped cache is known or no frames are seen
     banks: int | None = None  # banks with a line of it; None: no map of all frames, or no frames
     fullest_bank: float | None = None  # its lines over the mean of all banks
 

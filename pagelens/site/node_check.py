@@ -49,12 +49,12 @@ class CheckRequest:
     spool: Path
     state: Path  # folder
     job: str = ""
-    kind: str = ""  # what the site calls this hardware
+    kind: str = ""  # the site's name for this hardware
     every_s: float = 3600.0
     budget_s: float = 20.0
     root: Path = Path("/")
     force: bool = False  # also where none is due, or other jobs run
-    forget_after_s: float = 172_800.0  # as [prolog] has it
+    forget_after_s: float = 172_800.0  # the value of [prolog]
     memory: int | None = None  # bytes of STREAM's three arrays
 
 

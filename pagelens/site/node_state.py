@@ -39,8 +39,8 @@ class NodeState:
 
     boot: str
     jobs: dict[str, RunningJob] = field(default_factory=dict)
-    restore: dict[str, str] = field(default_factory=dict)  # by a setting's path, the value to put back
-    last: dict[str, Any] = field(default_factory=dict)  # what the last Prolog did
+    restore: dict[str, str] = field(default_factory=dict)  # the value to put back, by a setting's path
+    last: dict[str, Any] = field(default_factory=dict)  # says what the last Prolog did
 
 
 def boot_id(system: System) -> str:

@@ -53,16 +53,16 @@ class Standing:
     reason: str
     hardware: str
     mode: str
-    figure: float | None  # of the last check
+    figure: float | None  # the figure of the last check
     peers: float | None  # the median of nodes of the kind
     z: float | None
     evidence: float  # the sum; slow from the rule's h on
     jobs: int  # checks in it
-    at: float  # of the last check
+    at: float  # the time of the last check
     booted: float
     since: float | None  # when it became slow
     boot: str
-    number: int  # of the node's row in the history
+    number: int  # the node's row in the history
 
     @property
     def slowdown(self) -> float:

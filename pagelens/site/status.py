@@ -24,9 +24,9 @@ class FleetStatus:
     """All nodes, or those in one state."""
 
     at: float
-    counts: dict[str, int]  # by state, of all nodes
+    counts: dict[str, int]  # the number of nodes in each state
     nodes: Sequence[Standing]  # slow ones first, the slowest first
-    slow_shares: dict[str, float]  # of each slow node, the mean of its last figures over its peers'
+    slow_shares: dict[str, float]  # the mean of a slow node's last figures over its peers'
 
     @property
     def node_hours_a_day(self) -> float:

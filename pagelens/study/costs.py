@@ -45,7 +45,7 @@ class Status:
 
     points: int
     complete: int
-    mean_processor_s: float | None  # of a point that is done; None where none is
+    mean_processor_s: float | None  # the mean of the points that are done; None if none is
 
     @property
     def left_processor_s(self) -> float | None:

@@ -20,8 +20,8 @@ class Effect:
 
     name: str
     levels: list[str]
-    means: list[float]  # of the answer, a level
-    share: float  # of the variance over the points that the means explain: the correlation ratio
+    means: list[float]  # the mean answer at each level
+    share: float  # the correlation ratio: the share of variance over the points that the means explain
 
     @property
     def low(self) -> float:

@@ -20,7 +20,8 @@ class Range(Table):
 
     low: Value = Field(alias="from")
     high: Value = Field(alias="to")
-    steps: int | None = Field(default=None, ge=2, le=MOST_STEPS)  # of a grid; a sample takes any value
+    # The steps of a grid; a sample takes any value.
+    steps: int | None = Field(default=None, ge=2, le=MOST_STEPS)
     scale: Literal["linear", "log"] = "linear"
 
     @model_validator(mode="after")

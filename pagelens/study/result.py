@@ -33,7 +33,7 @@ class StudyResult:
     """
 
     file: StudyFile
-    values: list[Values]  # of every point, as stated
+    values: list[Values]  # the values of every point, as they were stated
     table: pl.DataFrame
     missing: int
     directory: Path

@@ -99,7 +99,7 @@ class Stated:
     file: StudyFile
     document: Document
     folder: Path
-    path: Path | None  # None: stated in Python
+    path: Path | None  # None if it was stated in Python
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ class Unit:
     """How values of a type are written. It is found in the type's metadata."""
 
     show: Callable[[Any], str]
-    kind: str  # as the schema's reference calls it
+    kind: str  # the kind's name in the schema's reference
 
 
 def _quantity(parse: Callable[[str], T]) -> BeforeValidator:
@@ -66,7 +66,7 @@ class Sourced(Table, Generic[T]):
     source: str | None = None
     input: str | None = None  # a measured figure that the model is calibrated on, hence never a prediction
     assumed: str | None = None
-    range: list[T] | None = None  # of an assumed number: the least and the largest that it can well be
+    range: list[T] | None = None  # the least and the largest value that an assumed number can well have
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:

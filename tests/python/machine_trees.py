@@ -68,12 +68,12 @@ def lay_out(files: dict[str, bytes], root: Path) -> System:
 
 
 def audited(system: System) -> Audit:
-    """As `pagelens audit --quick --root` reads it."""
+    """Returns what `pagelens audit --quick --root` reads."""
     return read_audit(system, parse_machine(detect(system).to_toml().encode(), "x.toml"), None)
 
 
 def audit_text(audit: Audit) -> str:
-    """As `pagelens audit --json` prints it."""
+    """Returns what `pagelens audit --json` prints."""
     return json.dumps(AuditReport(audit, find(audit)).to_json(), indent=1) + "\n"
 
 

@@ -29,7 +29,7 @@ def returns(program: Path, function: str, callee: str = "") -> list[str]:
 def plan_of(
     program: Path, *objects: PlannedObject, capacity: int = 64 * MIB, build_id: str | None = None
 ) -> Plan:
-    """Of one program, by default as it is."""
+    """Makes a plan of one program, by default of the program as it is."""
     elf = ElfFile(program)
     module = PlannedModule(name=program.name, build_id=elf.build_id.hex() if build_id is None else build_id)
     elf.close()

@@ -92,7 +92,7 @@ def plan_for_blocks(program: Path, path: Path, capacity: int) -> dict[str, str]:
 
 
 def plan_for_forks(program: Path, path: Path) -> Path:
-    """Of forks.c: all but what the threads that are interrupted ask for."""
+    """Plans the objects of forks.c, except what the interrupted threads ask for."""
     return plan_for(
         program,
         path,

@@ -167,7 +167,7 @@ class SlowZone:
         self.free_bulk(cpu, self.count[cpu], 0, 0)
 
     def compact(self, cpu: int) -> list[tuple[int, int]]:
-        """As compact_memory does; the pages that moved."""
+        """Does what compact_memory does, and returns the pages that moved."""
         cached = {f for lists in self.pcp.values() for pages in lists.values() for f in pages}
         migrate_pfn, free_pfn, last = 0, self.frames - BLOCK, 0
         moves: list[tuple[int, int]] = []
@@ -215,5 +215,5 @@ class SlowZone:
         return found, pfn
 
     def blocks(self) -> list[tuple[int, int, int]]:
-        """As Memory.free_blocks gives them."""
+        """Returns the free blocks in the form of Memory.free_blocks."""
         return [(f, order, t) for order in range(ORDERS) for t in range(3) for f in self.lists[order, t]]

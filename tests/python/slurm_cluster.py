@@ -138,7 +138,7 @@ class SlurmCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What Slurm's commands need."""
+        """The variables that Slurm's commands need."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SPANK"))}
         return kept | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
@@ -147,7 +147,7 @@ class SlurmCluster:
         write_script(self.folder / name, text)
 
     def node(self, name: str) -> dict[str, str]:
-        """What slurmctld says of a node, by key; a reason includes who gave it."""
+        """Returns what slurmctld says of a node, by key; a reason includes who gave it."""
         line = self.run("scontrol", "--oneliner", "show", "node", name).stdout
         found = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
         return found | {"Reason": line.partition(" Reason=")[2].strip()}

@@ -33,7 +33,7 @@ CELLS = 64
 
 
 class SyntheticWorkload(Workload):
-    """What the explanation says about the program; nothing is ever compiled."""
+    """Stands for the program in an explanation; nothing is ever compiled."""
 
     def __init__(self, footprint_bytes: int, shares: dict[str, float]) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ MODULE = "sys/module/zonesort_module/parameters"
 
 
 def audit_of(name: str, root: Path, **changes: str | None) -> Audit:
-    """Of a tree with some files changed, or taken out; in their names / is __."""
+    """Audits a tree with some files changed or taken out; "/" is written "__" in their names."""
     files = read_tree(name)
     for path, content in changes.items():
         files.pop(path.replace("__", "/"), None)

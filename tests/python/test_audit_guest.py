@@ -27,7 +27,7 @@ def captured(guest: Guest, root: Path) -> System:
 
 
 def expected(guest: Guest, machine: Machine, root: Path) -> float:
-    """Of a job of REGION after zonesort, by the free frames that the guest has now."""
+    """Returns the expected shares of a job of REGION after zonesort, from the guest's free frames."""
     system = captured(guest, root)
     frames = read_frame_map(system)
     assert frames is not None

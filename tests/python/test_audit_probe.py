@@ -59,7 +59,7 @@ SLOTS = 64 * MIB // 4096
 
 
 def supply(use: np.ndarray) -> Supply:  # type: ignore[type-arg]
-    """Of a machine whose only zone has these frames."""
+    """Returns the supply of a machine whose only zone has these frames."""
     spans = (Span(0, "Normal", 0, len(use)),)
     return Supply(FrameMap(spans, use), ZONEINFO.format(frames=len(use)), SLOTS)
 
@@ -342,7 +342,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_the_command_on_this_machine(command: Run) -> None:
-    """As whoever runs the tests; a root without CAP_SYS_ADMIN sees no frames either."""
+    """The user who runs the tests may see no frames, and neither does a root without CAP_SYS_ADMIN."""
     probe_it = ("--probe", "64MiB", "--machine", "cori-knl-cache", "--fail-on", "never", "--quick")
     status, out, err = command(*probe_it, "--json")
     assert (status, err) == (0, "")

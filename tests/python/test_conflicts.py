@@ -154,7 +154,7 @@ def test_l2s_conflict_where_one_core_holds_too_many_lines_of_a_set() -> None:
 
 
 def test_each_core_has_its_own_pages() -> None:
-    """With cores every L2 holds from its own pages on; without, neighbouring parts of all."""
+    """With cores, every L2 holds its own pages. Else the L2s hold neighbouring parts of all pages."""
     addresses = [number * 2 * MIB for number in range(24)]
     own = predict(SKYLAKE, pages_of(addresses, 2 * MIB, list(range(24))), held_bytes=1_000_000)
     assert len(own.shares) == 1
@@ -188,7 +188,7 @@ def test_swaps_gain_what_they_say(seed: int, own: bool) -> None:
 
 
 def test_one_swap_is_the_best_there_is() -> None:
-    """With as few colours as here every pair of a crowded page and a page of the pool is tried."""
+    """There are so few colours here that every pair of a crowded page and a page of the pool is tried."""
     draw = np.random.default_rng(7)
     places = (draw.choice(1 << 14, 40, replace=False) * 4 * KIB).tolist()
     pages, pool = pages_of(places[:10], 4 * KIB), pages_of(places[10:], 4 * KIB)

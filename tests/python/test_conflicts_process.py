@@ -154,7 +154,7 @@ def test_damaged_trees_give_pages_or_one_line(tree: Tree) -> None:
 
 
 def own_frame(address: int) -> int:
-    """From this process's pagemap, one entry read by hand; 0 where the kernel does not say."""
+    """Reads one entry of this process's pagemap by hand; it is 0 if the kernel does not say."""
     with open("/proc/self/pagemap", "rb") as file:
         file.seek(address // FRAME * 8)
         (entry,) = struct.unpack("<Q", file.read(8))

@@ -82,7 +82,7 @@ def sample_of(lines: list[int]) -> SampledRun:
 
 @pytest.mark.parametrize(("streams", "known"), [(12, 200 - 12), (STREAMS, 200 - STREAMS), (STREAMS + 8, 200)])
 def test_as_many_streams_as_hardware_follows_are_regular(streams: int, known: int) -> None:
-    """From the beginning of a sample on, although a stream's first line there follows nothing."""
+    """They are regular from the beginning of a sample, although a stream's first line follows nothing."""
     found = foreseen_lines(sample_of([1000 * (n % streams) + n // streams for n in range(200)]))
     assert found.irregular.sum() == (0 if streams <= STREAMS else 200)
     assert found.known.sum() == known

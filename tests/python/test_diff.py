@@ -35,7 +35,7 @@ def data() -> dict[str, Any]:
 
 
 def slower(data: dict[str, Any], factor: float, policy: str = "aged") -> dict[str, Any]:
-    """Where every time under the policy is multiplied, and the conflicts cost what is more."""
+    """Multiplies every time under the policy; the conflicts cost what is added."""
     found = copy.deepcopy(data)
     for record in found["distributions"]:
         if record["policy"] == policy:

@@ -166,7 +166,7 @@ def test_bank_swizzle_takes_the_conflicts_of_a_stride_away() -> None:
 
 @pytest.mark.parametrize("name", ["ddr4-2400", "opteron-ddr2-800", "opteron-ddr2-667"])
 def test_a_copy_between_equal_banks_is_slow(name: str) -> None:
-    """As in docs/results/dram-offsets.md, with arrays of 4 MiB: 16 MiB apart all but the row is equal."""
+    """Arrays of 4 MiB that are 16 MiB apart differ in nothing but the row (docs/results/dram-offsets.md)."""
     dram = load_dram(name).dram
 
     def copy(source: np.ndarray, target: np.ndarray) -> DramCounts:

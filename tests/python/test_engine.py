@@ -78,7 +78,7 @@ def test_accesses_are_skipped_from_a_function_on(
 
 @needs_engine
 def test_the_engines_count_the_same(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
-    """What one more round of a loop adds; what runs before main depends on the processor."""
+    """One more round of a loop is compared, because what runs before main depends on the processor."""
     added = {}
     for engine in ("qemu", "dynamorio"):
         counts = []
@@ -114,7 +114,7 @@ def added_by_100_rounds(
 def test_the_engines_count_the_same_of_irregular_instructions(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, kind: str
 ) -> None:
-    """Those whose accesses do not follow from registers."""
+    """The accesses of these instructions do not follow from registers."""
     qemu, dynamorio = (
         added_by_100_rounds(pagelens, tmp_path, engine, built("irregular"), kind)
         for engine in ("qemu", "dynamorio")

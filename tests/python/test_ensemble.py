@@ -89,7 +89,7 @@ def test_objects_and_phases_add_up(ensemble: Ensemble) -> None:
 
 
 def test_first_uses_are_the_footprint(ensemble: Ensemble) -> None:
-    """Without freed pages, the infinite twin misses each line of the footprint once, in the first phase."""
+    """If no page is freed, the infinite twin misses each line of the footprint once, in the first phase."""
     first = ensemble.tables.placements.group_by("policy", "node").agg(pl.col("first_misses").sum())
     assert np.allclose(first["first_misses"], ensemble.workload.footprint_bytes / 64, rtol=0.05)
     later = ensemble.tables.placements.filter(pl.col("phase") == "triad")

@@ -159,7 +159,7 @@ def test_a_phase_is_explained_alone() -> None:
 
 
 def test_each_phase_is_decided_by_one_resource() -> None:
-    """What the resources decide adds up to the time, and one that is always the busiest decides all of it."""
+    """The resources' parts add up to the time, and one that is always the busiest decides all of it."""
     for phase in (None, "solve"):
         for d in explain(synthetic.ensemble(nodes=8, phase=phase)).distributions:
             assert sum(r.bound_s for r in d.resources) == pytest.approx(np.mean(d.times_s))
@@ -246,7 +246,7 @@ def test_the_interaction_is_said_in_words(explanation: Explanation) -> None:
 
 
 def test_of_runs_that_are_as_fast_the_plain_one_is_the_best() -> None:
-    """Not '1g', where no part of the program is large enough for such a page."""
+    """It is not '1g', because no part of the program is large enough for such a page."""
     ensemble = synthetic.ensemble(nodes=4, policies=("aged", "2m"), placement_matters=False)
     same = pl.col("time_s").filter(pl.col("policy") == "aged").first().over("node", "phase")
     tables = dataclasses.replace(

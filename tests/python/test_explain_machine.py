@@ -1,4 +1,4 @@
-"""Without --machine, `explain` takes the machine that it runs on where it can, and says what it took."""
+"""Explanations of the machine that `explain` runs on: without --machine it takes that one, and says so."""
 
 import json
 import shlex

@@ -253,7 +253,7 @@ def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_memory_moves_nothing_for_is_reported(explanation: Explanation) -> None:
-    """As of a program that stays in L2 where the other policies do not let it."""
+    """Such a program stays in L2 under the baseline, and not under the other policies."""
     still = [
         o.model_copy(update={"accesses": 0.0} if o.policy == explanation.baseline else {})
         for o in explanation.objects

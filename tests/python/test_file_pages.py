@@ -1,4 +1,4 @@
-"""On which NUMA node the page cache holds a file."""
+"""The page cache's part of a file, by NUMA node."""
 
 import json
 import os

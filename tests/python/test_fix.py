@@ -45,7 +45,7 @@ def orders_the_pool(guest: Guest) -> None:
 
 
 def sorts_by_turning_memory(guest: Guest) -> None:
-    """And leaves alone what is offline."""
+    """Turning memory off and on sorts it, and leaves alone what is offline."""
     cache, region = 512 * MIB, 400 * MIB
     states = "/sys/devices/system/memory/memory"
     tries = f"for block in 7 6 5 4 3; do echo offline > {states}$block/state && echo $block && break; done"

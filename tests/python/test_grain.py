@@ -29,7 +29,7 @@ def aged(grain: int, seed: int) -> Node:
 
 
 def shares(grain: int, seed: int, steps: str) -> list[float]:
-    """Of jobs of three sizes, after these steps on an aged node."""
+    """Returns the shares of jobs of three sizes, after these steps on an aged node."""
     state = aged(grain, seed).after(parse_history(steps)[1:] if steps else ()).state
     pages = int(max(JOBS)) // 4096 // PROCESSES + 1
     frames: NDArray[np.uint32] = _core.place_by_kernel(state, 0).first_frames(PROCESSES, pages)

@@ -45,7 +45,7 @@ def after(history: str, grain: int | None = None) -> _core.NodeState:
 
 
 def shares(state: _core.NodeState) -> list[float]:
-    """Of jobs of the three sizes, as the kernel places them."""
+    """Returns the shares of jobs of the three sizes, as the kernel places them."""
     frames = first_frames(_core.place_by_kernel(state, 0), max(JOBS))
     return [conflict_share(frames[: int(size) // 4096]) for size in JOBS]
 

@@ -207,7 +207,7 @@ BYTES = st.sampled_from([*b" ,\t\n\r0123fxILSM=-2:XWRDu\xff\0"])
 def test_text_whole_cut_or_damaged_is_read_as_line_by_line(
     form: str, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the byte of the trace; or refused with the number of the first line that is wrong."""
+    """The traces are equal to the byte, or both readers name the first line that is wrong."""
     lines = data.draw(st.lists(LINES[form], max_size=30))
     end = data.draw(st.sampled_from(["\n", "\r\n"]))
     text = bytearray("".join(line + end for line in lines).encode())

@@ -109,7 +109,7 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
 def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Which is another thread's: nothing tells it but the flag."""
+    """Another thread walks through it, and only the flag can tell that thread."""
     begun, ended = threading.Event(), list[BaseException]()
 
     def interrupted(*_: object) -> None:

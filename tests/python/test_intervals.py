@@ -52,7 +52,7 @@ def in_stretches(ensemble: Ensemble, seed: int, apart: float, by_chance_right: b
 
 
 def alike() -> Ensemble:
-    """Of nodes that are alike, so that only the choice of stretches is left to chance."""
+    """Returns nodes that are alike, so that only the choice of stretches is left to chance."""
     ensemble = synthetic.ensemble(nodes=NODES, policies=("contiguous", "2m"))
     rows = ensemble.tables.placements.with_columns(pl.col("time_s").first().over("policy", "phase"))
     return dataclasses.replace(ensemble, tables=dataclasses.replace(ensemble.tables, placements=rows))

@@ -99,7 +99,7 @@ def test_lines_are_in_the_banks_of_the_machine(frames: list[int]) -> None:
 
 
 def test_a_look_counts_a_part_of_a_large_process() -> None:
-    """Also where a fixed step would see the channels of every third frame alone."""
+    """A fixed step could see only the channels of every third frame."""
     banks = banks_of("skx-8160")
     assert banks is not None
     frames = np.arange(3 << 16, dtype=np.int64)

@@ -230,7 +230,7 @@ def test_a_program_whose_arrays_are_not_on_large_pages_is_told() -> None:
 def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the guest that measures its footprint."""
+    """The guest that measures the program's footprint finds it out."""
     booted: list[Request] = []
     run = replace(comparison(0.25).rows[0].run, resident_pages=100_000, huge_parts=[])
 

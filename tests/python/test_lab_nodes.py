@@ -98,7 +98,7 @@ def test_lines_are_counted_on_the_node_that_a_program_binds_to(pagelens: Run, pr
 
 
 def test_a_node_without_processors_has_its_lines_too(program: Path) -> None:
-    """As a plan's fast node: in a guest made by its parts, as `lab run` has only nodes with processors."""
+    """A plan's fast node is one. The guest is made by its parts: `lab run` has only nodes with processors."""
     root = Initramfs()
     root.add_program("/app/program", program)
     hardware = Hardware(

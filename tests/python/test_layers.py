@@ -81,7 +81,7 @@ def test_every_folder_has_a_floor_and_there_are_at_most_ten() -> None:
 
 
 def upward() -> dict[str, str]:
-    """By module, the room above it that it imports. Modules at the root import no room."""
+    """Returns, by module, the room above it that it imports. Modules at the root import no room."""
     found = {}
     for importer, targets in EDGES.items():
         if importer == "pagelens.__main__":
@@ -129,7 +129,7 @@ def is_package(module: str) -> bool:
 
 
 def beyond_what_is_exported() -> set[str]:
-    """What commands import of rooms that no package of the room exports."""
+    """Returns what commands import of rooms that no package of the room exports."""
     found = set()
     for importer, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -149,7 +149,7 @@ def test_commands_import_only_what_rooms_export() -> None:
 
 
 def test_no_room_exports_a_name_of_its_modules() -> None:
-    """Which of the two one gets would depend on what was imported before."""
+    """Otherwise the imports that came before would decide which of the two a name stands for."""
     lazy = [package for package, path in MODULES.items() if path.with_suffix(".pyi").exists()]
     assert lazy
     assert {f"{package}.{name}" for package in lazy for name in exported(package)} & MODULES.keys() == set()

@@ -180,7 +180,7 @@ def test_share_of_the_map() -> None:
     ],
 )
 def test_the_moment_is_no_map(moment: Callable[[np.random.Generator], np.ndarray]) -> None:
-    """At a level of 5%, of 40 runs without any effect of the map a few at most are called significant."""
+    """At a level of 5%, few of 40 runs without any effect of the map are called significant."""
     found = []
     for seed in range(40):
         visits, order = in_order(np.full(20, 100.0), moment(np.random.default_rng(seed)))
@@ -416,7 +416,7 @@ def test_ctrl_c_while_predicting_keeps_what_was_measured(
 def test_the_arrays_are_four_times_the_caches_that_are_there(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all sockets, and not of the machine that frames are held against."""
+    """The caches are those of all sockets, and not those of the machine that frames are held against."""
     monkeypatch.setattr(_probes, "last_level_bytes", lambda cpus: 1 << 44)
     status, _, err = run_here(capfd, monkeypatch, "stream", "--machine", "skx-8160", "--kernels", "copy")
     assert status == 2
@@ -486,7 +486,7 @@ def test_ctrl_c_in_the_midst_of_a_point_leaves_whole_files(tmp_path: Path) -> No
 
 @pytest.mark.skipif(not ROOT, reason="changes to another user")
 def test_without_rights(tmp_path: Path) -> None:
-    """As in a container: no frames, no pools, nothing but the measurement."""
+    """A container has no frames and no pools, but the measurement."""
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o055)

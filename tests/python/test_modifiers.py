@@ -123,7 +123,7 @@ def test_an_offset_moves_objects_and_changes_no_access(sizes: list[int], offset:
 
 
 def lines_of(program: _core.Program) -> NDArray[np.uint64]:
-    """In order, on contiguous frames, which begin with the program's first page; page clearing included."""
+    """Returns all lines in order, on contiguous frames that begin with the program's first page."""
     placement = _core.place_contiguously(1 << 18)
     lines = _core.PhysicalLines(program, placement, l2_sets=0, l2_ways=1, l2_shared_by=1)
     batches = []
@@ -167,7 +167,7 @@ def test_large_blocks_of_a_traced_program(
 
 
 def replayed(workload: Workload, policy: Policy) -> dict[str, int]:
-    """What the DRAM did in the copy, one core."""
+    """Returns what the DRAM did in the copy, on one core."""
     machine = policy.machine(XT4)
     state = Node(machine, 1, 0, history=parse_history("boot; run"), job_bytes=workload.footprint_bytes)
     counters = _core.replay_node(

@@ -41,7 +41,7 @@ def included(path: Path) -> Iterator[Path]:
 
 
 def includes(*folders: str) -> Graph:
-    """By unit of these folders, the units that it includes."""
+    """Returns, by unit of these folders, the units that it includes."""
     graph: Graph = {}
     for path in (path for folder in folders for path in sources(folder)):
         graph.setdefault(unit(path), set()).update(unit(header) for header in included(path))
@@ -49,7 +49,7 @@ def includes(*folders: str) -> Graph:
 
 
 def statements(path: Path) -> Iterator[str]:
-    """What a C file has at file scope; function bodies, fields and initializers are cut to a zero byte."""
+    """Returns what a C file has at file scope. Bodies, fields and initializers are cut to a zero byte."""
     code, before = NOT_CODE.sub(" ", path.read_text()), ""
     while code != before:
         code, before = BRACES.sub("\0", code), code
@@ -67,7 +67,7 @@ def linked_name(statement: str) -> str | None:
 
 
 def definitions(folder: str) -> Graph:
-    """By header of C code, the units that define what it declares: its users depend on those."""
+    """Returns, by header of C code, the units that define what it declares and that its users depend on."""
     defined = {}
     for path in sources(folder):
         for statement in statements(path) if path.suffix == ".c" else ():

@@ -48,7 +48,7 @@ def drawn(
 
 
 def of_times(times: Mapping[str, np.ndarray], seed: int = 0) -> Ensemble:
-    """An ensemble with these times by policy."""
+    """Returns an ensemble with these times by policy."""
     rows = [
         {"policy": policy, "node": node, "phase": "all"} | dict.fromkeys(("time_s", "serial_time_s"), seconds)
         for policy, of_nodes in times.items()
@@ -94,7 +94,7 @@ def test_no_single_node_is_enough() -> None:
 @pytest.mark.parametrize("quantile", [0.5, 0.95])
 @pytest.mark.parametrize("nodes", [2, 4, 8, FEW])
 def test_intervals_of_few_nodes_hold_what_they_should(nodes: int, quantile: float) -> None:
-    """Of the medians of two policies, one over the other, 95% mean 95%; a bootstrap alone has 60 to 90%."""
+    """An interval of 95% for a ratio of medians holds it in 95% of cases; a bootstrap's in 60-90%."""
     random, held, trials = np.random.default_rng(nodes), 0, 100
     for seed in range(trials):
         of_node = random.normal(0, 0.03, nodes)  # what both policies have in common
@@ -236,7 +236,7 @@ def test_two_nodes_confirm_what_the_bounds_of_the_time_say_already(tmp_path: Pat
 
 
 def test_every_result_that_is_kept_lies_within_its_bounds() -> None:
-    """Of a machine of each kind, under several policies. Cores of single nodes may be 5% faster."""
+    """The results are of a machine of each kind, under several policies. Single nodes may be 5% faster."""
     checked = 0
     for path in FOLDER.glob("*.json"):
         numbers = json.loads(path.read_text())

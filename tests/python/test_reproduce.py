@@ -171,7 +171,7 @@ def test_a_map_has_its_results_in_the_order_of_its_parts(tmp_path: Path) -> None
 
 
 def test_a_stopped_study_leaves_those_before_it(tmp_path: Path) -> None:
-    """As Ctrl-C does: the flag is set while parts run."""
+    """The flag is set while parts run, as Ctrl-C does."""
     begun = threading.Event()
 
     def endless(part: int) -> None:

@@ -105,7 +105,7 @@ def test_pages_come_in_the_order_of_the_first_touch() -> None:
 
 
 def test_three_lines_do_not_fit_two_ways() -> None:
-    """At OFFSETs where neighbouring arrays lie a multiple of 32 KiB apart; one line further they do fit."""
+    """At these OFFSETs neighbouring arrays lie a multiple of 32 KiB apart. One line further they fit."""
     xt4, triad = load_machine("red-storm-xt4"), STREAM_C.kernels["triad"]
     ordinary, streaming = _core.AccessKind.write, _core.AccessKind.stream_store
     assert l2_hits(xt4, Stream(2_000_000, 2_944), triad, ordinary) == pytest.approx(3 - 3 / 8)
@@ -124,7 +124,7 @@ def test_a_point_counts_what_stream_moves() -> None:
 
 
 def test_dgemm_by_hand() -> None:
-    """Where no snoop filter bounds the L2s, A is kept; slivers of B and tiles of C come anew, C from DRAM."""
+    """If no snoop filter bounds the L2s, they keep A. Slivers of B, tiles of C, and C from DRAM come anew."""
     machine = load_machine("skx-8160")
     slivers, cores = 4, machine.cores.count.value
     b_lines, c_lines = 384 * 14 * 8 // 64, 240 * 14 * 8 // 64

@@ -21,7 +21,7 @@ SUMS = tuple(_core.dram_sum_names())
 
 
 class Timed:
-    """What a replay says of DRAM: phases of so many lines, that took so long with rows and without."""
+    """Stands for a replay's DRAM: phases of so many lines, with their times with rows and without."""
 
     def __init__(self, *phases: tuple[int, float, float]) -> None:
         self.drams = np.zeros((len(phases), 2, len(SUMS)), dtype=np.uint64)
@@ -33,7 +33,7 @@ class Timed:
 
 
 def counts_of(machine: Machine, *phases: tuple[int, float, float]) -> dict[str, NDArray[np.float64]]:
-    """Of ten times as many lines in all."""
+    """Returns the counts of ten times as many lines."""
     behind = RowsBehind(InOrder(declared("triad", 32 * MIB, 4), machine, 1), machine)
     lines = np.array([10.0 * phase[0] for phase in phases])
     return behind.counts(Timed(*phases), lines)  # type: ignore[arg-type]

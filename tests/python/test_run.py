@@ -33,7 +33,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def same_with_and_without(command: list[str | Path], settings: str, env: dict[str, str] | None = None) -> str:
-    """What a program prints, which the library must not change."""
+    """Returns what a program prints, which the library must not change."""
     plain, preloaded = run(command, None, env), run(command, settings, env)
     assert (preloaded.returncode, preloaded.stdout) == (plain.returncode, plain.stdout), preloaded.stderr
     assert plain.returncode == 0
@@ -400,7 +400,7 @@ def test_room_for_growth_is_bounded_where_it_is_memory(
 def test_blocks_of_whole_pages_may_be_protected_page_by_page(
     compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """As by guard pages and the write barriers of garbage collectors."""
+    """Guard pages and the write barriers of garbage collectors do this."""
     program = compile_c("""
         #include <malloc.h>
         #include <setjmp.h>
@@ -551,7 +551,7 @@ def test_without_address_space_the_next_allocator_has_its_turn(
 
 
 def test_without_rights_it_runs_all_the_same(blocks: Path, tmp_path: Path) -> None:
-    """As nobody, who sees no frames: what a container has."""
+    """The user nobody sees no frames, as in a container."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root to become nobody")
     folder = Path("/tmp") / f"pagelens-nobody-{os.getpid()}"

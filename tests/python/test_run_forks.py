@@ -36,7 +36,7 @@ def run_to_the_end(
     tmp_path: Path,
     patience: float = PATIENCE_SECONDS,
 ) -> tuple[str, dict[str, Any]]:
-    """What the program says, and its report. Where it hangs, its children end with it."""
+    """Returns what the program says, and its report. If it hangs, its children end with it."""
     report = tmp_path / "report.json"
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "LD_PRELOAD": str(LIBRARY)}
     environment["PAGELENS_RUN"] = f"{settings},json=1,report={report}"
@@ -113,7 +113,7 @@ def check_forks(
 
 
 def test_handlers_that_map_do_not_stop_a_fork(forks: Path, tmp_path: Path) -> None:
-    """Which waits for malloc, in whose midst they are: without the gate within the first rounds."""
+    """They interrupt malloc, for which the fork waits. Without the gate it stops in the first rounds."""
     check_forks(forks, FORK_SETTINGS["plan"], tmp_path, "40")
 
 

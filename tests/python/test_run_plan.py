@@ -138,7 +138,7 @@ def test_small_blocks_are_pooled_and_keep_what_is_written(
 
 
 def moving_plan(program: Path, capacity: int = 64 * MIB) -> Plan:
-    """In the first region mesh is fast, in the second all others; outside a part of each."""
+    """Makes mesh fast in the first region and all others in the second; a part of each is fast outside."""
     first, second = {"first": 1.0, "second": 0.0}, {"second": 1.0, "first": 0.0}
     return plan_of(
         program,
@@ -564,7 +564,7 @@ def test_wrong_words_are_one_line(
 def test_a_damaged_file_is_a_line_and_the_program_runs(
     run_planned: Callable[..., Any], program: Path, tmp_path: Path
 ) -> None:
-    """As the library finds it: cut at every place, and with every byte of its tables changed."""
+    """The file is cut at every place, and every byte of its tables is changed."""
     run_planned(moving_plan(program), program)
     (handed,) = (tmp_path / "cache" / "pagelens" / "plans").iterdir()
     good, lines = handed.read_bytes(), 0
@@ -646,7 +646,7 @@ def test_of_a_made_tree_the_faster_kind_is_fast(
 
 
 def test_objects_of_the_plan_are_of_the_model() -> None:
-    """What these tests construct without checks is what a file states."""
+    """These tests construct objects without checks; a file could state the same ones."""
     assert PlannedObject(
         name="x",
         site=["a!b+0x1"],

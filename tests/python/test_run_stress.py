@@ -83,7 +83,7 @@ def sanitized(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
 
 
 def run_sanitized(command: list[str | Path], settings: str, plan: dict[str, str]) -> str:
-    """What a program that ends well says on stderr."""
+    """Returns what a program that ends well says on stderr."""
     # A child of a process with threads ends without them, which is no leak.
     options = {"TSAN_OPTIONS": "report_thread_leaks=0"}
     done = run(command, None, options | {"PAGELENS_RUN": settings} | plan, timeout=300)

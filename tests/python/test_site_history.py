@@ -265,7 +265,7 @@ def test_a_repaired_node_is_judged_by_its_new_board(history):
 @given(st.randoms(use_true_random=False), st.integers(1, 40))
 @settings(max_examples=6, deadline=None)
 def test_evidence_does_not_depend_on_how_checks_arrive(tmp_path_factory, random, size):
-    """In any order and in batches of any size, and made again from the rows."""
+    """It is the same in any order, in batches of any size, and when it is made again from the rows."""
     checks = fleet(12, 8, bad=0.4)
     shuffled = checks.copy()
     random.shuffle(shuffled)

@@ -35,7 +35,7 @@ def socket(name: str) -> Socket:
 
 
 def within_three_errors(shares: np.ndarray, reference: float) -> bool:
-    """Of a mean over as many draws as ours."""
+    """Returns whether a mean over as many draws as ours is that near."""
     error = float(shares.std(ddof=1)) / math.sqrt(len(shares))
     return abs(float(shares.mean()) - reference) <= 3 * error + 0.0005  # it is stated to three places
 
@@ -86,7 +86,7 @@ def test_random_pages_on_24_slices() -> None:
 
 
 def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
-    """And where that has none, not at all."""
+    """They evict nothing at all if the count has no conflict."""
     machine = load_machine("skx-8160")
     of_machine = socket_of(machine)
     gib = contiguous_windows(of_machine)
@@ -101,7 +101,7 @@ def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
 
 
 def test_contained_programs_lose_what_the_sum_over_the_same_pages_does() -> None:
-    """Of one line in 16; a program that moves every line as often as the sum loses as much of them."""
+    """One line in 16 is followed. A program that moves lines as often as the sum loses as many of them."""
     machine = load_machine("skx-8160")
     of_machine = socket(machine.name)
     program = Contained(machine, "l2-sum", HELD_BYTES)

@@ -36,7 +36,7 @@ def clearing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    """With small caches, so that stretches of the run are small too, and timed banks."""
+    """Returns a machine with timed banks, and with small caches, so that stretches of a run are small too."""
     xt4 = load_machine("red-storm-xt4")
     return load_machine("westmere-ep").model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
 
@@ -99,7 +99,7 @@ def test_all_placements_of_a_simulation_have_the_same_stretches(clearing: Path, 
 def test_stretches_take_as_long_as_the_whole_run(
     clearing: Path, machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a loop over more than the caches hold, though an earlier stretch may have used the same lines."""
+    """The loop exceeds the caches, though an earlier stretch may have used the same lines."""
     workload = open_trace(clearing)
 
     def time_s() -> float:

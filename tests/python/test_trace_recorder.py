@@ -51,7 +51,7 @@ def moves_of_a_cache(accesses: list[tuple[int, int, bool]], sets: int, ways: int
 
 
 def moves_of_a_trace(path: Path, sets: int, ways: int) -> Moves:
-    """What comes below such an L1, on frames in a row."""
+    """Returns what passes such an L1, on frames in a row."""
     options = _core.CompileOptions([(sets, ways, 1)], 16, True, _core.Padding([], 0))
     program = _core.Trace(str(path)).compile(options)
     lines = _core.PhysicalLines(
@@ -138,7 +138,7 @@ def test_blocks_phases_and_threads_are_in_the_file(tmp_path: Path) -> None:
 
 
 def test_pages_given_back_are_written_anew(tmp_path: Path) -> None:
-    """By the thread that gave them back and by others; pages that lie there in part stay."""
+    """The thread that gave them back writes them, and others do. Pages that lie there in part stay."""
     path = tmp_path / "app.trace"
     with pl.TraceRecorder(path, "app") as recorder:
         for thread in (0, 1):
@@ -155,7 +155,7 @@ def test_pages_given_back_are_written_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_sync_orders_threads(ordered: bool, tmp_path: Path) -> None:
-    """Without one they run side by side."""
+    """Without a sync they run side by side."""
     path = tmp_path / "app.trace"
     first, second = 0x100000 + np.arange(20_000) * 64, 0x4000000 + np.arange(20_000) * 64
     with pl.TraceRecorder(path, "app") as recorder:

@@ -301,7 +301,7 @@ def test_children_that_are_killed_leave_whole_files(
 
 
 def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
-    """As many lines, in the same order, as the same accesses one by one, and one instruction."""
+    """It moves as many lines, in the same order, as the same accesses one by one, in one instruction."""
     machine = load_machine("cori-knl-flat")
     summaries, lines = [], []
     for way in ("reps", "loop"):

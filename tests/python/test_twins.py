@@ -179,7 +179,7 @@ def counted(workload: Workload, l2_kib: int) -> np.ndarray:
 
 
 def lines(workload: Workload, l2_kib: int) -> Lines:
-    """Of all lines, what passes the L2."""
+    """Returns those of the lines that pass the L2."""
     table = counted(workload, l2_kib)
     return {
         phase: {
@@ -194,7 +194,7 @@ def lines(workload: Workload, l2_kib: int) -> Lines:
 
 
 def total(found: Lines, phases: str, objects: str) -> tuple[int, int]:
-    """Of all phases and objects that match."""
+    """Returns the sum over all phases and objects that match."""
     some = [
         moved
         for phase, of_phase in found.items()
@@ -297,7 +297,7 @@ def build_stream(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
 def test_streams_kernels_move_the_lines_of_the_real_ones(
     store: Kind, build_stream: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """With ordinary stores, and with those that pass the caches."""
+    """The real ones have ordinary stores, or stores that pass the caches."""
     streaming = ["STREAMING"] if store is Kind.stream_store else []
     loops = all_kernels(store)(24 * N, 1, 1)
     kernels = {(kernel,): kernel for kernel in KERNELS}

@@ -122,7 +122,7 @@ def test_no_permutation_puts_fewer_of_any_number_of_blocks_into_the_fullest_slot
 def test_no_slot_is_used_twice_before_the_list_comes_round_to_the_first_again(
     order: Order, drawn: tuple[int, set[int], set[int], int, list[int]], empty: bool
 ) -> None:
-    """From the second block of a group on; from the first on where groups gain alike (an empty cache)."""
+    """It holds from a group's second block on, or from the first if groups gain alike (an empty cache)."""
     slots, allocated, own, at_order, blocks = drawn
     if empty:
         allocated, own = set(), set()

@@ -14,7 +14,7 @@ from pagelens.lab.modules import build_module
 
 
 def built_for(version: tuple[int, int, int], options: str, folder: Path) -> str:
-    """What the compiler says of allocator.h with the headers of a kernel that has only a version."""
+    """Returns what the compiler says of allocator.h with the headers of a kernel that has only a version."""
     (folder / "linux").mkdir(exist_ok=True)
     for header in ("gfp", "kconfig", "memory_hotplug", "mm", "mmzone"):
         (folder / f"linux/{header}.h").touch()
@@ -52,7 +52,7 @@ def changed(old: str, new: str, folder: Path) -> Path:
 
 
 def test_a_running_kernel_that_is_another_is_refused(tmp_path: Path) -> None:
-    """As if loaded by force: the kernel itself refuses modules of another version, which is tried, too."""
+    """The module is loaded as if by force. The kernel itself refuses another version, which is tried, too."""
     kernel = find_kernel("6.1")
     built = {
         "/lab/series.ko": changed("UTS_RELEASE", '"6.10.3-amd64"', tmp_path / "series"),

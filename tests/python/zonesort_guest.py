@@ -65,7 +65,7 @@ def statistics(guest: Guest) -> dict[str, int]:
 
 
 def conflict_share(guest: Guest, region_bytes: int, cache_bytes: int) -> float:
-    """Of a fresh region's pages, those whose slot holds another of them."""
+    """Returns the share of a fresh region's pages whose slot holds another of them."""
     pages, conflicts = map(int, shell(guest, f"/lab/guest share {region_bytes} {cache_bytes}").split())
     assert pages == region_bytes // 4096
     return conflicts / pages
@@ -77,7 +77,7 @@ def largest_blocks(guest: Guest) -> int:
 
 
 def clear_messages(guest: Guest) -> None:
-    """What the kernel said while it booted is not about the module."""
+    """Clears the messages of the boot, which are not about the module."""
     shell(guest, "dmesg -c > /dev/null")
 
 

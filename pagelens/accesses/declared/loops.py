@@ -25,7 +25,7 @@ class Stream:
     kind: Kind
     shift_bytes: float = 0.0  # begin of the walk in the array, for neighbouring planes and blocks
     bytes: float | None = None  # how far it goes; None: as far as the array is long
-    stride: float = 1.0  # one of `stride` lines is moved
+    stride: float = 1.0  # one line in `stride` is moved
     walk: Walk = Walk.parts
 
 
@@ -46,7 +46,8 @@ class Loops:
 
     arrays: tuple[Array, ...]
     sweeps: tuple[Sweep, ...]
-    repeats: Mapping[str, int] = field(default_factory=dict)  # by phase; 1 where not stated
+    # The repeats of each phase; 1 where none is stated.
+    repeats: Mapping[str, int] = field(default_factory=dict)
 
 
 def serial_first_touch(loops: Loops) -> Loops:

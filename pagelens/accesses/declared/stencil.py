@@ -21,10 +21,10 @@ _LINE, _CELL = 64, 8
 class Shares:
     """Shares of the lines of a box, ghosts included."""
 
-    ghosts: float  # those that the exchange writes
-    sources: float  # those that it reads for neighbours that are far away by then, or were
-    turns: float  # those of the faces in x, which the ends of a row of boxes read once more
-    cells: float  # those that hold cells
+    ghosts: float  # lines that the exchange writes
+    sources: float  # lines that it reads for neighbours that are or were far away by then
+    turns: float  # lines of the faces in x, which the ends of a row of boxes read once more
+    cells: float  # lines that hold cells
     used: float  # cells or ghosts
 
 

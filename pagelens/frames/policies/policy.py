@@ -44,13 +44,14 @@ class Policy:
     boot: Mapping[str, bool] = field(default_factory=dict)  # options of the kernel that the history boots
     page_bits: int = FRAME_BITS  # log2 of the page size that large mappings get
     costs: Costs = Costs()
-    remedy: Remedy | None = None  # None: a state that a node is found in, which nobody chooses
+    remedy: Remedy | None = None  # None for a state that a node is found in and nobody chooses
     compared: bool = False  # whether to compare it if the user names no policies
     needs_cache: bool = False  # makes a difference only in front of a memory-side cache
     offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
-    numa: NumaRule = FIRST_TOUCH  # of pages and threads, on a machine of several NUMA nodes
+    # The rule for pages and threads on a machine of several NUMA nodes.
+    numa: NumaRule = FIRST_TOUCH
     needs_nodes: bool = False  # makes a difference only there
-    setting: str = ""  # of the machine, which is then the machine file NAME-SETTING
+    setting: str = ""  # a setting of the machine, whose file is then NAME-SETTING
 
     def machine(self, machine: Machine) -> Machine:
         """Return the machine with the policy's setting.

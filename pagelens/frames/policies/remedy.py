@@ -15,11 +15,12 @@ NEEDS_ADMINISTRATOR = "it needs root, a reboot or another kernel, or is no choic
 class Host:
     """What a user has on a machine. The defaults stand for nothing."""
 
-    free_pool_bytes: Mapping[int, int] = field(default_factory=dict)  # by page size in bytes; unreserved
+    # Unreserved bytes by the page size in bytes.
+    free_pool_bytes: Mapping[int, int] = field(default_factory=dict)
     transparent_huge_pages: bool = False  # programs can ask for them
     sees_frames: bool = False  # has CAP_SYS_ADMIN
     virtual_machine: bool = False  # its frame numbers are not physical addresses
-    numa_nodes: tuple[int, ...] = (0,)  # those with processors
+    numa_nodes: tuple[int, ...] = (0,)  # the nodes with processors
 
 
 @dataclass(frozen=True)

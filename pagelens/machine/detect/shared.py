@@ -18,8 +18,8 @@ class Kind:
     """Processors that have a part of their file in common."""
 
     base: str
-    hashes: str = ""  # of their slices: the name in machines/hashes/ before the number
-    slice_ways: int = 0  # of their L3; with `hashes` only
+    hashes: str = ""  # the hash of their slices: the name in machines/hashes/ before the number
+    slice_ways: int = 0  # the ways of their L3, stated with `hashes` only
 
     def hash_of(self, slices: int) -> str | None:
         """Return the name of the hash for that many slices, or None if it is unknown."""

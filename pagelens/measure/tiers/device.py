@@ -31,7 +31,7 @@ class Facts:
     simulator: bool
     processors: int = 0  # SMs
     clock_hz: float = 0.0  # the highest of an SM
-    cache_bytes: int = 0  # of the cache that all SMs share (CUDA's L2)
+    cache_bytes: int = 0  # the cache that all SMs share (CUDA's L2)
     memory_bytes: int = 0
     free_bytes: int = 0
 

@@ -67,7 +67,7 @@ class Measured:
     """The outcome of a measurement."""
 
     facts: Facts
-    array_bytes: int  # of each of the arrays
+    array_bytes: int  # the size of each array
     rounds: int
     figures: dict[tuple[Tier, str], Figures]
 

@@ -30,8 +30,8 @@ class DgemmRun:
     """The counts of a run, scaled up from the sampled lines. Each counter has an entry for each core."""
 
     counts: dict[str, NDArray[np.float64]]
-    time_s: NDArray[np.float64]  # of each core by the time model, which overlaps all waiting with arithmetic
-    serial_s: NDArray[np.float64]  # of each core if no waiting overlaps
+    time_s: NDArray[np.float64]  # the time of each core; all waiting overlaps with arithmetic
+    serial_s: NDArray[np.float64]  # the time of each core if no waiting overlaps
 
     def total(self, name: str) -> float:
         """Return a count, summed over all cores."""

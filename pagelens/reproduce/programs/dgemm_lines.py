@@ -32,10 +32,10 @@ class Blocks:
     """The sizes and places of the blocks: the cores' blocks of A, then B, then C in pages of its own."""
 
     cores: int
-    tiles: int  # in a block of A
+    tiles: int  # the tiles in a block of A
     depth: int
-    slivers: int  # of B
-    c_rows: int  # of the whole matrix: C's columns are so long
+    slivers: int  # the slivers of B
+    c_rows: int  # the rows of the whole matrix, which is how long C's columns are
 
     @property
     def rows(self) -> int:

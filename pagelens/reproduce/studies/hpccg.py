@@ -24,9 +24,9 @@ class Point:
     """One offset between the arrays."""
 
     offset_kib: int
-    seconds: float  # of the iterations
+    seconds: float  # the time of the iterations
     ideal_seconds: float  # without row conflicts
-    conflict_share: float  # of the lines of DRAM
+    conflict_share: float  # the share of DRAM's lines that meet a row conflict
 
 
 def run(context: StudyContext) -> Findings:

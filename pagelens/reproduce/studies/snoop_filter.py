@@ -37,8 +37,8 @@ class Tested:
     """One processor, with the share of lines in conflict for every placement tried."""
 
     socket: Socket
-    contiguous: Shares  # one buffer at every 2 MiB of a GiB
-    random: Shares  # one buffer over random 2 MiB pages, of every draw
+    contiguous: Shares  # the shares of one buffer at every 2 MiB of a GiB
+    random: Shares  # the shares of one buffer over random 2 MiB pages, for every draw
 
     @property
     def name(self) -> str:

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 class Lives:
     """The speed of nodes from boot on, [life, job]. 1 is as fast as such a node can be."""
 
-    stream: Floats  # of STREAM after that job
-    job: Floats  # of the application that starts then
+    stream: Floats  # the slowdown of STREAM after that job
+    job: Floats  # the slowdown of the application that starts then
 
     @property
     def last(self) -> int:

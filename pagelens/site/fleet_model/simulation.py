@@ -33,18 +33,18 @@ class Inputs:
     """The inputs of the simulation."""
 
     nodes: int = 9688  # Cori's KNL nodes
-    jobs: int = 100  # of each node, in a draw
+    jobs: int = 100  # the jobs of each node in a draw
     draws: int = 10
-    job_hours: float = 2.0  # at full speed; assumed
+    job_hours: float = 2.0  # a job's hours at full speed; assumed
     sizes: Mapping[int, float] | None = None  # nodes of a job, and how much of the work has it; assumed
-    memory_bound: float = 1.0  # of a job's time that waits for memory; assumed
-    reboot_hours: float = 0.5  # of a node, from the drain to the next job; assumed
+    memory_bound: float = 1.0  # the share of a job's time that waits for memory; assumed
+    reboot_hours: float = 0.5  # from a node's drain to its next job; assumed
     sort_s: float = 3.0  # dropping caches, compaction and sorting before a job; assumed
-    interval_s: float = 180.0  # of periodic sorting; NERSC's users asked for it
+    interval_s: float = 180.0  # the interval of periodic sorting that NERSC's users asked for
     interval_sort_s: float = 0.01  # each of these; assumed
-    reallocated: float = 0.1  # of a job's memory, allocated anew while it runs; assumed
+    reallocated: float = 0.1  # the share of a job's memory that is allocated anew while it runs; assumed
     noise: float = 0.008  # standard deviation of STREAM's figure; assumed
-    disturbed: float = 0.03  # of the checks, lowered to 30 to 90%; assumed
+    disturbed: float = 0.03  # the share of checks that are lowered to 30 to 90%; assumed
     seed: int = 1
 
 
@@ -113,7 +113,7 @@ class PolicyRecord:
     reboots: Figure
     reboots_a_day: Figure
     gain: Figure  # node hours a year more than with the first policy
-    slow_share: Figure  # of the checks below NERSC's threshold
+    slow_share: Figure  # the share of the checks below NERSC's threshold
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Simulated:
 
     inputs: Inputs
     policies: list[PolicyRecord]
-    tail_share: float  # of STREAM after three jobs or more with Intel's sort, below 340 of 355 GB/s
+    tail_share: float  # share of STREAM runs after 3 jobs or more with Intel's sort below 340 of 355 GB/s
     sort_gain: float  # mean speed of MiniFE with sorting over without, after three jobs or more
     intel_gain: float  # the same with Intel's module
 

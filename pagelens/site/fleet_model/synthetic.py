@@ -22,12 +22,12 @@ class Fleet:
     """The imaginary site."""
 
     nodes: int = 1000
-    checks: int = 100  # of each node
-    bad_share: float = 0.02  # of the nodes: slow from some check on
-    low_share: float = 0.4  # of a bad node's checks
+    checks: int = 100  # the checks of each node
+    bad_share: float = 0.02  # the share of nodes that are slow from some check on
+    low_share: float = 0.4  # the share of a bad node's checks that are low
     every_s: float = 7200.0
     end: float = 0.0  # time of the last checks, seconds since 1970
-    boots: int = 3  # of a node, in that time
+    boots: int = 3  # the boots of a node in that time
     prefix: str = "nid"
 
 
