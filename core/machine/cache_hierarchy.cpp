@@ -24,6 +24,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
           hierarchy::seeds_of(model, 2, hierarchy::tiles_of(model)), true),
       lines_end_(hierarchy::end_of_lines(model.l2.geometry)),
       fewest_sets_(hierarchy::fewest_sets_of(model)),
+      places_are_apart_(hierarchy::places_are_apart(model)),
       counts_(std::size_t{model.cores} * cache_counters) {
     const std::uint32_t tiles = hierarchy::tiles_of(model);
     const std::uint32_t slices = hierarchy::slices_of(model);
@@ -118,6 +119,10 @@ std::uint32_t CacheHierarchy::cores() const {
 
 std::uint32_t CacheHierarchy::fewest_sets() const {
     return std::visit([](const auto& its) { return its.fewest_sets(); }, its_);
+}
+
+bool CacheHierarchy::places_are_apart() const {
+    return std::visit([](const auto& its) { return its.places_are_apart(); }, its_);
 }
 
 std::uint64_t CacheHierarchy::total(CacheCounter counter) const {

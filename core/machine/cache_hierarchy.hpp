@@ -41,6 +41,9 @@ class CacheHierarchy {
     [[nodiscard]] std::uint32_t cores() const;
     // The fewest sets of a slice, of the parts that lines' low bits index; 2^31 if there is none.
     [[nodiscard]] std::uint32_t fewest_sets() const;
+    // Whether lines at different places of their pages share no set, so that their order does not
+    // matter.
+    [[nodiscard]] bool places_are_apart() const;
     // [core][counter]
     [[nodiscard]] std::span<const std::uint64_t> counts() const;
     [[nodiscard]] std::uint64_t count(std::uint32_t core, CacheCounter counter) const {

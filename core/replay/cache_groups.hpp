@@ -63,12 +63,45 @@ class CacheGroups {
         }
     }
 
+    // As access(), where nobody asks what memory does. Lines at different places of their pages
+    // share no set, so they can go one part of the page after the other. The rows of a part stay in
+    // the host's caches while many lines go through them.
+    void warm_up(const PendingRuns& runs) {
+        for (std::uint32_t group = 0; group < groups_.size(); ++group) {
+            CacheHierarchy& caches = groups_[group];
+            if (!caches.places_are_apart()) {
+                unasked_.clear();
+                caches.access(runs.of(group), unasked_);
+                continue;
+            }
+            divide(runs.of(group));
+            for (std::vector<PageRun>& part : parts_) {
+                unasked_.clear();
+                caches.access(part, unasked_);
+                part.clear();
+            }
+        }
+    }
+
     // Of all cores, since the beginning; with l3_beside in place of l3.
     using Totals = std::array<std::uint64_t, cache_counters>;
     [[nodiscard]] Totals totals() const { return sums(&CacheHierarchy::total); }
     [[nodiscard]] Totals totals_beside() const { return sums(&CacheHierarchy::total_beside); }
 
   private:
+    static constexpr unsigned places = 4;  // lines of a page that are one part
+
+    void divide(std::span<const PageRun> runs) {
+        constexpr std::uint64_t of_part = (1u << places) - 1;
+        for (const PageRun& run : runs) {
+            for (std::uint64_t rest = run.lines; rest != 0;) {
+                const unsigned part = static_cast<unsigned>(std::countr_zero(rest)) / places;
+                const std::uint64_t mask = of_part << (part * places);
+                parts_[part].push_back({rest & mask, run.frame, run.core, run.kind});
+                rest &= ~mask;
+            }
+        }
+    }
     [[nodiscard]] Totals sums(std::uint64_t (CacheHierarchy::*total)(CacheCounter) const) const {
         Totals sums{};
         for (const CacheHierarchy& caches : groups_) {
@@ -79,6 +112,8 @@ class CacheGroups {
     }
 
     std::vector<CacheHierarchy> groups_;
+    std::array<std::vector<PageRun>, lines_per_page / places> parts_;  // of a group's runs
+    MemoryTraffic unasked_;
 };
 
 }  // namespace pagelens

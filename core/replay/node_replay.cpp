@@ -21,6 +21,8 @@ constexpr std::uint16_t page_clearing = 0;  // the kernel's object, of page tabl
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.
 constexpr std::uint64_t batch_lines = 1u << 15;
+// Lines that only warm the caches up do not go to DRAM. So many at a time meet each set often.
+constexpr std::uint64_t warm_up_lines = 1u << 19;
 // Of a sampled phase, these large pages go through DRAM as they are cleared: the first ones, then
 // one in so many; of each so many frames at most.
 constexpr std::uint64_t first_large = 4, large_distance = 32;
@@ -72,7 +74,8 @@ class NodeReplay {
             if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             for (const Op& op : ops) {
                 step(op);
-                if (runs_.lines() < batch_lines) continue;
+                if (runs_.lines() < (part_ == Part::counted ? batch_lines : warm_up_lines))
+                    continue;
                 flush();
                 if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
             }

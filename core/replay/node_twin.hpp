@@ -28,18 +28,25 @@ class NodeTwin {
     // A batch goes through the caches and, if it is `counted`, through DRAM.
     void run(const PendingRuns& runs, bool counted) {
         for (NodeMemory& memory : memories_) memory.begin();
+        if (!counted) {
+            caches_.warm_up(runs);
+            return end(counted);
+        }
         traffic_.clear();
         caches_.access(runs, traffic_,
                        [&](std::uint32_t first_core, const auto& its, const auto& beside) {
-                           if (!counted) return;
                            memories_[0].ask(first_core, its);
                            if (memories_.size() > 1) memories_[1].ask(first_core, beside);
                        });
+        end(counted);
+    }
+
+  private:
+    void end(bool counted) {
         memories_[0].end(caches_.totals(), counted);
         if (memories_.size() > 1) memories_[1].end(caches_.totals_beside(), counted);
     }
 
-  private:
     CacheGroups caches_;
     MemoryTraffic traffic_;
     std::vector<NodeMemory> memories_;

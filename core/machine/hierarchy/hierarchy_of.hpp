@@ -30,6 +30,7 @@ class HierarchyOf {
     [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
     [[nodiscard]] bool l3_holds(std::uint64_t line) const;
     [[nodiscard]] std::uint32_t fewest_sets() const { return fewest_sets_; }
+    [[nodiscard]] bool places_are_apart() const { return places_are_apart_; }
     [[nodiscard]] const std::optional<L3Beside>& beside() const { return beside_; }
     // What memory behind it did for the last batch.
     [[nodiscard]] const MemoryTraffic& traffic_beside() const { return traffic_beside_; }
@@ -140,6 +141,7 @@ class HierarchyOf {
     std::array<std::uint64_t, lately> asked_for_;  // lines, at line % lately
     std::uint64_t lines_end_;                      // above all lines that every part can tell apart
     std::uint32_t fewest_sets_;
+    bool places_are_apart_;
     std::vector<std::uint64_t> counts_;
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "core/address/units.hpp"
 #include "core/machine/cache_rows.hpp"
 #include "core/machine/physical_cache.hpp"
 #include "core/machine/snoop_filter.hpp"
@@ -116,6 +117,12 @@ std::uint32_t fewest_sets_of(const HierarchyModel& model) {
     if (model.l3) look(model.l3->geometry);
     if (model.snoop_filter) look(*model.snoop_filter);
     return fewest;
+}
+
+bool places_are_apart(const HierarchyModel& model) {
+    return fewest_sets_of(model) >= lines_per_page && !model.l2.geometry.fully_associative &&
+           !(model.l1 && model.l1->geometry.fully_associative) &&
+           !(model.l3 && model.l3->geometry.fully_associative) && !model.l3_beside;
 }
 
 bool is_plain(const HierarchyModel& model) {

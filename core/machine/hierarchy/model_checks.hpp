@@ -28,6 +28,8 @@ void check(const HierarchyModel& model);
 // The fewest sets of the parts whose sets lines' bits choose; 2^31 if there is none.
 [[nodiscard]] std::uint32_t fewest_sets_of(const HierarchyModel& model);
 [[nodiscard]] bool is_plain(const HierarchyModel& model);
+// Whether lines at different places of their pages share no set of any part.
+[[nodiscard]] bool places_are_apart(const HierarchyModel& model);
 
 }  // namespace hierarchy
 

@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/random/philox.hpp"
+#include "core/replay/cache_groups.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+// Cores with an L2 each, an L3 and a snoop filter that are too small for 4 of them.
+HierarchyModel small_caches() {
+    HierarchyModel caches;
+    caches.cores = 4;
+    caches.l2.geometry = {64, 4};
+    caches.l3 = HierarchyModel::Shared{{128, 8}, Inclusion::victim};
+    caches.snoop_filter = CacheGeometry{64, 6};
+    return caches;
+}
+
+void push_some(PendingRuns& runs, Random& random, int count) {
+    for (int i = 0; i < count; ++i) {
+        const std::uint64_t lines = random.below(3) == 0
+                                        ? std::uint64_t{random.below(1u << 31)} << random.below(34)
+                                        : 1ull << random.below(64);
+        runs.push(lines == 0 ? 1 : lines, random.below(120), random.below(8),
+                  static_cast<AccessKind>(2 * random.below(2)));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("caches are the same whether their lines came in order or part by part") {
+    for (const unsigned ideal : {0u, 1u, 2u, 3u, 4u}) {
+        CAPTURE(ideal);
+        HierarchyModel model = small_caches();
+        model.l2.geometry.fully_associative = ideal == 1;
+        model.l3->geometry.fully_associative = ideal == 2;
+        model.snoop_filter->fully_associative = ideal == 3;
+        if (ideal == 4) model.l3_beside = CacheGeometry{128, 8, replacement_by<Lru>, true};
+        const CacheHierarchy caches(model);
+        CHECK(caches.places_are_apart() == (ideal == 0 || ideal == 3));
+        CacheGroups in_order(caches, 8), in_parts(caches, 8);
+        Random random(ideal, 0, 0, Stream::history);
+        PendingRuns runs(caches.cores(), 8);
+        MemoryTraffic traffic, other;
+        const auto nothing = [](auto&&...) {};
+        push_some(runs, random, 20000);
+        in_order.access(runs, traffic, nothing);
+        in_parts.warm_up(runs);
+        CHECK(in_parts.totals() == in_order.totals());
+        if (ideal == 4) CHECK(in_parts.totals_beside() == in_order.totals_beside());
+        runs.clear();
+        traffic.clear();
+        push_some(runs, random, 5000);
+        in_order.access(runs, traffic, nothing);
+        in_parts.access(runs, other, nothing);
+        CHECK(in_parts.totals() == in_order.totals());
+        REQUIRE(traffic.size() == other.size());
+        CHECK(!traffic.empty());
+        bool same = true;
+        for (std::size_t i = 0; i < traffic.size(); ++i)
+            same &= traffic[i].line() == other[i].line() && traffic[i].core() == other[i].core() &&
+                    traffic[i].write() == other[i].write();
+        CHECK(same);
+    }
+}
