@@ -151,7 +151,8 @@ void register_memory(nb::module_& m) {
         .def_ro("frames", &Layout::frames)
         .def_ro("zones", &Layout::zones)
         .def_ro("cpu_numa", &Layout::cpu_numa);
-    m.def("linux_layout", &linux_layout, "frames"_a, "numas"_a, "cpus"_a);
+    m.def("linux_layout", &linux_layout, "frames"_a, "numas"_a, "cpus"_a,
+          "low_frames"_a = dma32_end);
     m.def("bare_layout", &bare_layout, "frames"_a);
     m.def(
         "with_sizes",

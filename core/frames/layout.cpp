@@ -10,8 +10,6 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint32_t dma_end = 4096;           // 16 MiB
-constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
 constexpr std::uint32_t block = 1u << max_order;
 
 // Free memory that Linux 6.1 keeps, in frames: the square root rule of init_per_zone_wmark_min(),
@@ -62,7 +60,7 @@ void fill_in_sizes(Layout& layout) {
     }
 }
 
-Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames) {
     if (numas == 0 || numas > 64) {
         throw std::invalid_argument("numas: " + std::to_string(numas) + " is not from 1 to 64");
     }
@@ -72,12 +70,16 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
                                     " is less than 4 MiB for each of " + std::to_string(numas) +
                                     " NUMA nodes");
     }
+    if (low_frames <= dma_end || low_frames > dma32_end || low_frames % block != 0) {
+        throw std::invalid_argument("low_frames: " + std::to_string(low_frames) +
+                                    " are not 20 MiB to 4 GiB in steps of 4 MiB");
+    }
     Layout layout;
     layout.frames = frames;
     const std::uint32_t share = frames / numas / block * block;
     for (unsigned numa = 0; numa < numas; ++numa) {
         const std::uint32_t begin = numa * share, end = numa + 1 == numas ? frames : begin + share;
-        const std::uint32_t borders[] = {0, dma_end, dma32_end, ~0u};
+        const std::uint32_t borders[] = {0, dma_end, low_frames, ~0u};
         for (unsigned kind = 0; kind < 3; ++kind) {
             const std::uint32_t from = std::max(begin, borders[kind]);
             const std::uint32_t to = std::min(end, borders[kind + 1]);

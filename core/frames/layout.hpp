@@ -19,6 +19,9 @@ struct ZoneSpec {
     std::uint32_t pcp_high, pcp_batch;  // of each CPU's lists
 };
 
+inline constexpr std::uint32_t dma_end = 4096;           // 16 MiB
+inline constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
+
 struct Layout {
     std::uint32_t frames = 0;            // numbers run from 0 to here
     std::vector<ZoneSpec> zones;         // ascending, without overlap
@@ -26,9 +29,11 @@ struct Layout {
 };
 
 // Returns the layout of `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes: DMA
-// below 16 MiB, DMA32 below 4 GiB, Normal above, without holes. Throws std::invalid_argument for
-// sizes that do not fit.
-Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus);
+// below 16 MiB, DMA32 for the memory below 4 GiB, Normal above. Firmware may keep addresses below
+// 4 GiB for devices and put the memory there above; `low_frames` says how many frames stay below.
+// Frames are numbered without such a hole. Throws std::invalid_argument for sizes that do not fit.
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus,
+                    std::uint32_t low_frames = dma32_end);
 // Fills in the same sizes for zones whose kind, numa, begin and end are given.
 void fill_in_sizes(Layout& layout);
 // Returns the bare buddy system, for tests and yardsticks: one zone, no watermarks, no per-cpu

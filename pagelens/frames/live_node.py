@@ -70,4 +70,5 @@ class LiveNode:
 
 
 def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
-    return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)
+    cores, low = machine.cores.count.value, machine.low_frames
+    return _core.NodeState(_core.linux_layout(machine.frames, numas, cores, low), grain)

@@ -96,7 +96,7 @@ def _times_behind_cache(
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
     hits = accesses - fills
     fast = machine.fast_memory.bandwidth.value
-    ddr_s = LINE_BYTES * (ddr_reads + ddr_writes) / machine.ddr.bandwidth.value
+    ddr_s = machine.ddr.seconds(ddr_reads, ddr_writes)
     if "row_s" in counts:
         ddr_s = ddr_s + (ddr_reads + ddr_writes) * _column(counts, "row_s")
     issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
@@ -134,7 +134,7 @@ def _times_of_memory(
     chosen = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert chosen is not None
     reads = _column(counts, "dram_reads")
-    transfer = LINE_BYTES * (reads + _column(counts, "dram_writes")) / chosen.bandwidth.value
+    transfer = chosen.seconds(reads, _column(counts, "dram_writes"))
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
     transfers: dict[str, Floats] = {served_by: transfer}
@@ -154,8 +154,8 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
     reads = {memory: _column(counts, f"{memory}_reads") for memory in ("fast", "slow")}
     waiting = reads["fast"] * fast.latency.value + reads["slow"] * slow.latency.value
     transfers = {
-        "fast memory": LINE_BYTES * (reads["fast"] + _column(counts, "fast_writes")) / fast.bandwidth.value,
-        "DDR": LINE_BYTES * (reads["slow"] + _column(counts, "slow_writes")) / slow.bandwidth.value,
+        "fast memory": fast.seconds(reads["fast"], _column(counts, "fast_writes")),
+        "DDR": slow.seconds(reads["slow"], _column(counts, "slow_writes")),
     }
     return _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
 

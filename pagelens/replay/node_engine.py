@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Workload
-from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
@@ -251,7 +250,7 @@ class _Placed:
             **dict.fromkeys(none, np.zeros_like(reads)),
             "dram_reads": reads,
             "dram_writes": writes,
-            "dram_time_s": LINE_BYTES * (reads + writes) / self.machine.ddr.bandwidth.value,
+            "dram_time_s": self.machine.ddr.seconds(reads, writes),
         }
 
     def run(self, found: NodeCounts, counts: Counts, times: Times) -> Run:
