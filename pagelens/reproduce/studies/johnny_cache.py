@@ -77,8 +77,8 @@ def run(context: StudyContext) -> Findings:
             value("85%", share=AVOIDED),
             value(f"{static:.0%}", share=static),
             near(static, AVOIDED),
-            "The second pages of the slots are taken in reverse order, as jc.c keeps its lists. In order they "
-            f"would be frames in a row: {row:.0%}.",
+            "Slots get their second pages in reverse order, as jc.c keeps its lists. In order they would be "
+            f"frames in a row: {row:.0%}.",
         ),
     )
     return Findings(
