@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history
-from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -29,7 +28,7 @@ _Key = tuple[str, int, str]  # mix, bytes, policy
 
 def run(context: StudyContext) -> Findings:
     """Run the same nodes at every size, with and without zonesort."""
-    nodes, few = context.pick(256, 3), context.pick(64, 2)
+    nodes, few = context.pick(48, 3), context.pick(16, 2)
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
         (PUBLISHED_BYTES, (OURS,), few),
@@ -41,7 +40,7 @@ def run(context: StudyContext) -> Findings:
         (size, (WITHOUT,)) for size in (PUBLISHED_BYTES, TENTH_MORE)
     ]
     parts += [(mix, node, of_others) for mix in OTHER_MIXES for node in range(few)]
-    machine = load_machine(MACHINE)
+    machine = context.machine(MACHINE)
     workloads = {size: declared(WORKLOAD, size, machine.cores.count.value) for size, _, _ in cells}
 
     def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, PhaseRun]:

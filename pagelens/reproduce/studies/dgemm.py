@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 def run(context: StudyContext) -> Findings:
     """Give every run pages of its own. With 1 GiB pages it gets the beginning of one."""
-    machine = load_machine(MACHINE)
+    machine = context.machine(MACHINE)
     program = Dgemm(machine)
     count = RUNS_A_NODE * context.pick(500, 20)
     frames = Frames(machine, program, context.seed)

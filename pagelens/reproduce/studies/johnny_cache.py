@@ -7,7 +7,6 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.ensemble.scale import shrink
-from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -23,7 +22,7 @@ RANGE, TYPICAL, AVOIDED = (0.20, 0.80), 0.60, 0.85  # of DRAM's speed
 
 def run(context: StudyContext) -> Findings:
     """Run the program on a pool in order, on pools in random order, and on the least populated slots."""
-    machine = shrink(load_machine("optane-memory-mode"), FACTOR).with_values(
+    machine = shrink(context.machine("optane-memory-mode"), FACTOR).with_values(
         {"cores.outstanding_lines": UNDER_WAY}
     )
     assert machine.fast_memory is not None
