@@ -11,8 +11,6 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint32_t dma_end = 4096;           // 16 MiB
-constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
 constexpr std::uint32_t block = 1u << max_order;
 constexpr std::uint64_t max_numa_nodes = 1024;  // MAX_NUMNODES of Debian's kernels
 
@@ -64,7 +62,7 @@ void fill_in_sizes(Layout& layout) {
     }
 }
 
-Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames) {
     if (numas == 0 || numas > 64) {
         throw std::invalid_argument("numas: " + std::to_string(numas) + " is not from 1 to 64");
     }
@@ -80,11 +78,15 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus) {
     std::vector<std::uint8_t> cpu_numa;
     for (unsigned cpu = 0; cpu < cpus; ++cpu)
         cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
-    return numa_layout(of_nodes, std::move(cpu_numa), {});
+    return numa_layout(of_nodes, std::move(cpu_numa), {}, low_frames);
 }
 
 Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
-                   std::vector<std::uint8_t> distances) {
+                   std::vector<std::uint8_t> distances, std::uint32_t low_frames) {
+    if (low_frames <= dma_end || low_frames > dma32_end || low_frames % block != 0) {
+        throw std::invalid_argument("low_frames: " + std::to_string(low_frames) +
+                                    " are not 20 MiB to 4 GiB in steps of 4 MiB");
+    }
     const std::size_t numas = frames.size();
     if (numas == 0 || numas > 64 || cpu_numa.empty())
         throw std::invalid_argument("numas: needs 1 to 64 NUMA nodes and at least one CPU");
@@ -98,7 +100,7 @@ Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::ui
         if (frames[numa] < block || (!last && frames[numa] % (1u << pageblock_order) != 0))
             throw std::invalid_argument("frames: a NUMA node has at least 4 MiB, in whole 2 MiB");
         const std::uint32_t begin = layout.frames, end = begin + frames[numa];
-        const std::uint32_t borders[] = {0, dma_end, dma32_end, ~0u};
+        const std::uint32_t borders[] = {0, dma_end, low_frames, ~0u};
         for (unsigned kind = 0; kind < 3; ++kind) {
             const std::uint32_t from = std::max(begin, borders[kind]);
             const std::uint32_t to = std::min(end, borders[kind + 1]);

@@ -19,6 +19,9 @@ struct ZoneSpec {
     std::uint32_t pcp_high, pcp_batch;  // of each CPU's lists
 };
 
+inline constexpr std::uint32_t dma_end = 4096;           // 16 MiB
+inline constexpr std::uint32_t dma32_end = 1024 * 1024;  // 4 GiB
+
 struct Layout {
     std::uint32_t frames = 0;            // numbers run from 0 to here
     std::vector<ZoneSpec> zones;         // ascending, without overlap
@@ -29,13 +32,15 @@ struct Layout {
 };
 
 // Returns the layout of `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes: DMA
-// below 16 MiB, DMA32 below 4 GiB, Normal above, without holes. Throws std::invalid_argument for
-// sizes that do not fit.
-Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus);
+// below 16 MiB, DMA32 for the memory below 4 GiB, Normal above. Firmware may keep addresses below
+// 4 GiB for devices and put the memory there above; `low_frames` says how many frames stay below.
+// Frames are numbered without such a hole. Throws std::invalid_argument for sizes that do not fit.
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus,
+                    std::uint32_t low_frames = dma32_end);
 // Returns the layout of NUMA nodes of these frames each, in order of address, and of CPUs on them.
 // `distances` are those of Layout. Throws std::invalid_argument for sizes that do not fit.
 Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
-                   std::vector<std::uint8_t> distances);
+                   std::vector<std::uint8_t> distances, std::uint32_t low_frames = dma32_end);
 // Returns the NUMA nodes [node] in the order in which each node's requests try them, as Linux
 // orders them at boot (build_zonelists() and find_next_best_node() of mm/page_alloc.c, 5.16 and
 // later): nearest first, a node with CPUs after one without at the same distance, and of equals the

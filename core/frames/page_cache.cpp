@@ -39,10 +39,10 @@ void PageCache::free_slabs(Memory& memory, unsigned cpu) {
 
 void PageCache::pin(Memory& memory, std::size_t count, Random& random) {
     Memmap& map = memory.map();
-    for (std::size_t i = oldest_; i < oldest_ + std::min(count, pages()); ++i) {
-        const auto left = static_cast<std::uint32_t>(pages_.size() - i);
-        std::swap(pages_[i], pages_[i + random.below(left)]);
-        map.pin(pages_[i]);
+    for (count = std::min(count, pages()); count > 0; --count) {
+        std::swap(pages_[oldest_],
+                  pages_[oldest_ + random.below(static_cast<std::uint32_t>(pages()))]);
+        map.pin(pages_[oldest_++]);
     }
 }
 

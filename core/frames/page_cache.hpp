@@ -27,7 +27,8 @@ class PageCache {
     void reclaim(Memory& memory, unsigned cpu, std::size_t count);
     // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.
     void shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random);
-    // Makes `count` pages immovable from now on. They are chosen at random, and may be fewer.
+    // Makes `count` pages immovable. They are chosen at random, and may be fewer. Whoever pinned a
+    // page keeps it, so it leaves the cache and stays until the next boot.
     void pin(Memory& memory, std::size_t count, Random& random);
     // Follows pages that were moved, in this order.
     void follow(const std::vector<Move>& moves);

@@ -73,4 +73,5 @@ class LiveNode:
 def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
     if numas == 1 and machine.numa is not None:
         return _core.NodeState(layout(machine), grain)
-    return _core.NodeState(_core.linux_layout(machine.frames, numas, machine.cores.count.value), grain)
+    cores, low = machine.cores.count.value, machine.low_frames
+    return _core.NodeState(_core.linux_layout(machine.frames, numas, cores, low), grain)

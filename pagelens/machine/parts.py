@@ -9,7 +9,7 @@ from pagelens.machine.cores import Cores
 from pagelens.machine.counters import HardwareCounters
 from pagelens.machine.dram import Dram
 from pagelens.machine.io import Io
-from pagelens.machine.memories import Memory, MemorySideCache
+from pagelens.machine.memories import Firmware, Memory, MemorySideCache
 from pagelens.machine.numa import Numa, NumaLink
 from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.private_caches import PrivateCache
@@ -66,6 +66,7 @@ class Parts(Table):
     numa_link: list[NumaLink] = Field(
         default=[], max_length=MOST_LINKS, description="links that pairs of NUMA nodes share"
     )
+    firmware: Firmware | None = None
     dram: Dram | None = Field(default=None, description="the description of `ddr`, bank by bank")
     counters: HardwareCounters | None = Field(
         default=None, description="the processor's own counters, by libpfm4's names"

@@ -14,6 +14,7 @@ RANGES = {
     "instructions_per_cycle": (1e-2, 1e3),  # a GPU's multiprocessor counts as a core
     "outstanding_lines": (1, 1 << 16),
     "bandwidth": (1e6, 1e16),
+    "write_bandwidth": (1e6, 1e16),
     "latency": (1e-11, 1e-3),
     "miss_latency": (1e-11, 1e-3),
     "walkers": (1, 1 << 10),

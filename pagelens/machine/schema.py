@@ -137,6 +137,12 @@ class Machine(Parts):
         return self.ddr.size.value // FRAME_BYTES
 
     @property
+    def low_frames(self) -> int:
+        """The 4 KiB frames below 4 GiB, which are zone DMA32."""
+        low = self.firmware.low_memory.value if self.firmware is not None else 4 << 30
+        return low // FRAME_BYTES // FEWEST_FRAMES * FEWEST_FRAMES
+
+    @property
     def slots(self) -> int:
         """The page-sized slots of the memory-side cache.
 

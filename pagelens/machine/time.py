@@ -116,7 +116,7 @@ def _times_behind_cache(
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
     hits = accesses - fills
     fast = machine.fast_memory.bandwidth.value
-    ddr_s = LINE_BYTES * (ddr_reads + ddr_writes) / machine.ddr.bandwidth.value
+    ddr_s = machine.ddr.seconds(ddr_reads, ddr_writes)
     if "row_s" in counts:
         ddr_s = ddr_s + (ddr_reads + ddr_writes) * _column(counts, "row_s")
     issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
@@ -167,7 +167,9 @@ def _times_of_memory(
         reads[:, None, None] * load.reads,
         _column(counts, "dram_writes")[:, None, None] * load.writes,
     )
-    transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used)
+    memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
+    assert memory is not None
+    transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used, memory.write_cost)
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
     transfers: dict[str, Floats] = {served_by: transfer, **links}
@@ -181,14 +183,15 @@ def _all_local(topology: Topology, cores_used: int) -> NumaLoad:
 
 
 def _numa_times(
-    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int
+    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int, write_cost: float
 ) -> tuple[Floats, dict[str, Floats], Floats]:
     """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
 
     `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
-    every node waited as long as those of the node whose cores wait longest.
+    every node waited as long as those of the node whose cores wait longest. `write_cost` is that of
+    `Memory.write_cost`.
     """
-    lines = reads + writes
+    lines = reads + write_cost * writes
     at_home = np.arange(topology.rows)
     served = lines.sum(axis=1)
     if load.without_crowding:
@@ -233,8 +236,8 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
     reads = {memory: _column(counts, f"{memory}_reads") for memory in ("fast", "slow")}
     waiting = reads["fast"] * fast.latency.value + reads["slow"] * slow.latency.value
     transfers = {
-        "fast memory": LINE_BYTES * (reads["fast"] + _column(counts, "fast_writes")) / fast.bandwidth.value,
-        "DDR": LINE_BYTES * (reads["slow"] + _column(counts, "slow_writes")) / slow.bandwidth.value,
+        "fast memory": fast.seconds(reads["fast"], _column(counts, "fast_writes")),
+        "DDR": slow.seconds(reads["slow"], _column(counts, "slow_writes")),
     }
     return _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
 

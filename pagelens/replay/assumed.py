@@ -19,7 +19,15 @@ from pagelens.values.quantities import Sourced
 FACTORS = (1 / 3, 1 / 2, 2 / 3, 3 / 2, 2.0, 3.0)  # of an assumed value whose range is not stated
 STEPS = 3  # to each end of a stated range
 _OF_TIME_MODEL = frozenset(
-    {"bandwidth", "latency", "miss_latency", "frequency", "instructions_per_cycle", "outstanding_lines"}
+    {
+        "bandwidth",
+        "write_bandwidth",
+        "latency",
+        "miss_latency",
+        "frequency",
+        "instructions_per_cycle",
+        "outstanding_lines",
+    }
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
     | set(PIPELINE_NUMBERS)
 )

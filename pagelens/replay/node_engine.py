@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Workload
-from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.numa_rule import cores_of_threads
 from pagelens.machine import Machine, NumaLoad, Times, modelled_times
@@ -301,7 +300,7 @@ class _Placed:
             **dict.fromkeys(none, np.zeros_like(reads)),
             "dram_reads": reads,
             "dram_writes": writes,
-            "dram_time_s": LINE_BYTES * (reads + writes) / self.machine.ddr.bandwidth.value,
+            "dram_time_s": self.machine.ddr.seconds(reads, writes),
         }
 
     def run(self, found: NodeCounts, counts: Counts, times: Times) -> Run:

@@ -2,9 +2,12 @@ from .blind import blind_study as blind_study
 from .claim import (
     Kind as Kind,
     Row as Row,
+    Verdict as Verdict,
     score as score,
+    tally as tally,
 )
 from .context import Scale as Scale
+from .ranges import with_ranges as with_ranges
 from .result import Reproduction as Reproduction
 from .runner import (
     DATA as DATA,

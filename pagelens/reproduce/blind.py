@@ -7,15 +7,13 @@ that was made before the figure was read proves that nothing was changed to meet
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
@@ -27,67 +25,15 @@ from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.frames import find_policy, parse_history
 from pagelens.machine import Machine, load_machine
-from pagelens.reproduce.claim import NEAR, Kind, Row, value
+from pagelens.reproduce.blind_claim import Claim, Paper, Quantity
+from pagelens.reproduce.claim import Kind, Row, value
 from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.study import Findings, Study
 from pagelens.statistics import spread
 from pagelens.units import format_rate, format_time
-from pagelens.values.quantities import Bytes, Positive, PositiveFloat, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 
 RECORD = "blind.json"
-Quantity = Literal["time", "bandwidth", "speedup", "spread"]
-
-
-class Published(Table):
-    """The published figure. It is absent until somebody has looked."""
-
-    figure: PositiveFloat
-    text: str = ""
-    within: Annotated[float, Field(gt=0, lt=1)] = NEAR
-
-
-class Claim(Table):
-    """One figure of the paper, and the simulation that answers it."""
-
-    claim: str
-    where: str  # a table, figure or page of the document
-    machine: str  # a name, or a machine file beside this file
-    quantity: Quantity
-    workload: str | None = None  # declared loops, with `size`
-    size: Bytes | None = None
-    trace: str | None = None  # or a trace file beside this file
-    ranks: Positive = 1
-    history: str = "boot; run"
-    policy: str
-    over: str | None = None  # the policy that `policy` is compared with, for `speedup`
-    nodes: Positive = 16
-    why: str = ""  # how the paper's set-up became this one
-    published: Published | None = None
-
-    @model_validator(mode="after")
-    def _is_complete(self) -> Self:
-        if (self.trace is None) == (self.workload is None):
-            raise ValueError("state one of workload and trace")
-        if (self.workload is None) != (self.size is None):
-            raise ValueError("a workload needs its size, and a trace has its own")
-        if (self.quantity == "speedup") != (self.over is not None):
-            raise ValueError("a speedup is over another policy: state `over` for it, and for it alone")
-        return self
-
-    @property
-    def digest(self) -> str:
-        """A hash of everything that decides the obtained figure."""
-        stated = self.model_dump(mode="json", exclude={"published", "claim", "where", "why"})
-        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
-
-
-class Paper(Table):
-    """A file of blind claims."""
-
-    version: Literal[1] = Field(alias="schema")
-    source: str  # author, title, where and when it was published
-    claims: Annotated[tuple[Claim, ...], Field(alias="claim", min_length=1, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -100,7 +46,9 @@ class Obtained:
 
     def in_words(self, quantity: Quantity) -> str:
         """Return the figure and its interval as text, with the unit."""
-        show = {"time": format_time, "bandwidth": format_rate}.get(quantity, lambda each: f"{each:.3g}x")
+        show = {"time": format_time, "bandwidth": format_rate, "row-conflict": format_time}.get(
+            quantity, lambda each: f"{each:.3g}x"
+        )
         return f"{show(self.figure)} ({show(self.low)} to {show(self.high)})"
 
 
@@ -139,42 +87,67 @@ def _row(claim: Claim, folder: Path, context: StudyContext) -> Row:
 
 
 def _obtain(claim: Claim, folder: Path, context: StudyContext) -> Obtained:
-    machine = _machine(claim.machine, folder)
+    if claim.quantity == "row-conflict":
+        seconds = _row_conflict(_machine(claim.machine, folder))
+        return Obtained(seconds, seconds, seconds)
+    assert claim.policy is not None
+    names = list(dict.fromkeys((claim.policy, claim.over or claim.policy)))
+    own = _simulate(claim, claim.machine, names if claim.over_machine is None else names[:1], folder, context)
+    time = _of_nodes(own, claim.policy, "time_s")
+    match claim.quantity:
+        case "time":
+            found = spread(time, context.seed)
+        case "bandwidth":
+            lines = _of_nodes(own, claim.policy, "lines_of_memory")
+            found = spread(LINE_BYTES * lines / time, context.seed)
+        case "speedup":
+            other = own
+            if claim.over_machine is not None:
+                other = _simulate(claim, claim.over_machine, names[-1:], folder, context)
+            found = spread(_of_nodes(other, names[-1], "time_s") / time, context.seed)
+        case "spread":
+            draws = np.random.default_rng(context.seed).choice(time, (2000, len(time)))
+            low, high = np.quantile(draws.max(axis=1) / draws.min(axis=1), [0.025, 0.975])
+            return Obtained(float(time.max() / time.min()), float(low), float(high))
+    return Obtained(found.median, found.median_low, found.median_high)
+
+
+def _simulate(claim: Claim, name: str, policies: list[str], folder: Path, context: StudyContext) -> Ensemble:
+    """Run the claim's program on nodes of that machine."""
+    machine = _machine(name, folder)
     workload = _workload(claim, machine, folder)
-    names = [claim.policy] if claim.over is None else [claim.policy, claim.over]
-    ensemble = run_ensemble(
+    return run_ensemble(
         workload,
         Scaled(machine, claim.ranks),
-        {name: find_policy(name, "policy") for name in names},
+        {policy: find_policy(policy, "policy") for policy in policies},
         context.pick(claim.nodes, min(claim.nodes, 2)),
         context.seed,
-        context.directory / claim.digest,
+        context.directory / claim.digest / machine.name,
         workload.measured_phase,
         parse_history(claim.history, "history"),
         progress=context.progress,
         attributed=0,
     )
-    times = {name: _of_nodes(ensemble, name, "time_s") for name in names}
-    return _summary(claim, times, ensemble, context.seed)
 
 
-def _summary(
-    claim: Claim, times: Mapping[str, NDArray[np.float64]], ensemble: Ensemble, seed: int
-) -> Obtained:
-    own = times[claim.policy]
-    match claim.quantity:
-        case "time":
-            found = spread(own, seed)
-        case "bandwidth":
-            found = spread(LINE_BYTES * _of_nodes(ensemble, claim.policy, "lines_of_memory") / own, seed)
-        case "speedup":
-            assert claim.over is not None
-            found = spread(times[claim.over] / own, seed)
-        case "spread":
-            draws = np.random.default_rng(seed).choice(own, (2000, len(own)))
-            low, high = np.quantile(draws.max(axis=1) / draws.min(axis=1), [0.025, 0.975])
-            return Obtained(float(own.max() / own.min()), float(low), float(high))
-    return Obtained(found.median, found.median_low, found.median_high)
+def _row_conflict(machine: Machine) -> float:
+    """Return how many seconds longer a load waits if another row of its bank is open than if its own is.
+
+    One core loads two lines in turn and has one load under way, as tests that look for banks by time do.
+    """
+    if machine.dram is None:
+        raise UsageError(f"row-conflict: machine {machine.name} has no section [dram]; name one that has")
+    dram = machine.dram
+    lines = np.arange(0, min(dram.size, 1 << 26), LINE_BYTES, dtype=np.uint64)
+    banks, rows = dram.map()(lines)
+    with_first = banks == banks[0]
+    latency = {
+        same_row: dram.simulator(outstanding=1)
+        .run(np.tile([lines[0], lines[1:][(with_first & ((rows == rows[0]) == same_row))[1:]][0]], 2048))
+        .read_latency_s
+        for same_row in (True, False)
+    }
+    return latency[False] - latency[True]
 
 
 def _of_nodes(ensemble: Ensemble, policy: str, column: str) -> NDArray[np.float64]:

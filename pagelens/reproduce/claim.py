@@ -31,6 +31,42 @@ def value(text: str, **numbers: float) -> Value:
     return Value(text, {name: float(number) for name, number in numbers.items()})
 
 
+class Verdict(StrEnum):
+    """What is left of a predicted claim when its inputs are varied within their ranges."""
+
+    HELD = "held"  # with all of them
+    FAILED = "failed"  # with all of them
+    UNDECIDED = "undecided"  # the inputs decide, or the range is too wide to have failed
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The outcome of one row with other seeds, and at both ends of its machines' assumed ranges."""
+
+    inputs: int  # with those that the study states
+    contradicted: int  # of these, how many make the claim fail
+    low: float  # of the row's first number
+    high: float
+    power: float | None  # the share of plausible published figures that the range excludes
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict over all inputs."""
+        if self.contradicted == self.inputs:
+            return Verdict.FAILED
+        too_wide = self.power is not None and self.power <= 0
+        return Verdict.UNDECIDED if self.contradicted or too_wide else Verdict.HELD
+
+    @property
+    def in_words(self) -> str:
+        """The outcome in a sentence."""
+        power = "" if self.power is None else f"; {self.power:.0%} of plausible figures would contradict it"
+        return (
+            f"{self.verdict.capitalize()}: {self.contradicted} of {self.inputs} plausible inputs contradict "
+            f"it, range {self.low:.3g} to {self.high:.3g}{power}."
+        )
+
+
 @dataclass(frozen=True)
 class Row:
     """One claim of a study's document.
@@ -49,6 +85,7 @@ class Row:
     obtained: Value
     holds: bool | None = None  # None for the kinds `input` and `shown`, which can neither hold nor fail
     remark: str = ""  # why the claim does not hold, where that is known, or what a reader must know of it
+    tried: Tried | None = None  # with other inputs, if these were asked for
     decided_by: str = ""  # the unpublished input that decides a shown figure, and the range over that input
 
     def __post_init__(self) -> None:
@@ -88,6 +125,16 @@ class Score:
         verb = "holds" if self.held == 1 else "hold"
         rest = f", {self.failed} {'does' if self.failed == 1 else 'do'} not" if self.failed else ""
         return f"{self.held} of {self.claims} predicted claims {verb}{rest}"
+
+
+def tally(rows: Iterable[Row]) -> Mapping[Verdict, int]:
+    """Count the predicted rows by verdict. A row without other inputs is held or has failed."""
+    found = [
+        row.tried.verdict if row.tried is not None else Verdict.HELD if row.holds else Verdict.FAILED
+        for row in rows
+        if row.kind is Kind.PREDICTED
+    ]
+    return {verdict: found.count(verdict) for verdict in Verdict}
 
 
 def score(rows: Iterable[Row]) -> Score:

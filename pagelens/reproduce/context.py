@@ -2,20 +2,21 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.errors import Interrupted
-from pagelens.machine import Machine
+from pagelens.machine import Machine, load_machine
 from pagelens.replay import Simulation
 
 Progress = Callable[[int, int], None]  # parts done, parts in all
+Changes = Mapping[str, Mapping[str, Any]]  # values by machine, as Machine.with_values takes them
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -40,9 +41,19 @@ class StudyContext:
     directory: Path  # keeps what a later run of this study can use; it may not exist yet
     progress: Progress = _nothing  # reports on the map or the ensemble that runs
     cancel: _core.CancelFlag = field(default_factory=_core.CancelFlag)
+    changes: Changes = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)  # that the study has asked for, by name
     # Keyed by identity, which keeps them alive.
     _simulations: dict[tuple[int, int], Simulation] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def machine(self, name: str) -> Machine:
+        """Return a machine that comes with pagelens, with the values that this run changes."""
+        machine = load_machine(name)
+        if changes := self.changes.get(name):
+            machine = machine.with_values(changes)
+        with self._lock:
+            return self.machines.setdefault(name, machine)
 
     def simulation(self, workload: Workload, machine: Machine) -> Simulation:
         """Return one copy of the workload on all cores of the machine.

@@ -1,7 +1,8 @@
 """Writes the page: score, table of claims and figures, in one HTML file that needs nothing else."""
 
 from pagelens.report.page import page_template
-from pagelens.reproduce.claim import score
+from pagelens.reproduce.claim import score, tally
+from pagelens.reproduce.overview import overview
 from pagelens.reproduce.result import Reproduction, verdict
 
 
@@ -11,6 +12,8 @@ def render_page(found: Reproduction) -> str:
     return template.render(
         found=found,
         words=found.score.in_words,
+        tally=[(study, tally(findings.rows)) for study, findings in found.studies],
+        all_claims=overview(found.rows),
         failed=[
             (study, row) for study, findings in found.studies for row in findings.rows if row.holds is False
         ],

@@ -1,7 +1,7 @@
 """The findings of a run of studies, as data for the page, the terminal and --json."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pagelens
@@ -9,7 +9,7 @@ from pagelens.reproduce.claim import Kind, Row, Score, Value, score
 from pagelens.reproduce.context import Scale
 from pagelens.reproduce.study import Findings, Study
 
-VERSION = 2  # of the JSON
+VERSION = 3  # of the JSON
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ def _row(row: Row) -> dict[str, Any]:
         "holds": row.holds,
         "remark": row.remark,
         "decided_by": row.decided_by,
+        "tried": None if row.tried is None else {**asdict(row.tried), "verdict": row.tried.verdict.value},
     }
 
 
@@ -92,6 +93,8 @@ def verdict(row: Row) -> str:
     """Return the verdict in a word. Only a predicted claim can hold or fail."""
     if row.holds is None:
         return row.kind.value
+    if row.tried is not None:
+        return row.tried.verdict.value
     if row.kind is Kind.DERIVED:
         return "derived" if row.holds else "derived, wrong"
     return "holds" if row.holds else "does not hold"

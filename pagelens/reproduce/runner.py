@@ -49,7 +49,9 @@ def _interrupted(found: Reproduction, directory: Path) -> Interrupted:
 
 def _write(found: Reproduction, directory: Path) -> None:
     """Write the page and the data of all studies, and the figures of the last one."""
-    from pagelens.reproduce.page import render_page  # importing it takes a moment
+    # Importing these takes a moment.
+    from pagelens.reproduce.overview import KEY, overview
+    from pagelens.reproduce.page import render_page
 
     data = json.dumps(found.to_json(), indent=1) + "\n"
     write_whole(directory / DATA, lambda path: path.write_text(data))
@@ -57,6 +59,7 @@ def _write(found: Reproduction, directory: Path) -> None:
     write_whole(directory / PAGE, lambda path: path.write_text(page))
     figures = directory / FIGURES
     figures.mkdir(exist_ok=True)
+    _write_figure(figures / f"{KEY}.svg", overview(found.rows))
     for figure in found.studies[-1][1].figures:
         _write_figure(figures / f"{figure.key}.svg", figure)
 

@@ -398,3 +398,25 @@ TEST_CASE("page cache goes when memory runs short, the oldest first") {
     CHECK(got == 60 * 1024);
     CHECK(node.page_cache_frames() < 4 * 1024);
 }
+
+TEST_CASE("devices below 4 GiB shorten zone DMA32, and the rest of memory is Normal") {
+    const std::uint32_t low = 3 << 18;  // 3 GiB
+    const Layout layout = linux_layout(1 << 21, 1, 1, low);
+    REQUIRE(layout.zones.size() == 3);
+    CHECK(layout.zones[1].end == low);
+    CHECK(layout.zones[2].begin == low);
+    CHECK(linux_layout(1 << 21, 1, 1).zones[1].end == dma32_end);
+    CHECK_THROWS_AS(linux_layout(1 << 21, 1, 1, low + 1), std::invalid_argument);
+    CHECK_THROWS_AS(linux_layout(1 << 21, 1, 1, 2 * dma32_end), std::invalid_argument);
+}
+
+TEST_CASE("a pinned page stays where it is when caches are dropped again") {
+    NodeState node(bare_layout(16 * 1024), 1);
+    Random random(1, 0, 0, Stream::history);
+    node.buffered_io(4000);
+    node.drop_caches(10, 6, random);
+    CHECK(node.memory().free_frames() + node.memory().cached_frames() == 16 * 1024 - 11);  // ten and a slab
+    node.buffered_io(4000);
+    node.drop_caches(0, 0, random);
+    CHECK(node.memory().free_frames() + node.memory().cached_frames() == 16 * 1024 - 6);
+}

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from pagelens.errors import UsageError
-from pagelens.reproduce.blind import RECORD, Claim, blind_study
+from pagelens.machine import load_machine
+from pagelens.reproduce.blind import RECORD, blind_study
+from pagelens.reproduce.blind_claim import Claim
 from pagelens.reproduce.claim import Kind, Row
 from pagelens.reproduce.context import Scale, StudyContext
 
@@ -80,3 +82,21 @@ def test_the_digest_is_of_what_decides_the_figure() -> None:
     plain = Claim.model_validate(stated).digest
     assert Claim.model_validate(stated | {"published": {"figure": 2.0}, "where": "x"}).digest == plain
     assert Claim.model_validate(stated | {"nodes": 17}).digest != plain
+
+
+def test_a_row_conflict_costs_a_precharge_and_an_activate(tmp_path: Path) -> None:
+    asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "skx-8160"\n'
+    found = obtain(asked + 'quantity = "row-conflict"\n', tmp_path).obtained.numbers["figure"]
+    dram = load_machine("skx-8160").dram
+    assert dram is not None
+    timings = dram.timings_ps()
+    least = (timings["tRP"] + timings["tRCD"]) * 1e-12
+    assert least <= found <= 1.2 * least  # and now and then a refresh
+
+
+def test_a_machine_is_compared_with_another(tmp_path: Path) -> None:
+    slower = 'schema = 1\nbase = "cori-knl-cache"\nname = "slower"\ntitle = "slower"\nmode = "cache"\n'
+    slower += '[fast_memory]\nbandwidth = { value = "71 GB/s", assumed = "a fifth" }\n'
+    (tmp_path / "slower.toml").write_text(slower)
+    asked = PAPER.replace('over = "random"', 'over_machine = "slower.toml"')
+    assert obtain(asked, tmp_path).obtained.numbers["figure"] == pytest.approx(355 / 71, rel=0.02)

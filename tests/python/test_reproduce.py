@@ -125,7 +125,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 def test_the_json(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
-    assert found["version"] == 2
+    assert found["version"] == 3
     assert (found["scale"], found["seed"], found["missing"]) == ("quick", 7, [])
     only = found["studies"][0]
     assert (only["name"], only["source"]) == ("one", "Author, title, 2008")
@@ -141,6 +141,7 @@ def test_the_json(tmp_path: Path) -> None:
             "holds": True,
             "remark": "A remark.",
             "decided_by": "",
+            "tried": None,
         }
     ]
 
@@ -187,7 +188,8 @@ def test_a_stopped_study_leaves_those_before_it(tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="stopped with 1 of 2 studies complete; their page is"):
         reproduce(tmp_path, study("one", row()), last)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "reproduce.html", "reproduce.json"]
-    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["one-figure.svg"]
+    figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert figures == ["all-claims.svg", "one-figure.svg"]
     assert json.loads((tmp_path / "reproduce.json").read_text())["missing"] == ["last"]
     assert "these studies have not run yet: last" in (tmp_path / "reproduce.html").read_text()
 

@@ -10,7 +10,7 @@ from pagelens.accesses.declared.contained import fft, l2_sum, shallow
 from pagelens.accesses.declared.dgemm import dgemm, panel_slivers
 from pagelens.accesses.declared.hydro import elements_side, hydro
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, serial_first_touch
-from pagelens.accesses.declared.random_access import gups_hot, random_access
+from pagelens.accesses.declared.random_access import gups_hot, gups_regions, random_access
 from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solve
 from pagelens.accesses.declared.stencil import boxes_side, stencil
 from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
@@ -42,6 +42,7 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     "minife-solve": lambda size, threads, repeats: minife_solve(cube_side(size, threads), threads, repeats),
     "random-access": random_access,
     "gups-hot": gups_hot,
+    "gups-regions": gups_regions,
     "stencil": lambda size, threads, repeats: stencil(boxes_side(size, threads), threads, repeats),
     "l2-sum": l2_sum,
     "shallow": shallow,

@@ -22,6 +22,17 @@ def gups_hot(size_bytes: int, threads: int, repeats: int) -> Loops:
     return _updates(parts, size_bytes, repeats)
 
 
+def gups_regions(size_bytes: int, threads: int, repeats: int) -> Loops:
+    """Give each thread a region of the table, and send nine of ten of its updates to its beginning."""
+    hot, cold = HOT_BYTES * size_bytes / threads, (1 - HOT_BYTES) * size_bytes / threads
+    parts = {
+        f"{name} {thread}": (bytes_, updates / threads)
+        for thread in range(threads)
+        for name, bytes_, updates in (("hot", hot, HOT_UPDATES), ("cold", cold, 1 - HOT_UPDATES))
+    }
+    return _updates(parts, size_bytes, repeats)
+
+
 def _updates(parts: dict[str, tuple[float, float]], size_bytes: float, repeats: int) -> Loops:
     """Return the loops for `parts`, which gives the bytes and the share of updates by name."""
     streams = tuple(

@@ -12,7 +12,16 @@ from pagelens.cli.text.reproduce import render_terminal
 from pagelens.errors import UsageError
 from pagelens.output_directory import claim_directory
 from pagelens.progress import Bar, progress_bar
-from pagelens.reproduce import DATA, FIGURES, PAGE, Scale, find_study, run_studies, study_names
+from pagelens.reproduce import (
+    DATA,
+    FIGURES,
+    PAGE,
+    Scale,
+    find_study,
+    run_studies,
+    study_names,
+    with_ranges,
+)
 
 EXAMPLES = """Examples:
 
@@ -36,6 +45,10 @@ Blind = Annotated[
     ),
 ]
 Quick = Annotated[bool, Option("--quick", help="Check the same claims on fewer nodes and points.")]
+Ranges = Annotated[
+    bool,
+    Option("--ranges", help="Run each study again with other seeds and at both ends of assumed ranges."),
+]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
 Output = Annotated[
     Path, Option("--output", "-o", metavar="DIR", help=f"The folder for {PAGE}, {DATA} and {FIGURES}/.")
@@ -51,6 +64,7 @@ def reproduce_command(
     names: Names = None,
     blind: Blind = None,
     quick: Quick = False,
+    ranges: Ranges = False,
     seed: Seed = 1,
     output: Output = Path("pagelens-out/reproduce"),
     as_json: Json = False,
@@ -72,7 +86,10 @@ def reproduce_command(
             bar.begin(f"{[study.name for study in chosen].index(name) + 1} of {len(chosen)}: {name}")
             return bar
 
-        found = run_studies(chosen, Scale.QUICK if quick else Scale.FULL, seed, directory, begin, command)
+        scale = Scale.QUICK if quick else Scale.FULL
+        if ranges:
+            chosen = [with_ranges(study, seed) for study in chosen]
+        found = run_studies(chosen, scale, seed, directory, begin, command)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))
     elif not quiet:

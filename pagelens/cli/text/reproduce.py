@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from pagelens.report import terminal_width
-from pagelens.reproduce import Findings, Kind, Reproduction, Row, Study, score
+from pagelens.reproduce import Findings, Kind, Reproduction, Row, Study, Verdict, score, tally
 
 _COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank between two
 
@@ -22,6 +22,9 @@ def _head(found: Reproduction) -> Iterator[str]:
         "files state (input) and what follows from it by arithmetic (derived) does not count."
     )
     yield from textwrap.wrap(text, terminal_width())
+    if any(row.tried is not None for row in found.rows):
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in tally(found.rows).items())
+        yield from textwrap.wrap(f"With other seeds and assumed inputs: {counts}.", terminal_width())
 
 
 def _study(study: Study, findings: Findings) -> Iterator[str]:
@@ -33,11 +36,14 @@ def _study(study: Study, findings: Findings) -> Iterator[str]:
     for row in findings.rows:
         yield from _lines(_verdict(row), f"{row.claim} ({row.source})", row.published.text, row.obtained.text)
         indent = " " * (_COLUMNS[0] + 3)
-        for text in (f"Not compared: {row.decided_by}" if row.decided_by else "", row.remark):
+        tried = row.tried.in_words if row.tried is not None else ""
+        for text in (f"Not compared: {row.decided_by}" if row.decided_by else "", row.remark, tried):
             yield from textwrap.wrap(text, terminal_width(), initial_indent=indent, subsequent_indent=indent)
 
 
 def _verdict(row: Row) -> str:
+    if row.kind is Kind.PREDICTED and row.tried is not None and row.tried.verdict is Verdict.UNDECIDED:
+        return "open"
     if row.kind is Kind.PREDICTED:
         return "holds" if row.holds else "FAILS"
     return row.kind.value if row.holds in (None, True) else "WRONG"

@@ -32,6 +32,8 @@ class DgemmRun:
     counts: dict[str, NDArray[np.float64]]
     time_s: NDArray[np.float64]  # the time of each core; all waiting overlaps with arithmetic
     serial_s: NDArray[np.float64]  # the time of each core if no waiting overlaps
+    issue_s: NDArray[np.float64]  # the time of each core for its instructions alone
+    reads_s: NDArray[np.float64]  # the time of each core for its reads of DRAM, one after the other
 
     def total(self, name: str) -> float:
         """Return a count, summed over all cores."""
@@ -66,4 +68,6 @@ class Dgemm:
         columns = dict.fromkeys(("dram_time_s", *TRANSLATION_COUNTS), none)
         columns |= {"instructions": none + SLOTS_AN_FMA * fmas}
         times = modelled_times(self._machine, columns | counts, cores_used=1)
-        return DgemmRun(counts, times.time_s, times.resources["issue"] + times.resources["latency"])
+        issue = times.resources["issue"]
+        reads = counts["dram_reads"] * self._machine.ddr.latency.value
+        return DgemmRun(counts, times.time_s, issue + times.resources["latency"], issue, reads)

@@ -12,7 +12,7 @@ from pagelens.frames import load_mix, parse_history
 from pagelens.frames.live_node import LiveNode
 from pagelens.frames.node import fleet_grain
 from pagelens.frames.steps import Age, Step
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -51,7 +51,7 @@ def run(context: StudyContext) -> Findings:
     nodes, jobs = context.pick(20, 2), context.pick(8, 2)
     lives = [_Life(mix, node, False) for mix in MIXES for node in range(nodes)]
     lives += [_Life(MIXES[0], node, True) for node in range(nodes)]
-    machine = load_machine(MACHINE)
+    machine = context.machine(MACHINE)
     stream = declared("stream-triad", BYTES, machine.cores.count.value)
     sort = parse_history(SORT)[1:]  # without the boot that is implied
 

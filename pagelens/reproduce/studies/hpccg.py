@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
-from pagelens.machine import load_machine
 from pagelens.replay import Placement, Simulation
 from pagelens.replay.mechanisms import ROW_CONFLICTS
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
@@ -36,7 +35,7 @@ def run(context: StudyContext) -> Findings:
     """
     step = context.pick(8, 64)
     sides = context.pick((64, 80, 100), (64,))
-    machine = load_machine("red-storm-xt4")
+    machine = context.machine("red-storm-xt4")
 
     def point(simulation: Simulation, offset_kib: int) -> Point:
         frames = _core.place_contiguously(machine.frames)

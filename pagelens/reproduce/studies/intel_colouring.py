@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history
-from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -18,7 +17,7 @@ FRESH, AGED = "boot; run", "boot; age(jobs=30, mix=cori); run"  # thirty jobs: d
 
 def run(context: StudyContext) -> Findings:
     """Run a fresh node, and aged nodes, each with Linux's frames and with coloured frames."""
-    machine = load_machine("cori-knl-cache")
+    machine = context.machine("cori-knl-cache")
     workload = declared("stream-triad", BYTES, machine.cores.count.value)
 
     def simulate(part: tuple[str, int]) -> dict[str, PhaseRun]:

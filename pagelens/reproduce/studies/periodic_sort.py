@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history, policies
-from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
 from pagelens.reproduce.context import StudyContext
@@ -22,7 +21,7 @@ GAIN = 0.02  # of the time; less is none
 
 def run(context: StudyContext) -> Findings:
     """Compare the first steps after the sort with the steps after them, on sorted nodes."""
-    machine = load_machine("cori-knl-cache")
+    machine = context.machine("cori-knl-cache")
     repeats = context.pick(4, 1)
     programs = {name: declared(name, BYTES, machine.cores.count.value, repeats) for name in CODES}
 

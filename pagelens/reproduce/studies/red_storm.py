@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine
 from pagelens.machine.dram import Dram
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, value
@@ -42,7 +42,7 @@ def run_study(context: StudyContext) -> Findings:
     """Run all sweeps, and compare them with the slides."""
     step = context.pick(64, 512)
     offsets = np.union1d(np.arange(0, LARGEST_OFFSET + 1, step), aliasing_offsets())
-    xt4, swizzled = load_machine("red-storm-xt4"), load_machine("red-storm-xt4-swizzle")
+    xt4, swizzled = context.machine("red-storm-xt4"), context.machine("red-storm-xt4-swizzle")
     kernels = sorted({kernel.places for layout in LAYOUTS for kernel in layout.kernels.values()})
 
     def sweep(

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pagelens.accesses.declared import declared
 from pagelens.ensemble.scale import shrink
 from pagelens.frames import Node, parse_history, policies
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -28,7 +28,7 @@ Curve = Mapping[int, PhaseRun]
 
 def run(context: StudyContext) -> Findings:
     """Run the triad at each size, on random frames and on those of a fresh node."""
-    whole = load_machine("xeon-max-cache")
+    whole = context.machine("xeon-max-cache")
     sizes, factor = tuple(CURVE), context.pick(1.0, 1 / 32)
     # The sizes shrink with it, so there are fewer slots for the same shares of the cache.
     machine = shrink(whole, factor)

@@ -1,0 +1,72 @@
+"""`pagelens reproduce --ranges`: what is left of a claim when seeds and assumed inputs are others."""
+
+from pathlib import Path
+
+import pytest
+
+from pagelens.cli.text.reproduce import render_terminal
+from pagelens.reproduce.claim import Kind, Row, Verdict, near, tally, value
+from pagelens.reproduce.context import Scale, StudyContext
+from pagelens.reproduce.overview import ratios
+from pagelens.reproduce.page import render_page
+from pagelens.reproduce.ranges import SEEDS, with_ranges
+from pagelens.reproduce.result import Reproduction
+from pagelens.reproduce.study import Findings, Study
+
+MACHINE = "optane-memory-mode"  # states a range for ddr.bandwidth and ddr.write_bandwidth
+
+
+def of_write_bandwidth(published: float) -> Row:
+    """Answer for a study whose one figure is how many GB/s Optane writes."""
+    return run(published).rows[0]
+
+
+def run(published: float) -> Findings:
+    def simulate(context: StudyContext) -> Findings:
+        machine = context.machine(MACHINE)
+        assert machine.ddr.write_bandwidth is not None
+        rate = machine.ddr.write_bandwidth.value / 1e9
+        row = Row(
+            "How fast it writes", "table 1", Kind.PREDICTED, value("so fast", rate=published),
+            value(f"{rate:g} GB/s", rate=rate), near(rate, published),
+        )  # fmt: skip
+        return Findings((row, Row("Shown", "x", Kind.SHOWN, value(""), value(""))), ())
+
+    study = with_ranges(Study("s", "t", "a", simulate), 1)
+    return study.run(StudyContext(Scale.QUICK, 1, Path("nowhere")))
+
+
+def test_both_ends_of_each_range_and_other_seeds_are_tried() -> None:
+    tried = of_write_bandwidth(3.6).tried
+    assert tried is not None
+    assert tried.inputs == 1 + SEEDS + 2 * 2  # as it is, seeds, two values with two ends each
+    assert (tried.low, tried.high) == (3.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("published", "verdict"),
+    [(4.0, Verdict.HELD), (3.6, Verdict.UNDECIDED), (10.0, Verdict.FAILED), (6.0, Verdict.UNDECIDED)],
+)
+def test_a_claim_is_held_or_failed_only_if_all_inputs_agree(published: float, verdict: Verdict) -> None:
+    tried = of_write_bandwidth(published).tried
+    assert tried is not None
+    assert tried.verdict is verdict
+
+
+def test_the_power_is_what_the_range_excludes() -> None:
+    # From 3.0 / 1.25 to 5.0 / 0.75 of 1.75 to 7, evenly in the logarithm: 0.26 is left below and 0.03 above.
+    tried = of_write_bandwidth(4.0).tried
+    assert tried is not None
+    assert tried.power == pytest.approx(0.26, abs=0.02)
+
+
+def test_the_report_opens_with_the_tally_and_shows_every_range() -> None:
+    found = Reproduction(Scale.QUICK, 1, "pagelens reproduce", ((Study("s", "t", "a", run), run(3.6)),))  # type: ignore[arg-type]
+    assert tally(found.rows) == {Verdict.HELD: 0, Verdict.FAILED: 0, Verdict.UNDECIDED: 1}
+    printed = render_terminal(found)
+    assert "0 held, 0 failed, 1 undecided" in printed
+    assert printed.index("1 undecided") < printed.index("How fast")
+    page = render_page(found)
+    assert "plausible inputs contradict" in page
+    assert "all-claims" in page
+    assert [ratio for _, ratio in ratios(found.rows)] == [pytest.approx(3.5 / 3.6)]

@@ -1,0 +1,73 @@
+"""No published figure decides its own row: a study compares with it, draws it, and does nothing else.
+
+Machine files state a source for every number, which their reader enforces.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagelens.reproduce import studies
+
+FILES = sorted(Path(studies.__file__).parent.glob("[a-z]*.py"))
+DRAWS = ("_figure", "_scatter", "_histogram", "_panel")  # functions that draw
+COMPARES = ("Row", "near", "value", "abs", "drawing")
+# Why a published constant may do more in a study.
+KNOWN = {
+    "io_cori.HDF5_MB_S": "Haswell's rate is the input from which KNL's is predicted",
+    "io_cori.OWN_CORES": "its ends are the inputs, and the points between are compared",
+    "page_walks.TRIPS": "its keys are the sizes of the pages that the rows are for",
+    "snoop_filter.PERIOD_MIB": "shorter periods are tried first, and none may hold",
+    "two_level.SPEEDUP": "the two sockets' speedup is the input from which KNL's is predicted",
+    "xeon_max.FITS": "the size, in an input row, that tells which frames the nodes had",
+    "xeon_max.FLAT_DDR": "the row that shows DDR's speed as an input of the machine file",
+    "xeon_max.CURVE": "its sizes are the axis of the curve",
+}
+
+
+def published_names(tree: ast.Module) -> set[str]:
+    """Return the constants in the published value of any row."""
+    found = set()
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id == "Row" and len(call.args) > 3:
+            found |= {n.id for n in ast.walk(call.args[3]) if isinstance(n, ast.Name) and n.id.isupper()}
+    return found
+
+
+def uses(tree: ast.Module, names: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield where one of the names is read outside of a comparison and a drawing."""
+
+    def walk(node: ast.AST, allowed: bool) -> Iterator[tuple[str, int]]:
+        if isinstance(node, ast.FunctionDef):
+            allowed = node.name.startswith(DRAWS)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            allowed = allowed or node.func.id in COMPARES
+        allowed = allowed or isinstance(node, ast.Compare)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names and not allowed:
+            yield node.id, node.lineno
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, allowed)
+
+    return walk(tree, False)
+
+
+def misuses(name: str, text: str) -> list[str]:
+    tree = ast.parse(text)
+    return [
+        f"{name}.{constant} in line {line}"
+        for constant, line in uses(tree, published_names(tree))
+        if f"{name}.{constant}" not in KNOWN
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_published_figure_is_compared_and_nothing_else(path: Path) -> None:
+    assert misuses(path.stem, path.read_text()) == []
+
+
+def test_a_constant_that_decides_its_own_row_is_found() -> None:
+    text = "SPEED = 3\nx = simulate(SPEED)\ny = Row('a', 'b', K, value('3', s=SPEED), x)\n"
+    assert misuses("study", text) == ["study.SPEED in line 2"]
+    assert misuses("study", text.replace("simulate(SPEED)", "simulate(2)")) == []
