@@ -76,4 +76,5 @@ def layout(machine: Machine) -> _core.Layout:
         [size // FRAME_BYTES for size in topology.sizes],
         topology.node_of_core.tolist(),
         [distance for row in topology.distances for distance in row],
+        machine.low_frames,
     )
