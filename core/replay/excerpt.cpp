@@ -36,6 +36,7 @@ class ExcerptedProgram final : public Program {
         : pages_(whole.pages().begin(), whole.pages().end()),
           file_pages_(whole.file_pages().begin(), whole.file_pages().end()),
           instructions_(whole.instructions().begin(), whole.instructions().end()),
+          scales_(whole.scales().begin(), whole.scales().end()),
           objects_(whole.objects()),
           phases_(whole.phases()),
           threads_(whole.threads()) {
@@ -77,6 +78,7 @@ class ExcerptedProgram final : public Program {
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
     [[nodiscard]] unsigned threads() const override { return threads_; }
+    [[nodiscard]] std::span<const double> scales() const override { return scales_; }
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
         return instructions_;
     }
@@ -98,6 +100,7 @@ class ExcerptedProgram final : public Program {
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
     std::vector<std::uint64_t> instructions_;
+    std::vector<double> scales_;
     unsigned objects_, phases_, threads_;
     std::vector<Op> ops_;
 };

@@ -45,9 +45,20 @@ class Estimates:
         return {**self.counts, **(self.rows[number] if self.rows else {})}
 
 
-def estimates(found: _core.NodeCounters) -> tuple[Estimates, Estimates]:
+def moved_in_run(found: _core.NodeCounters, scales: Floats | float = 1.0) -> Floats:
+    """Return `found.lines`, the lines [phase, 4], of the whole run, if those of a phase stand for more.
+
+    Cleared lines are always those of the whole run.
+    """
+    moved = np.array(found.lines, dtype=np.float64)
+    moved[:, 0] *= scales
+    return moved
+
+
+def estimates(found: _core.NodeCounters, moved: Floats) -> tuple[Estimates, Estimates]:
     """Return the estimates of each phase from all its stretches, and those without each of its stretches.
 
+    `moved` is what `moved_in_run` returns.
     A phase that was simulated whole, or in one stretch, has no entry in the second.
     """
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
@@ -60,12 +71,16 @@ def estimates(found: _core.NodeCounters) -> tuple[Estimates, Estimates]:
         np.asarray(tlb, dtype=np.float64).reshape(-1, len(TRANSLATION)),
         drams,
     )
-    phases = len(np.asarray(found.lines))
+    phases = len(moved)
     sums = [_by_phase(part, phase, phases) for part in parts]
     of_each = np.bincount(phase[stretches[:, 1] > 0], minlength=phases)
     left_out = np.flatnonzero((stretches[:, 1] > 0) & (of_each[phase] > 1))
     rest = [total[phase[left_out]] - part[left_out] for total, part in zip(sums, parts, strict=True)]
-    return _estimated(found, np.arange(phases), sums), _estimated(found, phase[left_out], rest)
+    of_rest = phase[left_out]
+    return (
+        _estimated(found, moved, np.arange(phases), sums),
+        _estimated(found, moved[of_rest], of_rest, rest),
+    )
 
 
 def _by_phase(part: Floats, phase: NDArray[np.int64], phases: int) -> Floats:
@@ -74,11 +89,13 @@ def _by_phase(part: Floats, phase: NDArray[np.int64], phases: int) -> Floats:
     return total
 
 
-def _estimated(found: _core.NodeCounters, phase: NDArray[np.int64], sums: Sequence[Floats]) -> Estimates:
+def _estimated(
+    found: _core.NodeCounters, moved: Floats, phase: NDArray[np.int64], sums: Sequence[Floats]
+) -> Estimates:
     """Return the estimates of rows [r], each of a phase, from what some of its stretches counted."""
-    moved, caches, tlb, drams = sums
-    lines, cleared, cleared_large, simulated_large = np.asarray(found.lines, dtype=np.float64)[phase].T
-    of_lines, of_cleared = moved.T
+    counted_lines, caches, tlb, drams = sums
+    lines, cleared, cleared_large, simulated_large = moved.T
+    of_lines, of_cleared = counted_lines.T
     scale = np.divide(lines, of_lines, out=np.ones(len(lines)), where=of_lines > 0)
     counts = dict(zip(CACHES, caches.T * scale, strict=True))
     counts["dram_writes"] = counts["dram_writes"] - of_cleared * scale + cleared

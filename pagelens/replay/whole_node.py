@@ -20,7 +20,7 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
-from pagelens.replay.stretches import Counts, Estimates, estimates
+from pagelens.replay.stretches import Counts, Estimates, estimates, moved_in_run
 
 Excerpts = Sequence[tuple[int, int, int, int]]  # a phase each, in lines of all ranks (excerpt.hpp)
 
@@ -179,6 +179,18 @@ def simulated_parts(
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
+def scales_of(program: _core.Program) -> NDArray[np.float64]:
+    """Return for how many times as many lines those of each phase [p] stand (core/accesses/program.hpp)."""
+    return np.array(program.scales) if len(program.scales) else np.ones(program.phases)
+
+
+def moved_lines(program: _core.Program, ranks: int) -> NDArray[np.float64]:
+    """Return the lines [phase, 3] that all copies read and write, and that the kernel clears for them."""
+    moved = ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
+    moved[:, :2] *= scales_of(program)[:, None]
+    return moved
+
+
 class NodePrograms:
     """The parts of a workload for `ranks` copies on a machine, made when they are first used."""
 
@@ -205,8 +217,7 @@ class NodePrograms:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 parts = simulated_parts(whole, self._machine, self._ranks)
                 least = np.asarray(_core.compulsory_by_phase(whole, self._ranks), dtype=np.float64)
-                moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
-                self._made[offset_bytes] = (parts, least, moved)
+                self._made[offset_bytes] = (parts, least, moved_lines(whole, self._ranks))
             return self._made[offset_bytes]
 
 
@@ -263,7 +274,7 @@ def replay_node(
             caching=caching,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found)
+    return _node_counts(found, scales_of(parts.program))
 
 
 def replay_twins(
@@ -287,7 +298,7 @@ def replay_twins(
             excerpts=parts.excerpts,
             cancel=cancel or _core.CancelFlag(),
         )
-    return [_node_counts(each) for each in found]
+    return [_node_counts(each, scales_of(parts.program)) for each in found]
 
 
 @contextmanager
@@ -298,14 +309,15 @@ def _of_ranks(ranks: int) -> Iterator[None]:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
 
 
-def _node_counts(found: _core.NodeCounters) -> NodeCounts:
-    lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
+def _node_counts(found: _core.NodeCounters, scales: NDArray[np.float64]) -> NodeCounts:
+    moved = moved_in_run(found, scales)
+    lines, cleared = moved.T[:2]
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 3)
     counted = np.bincount(stretches[:, 0].astype(int), stretches[:, 1], len(lines))
     scale = np.divide(lines, counted, out=np.ones(len(lines)), where=counted > 0)[:, None]
     writes = np.asarray(found.object_writes, dtype=np.float64) * scale
     writes[:, KERNEL] += cleared
-    whole, left_out = estimates(found)
+    whole, left_out = estimates(found, moved)
     return NodeCounts(
         whole=whole,
         left_out=left_out,
