@@ -108,6 +108,14 @@ Accesses = Annotated[
         rich_help_panel=TRACING,
     ),
 ]
+Sample = Annotated[
+    str | None,
+    Option(
+        metavar="SHARE",
+        help="Trace windows of the run alone, as 2%, and let them stand for all of it.",
+        rich_help_panel=TRACING,
+    ),
+]
 Skip = Annotated[
     int,
     Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=TRACING),
