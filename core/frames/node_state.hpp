@@ -55,8 +55,8 @@ class NodeState {
     // has none.)
     void buffered_io(std::uint64_t frames, unsigned cpu = 0);
     // Frees the page cache but for `stragglers` of its pages, chosen at random (all, if it has
-    // fewer), and of these pins `pinned`, which neither compaction nor evacuation moves and no later
-    // drop frees.
+    // fewer), and of these pins `pinned`, which neither compaction nor evacuation moves and no
+    // later drop frees.
     void drop_caches(std::uint32_t stragglers, std::uint32_t pinned, Random& random);
     void compact();
     // The three sorts are explained in sorts.hpp: docs/zonesort.md, Intel's rule, and by address.

@@ -415,7 +415,8 @@ TEST_CASE("a pinned page stays where it is when caches are dropped again") {
     Random random(1, 0, 0, Stream::history);
     node.buffered_io(4000);
     node.drop_caches(10, 6, random);
-    CHECK(node.memory().free_frames() + node.memory().cached_frames() == 16 * 1024 - 11);  // ten and a slab
+    CHECK(node.memory().free_frames() + node.memory().cached_frames() ==
+          16 * 1024 - 11);  // ten and a slab
     node.buffered_io(4000);
     node.drop_caches(0, 0, random);
     CHECK(node.memory().free_frames() + node.memory().cached_frames() == 16 * 1024 - 6);
