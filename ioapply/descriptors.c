@@ -6,6 +6,8 @@
  * - It has a high number, because programs count on the lowest free one.
  * - A descriptor can be closed and opened again by system calls that nobody sees. So device, inode
  *   and flags are compared before each use.
+ * - Programs close numbers that they never opened, as daemons do, and use them for other files. So
+ *   the same is compared for the second descriptor, before each use and before it is closed.
  */
 #define _GNU_SOURCE
 #include "ioapply/descriptors.h"
@@ -26,7 +28,7 @@ enum {
     FIRST_NUMBER = 900,         /* of second descriptors, or three quarters of the limit */
     MOST_MAPPED = 64,           /* files that were mapped; if there are more, all are left alone */
 };
-static const uint32_t DEFAULT_ALIGNMENT = 4096;
+static const uint32_t DEFAULT_ALIGNMENT = 4096; /* of memory */
 
 enum { UNKNOWN, BUSY, OPEN, REFUSED };
 
@@ -47,20 +49,6 @@ static const struct direct_file NONE = {-1, 0, 0};
 static pid_t own; /* the child of a vfork has its parent's memory, but descriptors of its own */
 
 static bool in_own_process(void) { return getpid() == own; }
-
-/* A child has its parent's second descriptors, and would keep files open that it closes. */
-static void close_in_child(void) {
-    own = getpid();
-    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
-        if (files[i].state == OPEN) syscall(SYS_close, files[i].direct.descriptor);
-        files[i].state = UNKNOWN;
-    }
-}
-
-bool direct_ready(void) {
-    own = getpid();
-    return pthread_atfork(NULL, NULL, close_in_child) == 0;
-}
 
 static bool is_mapped(dev_t device, ino_t inode) {
     const unsigned count = __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE);
@@ -101,17 +89,48 @@ static struct direct_file opened(int file) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     const int low = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_DIRECT | O_CLOEXEC);
     if (low < 0) return NONE;
-    struct direct_file direct = {high_number(low), DEFAULT_ALIGNMENT, DEFAULT_ALIGNMENT};
+    /* Whole pages, also where the disk has smaller blocks: if another process wrote to the rest of
+     * a page meanwhile, its copy of the page would replace what was written here. */
+    const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+    struct direct_file direct = {high_number(low), page, DEFAULT_ALIGNMENT};
     if (direct.descriptor < 0) return NONE;
     memset(&info, 0, sizeof info);
 #ifdef STATX_DIOALIGN
     if (statx(direct.descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 &&
         info.stx_mask & STATX_DIOALIGN && info.stx_dio_offset_align) {
-        direct.file_alignment = info.stx_dio_offset_align;
+        if (info.stx_dio_offset_align > page) direct.file_alignment = info.stx_dio_offset_align;
         direct.memory_alignment = info.stx_dio_mem_align;
     }
 #endif
     return direct;
+}
+
+static bool is_file(int descriptor, dev_t device, ino_t inode) {
+    struct stat info;
+    return syscall(SYS_fstat, descriptor, &info) == 0 && info.st_dev == device &&
+           info.st_ino == inode;
+}
+
+/* Whether the second descriptor of `file` is the one that was opened here. */
+static bool is_second(int file) {
+    const int descriptor = files[file].direct.descriptor;
+    const int flags = (int)syscall(SYS_fcntl, descriptor, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) == O_WRONLY && flags & O_DIRECT &&
+           !(flags & O_APPEND) && is_file(descriptor, files[file].device, files[file].inode);
+}
+
+/* A child has its parent's second descriptors, and would keep files open that it closes. */
+static void close_in_child(void) {
+    own = getpid();
+    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+        if (files[i].state == OPEN && is_second(i)) syscall(SYS_close, files[i].direct.descriptor);
+        files[i].state = UNKNOWN;
+    }
+}
+
+bool direct_ready(void) {
+    own = getpid();
+    return pthread_atfork(NULL, NULL, close_in_child) == 0;
 }
 
 struct direct_file direct_descriptor(int file) {
@@ -124,7 +143,7 @@ struct direct_file direct_descriptor(int file) {
     if (is_mapped(info.st_dev, info.st_ino)) return NONE;
     if (state == OPEN) {
         const bool same = files[file].device == info.st_dev && files[file].inode == info.st_ino;
-        return same ? files[file].direct : NONE;
+        return same && is_second(file) ? files[file].direct : NONE;
     }
     int expected = UNKNOWN;
     if (is_locked(file) || !__atomic_compare_exchange_n(&files[file].state, &expected, BUSY, false,
@@ -139,7 +158,6 @@ struct direct_file direct_descriptor(int file) {
 }
 
 void direct_closed(int file) {
-    struct stat info;
     if (file < 0 || file >= MOST_DESCRIPTORS || files[file].state == UNKNOWN || !in_own_process())
         return;
     const int state = __atomic_exchange_n(&files[file].state, UNKNOWN, __ATOMIC_ACQ_REL);
@@ -147,8 +165,7 @@ void direct_closed(int file) {
     const int saved_errno = errno;
     /* If the number is another file's by now, closing ours could drop locks that the program has
      * by other descriptors. Then ours stays open. */
-    if (syscall(SYS_fstat, file, &info) == 0 && info.st_dev == files[file].device &&
-        info.st_ino == files[file].inode)
+    if (is_file(file, files[file].device, files[file].inode) && is_second(file))
         syscall(SYS_close, files[file].direct.descriptor);
     errno = saved_errno;
 }

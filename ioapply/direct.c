@@ -4,7 +4,9 @@
  * the file as it would be otherwise.
  *
  * The position of a file is shared with other threads and processes. A write takes its part of it
- * at once, by lseek, and then writes there. What is not written in the end is given back.
+ * at once, by lseek, and then writes there. What is not written in the end is given back. Signals
+ * wait meanwhile, as the kernel lets them wait for a write to a file, so a handler that jumps away
+ * leaves no part without its data.
  */
 #define _GNU_SOURCE
 #include "ioapply/direct.h"
@@ -29,11 +31,7 @@ enum { BOUNCE_BYTES = 4 << 20, BOUNCE_ALIGNMENT = 4096 };
 static size_t smallest; /* bytes from which on a write is made direct; 0: none is */
 static pthread_key_t at_exit_key;
 
-/* The thread's aligned buffer. A signal handler that interrupts its use does without. */
-THREAD_LOCAL struct {
-    char* memory;
-    volatile sig_atomic_t in_use;
-} bounce;
+THREAD_LOCAL char* bounce; /* the thread's aligned buffer */
 
 static void release(void* memory) { syscall(SYS_munmap, memory, BOUNCE_BYTES); }
 
@@ -45,12 +43,26 @@ void direct_begin(void) {
 }
 
 static char* bounce_memory(void) {
-    if (bounce.memory) return bounce.memory;
+    if (bounce) return bounce;
     void* memory = (void*)syscall(SYS_mmap, NULL, BOUNCE_BYTES, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return NULL;
     pthread_setspecific(at_exit_key, memory);
-    return bounce.memory = memory;
+    return bounce = memory;
+}
+
+/* Both masks have the kernel's size. The C library's own signals wait too. */
+static uint64_t hold_signals(void) {
+    const uint64_t all = ~(uint64_t)0;
+    uint64_t before;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    return before;
+}
+
+static void let_signals(uint64_t before) {
+    const int saved_errno = errno;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    errno = saved_errno;
 }
 
 /* Copies as the kernel does in write(2): memory that cannot be read is an error and no signal. */
@@ -64,8 +76,7 @@ static size_t write_blocks(const struct direct_file* direct, const char* buffer,
                            off64_t offset) {
     const bool aligned = (uintptr_t)buffer % direct->memory_alignment == 0;
     size_t done = 0;
-    if (!aligned && (bounce.in_use || BOUNCE_ALIGNMENT % direct->memory_alignment != 0)) return 0;
-    if (!aligned) bounce.in_use = 1;
+    if (!aligned && BOUNCE_ALIGNMENT % direct->memory_alignment != 0) return 0;
     while (done < size) {
         size_t part = size - done;
         const char* from = buffer + done;
@@ -81,7 +92,6 @@ static size_t write_blocks(const struct direct_file* direct, const char* buffer,
         done += (size_t)wrote;
         if ((size_t)wrote < part) break;
     }
-    if (!aligned) bounce.in_use = 0;
     return done;
 }
 
@@ -111,7 +121,10 @@ bool direct_pwrite(int file, const void* buffer, size_t size, off64_t offset, ss
     const struct direct_file direct = direct_descriptor(file);
     errno = saved_errno;
     if (direct.descriptor < 0 || offset % direct.file_alignment != 0) return false;
+    pthread_testcancel(); /* as in pwrite(2) */
+    const uint64_t signals = hold_signals();
     *result = write_at(file, &direct, buffer, size, offset);
+    let_signals(signals);
     if (*result >= 0) errno = saved_errno;
     return true;
 }
@@ -123,8 +136,10 @@ bool direct_write(int file, const void* buffer, size_t size, ssize_t* result) {
     errno = saved_errno;
     if (direct.descriptor < 0) return false;
     pthread_testcancel(); /* as in write(2) */
+    const uint64_t signals = hold_signals();
     const off64_t end = syscall(SYS_lseek, file, (off64_t)size, SEEK_CUR);
     if (end < 0) {
+        let_signals(signals);
         errno = saved_errno;
         return false;
     }
@@ -137,5 +152,6 @@ bool direct_write(int file, const void* buffer, size_t size, ssize_t* result) {
     const off64_t missing = (off64_t)size - (*result > 0 ? *result : 0);
     if (missing > 0) syscall(SYS_lseek, file, -missing, SEEK_CUR);
     errno = *result >= 0 ? saved_errno : failed;
+    let_signals(signals);
     return true;
 }

@@ -4,6 +4,7 @@
 #undef _FORTIFY_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -14,7 +15,8 @@
 
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
-    DO(write) DO(pwrite) DO(pwrite64) DO(close) DO(close_range) DO(closefrom) DO(dup2) DO(dup3)
+    DO(write) DO(pwrite) DO(pwrite64) DO(close) DO(fclose) DO(close_range) DO(closefrom) \
+    DO(dup2) DO(dup3)
 /* clang-format on */
 #include "hooks/next_functions.h"
 
@@ -48,6 +50,13 @@ EXPORT int close(int file) {
     resolved_first();
     direct_closed(file);
     return real.close(file);
+}
+
+/* A program may write to a stream's descriptor itself. */
+EXPORT int fclose(FILE* stream) {
+    resolved_first();
+    direct_closed(fileno(stream));
+    return real.fclose(stream);
 }
 
 EXPORT int close_range(unsigned first, unsigned last, int flags) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static void plain(void) {
     told("write", write(file, filled('y', MIB), MIB));
     told("pwrite", pwrite(file, filled('z', MIB), MIB, 16 * MIB));
     told("pwrite", pwrite(file, filled('p', MIB), MIB + 5, 20 * MIB + 3));
+    told("pwrite", pwrite(file, filled('h', MIB), MIB, 21 * MIB + 512)); /* a part of a page */
     void* aligned = aligned_alloc(4096, RECORD);
     memset(aligned, 'q', RECORD);
     told("seek", lseek(file, 0, SEEK_END) & 1);
@@ -104,7 +106,8 @@ static void whole_records(void) {
     while (at < info.st_size) {
         const long size = all[at] == 's' ? 16 : RECORD;
         long same = 0;
-        while (same < size && at + same < info.st_size && all[at + same] == all[at]) same++;
+        while (all[at] && same < size && at + same < info.st_size && all[at + same] == all[at])
+            same++;
         if (same < size) break;
         at += size;
         if (size == 16)
@@ -211,6 +214,84 @@ static void reused(void) {
     printf("number %d\n", open(other_path, O_WRONLY));
 }
 
+/* Closes all numbers but its own, as daemons do, and opens another file. */
+static void daemon_like(void) {
+    records_of('a');
+    for (int number = 3; number < 2000; number++)
+        if (number != file) close(number);
+    char other_path[4200];
+    snprintf(other_path, sizeof other_path, "%s-other", path);
+    const int other = open(other_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    told("other", write(other, filled('o', RECORD), RECORD));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    close(file);
+    told("other", write(other, filled('p', RECORD), RECORD));
+}
+
+/* A number that the program takes for itself stays its own. */
+static void taken(void) {
+    records_of('a');
+    char other_path[4200];
+    snprintf(other_path, sizeof other_path, "%s-other", path);
+    const int other = open(other_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (int number = 800; number < 1000; number++) dup2(other, number);
+    told("write", write(file, filled('b', RECORD), RECORD));
+    close(file);
+    for (int number = 800; number < 1000; number++)
+        if (write(number, "x", 1) != 1) printf("number %d is closed\n", number);
+}
+
+/* After fclose nobody has the file open for writing, which a lease for reading needs. */
+static void stream(void) {
+    FILE* own = fopen(path, "w");
+    close(file);
+    told("write", write(fileno(own), filled('a', RECORD), RECORD) != RECORD);
+    fclose(own);
+    file = open(path, O_RDONLY);
+    told("lease", fcntl(file, F_SETLEASE, F_RDLCK));
+}
+
+static void* write_until_cancelled(void* started) {
+    char* block = filled('c', RECORD);
+    for (;;) {
+        pwrite(file, block, RECORD, 0);
+        __atomic_store_n((int*)started, 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void cancelled(void) {
+    int started = 0;
+    void* result;
+    pthread_t thread;
+    pthread_create(&thread, NULL, write_until_cancelled, &started);
+    while (!__atomic_load_n(&started, __ATOMIC_ACQUIRE)) usleep(100);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    told("cancelled", result == PTHREAD_CANCELED);
+}
+
+static sigjmp_buf back_to_it;
+static volatile sig_atomic_t jumps;
+
+static void jump(int number) {
+    (void)number;
+    jumps++;
+    siglongjmp(back_to_it, 1);
+}
+
+/* A handler that jumps out of a write finds all of it written, or nothing. */
+static void jumped(void) {
+    struct sigaction action = {.sa_handler = jump};
+    sigaction(SIGALRM, &action, NULL);
+    const struct itimerval often = {{0, 900}, {0, 900}}, never = {{0, 0}, {0, 0}};
+    char* block = filled('J', RECORD);
+    sigsetjmp(back_to_it, 1);
+    setitimer(ITIMER_REAL, jumps < 20 ? &often : &never, NULL);
+    while (jumps < 20)
+        if (write(file, block, RECORD) != RECORD) abort();
+    whole_records();
+}
+
 static void fill(void) {
     long total = 0;
     for (;;) {
@@ -243,6 +324,11 @@ int main(int count, char** words) {
                 {"locks", locks},
                 {"memory_ends", memory_ends},
                 {"reused", reused},
+                {"daemon_like", daemon_like},
+                {"taken", taken},
+                {"stream", stream},
+                {"cancelled", cancelled},
+                {"jumped", jumped},
                 {"fill", fill}};
     if (count < 3) return 2;
     snprintf(path, sizeof path, "%s/file", words[1]);
