@@ -1,7 +1,8 @@
 // Touches pages on a guest's NUMA nodes in many ways, and prints the node of each page.
 //
-// A line a way: its name, the number of the first page, the pages in a unit, and node x count ... in
-// the order of addresses (of first touches for "spill"). Static, so that a guest needs no libraries.
+// A line a way: its name, the number of the first page, the pages in a unit, and node x count ...
+// in the order of addresses (of first touches for "spill"). Static, so that a guest needs no
+// libraries.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ static void run_on(int cpu) {
 }
 
 static char* fresh(size_t bytes) {
-    char* const at = mmap(0, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char* const at =
+        mmap(0, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) exit(3);
     return (char*)(((size_t)at + HUGE - 1) / HUGE * HUGE);
 }
@@ -49,7 +51,8 @@ static int policy(char* at, size_t bytes, int mode, unsigned long nodes) {
     return (int)syscall(SYS_mbind, at, bytes, mode, &nodes, 8 * sizeof nodes, 0);
 }
 
-static void by_policy(const char* name, int cpu, int mode, unsigned long nodes, size_t pages, int huge) {
+static void by_policy(const char* name, int cpu, int mode, unsigned long nodes, size_t pages,
+                      int huge) {
     char* const at = fresh(pages * PAGE);
     madvise(at, pages * PAGE, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     if (policy(at, pages * PAGE, mode, nodes)) {
