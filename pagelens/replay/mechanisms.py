@@ -75,14 +75,14 @@ MECHANISMS = {
             NUMA_LINKS,
             "the way to other NUMA nodes",
             "the way to the memory of other NUMA nodes",
-            "links that never limit, and remote memory as near as local",
+            "links without limit, all memory near",
             "#332288",
         ),
         Mechanism(
             NUMA_CROWDING,
             "crowding on one NUMA node's memory",
             "crowding on the memory of one NUMA node",
-            "memory of every NUMA node as busy as its own cores make it",
+            "no crowding on any NUMA node",
             "#882255",
         ),
         Mechanism(
