@@ -21,7 +21,7 @@ from pagelens.accesses.importer import BadLine
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 RECORDED = Path(__file__).parents[1] / "data" / "lackey.txt"  # two arrays of 32 KiB, every fourth line copied
-DIN = b"2 401000\n0 10000\n2 401004 mov\n1\t0x7FFE8a8\r\n\n  0 10040 5\n2 401008\n"
+DIN = b"2 401000\n0 10000\n2 401004 mov\n1\t0X7FFE8a8\r\n\n  0 10040 5\n2 401008\n"
 SLOW = {
     "lackey": re.compile(rb"(?P<kind>I| [LSM]) {1,2}(?P<address>[0-9a-fA-F]{1,16}),(?P<size>[0-9]{1,9})"),
     "din": re.compile(rb"[ \t]*(?P<kind>[012])[ \t]+(0[xX])?(?P<address>[0-9a-fA-F]{1,16})([ \t].*)?"),

@@ -43,7 +43,7 @@ def _columns(lines: Lines) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     lines, at = lines.only(filled), at[filled]
     labels, ends = lines.decimal(at)
     begin = lines.skip_blanks(ends)
-    begin = begin + 2 * ((lines.character(begin) == ord("0")) & (lines.character(begin + 1) == ord("x")))
+    begin = begin + 2 * lines.is_hexadecimal(begin)
     addresses, last = lines.hexadecimal(begin)
     apart = (ends == at + 1) & (begin > ends) & (last > begin)
     lines.check(
