@@ -15,7 +15,7 @@ TEST_CASE("touched pages: those that were written, whatever may be done with the
     constexpr std::uint64_t count = 40;
     auto* const memory = static_cast<volatile char*>(::mmap(
         nullptr, count * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(memory != MAP_FAILED);
+    REQUIRE((memory != MAP_FAILED));
     ::madvise(const_cast<char*>(memory), count * page_bytes, MADV_NOHUGEPAGE);
     for (const std::uint64_t page : {3, 4, 5, 20, 39}) memory[page * page_bytes] = 1;
     const auto begin = reinterpret_cast<std::uint64_t>(memory);
