@@ -6,6 +6,7 @@ real ones do.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, Sourced
@@ -58,9 +59,10 @@ def scale_to(machine: Machine, footprint_bytes: int, full_size_bytes: int, most_
 def shrink(machine: Machine, factor: float) -> Machine:
     """Return the machine with its memories shrunk. Its other values and their sources stay.
 
-    In hybrid mode the part of the fast memory that is a cache shrinks, too.
+    In hybrid mode the part of the fast memory that is a cache shrinks, too. NUMA nodes keep whole pages of
+    2 MiB, and the DDR is their sum.
     """
-    memories = {}
+    memories: dict[str, Any] = {}
     for name in ("fast_memory", "ddr", "memory_side_cache"):
         memory = getattr(machine, name)
         if memory is None or memory.size is None:
@@ -69,4 +71,9 @@ def shrink(machine: Machine, factor: float) -> Machine:
         ends = [int(end * factor) for end in size.range] if size.range is not None else None
         shrunk = size.model_copy(update={"value": int(size.value * factor), "range": ends})
         memories[name] = memory.model_copy(update={"size": shrunk})
+    if machine.numa is not None:
+        numa = machine.numa.shrunk(factor)
+        ddr = memories["ddr"]
+        whole = ddr.size.model_copy(update={"value": sum(numa.sizes.value)})
+        memories |= {"numa": numa, "ddr": ddr.model_copy(update={"size": whole})}
     return machine.model_copy(update=memories)

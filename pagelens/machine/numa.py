@@ -1,14 +1,16 @@
 """The NUMA nodes of a machine: their cores and memories, and what it takes from one node to another."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field
 
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.errors import UsageError
 from pagelens.units import format_binary_size, parse_rate, parse_size, parse_time
 from pagelens.values.quantities import BytesPerSecond, Sourced, Table, Unit
 
+LEAST_BYTES, STEP_BYTES = 4 << 20, HUGE_PAGE_FRAMES * FRAME_BYTES  # of a node (core/frames/layout.cpp)
 MOST_NODES = 64  # a set of nodes is a word of 64 bits (core/frames/frame_source.hpp)
 LOCAL_DISTANCE, LARGEST_DISTANCE = 10, 254  # ACPI 6.5, 5.2.17: SLIT; 255 means unreachable
 
@@ -63,8 +65,8 @@ def _parse_ends(value: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     first, second = (tuple(end) for end in value)
     if not all(type(node) is int and 0 <= node < MOST_NODES for node in (*first, *second)):
         raise ValueError(f"a node's number is from 0 to {MOST_NODES - 1}")
-    if not first or not second or set(first) & set(second):
-        raise ValueError("a link has a node at each end, and none at both")
+    if not first or not second or len({*first, *second}) < len(first) + len(second):
+        raise ValueError("a link has a node at each end, and none at both or twice")
     return first, second
 
 
@@ -140,6 +142,13 @@ class Numa(Table):
         "20 to others",
     )
 
+    def shrunk(self, factor: float) -> Self:
+        """Return the nodes with their memories shrunk to whole pages of 2 MiB, and to 4 MiB at least."""
+        sizes = tuple(
+            max(LEAST_BYTES, int(size * factor) // STEP_BYTES * STEP_BYTES) for size in self.sizes.value
+        )
+        return self.model_copy(update={"sizes": self.sizes.model_copy(update={"value": sizes})})
+
     def check(self) -> None:
         """Raise ValueError for parts that do not fit together."""
         cores, nodes = self.cores.value, len(self.sizes.value)
@@ -148,6 +157,12 @@ class Numa(Table):
                 f"numa.cores has {len(cores)} nodes and numa.sizes {nodes}; state both for each of 1 to "
                 f"{MOST_NODES} nodes"
             )
+        for node, size in enumerate(self.sizes.value):
+            if size < LEAST_BYTES or size % STEP_BYTES:
+                raise ValueError(
+                    f"numa.sizes: node {node} has {size:,} B; a node has at least 4 MiB, in whole 2 MiB, as "
+                    '"96 GiB"'
+                )
         near = sum(count > 0 for count in cores)
         if near == 0 or 0 in cores[:near]:
             raise ValueError("numa.cores: nodes without cores come last, after at least one with cores")

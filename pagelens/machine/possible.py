@@ -17,6 +17,8 @@ RANGES = {
     "write_bandwidth": (1e6, 1e16),
     "latency": (1e-11, 1e-3),
     "miss_latency": (1e-11, 1e-3),
+    "rate": (1e6, 1e16),  # of a link between NUMA nodes, each way
+    "back": (1e6, 1e16),
     "walkers": (1, 1 << 10),
 }
 

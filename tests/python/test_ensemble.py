@@ -182,6 +182,16 @@ def test_full_size_keeps_the_share_of_the_cache(footprint: int, ranks: int, fact
     assert scaled.machine.fast_memory.bandwidth == machine.fast_memory.bandwidth
 
 
+def test_a_machine_shrinks_with_its_numa_nodes() -> None:
+    machine = load_machine("genoa-9224-2s-cxl")
+    shrunk = scale_to(machine, 2_000_000_000, 64_000_000_000, most_ranks=48)
+    assert shrunk.factor < 1
+    sizes = shrunk.machine.topology.sizes
+    assert sum(sizes) == shrunk.machine.ddr.size.value
+    assert sizes == tuple(int(size * shrunk.factor) for size in machine.topology.sizes)
+    assert min(machine.numa.shrunk(1e-6).sizes.value) == 4 << 20  # type: ignore[union-attr]
+
+
 def test_full_size_refuses_too_small_a_trace_and_too_large_a_one() -> None:
     machine = load_machine("cori-knl-cache")
     with pytest.raises(UsageError, match="at least 16384 slots; trace a larger problem"):

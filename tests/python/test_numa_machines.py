@@ -87,6 +87,8 @@ def test_the_machines_that_people_have_are_there() -> None:
         ("[18, 18]", "[18, -18]", "an array such as [18, 18]"),
         ('["96 GiB", "96 GiB"]', '["96 GiB", "64 GiB"]', "ddr.size must be 160 GiB"),
         ('["96 GiB", "96 GiB"]', "[96, 96]", "an array such as"),
+        ('["96 GiB", "96 GiB"]', '["192 GiB", "0 B"]', "node 1 has 0 B; a node has at least 4 MiB"),
+        ('["96 GiB", "96 GiB"]', '["96 GB", "96 GB"]', "node 0 has 96,000,000,000 B"),
         ('"143.5 89.5 ns"', '"143.5 ns"', "must have a row for each of the 2 nodes with cores, of 2 columns"),
         ('"143.5 89.5 ns"', '"143.5 89.5"', "is not a time"),
         ('"143.5 89.5 ns"', '"143.5 89.5 s"', "no machine has one of these"),
@@ -111,6 +113,7 @@ def test_an_error_says_what_does_not_fit(old: str, new: str, why: str) -> None:
     ("ends", "why"),
     [
         ("[[0], [0]]", "none at both"),
+        ("[[0, 0], [1]]", "none at both or twice"),
         ("[[0], [2]]", "no node 2"),
         ("[0, 1]", "two lists"),
         ("[[], [1]]", "each end"),
@@ -121,6 +124,15 @@ def test_a_link_has_two_ends(ends: str, why: str) -> None:
     rate = 'rate = { value = "9 GB/s", assumed = "t" }'
     section = f'[[numa_link]]\nbetween = {{ value = {ends}, assumed = "t" }}\n{rate}\n'
     with pytest.raises(UsageError, match=why):
+        parse_machine((FILE + section).encode(), "x.toml")
+
+
+@pytest.mark.parametrize("key", ["rate", "back"])
+def test_a_link_has_a_rate_that_machines_have(key: str) -> None:
+    rates = {"rate": "9 GB/s", "back": "9 GB/s", key: "1 B/s"}
+    section = '[[numa_link]]\nbetween = { value = [[0], [1]], assumed = "t" }\n'
+    section += "".join(f'{name} = {{ value = "{rate}", assumed = "t" }}\n' for name, rate in rates.items())
+    with pytest.raises(UsageError, match=f"{key} = 1 B/s: no machine has that"):
         parse_machine((FILE + section).encode(), "x.toml")
 
 
