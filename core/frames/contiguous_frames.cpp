@@ -30,11 +30,11 @@ class ContiguousFrames : public FrameSource {
 
     std::optional<Frame> alloc(const Request& request) override {
         const std::uint32_t place = request.type == MigrateType::unmovable
-                                        ? own_ + of_kernel_[request.cpu]++
+                                        ? own_ + of_kernel_[request.rank]++
                                     : places_.empty() ? request.page
                                                       : places_[request.page];
         if (place >= region_) return std::nullopt;
-        return Frame(request.cpu * region_ + place);
+        return Frame(request.rank * region_ + place);
     }
     void free(const Request&, Frame) override {}
 

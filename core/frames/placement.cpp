@@ -9,7 +9,7 @@ std::vector<Frame> first_frames(const Placement& placement, std::uint32_t ranks,
     frames.reserve(std::size_t{ranks} * pages_per_rank);
     for (std::uint32_t page = 0; page < pages_per_rank; ++page) {
         for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-            const auto frame = source->alloc({.cpu = rank, .page = page});
+            const auto frame = source->alloc({.cpu = rank, .page = page, .rank = rank});
             if (!frame) return frames;
             frames.push_back(*frame);
         }

@@ -83,7 +83,8 @@ void RankPages::find_blocks(const Program& program) {
 
 std::optional<Frame> RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
                                       unsigned thread) {
-    if (numa_ == nullptr) return source_->alloc({.cpu = rank, .order = order, .page = page});
+    if (numa_ == nullptr)
+        return source_->alloc({.cpu = rank, .order = order, .page = page, .rank = rank});
     if (!numa_->touched_by.empty() && numa_->touched_by[page] != NumaPlacing::as_it_is)
         thread = numa_->touched_by[page];
     const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
@@ -91,6 +92,7 @@ std::optional<Frame> RankPages::alloc(std::uint32_t rank, std::uint32_t page, un
     Request request = request_by(numa_->policies[of_page], cpu, numa_->node_of_cpu[cpu], order,
                                  addresses_[page].raw() >> order, numa_->nodes());
     request.page = page;
+    request.rank = rank;
     const auto given = source_->alloc(request);
     if (given || !request.sparing || order > small_order) return given;
     request.sparing = false;
@@ -148,7 +150,7 @@ void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
 Frame RankPages::take_frame(std::uint32_t rank) {
     give_back();
     const std::uint32_t cpu = numa_ == nullptr ? rank : numa_->cpus[rank * threads_];
-    const auto given = source_->alloc({cpu, small_order, MigrateType::unmovable});
+    const auto given = source_->alloc({.cpu = cpu, .type = MigrateType::unmovable, .rank = rank});
     if (!given) out_of_memory();
     return *given;
 }

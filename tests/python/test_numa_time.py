@@ -212,3 +212,19 @@ def test_threads_close_together_stay_on_one_node() -> None:
     )
     assert close[0, 0] == close.sum()
     assert spread[1, 0] == pytest.approx(spread.sum() / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(("threads", "ranks"), [(36, 1), (2, 9)])
+def test_contiguous_memory_begins_on_the_first_node(threads: int, ranks: int) -> None:
+    """A copy has its own region of memory, whichever cores its threads run on."""
+    machine = small()
+    loops = Loops(
+        (Array("a", 64 * MIB),),
+        (Sweep("initialise", 4.0, write("a"), first_touch=True), Sweep("read", 1.0, read("a"))),
+        {},
+    )
+    sim = Simulation(DeclaredWorkload("reader", loops, threads), machine, ranks)
+    node = Node(machine, 0, 0, history=parse_history("boot; run"))
+    lines = sim.run(sim.place(find_policy("contiguous"), node)).numa.reads[-1].sum(axis=0)
+    assert lines[:, 0].sum() == lines.sum() > 0
+    assert lines[1].sum() == pytest.approx(lines.sum() / 2, rel=0.25)  # half of the cores are on the second
