@@ -178,14 +178,7 @@ def _workload(claim: Claim, machine: Machine, folder: Path) -> Workload:
 
 def _record(path: Path, claim: Claim, obtained: Obtained) -> str:
     """Keep what was obtained, and say whether that was before anybody looked at the published figure."""
-    kept: dict[str, Any] = {}
-    if path.exists():
-        try:
-            kept = json.loads(path.read_text())
-        except (OSError, ValueError):
-            raise UsageError(
-                f"blind: cannot read the record '{path}'; move it away to begin a new one"
-            ) from None
+    kept = _kept(path)
     code, figure = code_digest(), float(f"{obtained.figure:.6g}")
     result = hashlib.sha256(f"{claim.digest} {code} {figure}".encode()).hexdigest()[:16]
     first = kept.setdefault(
@@ -203,5 +196,20 @@ def _record(path: Path, claim: Claim, obtained: Obtained) -> str:
     write_whole(path, lambda at: at.write_text(text))
     if not first["blind"]:
         return f"Digest {first['digest']}; the file stated the published figure when it was first obtained."
-    changed = "" if first["obtained"] == figure else f" It was {first['obtained']:g} then, with other code."
+    inputs = "another machine file, trace, seed or number of nodes"
+    differs = inputs if first["code"] == code else "other code"
+    changed = "" if first["obtained"] == figure else f" It was {first['obtained']:g} then, with {differs}."
     return f"Digest {first['digest']}; first obtained before the file stated a published figure.{changed}"
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the record, by digests of claims. Raises UsageError for what is none."""
+    if not path.exists():
+        return {}
+    try:
+        kept = json.loads(path.read_text())
+        if all({"code", "obtained", "digest", "blind"} <= each.keys() for each in kept.values()):
+            return dict(kept)
+    except (OSError, ValueError, AttributeError):
+        pass
+    raise UsageError(f"blind: cannot read the record '{path}'; move it away to begin a new one")

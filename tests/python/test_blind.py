@@ -51,9 +51,10 @@ def test_a_figure_that_was_known_is_no_blind_one(tmp_path: Path) -> None:
     assert "the file stated the published figure" in obtain(PAPER + PUBLISHED % 2.0, tmp_path).remark
 
 
-def test_a_record_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", ["{", "[]", "3", '{"a": 3}', '{"a": {}}'])
+def test_a_record_that_cannot_be_read_is_one_line(record: str, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / RECORD).write_text("{")
+    (tmp_path / "out" / RECORD).write_text(record)
     with pytest.raises(UsageError, match="cannot read the record"):
         obtain(PAPER, tmp_path)
 
@@ -92,6 +93,17 @@ def test_a_row_conflict_costs_a_precharge_and_an_activate(tmp_path: Path) -> Non
     timings = dram.timings_ps()
     least = (timings["tRP"] + timings["tRCD"]) * 1e-12
     assert least <= found <= 1.2 * least  # and now and then a refresh
+
+
+def test_another_machine_file_is_not_taken_for_other_code(tmp_path: Path) -> None:
+    asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "m.toml"\n'
+    for base, says in (("skx-8160", ""), ("cori-haswell", "with another machine file, trace, seed")):
+        (tmp_path / "m.toml").write_text(
+            f'schema = 1\nbase = "{base}"\nname = "m"\ntitle = "m"\nmode = "single"\n'
+        )
+        remark = obtain(asked + 'quantity = "row-conflict"\n', tmp_path).remark
+        assert says in remark
+        assert "other code" not in remark
 
 
 def test_a_machine_is_compared_with_another(tmp_path: Path) -> None:
