@@ -25,6 +25,8 @@ RATE_UNITS: Mapping[str, int] = {f"{unit}/s": scale for unit, scale in SIZE_UNIT
 TIME_UNITS: Mapping[str, float] = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 FREQUENCY_UNITS: Mapping[str, float] = {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9}
 
+# Large and small letters do not matter otherwise, but with a large prefix everybody means bits by this.
+_BITS = re.compile(r"[MGT]i?b/s")
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z/]*)\s*")
 
 
@@ -108,6 +110,8 @@ def _parse(text: str, name: str, units: Mapping[str, float], kind: str, example:
     number, unit = match.groups()
     if not unit:
         raise UsageError(f"{name}: '{text}' has no unit; write {kind} with its unit, such as {example}")
+    if _BITS.fullmatch(unit):
+        raise UsageError(f"{name}: '{text}' counts bits; write {kind} in bytes, such as {example}")
     folded = {known.lower(): scale for known, scale in units.items()}
     if unit.lower() not in folded:
         raise UsageError(f"{name}: '{text}' has the unknown unit '{unit}'; known are {', '.join(units)}")

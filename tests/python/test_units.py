@@ -43,6 +43,10 @@ def test_other_quantities() -> None:
     assert units.parse_frequency("1.4GHz") == 1.4e9
     with pytest.raises(UsageError, match="no unit"):
         units.parse_rate("90")
+    for bits in ("90 Gb/s", "90Mb/s", "1 Gib/s"):
+        with pytest.raises(UsageError, match="counts bits; write a rate in bytes"):
+            units.parse_rate(bits)
+    assert units.parse_rate("90 gb/s") == 90e9
 
 
 @pytest.mark.parametrize(
