@@ -104,15 +104,17 @@ def main() -> None:
     write_table(
         RESULTS / "scale.md",
         "Cost of a fleet",
-        "MiniFE on KNL nodes of 96 GiB with histories of their own, under four policies. Processor time and\n"
-        f"memory are measured, on {os.cpu_count()} CPUs; written by `python bench/scale.py`.\n\n"
+        "What does it cost to simulate a fleet? Here MiniFE is simulated on KNL nodes of 96 GiB, each with\n"
+        "a history of its own, under four policies. *GB* is the memory of the job. Processor time and\n"
+        f"memory of the simulation are measured, on {os.cpu_count()} CPUs.\n"
+        "Written by `python bench/scale.py`.\n\n"
         "![Processor time over nodes and footprint, and memory over nodes](scale.svg)",
         (">GB", ">nodes", ">processor time, s", ">memory, MiB"),
         [(str(size), str(n), f"{s:.1f}", f"{mib:.0f}") for (size, n), (s, mib) in costs.items()],
-        f"\nThe lines are {line[0]:.1f} s + nodes x ({line[1]:.2f} s + {line[2]:.3f} s/GB), fitted to\n"
-        f"these cases, which they meet within {worst:.0%}. By them, {FLEET:,} nodes with a job of\n"
-        f"{JOB_GB} GB take {whole / 3600:.1f} hours of processor time. That is extrapolated,\n"
-        "and was not run.\n",
+        f"\nThe lines in the figure are {line[0]:.1f} s + nodes x ({line[1]:.2f} s + {line[2]:.3f} s/GB).\n"
+        f"They are fitted to these cases, and meet each within {worst:.0%}. Extrapolated by them,\n"
+        f"{FLEET:,} nodes with a job of {JOB_GB} GB take {whole / 3600:.1f} hours of processor time;\n"
+        "this was not run.\n",
     )
 
 

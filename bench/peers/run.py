@@ -25,9 +25,9 @@ AFTER = """
 Where two tools count the same thing, the run ends with an error if they differ. libCacheSim returns its
 misses as a share of 24 bits, so it may differ by one.
 
-Each peer does a part of what pagelens does. None of those in the table above gives a program's
-pages frames, compares placements, or turns counts into seconds. Some are not packaged; whoever has a build
-adds it with `--build`:
+Each peer does a part of what pagelens does. None of the peers above gives a program's pages frames,
+compares placements, or turns counts into seconds. Some of the following tools are not packaged; if
+you have built one, add it with `--build`:
 
 | tool | does | cannot |
 |---|---|---|
@@ -61,9 +61,11 @@ def main() -> None:
     write_table(
         arguments.output,
         "Beside its peers",
-        f"Processor time of the same work in one run, measured: medians of {arguments.rounds} rounds,\n"
-        f"and the least and the most. {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f} (five minutes).\n"
-        "Written by `python bench/peers/run.py`. Compare the ratios, not the seconds.",
+        "Each tool does the same work in one run. Times are processor time, measured: medians of\n"
+        f"{arguments.rounds} rounds, with the least and the most. *To the first* is the median divided by\n"
+        "that of the first tool of this work. Misses and accesses are counted. The machine had\n"
+        f"{os.cpu_count()} CPUs and a load of {os.getloadavg()[1]:.1f} (five minutes), so compare the "
+        "ratios, not the seconds.\nWritten by `python bench/peers/run.py`.",
         COLUMNS,
         rows,
         AFTER,
