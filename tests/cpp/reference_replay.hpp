@@ -81,7 +81,8 @@ class JobFrames {
         shown_.erase(page);
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             if (own_.contains({page, rank})) continue;
-            const std::uint32_t frame = source_->alloc({.cpu = rank, .page = page})->raw();
+            const std::uint32_t frame =
+                source_->alloc({.cpu = rank, .page = page, .rank = rank})->raw();
             own_[{page, rank}] = frame;
             cleared(rank, frame);
         }

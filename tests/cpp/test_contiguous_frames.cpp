@@ -15,7 +15,7 @@ const std::vector<VirtualPage> pages = {VirtualPage(100), VirtualPage(101), Virt
 constexpr std::uint32_t kernel = 2;
 
 std::optional<std::uint32_t> frame(FrameSource& source, unsigned rank, std::uint32_t page) {
-    const auto given = source.alloc({.cpu = rank, .page = page});
+    const auto given = source.alloc({.cpu = rank, .page = page, .rank = rank});
     return given ? std::optional(given->raw()) : std::nullopt;
 }
 

@@ -111,7 +111,8 @@ class PlainNode {
         if (tlbs_.empty()) return;
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             tables_[rank].map(address, PageSize::small, [&] {
-                return *frames_.source().alloc({rank, small_order, MigrateType::unmovable});
+                return *frames_.source().alloc(
+                    {.cpu = rank, .type = MigrateType::unmovable, .rank = rank});
             });
         }
     }
