@@ -59,7 +59,7 @@ def cli_reference() -> str:
         item = re.fullmatch(r"\* `([^` ]+)`: .*\.\.\.", line)
         if item:
             line = f"* `{item[1]}`: {first_lines[f'{of} {item[1]}']}"
-        lines.append(re.sub(r"^    ([a-z-]+): ", r"* `\1`: ", line))
+        lines.append(re.sub(r"^    ([a-z0-9-]+): ", r"* `\1`: ", line))
     return "\n".join(lines) + "\n"
 
 

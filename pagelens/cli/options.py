@@ -112,7 +112,7 @@ Sample = Annotated[
     str | None,
     Option(
         metavar="SHARE",
-        help="Trace windows of the run alone, as 2%, and let them stand for all of it.",
+        help="Trace only this share of the run, such as 2%, in windows that stand for all of it.",
         rich_help_panel=TRACING,
     ),
 ]

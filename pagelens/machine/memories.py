@@ -24,7 +24,7 @@ class Memory(Table):
     size: Sourced[Bytes]
     bandwidth: Sourced[BytesPerSecond] = Field(description="raw: all bytes moved")
     write_bandwidth: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="of writes alone; without it, they are as fast as reads"
+        default=None, description="the bandwidth of writes alone; without it, they are as fast as reads"
     )
     latency: Sourced[Seconds] = Field(
         description="the latency of a load that misses all caches, on an idle node"

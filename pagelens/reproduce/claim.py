@@ -63,7 +63,7 @@ class Tried:
         power = "" if self.power is None else f"; {self.power:.0%} of plausible figures would contradict it"
         return (
             f"{self.verdict.capitalize()}: {self.contradicted} of {self.inputs} plausible inputs contradict "
-            f"it, range {self.low:.3g} to {self.high:.3g}{power}."
+            f"it, the obtained figure goes from {self.low:.3g} to {self.high:.3g}{power}."
         )
 
 

@@ -28,8 +28,8 @@ def overview(rows: Iterable[Row]) -> Drawing:
     return drawing(
         KEY,
         "Obtained over published, all claims with a figure",
-        f"A dot a claim, in the order of the page; the band is within {NEAR:.0%}. Lines: the range over "
-        "other seeds and assumed inputs, where these were tried.",
+        f"Each dot is a claim, in the order of the page. The band is within {NEAR:.0%}. A line is the range "
+        "over other seeds and assumed inputs, if these were tried.",
         lambda: _figure(found),
     )
 

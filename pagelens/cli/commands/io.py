@@ -211,10 +211,13 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
 def run_command(
     command: Command,
     apply: Annotated[
-        str, typer.Option(metavar="WHAT", help="Apply direct (large writes by O_DIRECT) or only hints.")
+        str,
+        typer.Option(
+            metavar="WHAT", help="direct: O_DIRECT for large writes, and hints. hints: hints alone."
+        ),
     ] = "direct",
     request: Annotated[
-        str, typer.Option(metavar="SIZE", help="Writes of this size and more are made direct.")
+        str, typer.Option(metavar="SIZE", help="Make writes of this size and more direct.")
     ] = "1MiB",
     hint: Annotated[
         list[str] | None,
@@ -229,7 +232,7 @@ def run_command(
 ) -> None:
     """Run a program with its large writes made direct, or measure what that gains.
 
-    The library is preloaded. Whatever is not proved safe goes through unchanged.
+    A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
     """
     from pagelens.io import LEAST, MOST, Advice, become_applied, parse_hint, without_effect

@@ -260,7 +260,7 @@ def validate_command(
 @app.command("io", epilog="  pagelens lab io --disk 400MB/s")
 def io_command(
     disk: Annotated[
-        str, typer.Option(metavar="RATE", help="How fast the guest's disk is, as 400MB/s.")
+        str, typer.Option(metavar="RATE", help="The rate of the guest's disk, such as 400MB/s.")
     ] = "400MB/s",
     size: Annotated[
         str, typer.Option(metavar="SIZE", help="The size of the file that is written.")
@@ -272,7 +272,7 @@ def io_command(
     """Show what a slow core does to I/O: buffered and direct writes of an emulated guest.
 
     The guest has one processor, which QEMU emulates, and a disk of the given rate.
-    The times of two sizes of requests predict the others.
+    A model takes the times of two sizes of requests, and predicts those of the others.
     """
     from pagelens.cli.text.lab_io import render_written
     from pagelens.progress import progress_bar

@@ -76,7 +76,7 @@ def trace_export(
     and writes the lines that leave the machine's private caches, or the pages.
     """
     if form == "v2p" and lines:
-        raise UsageError("--lines: has no effect on v2p, which has a pair of lines a page; leave it out")
+        raise UsageError("--lines: has no effect on v2p, which lists pages; leave it out")
     placing = find_policy(policy, "--policy")
     chosen = load_machine(machine)
     chosen.require_linux_pages("write")

@@ -38,7 +38,7 @@ def trace_import(
     ],
     file: Annotated[
         str,
-        typer.Argument(help="The file, packed or not, or a folder of drmemtrace; - is standard input."),
+        typer.Argument(help="The file, compressed or not, or drmemtrace's folder; - is standard input."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace to write.")],
     program: Annotated[

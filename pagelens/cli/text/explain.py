@@ -119,7 +119,7 @@ def _attribution(e: Explanation) -> Iterator[str]:
         f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
         "Shapley values):"
     )
-    said = "A part is what removing it saves, averaged over all orders of removal."
+    said = "Each part is the time that removing it saves, averaged over all orders of removal."
     yield from textwrap.wrap(said, terminal_width(), initial_indent="  ", subsequent_indent="  ")
     yield line("with compulsory misses only", mean.unburdened_s)
     for part in mean.parts:
@@ -195,15 +195,16 @@ def _numa(e: Explanation) -> Iterator[str]:
     if found is None:
         return
     yield from _heading(
-        f"NUMA nodes under '{e.baseline}': {format_share(found.remote_share)} of the lines of memory are on "
-        "another node than the cores that ask for them (counted, mean over the nodes):"
+        f"NUMA nodes under '{e.baseline}': {format_share(found.remote_share)} of the lines of memory are "
+        "remote, on another NUMA node than the cores that ask for them (counted, mean over the simulated "
+        "nodes):"
     )
     width = terminal_width() - 24
-    yield f"  {'object':<{width}} {'remote':>9} {'of all':>9}"
+    yield f"  {'object':<{width}} {'remote':>9} {'of remote':>9}"
     for known in found.objects[:_TOP]:
         name = shorten_object(known.name, width)
         yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>9}"
-    yield "  Memories and directions of links, by the time that they are busy (modelled):"
+    yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
 

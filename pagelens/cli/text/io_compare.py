@@ -31,11 +31,13 @@ def render_comparison(
     if saved is None and direct:
         yield from wrap("The program has no write that would be made direct.")
     equal = found.files - len(found.unequal) - len(found.unsteady)
-    yield from wrap(f"Of {found.files} files that it wrote, {equal} are equal to the byte both ways.")
+    yield from wrap(f"Of {found.files} files that the program wrote, {equal} have the same bytes both ways.")
     if found.unsteady:
-        yield from wrap(f"They differ from run to run anyway: {', '.join(found.unsteady)}")
+        names = ", ".join(found.unsteady)
+        yield from wrap(f"These differ from run to run even without the advice: {names}")
     if found.unequal:
-        yield from wrap(f"They differ: {', '.join(found.unequal)}. Do not use this with the program.")
+        names = ", ".join(found.unequal)
+        yield from wrap(f"These differ because of the advice: {names}. Do not use it with this program.")
 
 
 def _signed(seconds: float) -> str:

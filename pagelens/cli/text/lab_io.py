@@ -22,7 +22,10 @@ def render_written(written: Sequence[Written], file_bytes: int, disk_rate: float
     )
     yield ""
     yield from table(_COLUMNS, [_row(each, file_bytes) for each in written], _WIDTHS)
-    yield from wrap("Each file is synced, and that is in its time. A line without a prediction is an input.")
+    yield from wrap(
+        "Obtained rates are measured by the guest's clock, with the sync of the file. Predicted rates are "
+        "modelled; the lines without one are the inputs of the model."
+    )
 
 
 def _row(each: Written, file_bytes: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pagelens.report import terminal_width
 from pagelens.reproduce import Findings, Kind, Reproduction, Row, Study, Verdict, score, tally
 
-_COLUMNS = (8, 34, 17, 18)  # verdict, claim, published, obtained; a blank between two
+_COLUMNS = (9, 33, 17, 18)  # verdict, claim, published, obtained; a blank between two
 
 
 def render_terminal(found: Reproduction) -> str:
@@ -43,7 +43,7 @@ def _study(study: Study, findings: Findings) -> Iterator[str]:
 
 def _verdict(row: Row) -> str:
     if row.kind is Kind.PREDICTED and row.tried is not None and row.tried.verdict is Verdict.UNDECIDED:
-        return "open"
+        return Verdict.UNDECIDED.value
     if row.kind is Kind.PREDICTED:
         return "holds" if row.holds else "FAILS"
     return row.kind.value if row.holds in (None, True) else "WRONG"
