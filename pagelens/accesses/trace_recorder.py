@@ -60,7 +60,8 @@ class TraceRecorder:
     def thread(self, name: Hashable) -> int:
         """Return the number of the thread of that name. A new name gets the next number.
 
-        For traces that name threads by the system's identifiers: `recorder.thread(4711)` is 0 at first.
+        It serves traces that name threads by the system's identifiers. The first name, such as
+        `recorder.thread(4711)`, is thread 0.
         """
         return self._threads.setdefault(name, len(self._threads))
 

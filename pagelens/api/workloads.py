@@ -138,10 +138,10 @@ def import_trace(
 
     `importer` names the format of the file or folder `path`, such as "lackey" (valgrind) or "drmemtrace";
     docs/interchange.md lists all. It can also be an `Importer` of your own (docs/extending.md). `path` is "-"
-    for standard input; what gzip, xz, bzip2, zstd or zip packed is unpacked. The trace is written to
-    `output`; without it, to a temporary file that lives as long as the workload. `program` is what the
-    program is called, by default as the file. `any_tlb` keeps the uses of pages exact for fully associative
-    TLBs and large pages too.
+    for standard input. A file that gzip, xz, bzip2, zstd or zip compressed is read as well. The trace is
+    written to `output`; without it, to a temporary file that lives as long as the workload. `program` is what
+    the program is called, by default as the file. `any_tlb` keeps the uses of pages exact for fully
+    associative TLBs and large pages too.
 
     A file that ends too early is imported up to there; `.warnings` says so. Raises UsageError for an unknown
     format, Failure for what is not of the format (with the line), and Interrupted on Ctrl-C.

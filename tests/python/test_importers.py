@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagelens as pl
-from pagelens.accesses import importers, text_lines
+from pagelens.accesses import importer_names, importers, text_lines
 from pagelens.accesses.importer import BadLine
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -368,3 +368,9 @@ def test_what_the_command_refuses(
     assert line.startswith("pagelens: ")
     assert says in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_reference_has_an_item_for_each_format() -> None:
+    reference = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    missing = [name for name in importer_names() if f"\n* `{name}`: " not in reference]
+    assert not missing
