@@ -26,7 +26,7 @@ def try_assumed(
 
     >>> w, m = workload("stream-triad", size="300MB"), machine("cori-knl-cache")
     >>> try_assumed(simulate(w, m, policies=["aged"], nodes=1, progress=False), progress=False)
-    {}
+    {'firmware.low_memory': {0.6666666666666666: {'aged': 1.0}}}
     """
     wanted = [
         (each, end)

@@ -163,13 +163,14 @@ def _times_of_memory(
         )
     reads = _column(counts, "dram_reads")
     load = numa or _all_local(topology, cores_used)
-    asked, written = (
-        reads[:, None, None] * load.reads,
-        _column(counts, "dram_writes")[:, None, None] * load.writes,
-    )
+    asked = np.atleast_1d(reads)[:, None, None] * load.reads
+    written = np.atleast_1d(_column(counts, "dram_writes"))[:, None, None] * load.writes
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
     transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used, memory.write_cost)
+    if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
+        transfer, waiting = transfer[0], waiting[0]
+        links = {name: seconds[0] for name, seconds in links.items()}
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
     transfers: dict[str, Floats] = {served_by: transfer, **links}

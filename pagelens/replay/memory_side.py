@@ -45,6 +45,7 @@ _IN_CACHE_MODE = (
     "fast_memory",
     "ddr",
     "counters",
+    "firmware",  # of where frames lie, which placements know
     "io",  # of files, which no replay has
 )
 
