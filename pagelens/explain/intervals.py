@@ -147,7 +147,7 @@ class Intervals:
         below, above = of_nodes.value - of_nodes.low, of_nodes.high - of_nodes.value
         return Interval(
             of_nodes.value,
-            of_nodes.value - float(np.hypot(below, error)),
+            max(0.0, of_nodes.value - float(np.hypot(below, error))),  # times and gains are positive
             of_nodes.value + float(np.hypot(above, error)),
         )
 

@@ -83,6 +83,12 @@ def test_what_policies_have_in_common_is_not_in_the_interval_of_their_gain() -> 
     assert widths[1] < widths[0] / 10
 
 
+def test_no_interval_reaches_below_zero() -> None:
+    some = Intervals(in_stretches(alike(), 2, apart=30))
+    assert some.median("2m").low >= 0
+    assert some.gain("contiguous", "2m", 0.5).low >= 0
+
+
 @pytest.mark.parametrize(
     ("median", "slow_nodes", "serial", "said"),
     [
