@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
+from pagelens.host.exec_program import become, with_default_signals
 from pagelens.host.native_files import native_file
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
@@ -110,15 +110,7 @@ def without_effect(words: Sequence[str]) -> list[str]:
 
 def become_applied(words: Sequence[str], advice: Advice) -> NoReturn:
     """Run the program in place of this process, with the advice applied. Raises Failure."""
-    path = locate(words[0])
-    environment = advice.environment(os.environ)
-    _as_a_program()
-    try:
-        os.execve(path, list(words), environment)
-    except OSError as error:
-        raise Failure(
-            f"program {words[0]}: cannot be run ({error.strerror}); is it built for here?"
-        ) from None
+    become(locate(words[0]), words, advice.environment(os.environ))
 
 
 def written_files(recording: Recording) -> list[Path]:
@@ -170,7 +162,11 @@ def _timed(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float,
     """Return the processor and wall seconds of a run."""
     began = time.monotonic()
     process = subprocess.Popen(
-        words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=_as_a_program
+        words,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=with_default_signals,
     )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -188,8 +184,3 @@ def _digest(path: Path) -> str:
     except OSError as error:
         return f"{error.strerror}"
     return found.hexdigest()
-
-
-def _as_a_program() -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
-        signal.signal(number, signal.SIG_DFL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
+from pagelens.host.exec_program import cannot_run, with_default_signals
 from pagelens.host.native_files import native_file
 from pagelens.host.output_name import checked_output, expand_rank
 from pagelens.host.perf_events import events_ready
@@ -124,11 +124,11 @@ def _run(
     began = time.monotonic()
     with SignalsHandedOn() as signals:
         try:
-            process = subprocess.Popen(command, env=environment, close_fds=False, preexec_fn=_as_a_program)
+            process = subprocess.Popen(
+                command, env=environment, close_fds=False, preexec_fn=with_default_signals
+            )
         except OSError as error:
-            raise Failure(
-                f"program {command[0]}: cannot be run ({error.strerror}); is it built for here?"
-            ) from None
+            raise cannot_run(command[0], error) from None
         signals.begin(process, begun=lambda: True)
         while True:
             try:
@@ -137,11 +137,6 @@ def _run(
                 size = sum(each.stat().st_size for each in raw.iterdir())
                 if progress:
                     progress(time.monotonic() - began, size)
-
-
-def _as_a_program() -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
-        signal.signal(number, signal.SIG_DFL)
 
 
 def _lacks(recording: Recording) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Finds what would keep the preload library out of the program."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pagelens.accesses.preloading import obstacles
-from pagelens.errors import Failure
+from pagelens.host.exec_program import become
 from pagelens.run.preload import Preload
 
 
@@ -35,16 +34,7 @@ def start(path: Path, words: Sequence[str], settings: Preload) -> NoReturn:
         environment = settings.environment(os.environ)
         for line in obstacles(path):
             tell(f"{line}; it runs without the library")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execve(path, list(words), environment)
-    except OSError as error:
-        raise Failure(
-            f"program {words[0]}: cannot be run ({error.strerror}); is it built for here?"
-        ) from None
+    become(path, words, environment)
 
 
 def tell(line: str) -> None:
