@@ -88,14 +88,7 @@ void register_program(nb::module_& m) {
             [](nb::handle_t<Program> self) {
                 return view(nb::cast<const Program&>(self).instructions(), self);
             },
-            "Instructions executed, uint64, [phase * threads + thread].")
-        .def_prop_ro(
-            "scales",
-            [](nb::handle_t<Program> self) {
-                return view(nb::cast<const Program&>(self).scales(), self);
-            },
-            "For how many times as many lines those of each phase stand, float64; empty: every "
-            "line is there.");
+            "Instructions executed, uint64, [phase * threads + thread].");
     nb::class_<CompiledTrace, Program>(m, "CompiledTrace")
         .def_prop_ro("ops", &CompiledTrace::ops, "Number of ops; 16 bytes each in memory.")
         .def_prop_ro("lines", &CompiledTrace::lines, "Lines that all ops of lines name.")
@@ -333,9 +326,6 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("producer", [](const TraceReader& t) { return t.header().producer; })
         .def_prop_ro("program", [](const TraceReader& t) { return t.header().program; })
         .def_prop_ro("arguments", [](const TraceReader& t) { return t.header().arguments; })
-        .def_prop_ro(
-            "has_gaps", [](const TraceReader& t) { return t.header().has_gaps; },
-            "Whether windows of the run were traced, and not all of it.")
         .def_prop_ro(
             "exact_for",
             [](const TraceReader& t) {

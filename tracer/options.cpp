@@ -31,8 +31,6 @@ const struct {
     {"function_address", &Options::function_address},
     {"wide_reads", &Options::wide_reads},
     {"any_tlb", &Options::any_tlb},
-    {"window", &Options::window},
-    {"period", &Options::period},
     {"program", &Options::program},
 };
 

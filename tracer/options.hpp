@@ -21,10 +21,7 @@ struct Options {
     std::uint64_t function_address = 0;
     std::uint64_t wide_reads = 0;  // 1: this QEMU reads too much (Instruction::half_read)
     std::uint64_t any_tlb = 0;     // 1: page uses are hidden only where every TLB hits
-    // Of a sampled run: a window of so many instructions is traced in each period of so many.
-    std::uint64_t window = 0;  // 0: everything
-    std::uint64_t period = 0;
-    std::uint64_t program = 1;  // which one of its process: exec keeps the process id
+    std::uint64_t program = 1;     // which one of its process: exec keeps the process id
 };
 
 // Throws std::invalid_argument naming the argument.

@@ -40,14 +40,6 @@ class ShadowStack {
     // A ret loaded its return address from the stack slot at `slot`.
     void ret(std::uint64_t slot) { top_ = frames_above(slot); }
 
-    // Calls visit(return address, slot) for all frames, outermost first.
-    template <class Visit>
-    void each(Visit&& visit) const {
-        for (std::size_t i = 1; i <= top_; ++i) visit(frames_[i].return_address, frames_[i].slot);
-    }
-    // The slot of the outermost frame, or 0.
-    std::uint64_t outermost() const { return top_ == 0 ? 0 : frames_[1].slot; }
-
     // Fills `out` with return addresses, innermost first, each one once: a recursive function
     // is the same call site at any depth. Returns how many were written.
     std::size_t snapshot(std::span<std::uint64_t> out) const {

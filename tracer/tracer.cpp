@@ -35,7 +35,6 @@ void Tracer::open_session() {
     header.exact_for.assign(filter_exact_for.begin(), filter_exact_for.end());
     header.page_filter = filter_page_shape(page_sets_used());
     header.producer = engine_.producer;
-    header.has_gaps = options_.window != 0;
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());
@@ -268,7 +267,6 @@ void Tracer::finish(std::int32_t exit_status) {
         summary.accesses += table_.vcpus[i].accesses();
     }
     summary.total_instructions = summary.instructions + untraced_instructions;
-    summary.instructions -= gap_instructions_;
     summary.exit_status = exit_status;
     const int error = session_->finish(summary);
     report(options_.status, "finished " + std::to_string(error) + " " +
@@ -296,7 +294,7 @@ void Tracer::begin_in_child(unsigned index) {
     modules_.release();
     code_.forget_definitions();
     for (unsigned i = 0; i < used_; ++i) std::construct_at(&table_.vcpus[i]);
-    ended_accesses_ = ended_instructions_ = untraced_instructions = gap_instructions_ = 0;
+    ended_accesses_ = ended_instructions_ = untraced_instructions = 0;
     threads_ = 0;
     met_ = false;
     phases_.clear();

@@ -17,7 +17,6 @@
 #include "tracer/options.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/session.hpp"
-#include "tracer/touched_pages.hpp"
 #include "tracer/vcpu.hpp"
 
 namespace pagelens {
@@ -41,7 +40,6 @@ class Tracer {
     CodeBlocks& code() { return code_; }
     // The address of the function of --from-function, or 0 until its file is mapped and runs.
     std::uint64_t begin_address() const { return begin_address_; }
-    [[nodiscard]] std::uint64_t program_break() const { return space_.program_break; }
     // The number of sets of the strips' page filters.
     unsigned page_sets_used() const { return options_.any_tlb != 0 ? 1 : page_sets; }
     bool in_child() const { return in_child_.load(std::memory_order_relaxed); }
@@ -67,15 +65,6 @@ class Tracer {
     void know_stack(Vcpu& vcpu, std::uint64_t address);
     void system_call(Vcpu& vcpu, const SystemCall& call);
     void system_call_returned(Vcpu& vcpu, std::int64_t result);
-
-    // The thread, which calls this itself or is stopped, executed instructions that nothing was
-    // recorded of.
-    void gap(Vcpu& vcpu, std::uint64_t instructions);
-    // Nothing of what follows is traced, for a while.
-    void end_sample(Vcpu& vcpu);
-    // Memory shows that the program has used pages of [begin, end) that it may not have used
-    // before.
-    void touched(Vcpu& vcpu, std::uint64_t begin, std::uint64_t end);
 
     // Records what the other threads hold, while all of them are stopped, and nothing more.
     void stop_recording();
@@ -108,6 +97,7 @@ class Tracer {
     bool ready(const Vcpu& vcpu) const;
     [[gnu::noinline]] bool prepare(Vcpu& vcpu);
     void stamp(Vcpu& vcpu);
+    void end_sample(Vcpu& vcpu);
     void enter_phase(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
@@ -144,8 +134,6 @@ class Tracer {
     std::atomic<unsigned> threads_{0};  // alive
     bool met_ = false;                  // there was more than one thread
     std::uint64_t ended_accesses_ = 0, ended_instructions_ = 0;  // of threads that are gone
-    std::atomic<std::uint64_t> gap_instructions_{0};  // of all threads, within their counts
-    TouchedPages touched_;
     struct Range {
         std::uint64_t page, count;
     };

@@ -170,24 +170,6 @@ void Tracer::given_back(Vcpu& vcpu, const Event& event) {
     vcpu.push(event);
 }
 
-void Tracer::gap(Vcpu& vcpu, std::uint64_t instructions) {
-    if (vcpu.block == nullptr || instructions == 0) return;
-    gap_instructions_ += instructions;
-    vcpu.look_at += instructions;
-    vcpu.budget_at += instructions;
-    make_room(vcpu, event_words);
-    vcpu.push(Event{EventKind::gap, 0, vcpu.instructions(), instructions});
-}
-
-void Tracer::touched(Vcpu& vcpu, std::uint64_t begin, std::uint64_t end) {
-    if (vcpu.block == nullptr) return;
-    const auto emit = [&](std::uint64_t page, std::uint64_t count) {
-        make_room(vcpu, event_words);
-        vcpu.push(Event{EventKind::page_write, page, count});
-    };
-    touched_.scan(begin, end, engine_.owns, emit);
-}
-
 // Other threads gave these pages back since this one last looked.
 void Tracer::forget_pages(Vcpu& vcpu) {
     const std::lock_guard lock(mutex_);

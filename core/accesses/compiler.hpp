@@ -66,7 +66,6 @@ class Compiler {
     // Call this once, when the walk has ended.
     std::unique_ptr<const CompiledTrace> finish() {
         number_pages_by_address();
-        find_scales();
         result_->texts = walk_.warnings();
         return std::move(result_);
     }
@@ -118,37 +117,15 @@ class Compiler {
     void death(std::uint64_t) {}
     void blocks_gone(std::uint64_t, std::uint64_t) {}
 
-    void gap(unsigned, std::uint64_t instructions) { untraced_ += instructions; }
-
     void progress(unsigned thread, std::uint64_t instructions) {
         result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;
-        const std::uint64_t untraced = std::min(instructions, std::exchange(untraced_, 0));
-        if (untraced > 0) {
-            untraced_of_.resize(result_->phases());
-            untraced_of_[phase_] += untraced;
-        }
-        executed_ += instructions - untraced;  // intervals have equally many lines
+        executed_ += instructions;
         touching_.reach(executed_);
         if (interval_ != 0 && executed_ >= interval_)
             begin_interval(result_->phases_of_intervals.back(), thread);
     }
 
   private:
-    // The traced instructions of a phase stand for all of them.
-    void find_scales() {
-        if (untraced_of_.empty()) return;
-        untraced_of_.resize(result_->phases());
-        for (std::size_t phase = 0; phase < untraced_of_.size(); ++phase) {
-            const auto of_phase = result_->instructions().subspan(phase * result_->thread_count,
-                                                                  result_->thread_count);
-            const std::uint64_t all =
-                std::accumulate(of_phase.begin(), of_phase.end(), std::uint64_t{0});
-            const std::uint64_t traced = all - std::min(all, untraced_of_[phase]);
-            result_->scale_of_phases.push_back(
-                traced > 0 ? static_cast<double>(all) / static_cast<double>(traced) : 1.0);
-        }
-    }
-
     static constexpr std::uint64_t fewest_of_interval = 8;  // of its instructions, one in so many
 
     void begin(unsigned phase, unsigned thread) {
@@ -302,10 +279,8 @@ class Compiler {
     std::vector<Level> levels_;
     std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
     const std::uint64_t interval_;
-    std::uint64_t executed_ = 0;              // traced instructions of this interval
-    std::uint64_t untraced_ = 0;              // instructions of a gap that has just ended
-    std::vector<std::uint64_t> untraced_of_;  // [phase or interval]; empty if there is no gap
-    unsigned phase_ = 0;                      // or interval
+    std::uint64_t executed_ = 0;  // instructions of this interval
+    unsigned phase_ = 0;          // or interval
     TouchingStretch touching_;
     // Point into the result's counts: [object] of this interval, [object * threads + thread].
     std::uint64_t *seen_now_ = nullptr, *kept_now_ = nullptr;

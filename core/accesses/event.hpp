@@ -30,8 +30,6 @@ enum class EventKind : std::uint8_t {
     sync,   // global order number `extra` reached at the thread's instruction count `count`
     // pages, as above
     map_file,  // pages [address, +count) show a file: page-cache pages `extra`, `extra` + 1, ...
-    // sampled runs
-    gap,  // the last `extra` instructions of the thread, up to its count `count`, were not traced
 };
 
 // Sets of lines by address bits 6 to 11, which every cache's index contains: bit i has the lines

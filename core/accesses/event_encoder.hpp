@@ -233,10 +233,6 @@ class ChunkEncoder {
                 progress(event.count);
                 difference(event.extra, last_sync_);
                 break;
-            case EventKind::gap:
-                progress(event.count);
-                unsigned_value(event.extra);
-                break;
             default:
                 break;  // line kinds do not come here
         }

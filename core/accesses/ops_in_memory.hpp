@@ -51,7 +51,6 @@ class OpsInMemory final : public CompiledTrace {
     std::vector<unsigned> phases_of_intervals;
     unsigned thread_count = 1;
     std::vector<std::uint64_t> instruction_counts;  // [phase or interval * threads + thread]
-    std::vector<double> scale_of_phases;
     std::uint64_t line_count = 0;
     std::vector<std::string> texts;
     SampleCounts sample_counts;
@@ -69,7 +68,6 @@ class OpsInMemory final : public CompiledTrace {
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
         return instruction_counts;
     }
-    [[nodiscard]] std::span<const double> scales() const override { return scale_of_phases; }
     [[nodiscard]] std::uint64_t ops() const override { return list.size(); }
     [[nodiscard]] std::uint64_t lines() const override { return line_count; }
     [[nodiscard]] const std::vector<std::string>& warnings() const override { return texts; }

@@ -46,9 +46,6 @@ class Program {
     [[nodiscard]] virtual unsigned threads() const = 0;
     // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
     [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;
-    // The lines of a sampled run stand for more: for so many times as many, by phase. Empty: every
-    // line is there. Pages that come and go, and instructions, are always those of the whole run.
-    [[nodiscard]] virtual std::span<const double> scales() const { return {}; }
 
     struct PageUse {
         bool written = false;     // ever

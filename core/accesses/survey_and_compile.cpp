@@ -38,10 +38,6 @@ class Both {
         first_.death(address);
         second_.death(address);
     }
-    void gap(unsigned thread, std::uint64_t instructions) {
-        first_.gap(thread, instructions);
-        second_.gap(thread, instructions);
-    }
     void blocks_gone(std::uint64_t first_page, std::uint64_t pages) {
         first_.blocks_gone(first_page, pages);
         second_.blocks_gone(first_page, pages);

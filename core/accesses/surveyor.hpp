@@ -134,11 +134,9 @@ class Surveyor {
         }
     }
 
-    void gap(unsigned, std::uint64_t instructions) { untraced_ += instructions; }
-
     void progress(unsigned thread, std::uint64_t instructions) {
         result_.instructions[thread] += instructions;
-        executed_ += instructions - std::min(instructions, std::exchange(untraced_, 0));
+        executed_ += instructions;
         if (moment_ == 0 || executed_ < moment_) return;
         result_.live.end_moment();
         executed_ = 0;
@@ -190,8 +188,7 @@ class Surveyor {
     Survey result_;
     std::uint64_t resident_ = 0;  // pages
     const std::uint64_t moment_;
-    std::uint64_t executed_ = 0;       // traced instructions of this moment
-    std::uint64_t untraced_ = 0;       // instructions of a gap that has just ended
+    std::uint64_t executed_ = 0;       // instructions of this moment
     std::vector<ObjectIndex> owners_;  // of each resident page without a block
     std::unordered_map<std::uint64_t, Block> small_blocks_;  // live ones of call sites, by address
     std::map<std::uint64_t, Block> large_blocks_;            // these can be mappings of their own

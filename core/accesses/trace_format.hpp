@@ -14,8 +14,6 @@ namespace pagelens {
 inline constexpr std::array<std::uint8_t, 8> trace_magic{0x89, 'P',  'L',  'T',
                                                          'R',  '\r', '\n', 0x1a};
 inline constexpr std::uint32_t trace_version = 2;
-inline constexpr std::uint32_t trace_version_with_gaps = 3;  // of sampled runs
-inline constexpr std::uint32_t newest_trace_version = trace_version_with_gaps;
 inline constexpr std::size_t trace_preamble_bytes = trace_magic.size() + 4;  // magic, version
 
 // A cache shape; as a family: every LRU cache with at least these sets and at least these ways,
@@ -33,7 +31,6 @@ struct TraceHeader {
     std::string producer;               // name and version of the tracer
     std::string program;
     std::vector<std::string> arguments;
-    bool has_gaps = false;  // not in the chunk: it decides the file's version
 };
 
 // Last chunk of a complete file.
@@ -138,7 +135,7 @@ enum EventCode : std::uint8_t {
     code_jump = 64,    // + k, signed: stream k goes on at its prediction + signed (not 0)
     code_line = 128,   // + EventKind (read .. page_touch), signed distance to the line that the
                        // last such code of that kind gave: a new stream
-    code_event = 136,  // + EventKind (page_read .. gap) and its fields, see docs/trace-format.md
+    code_event = 136,  // + EventKind (page_read .. sync) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
     // The touches: those right before each line event in the history of its set, 8 at most, and 0.
     code_touch = 168,   // + place (0 to 6): one of the line at this place

@@ -224,12 +224,10 @@ TraceReader::TraceReader(const std::string& path)
         throw TraceError("the file is not a trace; give one written by `pagelens trace`");
     std::uint32_t version = 0;
     std::memcpy(&version, preamble.data() + trace_magic.size(), sizeof version);
-    if (version != trace_version && version != trace_version_with_gaps)
+    if (version != trace_version)
         throw TraceError("the trace has format version " + std::to_string(version) +
-                         ", this pagelens reads " + std::to_string(trace_version) + " to " +
-                         std::to_string(newest_trace_version) +
+                         ", this pagelens reads " + std::to_string(trace_version) +
                          "; use the pagelens that wrote it, or trace again");
-    header_.has_gaps = version == trace_version_with_gaps;
     scan();
 }
 

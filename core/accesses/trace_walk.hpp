@@ -42,9 +42,6 @@ struct TracedPage {
 //   birth(object, address, bytes), death(address)
 //   blocks_gone(first page, count)                             unmapped, with all blocks in them
 //   progress(thread, instructions)                             executed since the last call
-//   gap(thread, instructions)                                  so many of the next progress were
-//   not
-//                                                              traced
 class TraceWalk {
   public:
     // `touched` as TraceReader::stream has it.
@@ -187,9 +184,6 @@ class TraceWalk {
                 visitor.phase(found == phases_.end() ? 0 : found->second, thread);
                 break;
             }
-            case EventKind::gap:
-                visitor.gap(thread, event.extra);
-                break;
             case EventKind::sync:
                 break;  // the merged order has it
         }

@@ -119,9 +119,8 @@ void ThreadEncoder::flush() {
 
 TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : file_(path) {
     Bytes preamble(trace_magic.begin(), trace_magic.end());
-    const std::uint32_t version = header.has_gaps ? trace_version_with_gaps : trace_version;
     for (unsigned i = 0; i < 4; ++i)
-        preamble.push_back(static_cast<std::uint8_t>(version >> (8 * i)));
+        preamble.push_back(static_cast<std::uint8_t>(trace_version >> (8 * i)));
     append_to_file(preamble);
 
     const std::lock_guard lock(mutex_);

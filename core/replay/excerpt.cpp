@@ -37,7 +37,6 @@ class ExcerptedProgram final : public Program {
         : pages_(whole.pages().begin(), whole.pages().end()),
           file_pages_(whole.file_pages().begin(), whole.file_pages().end()),
           instructions_(whole.instructions().begin(), whole.instructions().end()),
-          scales_(whole.scales().begin(), whole.scales().end()),
           objects_(whole.objects()),
           phases_(whole.phases()),
           threads_(whole.threads()) {
@@ -96,7 +95,6 @@ class ExcerptedProgram final : public Program {
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
     [[nodiscard]] unsigned threads() const override { return threads_; }
-    [[nodiscard]] std::span<const double> scales() const override { return scales_; }
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
         return instructions_;
     }
@@ -124,7 +122,6 @@ class ExcerptedProgram final : public Program {
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
     std::vector<std::uint64_t> instructions_;
-    std::vector<double> scales_;
     unsigned objects_, phases_, threads_;
     std::vector<Op> ops_;
 };

@@ -58,7 +58,6 @@ class PageReplay {
             case EventKind::death:
             case EventKind::sync:
             case EventKind::map_file:
-            case EventKind::gap:
                 break;
         }
     }

@@ -13,7 +13,6 @@ from pagelens import _core
 from pagelens.errors import Failure
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # personality(2)
-_PR_SET_THP_DISABLE = 41  # prctl(2)
 
 # A program that the client does not follow runs without DynamoRIO. The client's own calls, which read files
 # and compress, need more stack than DynamoRIO's default.
@@ -52,8 +51,8 @@ def has_dynamorio() -> bool:
     return (_LIBRARIES / "libdynamorio.so").is_file()
 
 
-def find_dynamorio(option: str = "--engine dynamorio") -> DynamoRio:
-    """Return the engine of this package. Raises Failure, which names the option that needs it."""
+def find_dynamorio() -> DynamoRio:
+    """Return the engine of this package. Raises Failure."""
     engine = DynamoRio(
         _LIBRARIES / "libdynamorio.so",
         _LIBRARIES / "libpagelens_client.so",
@@ -62,11 +61,11 @@ def find_dynamorio(option: str = "--engine dynamorio") -> DynamoRio:
     for library in (engine.library, engine.client):
         if not library.is_file():
             raise Failure(
-                f"{option}: {library.name} is not part of this installation; "
+                f"--engine dynamorio: {library.name} is not part of this installation; "
                 "run make engine in a clone of pagelens, or leave the option out"
             )
     if not os.access(engine.library, os.X_OK):
-        raise Failure(f"{option}: {engine.library} may not be executed; leave the option out")
+        raise Failure(f"--engine dynamorio: {engine.library} may not be executed; leave the option out")
     return engine
 
 
@@ -76,12 +75,3 @@ def place_alike_each_time() -> None:
     Call this in the process that becomes the program.
     """
     ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
-
-
-def prepare_sampled() -> None:
-    """Do the same, and ask the kernel for no transparent huge pages.
-
-    The client sees by a page's frame that the program used the page, and a huge page would show 511 others.
-    """
-    place_alike_each_time()
-    ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)

@@ -91,10 +91,6 @@ class TraceWorkload(Workload):
         self.warnings = [*trace.warnings]
         self.threads = max(1, trace.threads)
         # This comes before the names, which take a while, because it may refuse the trace.
-        if cut_of is not None and trace.has_gaps:
-            raise UsageError(
-                f"{path}: was traced in windows (--sample), and a timeline needs every line; trace it whole"
-            )
         cut = cut_of(self) if cut_of is not None else None
         modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
         with Symbolizer(modules, self.warnings.append) as symbols:
@@ -118,13 +114,7 @@ class TraceWorkload(Workload):
         self.footprint_bytes = self.survey.peak_pages * FRAME_BYTES
         self.shared_bytes = self.survey.file_pages * FRAME_BYTES
         self.share_of_zero_page = self.survey.lines_of_zero_page / max(1, self.survey.lines_fetched)
-        self.share_seen = _share_seen(trace.summary, sum(self.survey.instructions), trace.has_gaps)
-        if trace.has_gaps and trace.summary is not None and trace.summary.total_instructions:
-            traced = trace.summary.instructions / trace.summary.total_instructions
-            self.warnings.append(
-                f"{traced:.1%} of the program's instructions were traced, in windows (--sample): their lines "
-                "stand for all others; blocks, pages and phases are those of the whole run"
-            )
+        self.share_seen = _share_seen(trace.summary)
         self.warnings += self.survey.warnings
         if (damage := trace.damage) is not None:
             self.warnings.append(
@@ -297,15 +287,11 @@ def _instructions_of_moment(trace: _core.Trace) -> int:
     return max(1, instructions // MOMENTS)
 
 
-def _share_seen(summary: _core.TraceSummary | None, reached: int, has_gaps: bool) -> float | None:
-    """Return the share of the run's instructions that the trace is about, or None if its end was not seen.
-
-    `reached` are the instructions of its threads, with those of the gaps between windows.
-    """
+def _share_seen(summary: _core.TraceSummary | None) -> float | None:
+    """Return the traced share of the run's instructions, or None if the tracer did not see the end."""
     if summary is None or not summary.total_instructions:
         return None
-    about = reached if has_gaps else summary.instructions
-    return min(1.0, about / summary.total_instructions)
+    return min(1.0, summary.instructions / summary.total_instructions)
 
 
 class _Names:

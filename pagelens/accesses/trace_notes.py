@@ -39,16 +39,11 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         name = signal.Signals(-result.exit_status).name
         held = "what it did until then" if result.complete else "what had been written by then, not the last"
         yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
-    if result.complete and request.accesses and result.accesses >= request.accesses and not request.sample:
+    if result.complete and request.accesses and result.accesses >= request.accesses:
         share = result.share_seen or 0
         yield (
             f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
             "the program's instructions; --accesses N sets the budget, 0 is none"
-        )
-    if request.sample is not None and result.share_seen is not None:
-        yield (
-            f"--sample: {result.share_seen:.1%} of the program's instructions were traced, in windows that "
-            "stand for all others"
         )
     if result.cut_by:
         share = result.share_seen or 0

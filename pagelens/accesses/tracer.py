@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from pagelens.accesses.dynamorio import (
-    DynamoRio,
-    find_dynamorio,
-    has_dynamorio,
-    place_alike_each_time,
-    prepare_sampled,
-)
+from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, has_dynamorio, place_alike_each_time
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
@@ -28,7 +22,6 @@ from pagelens.host.output_name import checked_output, expand_rank
 from pagelens.host.program_signals import SignalsHandedOn
 
 DEFAULT_BUDGET = 500_000_000  # accesses
-WINDOW = 50_000_000  # instructions: their lines replace what an L2 and a core's share of an L3 hold
 STDERR = 2  # a descriptor, for `TraceRequest.stdout`
 ENGINES = ("qemu", "dynamorio")
 _ENGINE_VARIABLE = "PAGELENS_ENGINE"  # for commands without --engine
@@ -57,8 +50,6 @@ class TraceRequest:
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
     engine: str | None = None  # one of ENGINES; None takes that of the environment, or else QEMU
-    sample: float | None = None  # the share of the run that is traced, in windows; None: all of it
-    window: int = WINDOW  # the instructions of one window, of all threads
 
 
 def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:
@@ -68,7 +59,6 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     and Failure after it if the trace could not be written.
     """
     _check_region_of_interest(request)
-    _check_sample(request)
     program = find_program(request.command)
     engine = _find_engine(request)
     output = expand_rank(request.output, os.environ)
@@ -101,17 +91,6 @@ def _check_region_of_interest(request: TraceRequest) -> None:
             raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
 
 
-def _check_sample(request: TraceRequest) -> None:
-    if request.sample is None:
-        return
-    if not 0 < request.sample <= 1:
-        raise UsageError(
-            f"--sample {request.sample:.0%}: the share of the run to trace is above 0 and up to 100%"
-        )
-    if request.region is not None:
-        raise UsageError("--sample: cannot stand beside --region, which is traced whole; leave one out")
-
-
 def _engine_name(request: TraceRequest) -> str:
     return request.engine or os.environ.get(_ENGINE_VARIABLE) or ENGINES[0]
 
@@ -122,10 +101,8 @@ def _find_engine(request: TraceRequest) -> Emulator | DynamoRio:
     if name not in ENGINES:
         option = "--engine" if request.engine else _ENGINE_VARIABLE
         raise UsageError(f"{option} {name}: there is no such engine; choose one of {', '.join(ENGINES)}")
-    if request.sample is not None and name == "qemu" and request.engine:
-        raise UsageError("--sample: needs --engine dynamorio, which runs untraced code at its own speed")
-    if request.sample is not None or (name == "dynamorio" and (request.engine or has_dynamorio())):
-        return find_dynamorio("--sample" if request.sample is not None else "--engine dynamorio")
+    if name == "dynamorio" and (request.engine or has_dynamorio()):
+        return find_dynamorio()
     return find_emulator()
 
 
@@ -160,7 +137,7 @@ def _start_of(
         env=environment,
         stdout=request.stdout,
         close_fds=False,
-        preexec_fn=prepare_sampled if request.sample is not None else place_alike_each_time,
+        preexec_fn=place_alike_each_time,
     )
 
 
@@ -175,8 +152,7 @@ def _tracer_options(
     options: dict[str, object] = {
         "output": Path(output).absolute(),
         "status": status,
-        # The default budget is that of whole traces.
-        "accesses": 0 if request.sample and request.accesses == DEFAULT_BUDGET else request.accesses,
+        "accesses": request.accesses,
         "skip": request.skip,
         "any_tlb": int(request.any_tlb),
     }
@@ -185,8 +161,6 @@ def _tracer_options(
         options["follow_forks"] = int(bool(request.follow_exec))
     if request.region is not None:
         options["region"] = request.region
-    if request.sample is not None and request.sample < 1:
-        options |= {"window": request.window, "period": round(request.window / request.sample)}
     if request.from_function is not None:
         # This import loads numpy, so only users who name a function wait for it.
         from pagelens.accesses.named_function import find_function

@@ -80,7 +80,6 @@ def record(
     output: str | os.PathLike[str] | None = None,
     *,
     accesses: int = DEFAULT_BUDGET,
-    sample: float | None = None,
     skip: int = 0,
     from_function: str | None = None,
     region: str | None = None,
@@ -91,7 +90,7 @@ def record(
     `command` is the program and its arguments. The trace is written to `output`; without it, to a temporary
     file that lives as long as the workload. Tracing begins after `skip` data accesses, or at the first call
     of `from_function`, and ends after `accesses` of them (0: never); with `region` only what lies between its
-    markers is traced. With `sample`, this share of the run is traced, in windows that stand for all of it.
+    markers is traced.
 
     Raises UsageError for a program that cannot be traced, Failure if nothing was traced, and Interrupted on
     Ctrl-C.
@@ -105,13 +104,7 @@ def record(
 
     def write(path: Path) -> TraceWorkload:
         request = TraceRequest(
-            words,
-            str(path),
-            accesses=accesses,
-            skip=skip,
-            from_function=from_function,
-            region=region,
-            sample=sample,
+            words, str(path), accesses=accesses, skip=skip, from_function=from_function, region=region
         )
         with progress_bar(not progress, "tracing") as bar:
             result = trace_program(request, bar.traced)

@@ -108,14 +108,6 @@ Accesses = Annotated[
         rich_help_panel=TRACING,
     ),
 ]
-Sample = Annotated[
-    str | None,
-    Option(
-        metavar="SHARE",
-        help="Trace only this share of the run, such as 2%, in windows that stand for all of it.",
-        rich_help_panel=TRACING,
-    ),
-]
 Skip = Annotated[
     int,
     Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=TRACING),

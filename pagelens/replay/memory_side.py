@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.workload import ALL_SETS, KERNEL
+from pagelens.accesses.workload import ALL_SETS
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine import Machine
 from pagelens.replay.mechanisms import PAGE_WALKS
 from pagelens.replay.ordered_lines import rows_are_timed
-from pagelens.replay.whole_node import caches_below_l1, mechanisms_by_replay, scales_of
+from pagelens.replay.whole_node import caches_below_l1, mechanisms_by_replay
 
 COUNTERS: tuple[str, ...] = tuple(_core.counter_names())
 # Counters of shared caches, by phase. Counts of L2 that are elsewhere by object are by phase, too.
@@ -183,17 +183,7 @@ def replay(
         raise UsageError(f"--ranks: {ranks} on {machine.name}: {error}") from None
     if machine.ideal:
         _take_the_twins(counters)
-    if len(program.scales):
-        _scale(counters, scales_of(program))
     return counters
-
-
-def _scale(counters: _core.Counters, scales: Floats) -> None:
-    """Make the counts of a sampled run those of the whole run. Page clearing is not sampled."""
-    rest = np.arange(counters.objects) != KERNEL
-    counters.table[:, rest] = np.rint(counters.table[:, rest] * scales[:, None, None])
-    if len(counters.caches):
-        counters.caches[:] = np.rint(counters.caches * scales[:, None])
 
 
 def _take_the_twins(counters: _core.Counters) -> None:

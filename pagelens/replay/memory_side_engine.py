@@ -48,7 +48,6 @@ from pagelens.replay.ordered_lines import InOrder, rows_are_timed
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Attributed, Floats, IfAssumed, Removed, Run, Sampling, instructions
 from pagelens.replay.translation import Translations
-from pagelens.replay.whole_node import moved_lines
 
 Counts = Mapping[str, Floats]
 
@@ -98,7 +97,7 @@ class MemorySideEngine:
     def bounds(self) -> Bounds:
         """Return the bounds, from the program for pages of 4 KiB."""
         program = self._workload.compile(self._machine, FRAME_BITS)
-        moved = moved_lines(program, self._ranks)
+        moved = self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
         executed = instructions(self._ranks, program.instructions, program.phases)
         return bounds(moved, executed, self._machine, self._cores_used, "memory-side cache", self._core)
 

@@ -91,35 +91,24 @@ def first_fetches(
     return FirstFetches(least[:, 0], of_stretch, of_object, counted), least
 
 
-def moved_in_run(found: _core.NodeCounters, of_windows: Floats | float = 1.0) -> Floats:
-    """Return `found.lines`, the lines [phase, 4], of the whole run, if those of a phase stand for more.
-
-    Cleared lines are always those of the whole run.
-    """
-    moved = np.array(found.lines, dtype=np.float64)
-    moved[:, 0] *= of_windows
-    return moved
-
-
-def scales(found: _core.NodeCounters, moved: Floats) -> Floats:
-    """Return by how much the counts of each phase [p] are scaled up. `moved` is that of `moved_in_run`."""
+def scales(found: _core.NodeCounters) -> Floats:
+    """Return by how much the counts of each phase [p] are scaled up."""
+    lines = np.asarray(found.lines, dtype=np.float64)[:, 0]
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)
-    counted = np.zeros(len(moved))
+    counted = np.zeros(len(lines))
     np.add.at(counted, stretches[:, 0].astype(int), stretches[:, 2])
-    return _scale(moved[:, 0], counted)
+    return _scale(lines, counted)
 
 
 def _scale(lines: Floats, counted: Floats) -> Floats:
     return np.divide(lines, counted, out=np.ones(len(lines)), where=counted > 0)
 
 
-def estimates(
-    found: _core.NodeCounters, moved: Floats, first: FirstFetches | None = None
-) -> tuple[Estimates, Estimates]:
+def estimates(found: _core.NodeCounters, first: FirstFetches | None = None) -> tuple[Estimates, Estimates]:
     """Return the estimates of each phase from all its stretches, and those without each of its stretches.
 
-    A phase that was simulated whole, or in one stretch, has no entry in the second. `moved` is
-    that of `moved_in_run`. Without `first`, first fetches are scaled up as other reads are.
+    A phase that was simulated whole, or in one stretch, has no entry in the second. Without
+    `first`, first fetches are scaled up as other reads are.
     """
     stretches = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)
     phase = stretches[:, 0].astype(np.int64)
@@ -134,16 +123,15 @@ def estimates(
         np.asarray(tlb, dtype=np.float64).reshape(-1, len(TRANSLATION)),
         drams,
     )
-    phases = len(moved)
+    phases = len(np.asarray(found.lines))
     sums = [_by_phase(part, phase, phases) for part in parts]
     of_each = np.bincount(phase[stretches[:, 2] > 0], minlength=phases)
     left_out = np.flatnonzero((stretches[:, 2] > 0) & (of_each[phase] > 1))
     rest = [total[phase[left_out]] - part[left_out] for total, part in zip(sums, parts, strict=True)]
     in_all = first.of_phase if first is not None else np.zeros(phases)
-    of_rest = phase[left_out]
     return (
-        _estimated(found, moved, np.arange(phases), sums, in_all),
-        _estimated(found, moved[of_rest], of_rest, rest, in_all),
+        _estimated(found, np.arange(phases), sums, in_all),
+        _estimated(found, phase[left_out], rest, in_all),
     )
 
 
@@ -154,16 +142,12 @@ def _by_phase(part: Floats, phase: NDArray[np.int64], phases: int) -> Floats:
 
 
 def _estimated(
-    found: _core.NodeCounters,
-    moved: Floats,
-    phase: NDArray[np.int64],
-    sums: Sequence[Floats],
-    first: Floats,
+    found: _core.NodeCounters, phase: NDArray[np.int64], sums: Sequence[Floats], first: Floats
 ) -> Estimates:
     """Return the estimates of rows [r], each of a phase, from what some of its stretches counted."""
-    counted_lines, caches, tlb, drams = sums
-    lines, cleared, cleared_large, simulated_large = moved.T
-    of_lines, of_cleared, of_first = counted_lines.T
+    moved, caches, tlb, drams = sums
+    lines, cleared, cleared_large, simulated_large = np.asarray(found.lines, dtype=np.float64)[phase].T
+    of_lines, of_cleared, of_first = moved.T
     scale = _scale(lines, of_lines)
     missed_first = first[phase] - of_first * scale  # by what is scaled up
     counts = dict(zip(CACHES, caches.T * scale, strict=True))

@@ -21,15 +21,7 @@ from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
 from pagelens.replay.numa import NumaLines, numa_lines
-from pagelens.replay.stretches import (
-    Counts,
-    Estimates,
-    FirstFetches,
-    estimates,
-    first_fetches,
-    moved_in_run,
-    scales,
-)
+from pagelens.replay.stretches import Counts, Estimates, FirstFetches, estimates, first_fetches, scales
 
 # A phase each, in lines of all ranks: period, stretch, warm-up, begin and recalled lines (excerpt.hpp).
 Excerpts = Sequence[tuple[int, int, int, int, int]]
@@ -201,18 +193,6 @@ def simulated_parts(
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
-def scales_of(program: _core.Program) -> NDArray[np.float64]:
-    """Return for how many times as many lines those of each phase [p] stand (core/accesses/program.hpp)."""
-    return np.array(program.scales) if len(program.scales) else np.ones(program.phases)
-
-
-def moved_lines(program: _core.Program, ranks: int) -> NDArray[np.float64]:
-    """Return the lines [phase, 3] that all copies read and write, and that the kernel clears for them."""
-    moved = ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
-    moved[:, :2] *= scales_of(program)[:, None]
-    return moved
-
-
 class NodePrograms:
     """The parts of a workload for `ranks` copies on a machine, made when they are first used."""
 
@@ -239,9 +219,8 @@ class NodePrograms:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
                 parts = simulated_parts(whole, self._machine, self._ranks)
                 first, least = first_fetches(whole, self._ranks, parts.excerpts)
-                if (scales_of(whole) == 1).all():  # those of a whole run, not of its windows
-                    parts = replace(parts, first=first)
-                self._made[offset_bytes] = (parts, least, moved_lines(whole, self._ranks))
+                moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
+                self._made[offset_bytes] = (replace(parts, first=first), least, moved)
             return self._made[offset_bytes]
 
 
@@ -301,7 +280,7 @@ def replay_node(
             numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found, parts, sets)
+    return _node_counts(found, parts.first, sets)
 
 
 def replay_twins(
@@ -330,7 +309,7 @@ def replay_twins(
             numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
-    return [_node_counts(each, parts, sets) for each in found]
+    return [_node_counts(each, parts.first, sets) for each in found]
 
 
 @contextmanager
@@ -341,12 +320,11 @@ def _of_ranks(ranks: int) -> Iterator[None]:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
 
 
-def _node_counts(found: _core.NodeCounters, parts: Parts, sets: int) -> NodeCounts:
-    first = parts.first.sampled(sets) if parts.first is not None else None
-    moved = moved_in_run(found, scales_of(parts.program))
-    lines, cleared = moved.T[:2]
+def _node_counts(found: _core.NodeCounters, first: FirstFetches | None, sets: int) -> NodeCounts:
+    first = first.sampled(sets) if first is not None else None
+    lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
     counted = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)[:, 2].sum()
-    scale = scales(found, moved)[:, None]
+    scale = scales(found)[:, None]
     reads = np.asarray(found.object_reads, dtype=np.float64)
     if first is None:
         reads = reads * scale
@@ -354,13 +332,13 @@ def _node_counts(found: _core.NodeCounters, parts: Parts, sets: int) -> NodeCoun
         reads = np.maximum(reads - first.of_object_in_stretches, 0) * scale + first.of_object
     writes = np.asarray(found.object_writes, dtype=np.float64) * scale
     writes[:, KERNEL] += cleared
-    whole, left_out = estimates(found, moved, first)
+    whole, left_out = estimates(found, first)
     return NodeCounts(
         whole=whole,
         left_out=left_out,
         object_reads=reads,
         object_writes=writes,
-        numa=numa_lines(found, scale[:, 0]),
+        numa=numa_lines(found, scales(found)),
         simulated=float(counted / lines.sum()) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,

@@ -816,21 +816,3 @@ TEST_CASE("live course: the changes are those of a table of all moments") {
         CHECK(course.bytes() == table);
     }
 }
-
-TEST_CASE("compile: lines of a phase with gaps stand for more, by the instructions of both") {
-    const TemporaryFile file;
-    constexpr std::uint64_t k = stamp_grain;
-    write(file.path, {{{1 * k, {EventKind::read, 1, 0, 0}},
-                       {5 * k, {EventKind::gap, 0, 5 * k, 3 * k}},
-                       {8 * k, {EventKind::phase, 0, 8 * k, 1}},
-                       {9 * k, {EventKind::read, 2, 0, 0}}}});
-    const auto program = compile(TraceReader(file.path), {{}, 12});
-    const auto scales = program->scales();
-    REQUIRE(scales.size() == program->phases());
-    CHECK(scales[0] == doctest::Approx(8.0 / 5.0));
-    CHECK(scales[1] == 1);
-    CHECK(program->instructions()[0] == 8 * k);
-
-    write(file.path, {{{1 * k, {EventKind::read, 1, 0, 0}}}});
-    CHECK(compile(TraceReader(file.path), {{}, 12})->scales().empty());
-}

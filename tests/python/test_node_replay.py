@@ -7,7 +7,7 @@ from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay.stretches import estimates, moved_in_run
+from pagelens.replay.stretches import estimates
 from pagelens.replay.whole_node import NodePrograms, Parts, node_model, replay_node
 
 CACHES = _core.cache_counter_names()
@@ -95,7 +95,7 @@ def test_an_excerpt_counts_like_the_whole(red_storm: Machine) -> None:
     share = part.stretches[:, 2].sum() / part.lines[:, 0].sum()
     assert 0.1 < share < 0.3
     busiest = int(np.argmax(whole.lines[:, 0]))  # the loop, not the arrays' first writes
-    (every, none), (some, left_out) = (estimates(found, moved_in_run(found)) for found in (whole, part))
+    (every, none), (some, left_out) = estimates(whole), estimates(part)
     assert len(none.phase) == 0 < len(left_out.phase)
     for name in ("reads", "writes", "row_conflicts", "dram_time_s"):
         counted = some.rows[0][name][busiest]

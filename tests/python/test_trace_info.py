@@ -101,7 +101,7 @@ def test_a_cut_file_is_used_with_a_warning(pagelens: Run, tmp_path: Path) -> Non
         (None, "No such file"),
         (b"", "not a trace"),
         (b"#!/bin/sh\n", "not a trace"),
-        (GOLDEN.read_bytes()[:8] + b"\4\0\0\0", "format version 4"),
+        (GOLDEN.read_bytes()[:8] + b"\3\0\0\0", "format version 3"),
         (GOLDEN.read_bytes()[:40], "trace the program again"),
     ],
 )

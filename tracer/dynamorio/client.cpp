@@ -6,18 +6,14 @@
 #include <drreg.h>
 #include <drutil.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <limits>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -49,53 +45,26 @@ std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or th
 std::atomic<bool> wants_writer{true};
 std::atomic<void*> forking{nullptr};  // the thread that holds the writer while it forks
 
-std::mutex threads_mutex;                          // of what follows
-std::vector<ThreadRecording*> recordings;          // by the tracer's index; null: free
-std::atomic<std::uint64_t> ended_instructions{0};  // of threads that are gone
-StageSwitch stage_switch;                          // of a sampled run
-const std::uint8_t readable[1] = {};
+std::mutex threads_mutex;                  // of what follows
+std::vector<ThreadRecording*> recordings;  // by the tracer's index; null: free
 
 ThreadRecording* recording_of(void* context) {
     return static_cast<ThreadRecording*>(drmgr_get_tls_field(context, thread_field));
 }
 
-// A thread holds this while it may hold locks of the tracer: DynamoRIO stops no thread that holds a
-// lock of DynamoRIO's own.
-class Busy {
-  public:
-    explicit Busy(ThreadRecording* recording) : recording_(recording) {
-        if (recording_ != nullptr) dr_mutex_lock(recording_->busy());
-    }
-    ~Busy() {
-        if (recording_ != nullptr) dr_mutex_unlock(recording_->busy());
-    }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
-
-  private:
-    ThreadRecording* const recording_;
-};
-
-// Works with all other threads stopped, so that nothing of theirs is left for another stage. None
-// of them is about to fork then, because who forks holds the writer.
+// Works with all other threads stopped, so that nothing of theirs is left for another stage.
 template <typename Work>
 void alone(Work work) {
-    for (;;) {
-        void** others = nullptr;
-        uint stopped = 0, running = 0;
-        const bool suspended = dr_suspend_all_other_threads(&others, &stopped, &running);
-        const void* const forks = forking;
-        const bool waits = forks != nullptr && forks != dr_get_current_drcontext();
-        if (!waits) work();
-        if (suspended) dr_resume_all_other_threads(others, stopped);
-        if (!waits) return;
-        dr_thread_yield();
-    }
+    void** others = nullptr;
+    uint stopped = 0, running = 0;
+    const bool suspended = dr_suspend_all_other_threads(&others, &stopped, &running);
+    work();
+    if (suspended) dr_resume_all_other_threads(others, stopped);
 }
 
 void drain_all() {
     for (ThreadRecording* recording : recordings)
-        if (recording != nullptr) recording->drain_stopped();
+        if (recording != nullptr) recording->drain();
 }
 
 // Called from translated code. Translates the code anew, and lets the program go on at `pc`.
@@ -109,10 +78,7 @@ struct Registers : dr_mcontext_t {
     explicit Registers(dr_mcontext_flags_t parts) {
         size = sizeof(dr_mcontext_t);
         flags = parts;
-        if (!dr_get_mcontext(dr_get_current_drcontext(), this)) {
-            dr_fprintf(STDERR, "pagelens: DynamoRIO does not tell the program's registers\n");
-            dr_abort();
-        }
+        dr_get_mcontext(dr_get_current_drcontext(), this);
     }
 };
 
@@ -175,131 +141,9 @@ bool forks(const SystemCall& call) {
     }
 }
 
-// --- sampled runs: windows and what lies between them
-// ---------------------------------------------
-
-// When windows begin. Each period of the run has one window, of the same share. Periods grow with
-// the run, so that it has some tens of windows whatever its length: each begins and ends with all
-// code translated anew. A window begins at a place of its period that no loop keeps step with
-// (multiples of the golden ratio, modulo 1), the first one at once.
-struct Schedule {
-    std::uint64_t begin = 0, length = 0, number = 0;  // of the period
-
-    void next() {
-        begin += length;
-        length = std::max(options.period, begin >> 4);
-        ++number;
-    }
-    [[nodiscard]] std::uint64_t window() const {
-        return static_cast<std::uint64_t>(static_cast<double>(options.window) /
-                                          static_cast<double>(options.period) *
-                                          static_cast<double>(length));
-    }
-    [[nodiscard]] std::uint64_t window_begins() const {
-        const double golden = 0.6180339887498949 * static_cast<double>(number);
-        return begin + static_cast<std::uint64_t>((golden - std::floor(golden)) *
-                                                  static_cast<double>(length - window()));
-    }
-} schedule;
-
-// Instructions of all threads so far, from the program's first traced one on.
-std::uint64_t position() {
-    std::uint64_t executed = ended_instructions;
-    for (const ThreadRecording* recording : recordings)
-        if (recording != nullptr) executed += Tracer::vcpu(recording->index()).instructions();
-    return executed;
-}
-
-constexpr std::int64_t least_look = 1 << 16;  // instructions; no window has to begin more exactly
-
-std::int64_t left_for_each(std::uint64_t instructions) {
-    const auto threads = static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(
-        std::ranges::count_if(recordings, [](auto* each) { return each != nullptr; }), 1));
-    return std::max(static_cast<std::int64_t>(instructions / threads), least_look);
-}
-
-constexpr std::uint64_t all_memory = ~std::uint64_t{0};
-
-void end_window() {
-    alone([&] {
-        if (stage != Stage::tracing || ThreadRecording::left_of_window > 0) return;
-        drain_all();
-        if (stage != Stage::tracing) return;  // the budget is used up
-        const std::uint64_t now = position();
-        schedule.next();
-        if (schedule.window_begins() < now + least_look) {  // the last one was long
-            ThreadRecording::left_of_window = static_cast<std::int64_t>(schedule.window());
-            return;
-        }
-        stage = Stage::between;
-        const std::int64_t each = left_for_each(schedule.window_begins() - now);
-        for (ThreadRecording* recording : recordings)
-            if (recording != nullptr) recording->begin_gap(each);
-    });
-}
-
-// The thread has executed what it was to between two windows.
-void look_for_window(ThreadRecording& own) {
-    alone([&] {
-        if (stage != Stage::between) {  // another thread has begun the window
-            own.look_in(static_cast<std::int64_t>(options.period));
-            return;
-        }
-        drain_all();
-        for (ThreadRecording* recording : recordings)
-            if (recording != nullptr) recording->count_gap();
-        const std::uint64_t now = position();
-        const std::uint64_t begin = schedule.window_begins();
-        const bool begins = now + least_look > begin;
-        const std::int64_t each =
-            begins ? static_cast<std::int64_t>(options.period) : left_for_each(begin - now);
-        for (ThreadRecording* recording : recordings)
-            if (recording != nullptr) recording->look_in(each);
-        if (!begins) return;
-        for (ThreadRecording* recording : recordings)
-            if (recording != nullptr) recording->find_frames();
-        tracer->touched(Tracer::vcpu(own.index()), 0, all_memory);
-        ThreadRecording::left_of_window = static_cast<std::int64_t>(schedule.window());
-        stage = Stage::tracing;
-    });
-}
-
-void on_change(app_pc, std::uint64_t) {
-    ThreadRecording* const own = recording_of(dr_get_current_drcontext());
-    own->slots().probe = readable;
-    const Stage before = stage;
-    if (before == Stage::between)
-        look_for_window(*own);
-    else if (before == Stage::tracing)
-        end_window();
-    Registers registers(DR_MC_ALL);
-    if (stage != before) return go_on_at(own->resume_at, registers);
-    registers.pc = own->resume_at;
-    dr_redirect_execution(&registers);
-}
-
-// Takes note of pages that the call is about to take away, before it does.
-void see_pages(ThreadRecording& recording, const SystemCall& call) {
-    const auto& argument = call.argument;
-    const bool takes = call.number == nr::munmap || call.number == nr::mremap ||
-                       call.number == nr::madvise ||
-                       (call.number == nr::mmap && (argument[3] & MAP_FIXED) != 0);
-    Vcpu& vcpu = Tracer::vcpu(recording.index());
-    const bool ends = call.number == nr::exit_group || call.number == nr::execve;
-    if (takes) tracer->touched(vcpu, argument[0], argument[0] + argument[1]);
-    if (ends) tracer->touched(vcpu, 0, all_memory);
-    if (call.number == nr::brk && argument[0] != 0)
-        tracer->touched(vcpu, argument[0], tracer->program_break());
-}
-
 void on_drain() {
-    ThreadRecording* const recording = recording_of(dr_get_current_drcontext());
-    if (recording == nullptr) return;
-    const Busy busy(recording);
     start_writer();
-    recording->drain();
-    if (options.window != 0 && stage == Stage::tracing && ThreadRecording::left_of_window <= 0)
-        recording->slots().probe = stage_switch.trap;
+    if (ThreadRecording* recording = recording_of(dr_get_current_drcontext())) recording->drain();
 }
 
 // Tracing is on while a thread is in the region of --region. Returns whether the stage changed.
@@ -319,18 +163,11 @@ bool enter_or_leave(const pagelens_record& record) {
 void on_doorbell(app_pc next, std::uint64_t) {
     ThreadRecording* recording = recording_of(dr_get_current_drcontext());
     if (recording == nullptr) return;
+    recording->drain();
     Registers registers(DR_MC_ALL);
     const pagelens_record record = read_record(0, registers.xcx + PAGELENS_MAGIC);
+    tracer->doorbell(Tracer::vcpu(recording->index()), record);
     const bool marker = record.kind == PAGELENS_REGION_BEGIN || record.kind == PAGELENS_REGION_END;
-    {
-        const Busy busy(recording);
-        recording->drain();
-        if (stage == Stage::between) {
-            if (marker) recording->count_gap();
-            if (record.kind == PAGELENS_BIRTH) recording->find_frames(registers.xsp);
-        }
-        tracer->doorbell(Tracer::vcpu(recording->index()), record);
-    }
     if (!marker || options.region.empty() || region_name(0, record) != options.region) return;
     bool changed = false;
     alone([&] {
@@ -356,7 +193,6 @@ void on_irregular(app_pc pc, std::uint64_t number) {
     void* const context = dr_get_current_drcontext();
     ThreadRecording* recording = recording_of(context);
     if (recording == nullptr) return;
-    const Busy busy(recording);
     recording->drain();
     if (stage != Stage::tracing) return;
     const RecordedBlock& block = (*blocks)[number];
@@ -383,19 +219,8 @@ ThreadSlots& slots_of_this_thread() {
         static_cast<char*>(dr_get_dr_segment_base(slots_register)) + slots_offset);
 }
 
-[[noreturn]] void give_up(const std::string& why) {
-    report(options.status, "error " + why);
-    if (options.status.empty()) dr_fprintf(STDERR, "pagelens: tracer: %s\n", why.c_str());
-    dr_exit_process(1);
-    std::abort();
-}
-
 void begin_recording(void* context) {
     unsigned index = 0;
-    if (options.window != 0 && tracer->vcpus_used() > 0)
-        give_up(
-            "the program has several threads, of which no windows can be traced (--sample); "
-            "trace it whole");
     {
         const std::lock_guard lock(threads_mutex);
         while (index < recordings.size() && recordings[index] != nullptr) ++index;
@@ -414,10 +239,7 @@ void on_thread_begin(void* context) {
     tell_libc_of_threads();
     if (is_of_process()) return begin_recording(context);
     static std::uint64_t nowhere[ThreadRecording::block_limit + 64];
-    static ReturnMirror returns;
-    slots_of_this_thread() = {
-        nowhere,       nowhere + 64, 0, returns.data(), std::numeric_limits<std::int64_t>::max(),
-        returns.data()};
+    slots_of_this_thread() = {nowhere, nowhere + 64, 0};
 }
 
 // It may be another thread that calls this for one that has ended.
@@ -432,8 +254,6 @@ void on_thread_end(void* context) {
         tracer->untraced_instructions += recording->slots().untraced;
         recording->slots().untraced = 0;
     }
-    recording->count_gap();
-    ended_instructions += Tracer::vcpu(recording->index()).instructions();
     tracer->end_thread(recording->index());
     const std::lock_guard lock(threads_mutex);
     recordings[recording->index()] = nullptr;
@@ -443,8 +263,7 @@ void on_thread_end(void* context) {
 void finish(int status) {
     for (ThreadRecording* recording : recordings) {
         if (recording == nullptr) continue;
-        recording->drain_stopped();
-        recording->count_gap();
+        recording->drain();
         tracer->untraced_instructions += recording->slots().untraced;
         recording->slots().untraced = 0;
     }
@@ -481,16 +300,11 @@ bool on_system_call(void* context, int number) {
     if (number == nr::exit_group || number == nr::exit)
         exit_status = static_cast<int>(call.argument[0] & 0xff);
     ThreadRecording* recording = recording_of(context);
-    if (recording != nullptr) {
-        const Busy busy(recording);
-        recording->drain();
-        if (stage == Stage::between) see_pages(*recording, call);
-    }
+    if (recording != nullptr) recording->drain();
     // This is as with QEMU: after an execve in a child of vfork, the parent would wait for ever.
     if (number == SYS_vfork) dr_syscall_set_sysnum(context, SYS_fork);
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording == nullptr) return true;
-    const Busy busy(recording);
     tracer->system_call(Tracer::vcpu(recording->index()), call);
     if (forks(call)) {
         tracer->hold_writer();
@@ -504,7 +318,6 @@ void on_system_call_return(void* context, int) {
     if (forking.compare_exchange_strong(holder, nullptr)) tracer->let_writer_go();
     ThreadRecording* recording = recording_of(context);
     if (recording == nullptr) return;
-    const Busy busy(recording);
     dr_syscall_result_info_t result{};
     result.size = sizeof result;
     if (!dr_syscall_get_result_ex(context, &result)) return;
@@ -524,8 +337,6 @@ void on_fork(void* context) {
     }
     if (options.follow_forks != 0) {
         if (own != nullptr) tracer->begin_in_child(own->index());
-        ended_instructions = 0;
-        schedule = {.length = options.period};
         wants_writer = true;
     } else {
         report(options.status, "fork");
@@ -534,19 +345,12 @@ void on_fork(void* context) {
     }
 }
 
-dr_signal_action_t on_signal(void* context, dr_siginfo_t* info) {
-    if (info->sig == SIGSEGV && stage_switch.trap != nullptr &&
-        info->access_address == stage_switch.trap) {
-        recording_of(context)->resume_at = info->mcontext->pc;
-        info->mcontext->pc = stage_switch.code;
-        return DR_SIGNAL_REDIRECT;
-    }
+dr_signal_action_t on_signal(void*, dr_siginfo_t* info) {
     exit_status = 128 + info->sig;
     return DR_SIGNAL_DELIVER;
 }
 
 void on_exit() {
-    if (forking.exchange(nullptr) != nullptr) tracer->let_writer_go();  // its thread is gone
     finish(exit_status);
     last_line->report_to(options.status);
 }
@@ -556,25 +360,7 @@ bool owns(std::uint64_t address) {
     return dr_memory_is_dr_internal(pc) || dr_memory_is_in_client(pc);
 }
 
-// Code that does nothing, and a page that may not be read, where instructions can name it by 32
-// bits.
-bool make_stage_switch() {
-    constexpr std::uint64_t highest = 0x7fff0000, lowest = 0x10000000, step = 0x800000;
-    void* trap = nullptr;
-    for (std::uint64_t at = highest; trap == nullptr && at > lowest; at -= step)
-        trap = dr_raw_mem_alloc(page_bytes, DR_MEMPROT_NONE, reinterpret_cast<void*>(at));
-    void* const code = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (trap == nullptr || code == MAP_FAILED) return false;
-    constexpr std::uint8_t nothing[] = {0x90, 0xeb, 0xfd};  // nop; back to it
-    std::ranges::copy(nothing, static_cast<std::uint8_t*>(code));
-    ::mprotect(code, page_bytes, PROT_READ | PROT_EXEC);
-    stage_switch = {static_cast<app_pc>(trap), static_cast<app_pc>(code)};
-    return true;
-}
-
 bool install() {
-    if (options.window != 0 && !make_stage_switch()) return false;
     drreg_options_t registers{};
     registers.struct_size = sizeof registers;
     registers.num_spill_slots = 5;
@@ -586,17 +372,23 @@ bool install() {
         RecordedBlocks::limit * sizeof(void*), DR_MEMPROT_READ | DR_MEMPROT_WRITE, nullptr));
     if (thread_field < 0 || table == nullptr) return false;
     blocks = new RecordedBlocks(table);
-    const InstrumentationCalls calls{on_drain, on_change, on_doorbell, on_irregular,
-                                     on_begin_function};
+    const InstrumentationCalls calls{on_drain, on_doorbell, on_irregular, on_begin_function};
     dr_register_exit_event(on_exit);
     dr_register_fork_init_event(on_fork);
     dr_register_filter_syscall_event([](void*, int) { return true; });
-    return Instrumentation::install(*blocks, calls, slots_register, slots_offset, stage_switch) &&
+    return Instrumentation::install(*blocks, calls, slots_register, slots_offset) &&
            drmgr_register_thread_init_event(on_thread_begin) &&
            drmgr_register_thread_exit_event(on_thread_end) &&
            drmgr_register_pre_syscall_event(on_system_call) &&
            drmgr_register_post_syscall_event(on_system_call_return) &&
            drmgr_register_signal_event(on_signal);
+}
+
+[[noreturn]] void give_up(const std::string& why) {
+    report(options.status, "error " + why);
+    if (options.status.empty()) dr_fprintf(STDERR, "pagelens: tracer: %s\n", why.c_str());
+    dr_exit_process(1);
+    std::abort();
 }
 
 void begin() try {
@@ -608,8 +400,6 @@ void begin() try {
         stage = Stage::skipping;
     }
     ThreadRecording::to_skip = static_cast<std::int64_t>(options.skip);
-    schedule.length = options.period;
-    ThreadRecording::left_of_window = static_cast<std::int64_t>(options.window);
     process = static_cast<process_id_t>(::syscall(SYS_getpid));
     const Engine dynamorio{
         .producer = "pagelens tracer (DynamoRIO)",

@@ -21,7 +21,6 @@ RecordedBlocks* blocks;
 InstrumentationCalls calls;
 reg_id_t slots_register;
 unsigned slots_offset;
-StageSwitch places;
 std::atomic<bool> sets_direction{false};
 
 // The parts of a block, from its analysis to its last instruction.
@@ -31,11 +30,6 @@ struct Plan {
     std::size_t part = 0, word = 0;      // what comes next
     app_pc begin_function = nullptr;     // tracing begins at this instruction of the block
     unsigned instructions = 0;           // if they are only counted
-    // Between two windows: the block's instructions, those before the one that comes next, and
-    // whether they were counted.
-    unsigned between = 0, passed = 0;
-    bool counted = false;
-    bool switches = false;  // the block is that of StageSwitch
 };
 
 opnd_t slot(void* context, std::size_t member) {
@@ -83,10 +77,6 @@ dr_emit_flags_t analyse(void*, void*, instrlist_t* instructions, bool, bool, voi
     instr_t* const first = instrlist_first_app(instructions);
     if (first == nullptr) return DR_EMIT_STORE_TRANSLATIONS;
     const Stage now = stage;
-    if (instr_get_app_pc(first) == places.code) {
-        plan->switches = true;
-        return DR_EMIT_STORE_TRANSLATIONS;
-    }
     const bool untraced = now == Stage::finishing || now == Stage::idle;
     // The function's file becomes known when its first block is looked up.
     if (now == Stage::waiting) static_cast<void>(is_interposers(instr_get_app_pc(first)));
@@ -98,11 +88,6 @@ dr_emit_flags_t analyse(void*, void*, instrlist_t* instructions, bool, bool, voi
             plan->begin_function = instr_get_app_pc(i);
     }
     if (untraced) return DR_EMIT_STORE_TRANSLATIONS;
-    if (now == Stage::between) {
-        for (instr_t* i = first; i != nullptr; i = instr_get_next_app(i)) ++plan->between;
-        plan->parts = plan_block(instructions, {false, sets_direction});
-        return DR_EMIT_STORE_TRANSLATIONS;
-    }
     const bool traced = (now == Stage::tracing || now == Stage::skipping) &&
                         !is_interposers(instr_get_app_pc(first));
     plan->parts = plan_block(instructions, {traced, sets_direction});
@@ -157,11 +142,6 @@ class Insertion {
         meta(INSTR_CREATE_jcc(context_, OP_jbe, opnd_create_instr(fits)));
         dr_insert_clean_call(context_, list_, where_, reinterpret_cast<void*>(calls.drain), false,
                              0);
-        if (options.window != 0) {
-            meta(XINST_CREATE_load(context_, opnd_create_reg(next_),
-                                   slot(context_, offsetof(ThreadSlots, probe))));
-            probe(OPND_CREATE_MEM8(next_, 0));
-        }
         load_next();
         meta(fits);
         drreg_unreserve_aflags(context_, list_, where_);
@@ -210,46 +190,6 @@ class Insertion {
         drreg_unreserve_register(context_, list_, where_, reg);
     }
 
-    // Counts a block down, where the program's flags are not needed if there is such a place.
-    void look(unsigned instructions) {
-        drreg_reserve_aflags(context_, list_, where_);
-        instr_t* const goes_on = INSTR_CREATE_label(context_);
-        meta(INSTR_CREATE_sub(context_, slot(context_, offsetof(ThreadSlots, left)),
-                              OPND_CREATE_INT32(static_cast<int>(instructions))));
-        meta(INSTR_CREATE_jcc(context_, OP_jns, opnd_create_instr(goes_on)));
-        const auto trap = static_cast<int>(reinterpret_cast<std::uint64_t>(places.trap));
-        probe(opnd_create_base_disp(DR_REG_NULL, DR_REG_NULL, 0, trap, OPSZ_1));
-        meta(goes_on);
-        drreg_unreserve_aflags(context_, list_, where_);
-    }
-
-    // Notes in the thread's ReturnMirror what a call pushes, or that a return takes it away. No
-    // flags change.
-    void mirror(Branch branch, std::uint64_t return_address) {
-        drreg_set_vector_entry(&allowed_, DR_REG_XSP, false);
-        const reg_id_t place = reserve(), base = reserve();
-        if (branch == Branch::call) {
-            meta(INSTR_CREATE_movzx(context_, opnd_create_reg(reg_64_to_32(place)),
-                                    opnd_create_reg(DR_REG_SP)));
-        } else {
-            meta(INSTR_CREATE_lea(context_, opnd_create_reg(place),
-                                  OPND_CREATE_MEM_lea(DR_REG_XSP, DR_REG_NULL, 0, 8)));
-            meta(INSTR_CREATE_movzx(context_, opnd_create_reg(reg_64_to_32(place)),
-                                    opnd_create_reg(reg_resize_to_opsz(place, OPSZ_2))));
-        }
-        meta(XINST_CREATE_load(context_, opnd_create_reg(base),
-                               slot(context_, offsetof(ThreadSlots, returns))));
-        const auto half = [&](int displacement, std::uint32_t value) {
-            meta(INSTR_CREATE_mov_st(context_,
-                                     opnd_create_base_disp(base, place, 1, displacement, OPSZ_4),
-                                     OPND_CREATE_INT32(static_cast<int>(value))));
-        };
-        half(0, static_cast<std::uint32_t>(return_address));
-        half(4, static_cast<std::uint32_t>(return_address >> 32));
-        drreg_unreserve_register(context_, list_, where_, base);
-        drreg_unreserve_register(context_, list_, where_, place);
-    }
-
     // Calls with the program's registers in place. The callee may go elsewhere and so change them.
     void call(void* callee, opnd_t first, opnd_t second) {
         const auto flags = static_cast<dr_cleancall_save_t>(DR_CLEANCALL_READS_APP_CONTEXT |
@@ -258,13 +198,6 @@ class Insertion {
     }
 
   private:
-    // Reads memory that may not be read: the program goes on at the `switch` of StageSwitch.
-    void probe(opnd_t memory) {
-        instr_t* const reads = INSTR_CREATE_cmp(context_, memory, OPND_CREATE_INT8(0));
-        instr_set_translation(reads, instr_get_app_pc(where_));
-        instrlist_meta_fault_preinsert(list_, where_, reads);
-    }
-
     reg_id_t reserve() {
         reg_id_t reg = DR_REG_NULL;
         if (drreg_reserve_register(context_, list_, where_, &allowed_, &reg) != DRREG_SUCCESS) {
@@ -295,25 +228,6 @@ void insert_special(void* context, Insertion& code, instr_t* instruction, Specia
     }
 }
 
-// Adds what a block has between two windows, before one of its instructions.
-void insert_between(void* context, instrlist_t* list, instr_t* where, Plan& plan) {
-    Insertion code(context, list, where);
-    bool dead = false;
-    if (drreg_are_aflags_dead(context, where, &dead) != DRREG_SUCCESS) dead = false;
-    const bool last = ++plan.passed == plan.between;
-    if (!plan.counted && (dead || last)) {
-        plan.counted = true;
-        code.look(plan.between);
-    }
-    if (plan.part == plan.parts.size() || where != plan.parts[plan.part].last) return;
-    const BlockPart& part = plan.parts[plan.part++];
-    if (part.block.branch != Branch::none) {
-        code.mirror(part.block.branch,
-                    part.block.branch == Branch::call ? part.block.return_address : 0);
-    }
-    insert_special(context, code, where, part.special, 0);
-}
-
 dr_emit_flags_t insert(void* context, void*, instrlist_t* list, instr_t* where, bool, bool,
                        void* user_data) {
     auto* plan = static_cast<Plan*>(user_data);
@@ -327,14 +241,7 @@ dr_emit_flags_t insert(void* context, void*, instrlist_t* list, instr_t* where, 
                 .call(reinterpret_cast<void*>(calls.begin_function),
                       OPND_CREATE_INTPTR(plan->begin_function), OPND_CREATE_INT32(0));
         }
-        if (plan->switches) {
-            Insertion(context, list, where)
-                .call(reinterpret_cast<void*>(calls.change), OPND_CREATE_INTPTR(0),
-                      OPND_CREATE_INT32(0));
-            plan->switches = false;
-        } else if (plan->between > 0) {
-            insert_between(context, list, where, *plan);
-        } else if (plan->part < plan->parts.size()) {
+        if (plan->part < plan->parts.size()) {
             BlockPart& part = plan->parts[plan->part];
             const std::uint32_t number = plan->numbers[plan->part];
             Insertion code(context, list, where);
@@ -361,9 +268,7 @@ dr_emit_flags_t insert(void* context, void*, instrlist_t* list, instr_t* where, 
 }  // namespace
 
 bool Instrumentation::install(RecordedBlocks& recorded, const InstrumentationCalls& what,
-                              reg_id_t where_register, unsigned where_offset,
-                              const StageSwitch& change) {
-    places = change;
+                              reg_id_t where_register, unsigned where_offset) {
     blocks = &recorded;
     calls = what;
     slots_register = where_register;

@@ -13,19 +13,9 @@ namespace pagelens {
 // dr_get_mcontext, and may send the program elsewhere by dr_redirect_execution.
 struct InstrumentationCalls {
     void (*drain)();
-    void (*change)(app_pc unused, std::uint64_t also_unused);  // at the code of StageSwitch
-    void (*doorbell)(app_pc next, std::uint64_t unused);       // `next`: the instruction after it
-    void (*irregular)(app_pc pc, std::uint64_t block);  // the instruction and its block's number
+    void (*doorbell)(app_pc next, std::uint64_t unused);  // `next`: the instruction after it
+    void (*irregular)(app_pc pc, std::uint64_t block);    // the instruction and its block's number
     void (*begin_function)(app_pc pc, std::uint64_t unused);
-};
-
-// How a thread leaves a window, or begins one, in the midst of a block. Registers of the program
-// may be in use by the client there, and only DynamoRIO knows where their values are: it works that
-// out at a fault. So the thread reads `trap`, and the handler of the signal sends it to `code`,
-// where all registers are the program's.
-struct StageSwitch {
-    app_pc trap = nullptr;  // below 2 GiB; may not be read
-    app_pc code = nullptr;
 };
 
 class Instrumentation {
@@ -33,7 +23,7 @@ class Instrumentation {
     // Registers for the events of translation. `slots_register` and `slots_offset` say where a
     // thread's ThreadSlots are.
     static bool install(RecordedBlocks& blocks, const InstrumentationCalls& calls,
-                        reg_id_t slots_register, unsigned slots_offset, const StageSwitch& change);
+                        reg_id_t slots_register, unsigned slots_offset);
 
     // The program set the direction flag: its string operations may run backwards from now on.
     static bool backward_strings();

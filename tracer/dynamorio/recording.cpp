@@ -45,46 +45,24 @@ void pass(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store, unsigned
 
 ThreadRecording::ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
                                  ThreadSlots& slots)
-    : tracer_(owner),
-      blocks_(blocks),
-      index_(index),
-      vcpu_(Tracer::vcpu(index)),
-      slots_(slots),
-      busy_(dr_mutex_create()),
-      drained_(words_.data()) {
-    slots_ = {words_.data(),  words_.data() + capacity - block_limit, 0, returns_.data(), 0,
-              returns_.data()};
+    : tracer_(owner), blocks_(blocks), index_(index), vcpu_(Tracer::vcpu(index)), slots_(slots) {
+    slots_ = {words_.data(), words_.data() + capacity - block_limit, 0};
 }
-
-ThreadRecording::~ThreadRecording() { dr_mutex_destroy(busy_); }
 
 void ThreadRecording::drain() {
-    drain_stopped();
-    drained_ = slots_.next = words_.data();
-}
-
-void ThreadRecording::drain_stopped() {
     const std::uint64_t* const end = slots_.next;
-    for (const std::uint64_t* at = drained_; at < end;) {
+    for (const std::uint64_t* at = words_.data(); at < end;) {
         const RecordedBlock& block = blocks_[*at];
         execute(block, at + 1);
         at += 1 + block.words;
     }
-    drained_ = end;
-    const std::uint64_t executed = vcpu_.instructions();
-    left_of_window -= static_cast<std::int64_t>(executed - std::exchange(seen_, executed));
+    slots_.next = words_.data();
     if (stage == Stage::finishing) tracer_.stop_recording(vcpu_);
 }
 
 void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* values) {
     if (block.traced && stage == Stage::tracing) {
         trace(block, values);
-    } else if (stage == Stage::between) {  // of a translation that is about to go
-        if (block.traced) slots_.left -= block.instructions;
-        if (block.branch == Branch::none) return;
-        const std::uint64_t slot = block.address(block.stack, values);
-        returns_.at(slot) = block.branch == Branch::call ? block.return_address : 0;
-        return;
     } else if (stage != Stage::tracing) {  // the interposer's instructions are no program's
         slots_.untraced += block.instructions;
         if (block.traced && stage == Stage::skipping && skips(block, values)) go_to(Stage::tracing);
@@ -96,55 +74,6 @@ void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* v
         if (!vcpu_.thread->stack_known) tracer_.know_stack(vcpu_, slot);
     } else {
         vcpu_.thread->stack.ret(slot);
-    }
-}
-
-void ThreadRecording::look_in(std::int64_t instructions) {
-    allotted_ += instructions - slots_.left;
-    slots_.left = instructions;
-}
-
-void ThreadRecording::begin_gap(std::int64_t instructions) {
-    count_gap();
-    look_in(instructions);
-    returns_.clear();
-    if (vcpu_.thread == nullptr) return;
-    tracer_.end_sample(vcpu_);
-    vcpu_.thread->stack.each(
-        [this](std::uint64_t address, std::uint64_t slot) { returns_.at(slot) = address; });
-}
-
-void ThreadRecording::count_gap() {
-    const std::uint64_t executed = executed_in_gap();
-    allotted_ = slots_.left;
-    tracer_.gap(vcpu_, executed);
-    seen_ = vcpu_.instructions();
-}
-
-void ThreadRecording::find_frames(std::uint64_t stack_pointer) {
-    if (vcpu_.thread == nullptr) return;
-    ShadowStack& stack = vcpu_.thread->stack;
-    std::uint64_t end = stack.outermost() + 8;
-    std::uint64_t bottom = end - std::min<std::uint64_t>(end, ReturnMirror::bytes);
-    if (stack_pointer != 0) {
-        bottom = stack_pointer & ~std::uint64_t{7};
-        if (end <= bottom || end > bottom + ReturnMirror::bytes) end = bottom + ReturnMirror::bytes;
-    } else if (stack.depth() == 0) {
-        return;
-    }
-    stack.ret(end - 8);
-    // From the outermost page on. Beyond the end of the stack nothing can be read.
-    std::array<std::uint64_t, page_bytes / 8> words;
-    for (std::uint64_t above = end; above > bottom;) {
-        const std::uint64_t from = std::max(bottom, (above - 1) / page_bytes * page_bytes);
-        const std::size_t count = (above - from) / 8;
-        above = from;
-        if (!dr_safe_read(reinterpret_cast<const void*>(from), 8 * count, words.data(), nullptr))
-            continue;
-        for (std::size_t i = count; i-- > 0;) {
-            const std::uint64_t address = returns_.at(from + 8 * i);
-            if (address != 0 && address == words[i]) stack.call(address, from + 8 * i);
-        }
     }
 }
 

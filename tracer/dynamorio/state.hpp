@@ -12,7 +12,6 @@ enum class Stage {
     waiting,    // until the function of --from-function, and outside the region of --region
     skipping,   // --skip accesses are counted
     tracing,    // every access
-    between,    // no accesses, until the next window of a sampled run begins
     finishing,  // the budget is used up: instructions are counted
     idle,       // an untraced child
 };

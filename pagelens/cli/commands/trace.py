@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from pagelens.accesses import DEFAULT_BUDGET, TraceRequest, describe, end_lines, trace_program
-from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Sample, Skip
+from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
 from pagelens.host import end_like
 from pagelens.progress import progress_bar
-from pagelens.units import parse_share
 
 EXAMPLES = """Examples:
 
@@ -42,7 +41,6 @@ def trace(
         ),
     ] = "",
     accesses: Accesses = DEFAULT_BUDGET,
-    sample: Sample = None,
     skip: Skip = 0,
     from_function: FromFunction = None,
     region: Region = None,
@@ -76,7 +74,6 @@ def trace(
         follow_exec,
         any_tlb,
         engine=engine,
-        sample=parse_share(sample, "--sample") if sample is not None else None,
     )
     with progress_bar(what="tracing") as progress:
         result = trace_program(request, progress.traced)

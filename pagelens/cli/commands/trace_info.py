@@ -119,8 +119,6 @@ def _totals(workload: TraceWorkload) -> Table:
     trace, survey, summary = workload.trace, workload.survey, workload.trace.summary
     rows = {"program": " ".join([trace.program, *trace.arguments])}
     seen = "" if workload.share_seen is None else f" ({workload.share_seen:.1%} of the run)"
-    if trace.has_gaps and summary is not None and summary.total_instructions:
-        seen += f", {summary.instructions / summary.total_instructions:.1%} of it traced, in windows"
     rows["instructions"] = f"{format_count(sum(survey.instructions))}{seen}"
     if summary is not None:
         rows["data accesses"] = format_count(summary.accesses)
