@@ -8,7 +8,6 @@ import polars as pl
 from pagelens.address.units import LINE_BYTES
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.model import NumaObject, NumaPart, NumaRecord
-from pagelens.machine import Link
 
 TOP_OBJECTS = 12
 
@@ -42,7 +41,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     parts = [
         NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
     ]
-    parts += [NumaPart(name=link.name, busy_s=_busy(link, **pairs)) for link in topology.links]
+    parts += [NumaPart(name=link.name, busy_s=float(link.seconds(**pairs))) for link in topology.links]
     remote = both.sum() - np.trace(both)
     return NumaRecord(
         policy=policy,
@@ -50,15 +49,6 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         objects=_objects(rows, float(remote) * nodes),
         parts=sorted((part for part in parts if part.busy_s > 0), key=lambda part: (-part.busy_s, part.name)),
     )
-
-
-def _busy(link: Link, reads: np.ndarray, writes: np.ndarray) -> float:
-    """Return the seconds of one direction of a link, for lines [from, to]."""
-    near = range(len(reads))
-    source, target = list(link.source), list(link.target)
-    lines = reads[np.ix_([n for n in target if n in near], source)].sum()
-    lines += writes[np.ix_([n for n in source if n in near], target)].sum()
-    return float(LINE_BYTES * lines / link.rate)
 
 
 def _objects(rows: pl.DataFrame, remote: float) -> Sequence[NumaObject]:

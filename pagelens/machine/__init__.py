@@ -21,7 +21,7 @@ from pagelens.machine.time import (
     modelled_times,
     tiered_times,
 )
-from pagelens.machine.topology import Link, Topology
+from pagelens.machine.topology import Topology
 from pagelens.machine.values import stated_values
 from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
@@ -32,7 +32,6 @@ __all__ = [
     "Cores",
     "Costs",
     "Io",
-    "Link",
     "Machine",
     "Memory",
     "MemorySideCache",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.schema import Machine, ServedBy
-from pagelens.machine.topology import Link, Topology, one_node
+from pagelens.machine.topology import Topology, one_node
 
 Floats = NDArray[np.float64]
 
@@ -204,25 +204,11 @@ def _numa_times(
     if load.without_links:
         latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
     elif topology.links:
-        links["links"] = np.max([_link_time(link, reads, writes) for link in topology.links], axis=0)
+        links["links"] = np.max([link.seconds(reads, writes) for link in topology.links], axis=0)
     waits = (reads * latency).sum(axis=2)  # [row, from]
     used = load.cores > 0
     waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
     return memories, links, waiting
-
-
-def _link_time(link: Link, reads: Floats, writes: Floats) -> Floats:
-    """Return the seconds that one direction of a link is busy.
-
-    Data that cores read travel from the memory's node, and what they write towards it.
-    """
-    rows = reads.shape[1]
-    source, target = list(link.source), list(link.target)
-    near_source = [node for node in source if node < rows]
-    near_target = [node for node in target if node < rows]
-    lines = reads[:, near_target][:, :, source].sum(axis=(1, 2))
-    lines = lines + writes[:, near_source][:, :, target].sum(axis=(1, 2))
-    return np.asarray(LINE_BYTES * lines / link.rate)
 
 
 def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import LINE_BYTES
 from pagelens.machine.numa import LOCAL_DISTANCE, Numa, NumaLink
 from pagelens.units import format_binary_size, format_rate, format_time
 
@@ -20,6 +21,19 @@ class Link:
     source: tuple[int, ...]
     target: tuple[int, ...]
     rate: float  # bytes per second
+
+    def seconds(self, reads: Floats, writes: Floats) -> Floats:
+        """Return how long the direction is busy with lines [..., from, to].
+
+        Data that cores read travel from the memory's node, and what they write towards it.
+        """
+        rows = reads.shape[-2]
+        near_source, near_target = (
+            [node for node in ends if node < rows] for ends in (self.source, self.target)
+        )
+        lines = reads[..., near_target, :][..., list(self.source)].sum(axis=(-2, -1))
+        lines = lines + writes[..., near_source, :][..., list(self.target)].sum(axis=(-2, -1))
+        return np.asarray(LINE_BYTES * lines / self.rate)
 
 
 @dataclass(frozen=True)
