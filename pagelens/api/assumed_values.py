@@ -7,7 +7,7 @@ from pagelens.api.ensembles import WHOLE_RUN, simulate
 from pagelens.ensemble import Ensemble, Scaled
 from pagelens.explain import Tried
 from pagelens.explain import explain as explain_ensemble
-from pagelens.machine import stated_values
+from pagelens.machine import range_ends
 from pagelens.progress import progress_bar
 from pagelens.replay import is_of_time_model
 
@@ -29,19 +29,14 @@ def try_assumed(
     {'firmware.low_memory': {0.6666666666666666: {'aged': 1.0}}}
     """
     wanted = [
-        (each, end)
-        for each in stated_values(ensemble.machine)
-        if not is_of_time_model(each.key) and "." not in each.section  # of an array each has a part only
-        for end in each.value.range or []
-        if end != each.value.value
+        (each, end, written)
+        for each, end, written in range_ends(ensemble.machine)
+        if not is_of_time_model(each.key)
     ]
     tried: dict[str, dict[float, dict[str, float]]] = {}
     with progress_bar(not progress, "assumed values") as bar:
-        for done, (each, end) in enumerate(wanted):
+        for done, (each, end, written) in enumerate(wanted):
             bar(done, len(wanted))
-            stated = each.value.model_copy(update={"value": end})
-            # As the machine file would write it: with its unit, or as a number.
-            written = stated.shown if stated.shown[-1].isalpha() else end
             machine = ensemble.machine.with_values({each.name: written})
             found = simulate(
                 ensemble.workload,

@@ -22,7 +22,7 @@ from pagelens.machine.time import (
     tiered_times,
 )
 from pagelens.machine.topology import Topology
-from pagelens.machine.values import stated_values
+from pagelens.machine.values import range_ends, stated_values
 from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
@@ -49,6 +49,7 @@ __all__ = [
     "measured_file",
     "modelled_times",
     "parse_machine",
+    "range_ends",
     "read_machine_file",
     "stated_values",
     "tiered_times",

@@ -24,6 +24,20 @@ class Stated:
         return f"{self.section}.{self.key}"
 
 
+def range_ends(machine: Parts) -> Iterator[tuple[Stated, float, str | float]]:
+    """Yield each end of each stated range that is not the value itself, as a number and as a file writes it.
+
+    Values of array sections are left out, because each part of an array has its own.
+    """
+    for stated in stated_values(machine):
+        if "." in stated.section:
+            continue
+        for end in stated.value.range or []:
+            if end != stated.value.value:
+                shown = stated.value.model_copy(update={"value": end}).shown
+                yield stated, end, shown if shown[-1].isalpha() else end
+
+
 def stated_values(machine: Parts) -> Iterator[Stated]:
     """Yield every sourced value of the machine, in the order of the schema."""
     for section, content in machine.sections.items():

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pagelens.machine import Machine, stated_values
+from pagelens.machine import Machine, range_ends
 from pagelens.reproduce.claim import NEAR, Kind, Row, Tried
 from pagelens.reproduce.context import Changes, StudyContext
 from pagelens.reproduce.study import Findings, Study
@@ -60,13 +60,8 @@ def _variations(seed: int, machines: Mapping[str, Machine]) -> Iterator[Variatio
     for step in range(1, SEEDS + 1):
         yield Variation(seed + step, {})
     for name, machine in machines.items():
-        for stated in stated_values(machine):
-            if "." in stated.section:  # of an array each has a part only
-                continue
-            for end in stated.value.range or []:
-                if end != stated.value.value:
-                    shown = stated.value.model_copy(update={"value": end}).shown
-                    yield Variation(seed, {name: {stated.name: shown if shown[-1].isalpha() else end}})
+        for stated, _, written in range_ends(machine):
+            yield Variation(seed, {name: {stated.name: written}})
 
 
 def _same(row: Row, rows: Sequence[Row]) -> Row:
